@@ -1,0 +1,1 @@
+//! The Interface model of farcall: stubs, fingerprints, compatibility, values.

@@ -1,0 +1,1 @@
+//! Procedural macros of farcall: #[interface] and #[derive(Xdr)].

@@ -1,0 +1,1 @@
+//! The registry of names: which instances export a type, and where.

@@ -1,0 +1,1 @@
+//! The packet exchange protocol of farcall: no sockets, no threads, no clock, no randomness.

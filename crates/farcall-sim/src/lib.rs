@@ -1,0 +1,1 @@
+//! A seeded network in one process, for proofs of the protocol and for users' tests.

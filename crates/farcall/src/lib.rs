@@ -1,0 +1,1 @@
+//! Remote procedure calls: one interface, any number of servers, truthful about failures.

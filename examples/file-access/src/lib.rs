@@ -1,0 +1,1 @@
+//! FileAccess: the interface that the examples, the demo and the command share.
