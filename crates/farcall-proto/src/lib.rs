@@ -1,1 +1,55 @@
 //! The packet exchange protocol of farcall: no sockets, no threads, no clock, no randomness.
+//!
+//! Time, entropy and packets are arguments; datagrams and events come out. The specification is
+//! `docs/protocol.md`; the shape is that of any core without I/O:
+//!
+//! - a **caller** keeps one [`client::Conversation`] for each server endpoint it talks to;
+//! - a **server** keeps one [`server::Server`] for each socket it exports on;
+//! - both are fed by `handle` (a datagram came), `handle_timeout` (the time that `timeout` named
+//!   has come) and the calls of their users, and emptied by `transmit` until it returns `None`.
+//!
+//! One rule for whoever drives them: hand in every datagram that has arrived *before* acting on a
+//! timer (Satyanarayanan & Siegel 1990, section V-C).
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod config;
+pub mod failure;
+pub mod mutant;
+pub mod server;
+pub mod time;
+
+pub use config::{BASE_DATAGRAM, ClientConfig, MAX_DATAGRAM, ServerConfig};
+pub use failure::{Failure, Kind, Ran};
+pub use mutant::{Mutant, Rule};
+pub use time::Time;
+
+/// Where a datagram that a client's socket received belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To the client conversation of this identifier.
+    Conversation(u64),
+    /// To whichever conversation talks to the address that it came from: the sender does not know
+    /// our identifier (a challenge, or a refusal of a conversation that it does not know).
+    Sender,
+}
+
+/// Reads a datagram's destination without checking anything else; `None` if it cannot be ours.
+pub fn route(datagram: &[u8]) -> Option<Route> {
+    let id = u64::from_be_bytes(datagram.get(4..12)?.try_into().ok()?);
+    Some(if id == 0 {
+        Route::Sender
+    } else {
+        Route::Conversation(id)
+    })
+}
+
+/// Trace context that travels with a call (W3C trace-context: trace and parent span).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The trace's identifier.
+    pub trace: [u8; 16],
+    /// The caller's span.
+    pub span: [u8; 8],
+}

@@ -1,0 +1,93 @@
+//! Settings of both ends, with the defaults that docs/protocol.md gives reasons for.
+
+use std::time::Duration;
+
+use crate::mutant::Mutant;
+
+/// The largest datagram that is sent before a larger one was seen to arrive, in bytes.
+pub const BASE_DATAGRAM: usize = 1200;
+
+/// The largest datagram that is ever sent: UDP's limit over IPv4.
+pub const MAX_DATAGRAM: usize = 65_507;
+
+/// Settings of the calling end.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// The shortest time before a first retransmission or probe.
+    pub min_retransmit: Duration,
+    /// The longest time between two unanswered retransmissions or probes.
+    pub max_retransmit: Duration,
+    /// The longest time between two probes of a call that the server says is running.
+    pub max_probe: Duration,
+    /// A call fails when the server has been silent this long and `patience_probes` went unanswered.
+    pub patience: Duration,
+    /// See `patience`.
+    pub patience_probes: u32,
+    /// Calls outstanding at once in one conversation; one more is refused, `Ran::No`.
+    pub max_outstanding: u32,
+    /// The largest result that is accepted, in bytes.
+    pub max_result: u32,
+    /// How far ahead of what has arrived the sender of a large result may send, in bytes.
+    pub window: u32,
+    /// The largest datagram to try by path-MTU probing; [`BASE_DATAGRAM`] switches probing off.
+    pub max_datagram: usize,
+    /// A deliberate fault, for the simulator.
+    pub mutant: Mutant,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        ClientConfig {
+            min_retransmit: Duration::from_millis(20),
+            max_retransmit: Duration::from_secs(1),
+            max_probe: Duration::from_secs(10),
+            patience: Duration::from_secs(10),
+            patience_probes: 10,
+            max_outstanding: 4096,
+            max_result: 1 << 30,
+            window: 256 << 10,
+            max_datagram: 64_000,
+            mutant: Mutant::NONE,
+        }
+    }
+}
+
+/// Settings of the serving end.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Conversations remembered; past it the longest idle is forgotten.
+    pub max_conversations: usize,
+    /// Activities of one conversation; a call of a higher number is refused, `Ran::No`.
+    pub max_activities: u32,
+    /// The largest arguments that are accepted, in bytes.
+    pub max_arguments: u32,
+    /// Bytes of arguments being reassembled, for all conversations together.
+    pub reassembly_budget: usize,
+    /// Bytes of results held for retransmission, for all conversations together.
+    pub held_budget: usize,
+    /// How long a result that nobody acknowledges is held.
+    pub hold: Duration,
+    /// How far ahead of what has arrived the sender of large arguments may send, in bytes; shared
+    /// by all who are sending.
+    pub window: u32,
+    /// The largest datagram that is sent or echoed.
+    pub max_datagram: usize,
+    /// A deliberate fault, for the simulator.
+    pub mutant: Mutant,
+}
+
+impl Default for ServerConfig {
+    fn default() -> ServerConfig {
+        ServerConfig {
+            max_conversations: 1 << 20,
+            max_activities: 4096,
+            max_arguments: 1 << 28,
+            reassembly_budget: 1 << 29,
+            held_budget: 64 << 20,
+            hold: Duration::from_secs(30),
+            window: 256 << 10,
+            max_datagram: 64_000,
+            mutant: Mutant::NONE,
+        }
+    }
+}

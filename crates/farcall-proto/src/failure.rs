@@ -1,0 +1,176 @@
+//! Why a call failed and whether it ran: what a failure says, and its numbers on the wire.
+
+use std::fmt;
+
+/// Whether the call that a failure names was executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ran {
+    /// It was not executed and never will be.
+    No,
+    /// It may have been executed, or may be yet.
+    Maybe,
+    /// It was executed; its result is lost.
+    Yes,
+}
+
+impl Ran {
+    pub(crate) fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// An unknown code says least: `Maybe`.
+    pub(crate) fn from_code(code: u8) -> Ran {
+        match code {
+            0 => Ran::No,
+            2 => Ran::Yes,
+            _ => Ran::Maybe,
+        }
+    }
+}
+
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ran::No => "it did not run",
+            Ran::Maybe => "it may have run",
+            Ran::Yes => "it ran",
+        })
+    }
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
+        /// What made a call fail. The numbers are those of the wire (docs/protocol.md, "Kinds").
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        #[repr(u16)]
+        pub enum Kind { $($(#[$doc])* $name = $code,)* }
+
+        impl Kind {
+            /// Every kind, in the order of their numbers.
+            pub const ALL: &'static [Kind] = &[$(Kind::$name,)*];
+
+            /// The kind's number on the wire.
+            pub fn code(self) -> u16 {
+                self as u16
+            }
+
+            /// The kind with this number; one that a later version added is `Other`.
+            pub fn from_code(code: u16) -> Kind {
+                match code { $($code => Kind::$name,)* _ => Kind::Other }
+            }
+        }
+
+        impl fmt::Display for Kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Kind::$name => $text,)* })
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A kind that this version does not know.
+    Other = 0, "the call failed";
+    /// No registry entry bears the name.
+    NoSuchName = 1, "no such name";
+    /// The server does not answer.
+    Unreachable = 2, "the server does not answer";
+    /// The server that had the call is gone; another incarnation answers at its address.
+    ServerRestarted = 3, "the server restarted";
+    /// The server does not export this, or no longer.
+    NotExported = 4, "not exported";
+    /// The export has no procedure of this number.
+    NoSuchProcedure = 5, "no such procedure";
+    /// A bound was reached: outstanding calls, the server's queue, or its memory.
+    Overloaded = 6, "overloaded";
+    /// The server could not decode the arguments.
+    BadArguments = 7, "bad arguments";
+    /// The result could not be encoded or decoded.
+    BadResult = 8, "bad result";
+    /// Importer and exporter disagree on a procedure's types, or share no wire version.
+    Mismatch = 9, "the interfaces differ";
+    /// The caller cancelled the call.
+    Cancelled = 10, "cancelled";
+    /// The deadline passed.
+    Deadline = 11, "the deadline passed";
+    /// The server does not permit this caller to do this.
+    NotPermitted = 12, "not permitted";
+    /// A call that the procedure made itself failed, and it passed that on.
+    Nested = 13, "a call made by the procedure failed";
+    /// The procedure panicked.
+    Panicked = 14, "the procedure panicked";
+    /// Arguments or result are larger than a limit.
+    TooLarge = 15, "too large";
+    /// The server is shutting down.
+    Draining = 16, "the server is shutting down";
+    /// The call ran; the server no longer holds its result.
+    ResultLost = 17, "the result is no longer held";
+    /// The handle was made before a `fork` and is used in the child.
+    Forked = 18, "the handle belongs to the parent process";
+    /// The registry of names could not be read or written.
+    Registry = 19, "the registry of names failed";
+    /// The local socket or operating system refused.
+    Local = 20, "the local system refused";
+    /// The runtime that the handle belongs to is shut down.
+    Stopped = 21, "the runtime is shut down";
+}
+
+/// A call's failure: its kind, whether it ran, and a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What made it fail.
+    pub kind: Kind,
+    /// Whether the call ran.
+    pub ran: Ran,
+    /// What and where, for people; may be empty. At most [`Failure::MAX_DETAIL`] bytes cross the wire.
+    pub detail: String,
+}
+
+impl Failure {
+    /// The longest detail that crosses the wire, in bytes.
+    pub const MAX_DETAIL: usize = 512;
+
+    /// A failure without detail.
+    pub fn new(kind: Kind, ran: Ran) -> Failure {
+        Failure {
+            kind,
+            ran,
+            detail: String::new(),
+        }
+    }
+
+    /// The same with a sentence for people.
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Failure {
+        self.detail = detail.into();
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)?;
+        if !self.detail.is_empty() {
+            write!(f, ": {}", self.detail)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_distinct_and_come_back() {
+        for (i, kind) in Kind::ALL.iter().enumerate() {
+            assert_eq!(kind.code() as usize, i);
+            assert_eq!(Kind::from_code(kind.code()), *kind);
+        }
+        assert_eq!(Kind::from_code(60_000), Kind::Other);
+        for ran in [Ran::No, Ran::Maybe, Ran::Yes] {
+            assert_eq!(Ran::from_code(ran.code()), ran);
+        }
+        assert_eq!(Ran::from_code(77), Ran::Maybe);
+    }
+}

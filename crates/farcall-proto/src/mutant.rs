@@ -1,0 +1,91 @@
+//! Deliberate faults: each breaks one rule of the protocol, so that the simulator can show that it
+//! would notice. Without the `mutants` feature the switch holds nothing and every test of it is
+//! constant.
+
+macro_rules! mutants {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// A rule that can be broken on purpose.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Rule { $($(#[$doc])* $name,)* }
+
+        impl Rule {
+            /// Every rule that can be broken.
+            pub const ALL: &'static [Rule] = &[$(Rule::$name,)*];
+
+            /// The name by which the simulator's `--break` knows it.
+            pub fn name(self) -> &'static str {
+                match self { $(Rule::$name => $text,)* }
+            }
+        }
+    };
+}
+
+mutants! {
+    /// A refusal does not consume the call's number.
+    RefusalUnrecorded = "refusal-not-recorded",
+    /// A cancel that overtakes its call does not consume the number.
+    CancelOvertaking = "cancel-overtaking",
+    /// A ticket is accepted whatever the horizon.
+    HorizonIgnored = "horizon-ignored",
+    /// A ticket of an earlier incarnation is accepted.
+    StaleIncarnation = "stale-incarnation",
+    /// The last sequence number of an activity is not checked.
+    DuplicateTable = "duplicate-table",
+    /// A ticket's MAC is not checked.
+    TicketUnchecked = "ticket-unchecked",
+    /// A refusal by a newer incarnation always says that the call did not run.
+    RestartSaysNo = "restart-says-no",
+    /// A refusal because of the horizon always says that the call did not run.
+    HorizonSaysNo = "horizon-says-no",
+    /// The client takes the first result that arrives, whatever its sequence number.
+    ResultSequence = "result-sequence",
+    /// The checksum of a datagram is not checked.
+    ChecksumIgnored = "checksum-ignored",
+    /// Giving up on a silent server says that the call did not run.
+    TimeoutSaysNo = "timeout-says-no",
+    /// A result that is no longer held is computed again.
+    ExpiredRunsAgain = "expired-runs-again",
+    /// A renewed ticket is dated anew.
+    RenewalDatedAnew = "renewal-dated-anew",
+    /// Fragments are joined without regard to which call they belong to.
+    FragmentsMixed = "fragments-mixed",
+    /// The export identifier is not checked.
+    ExportUnchecked = "export-unchecked",
+    /// Results are never released.
+    HeldForever = "held-forever",
+    /// A probe is sent even when no call is outstanding.
+    IdleProbes = "idle-probes",
+}
+
+/// The fault that a configuration has, if any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mutant {
+    #[cfg(feature = "mutants")]
+    rule: Option<Rule>,
+}
+
+impl Mutant {
+    /// No fault: the protocol as it is specified.
+    pub const NONE: Mutant = Mutant {
+        #[cfg(feature = "mutants")]
+        rule: None,
+    };
+
+    /// The fault that breaks `rule`.
+    #[cfg(feature = "mutants")]
+    pub fn of(rule: Rule) -> Mutant {
+        Mutant { rule: Some(rule) }
+    }
+
+    /// Whether `rule` is broken.
+    #[inline(always)]
+    pub(crate) fn breaks(self, rule: Rule) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.rule == Some(rule);
+        #[cfg(not(feature = "mutants"))]
+        {
+            let _ = rule;
+            false
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Time as the core sees it: nanoseconds since some fixed moment, given by the caller.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A moment on one machine's monotonic clock, in nanoseconds.
+///
+/// The clock must count the time that the machine sleeps (`CLOCK_BOOTTIME` on Linux): the rule by
+/// which a refusal says "did not run" compares how long two machines have waited
+/// (docs/protocol.md, "Stale").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// The moment `nanos` nanoseconds after the clock's origin.
+    pub const fn from_nanos(nanos: u64) -> Time {
+        Time(nanos)
+    }
+
+    /// Nanoseconds since the clock's origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this moment is; zero if it is not after it.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Time;
+
+    fn add(self, d: Duration) -> Time {
+        Time(self.0.saturating_add(nanos(d)))
+    }
+}
+
+impl Sub<Duration> for Time {
+    type Output = Time;
+
+    fn sub(self, d: Duration) -> Time {
+        Time(self.0.saturating_sub(nanos(d)))
+    }
+}
+
+/// A duration in nanoseconds, the largest that fits when it does not.
+pub(crate) fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
