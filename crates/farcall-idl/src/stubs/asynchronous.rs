@@ -1,0 +1,87 @@
+//! The pair for servers written with `async fn`: a trait of futures, and what exports it as the same interface.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+
+use super::{Procedure, Source};
+
+pub(super) fn generate(source: &Source) -> TokenStream {
+    let Source { farcall, visibility, name, procedures, .. } = source;
+    let asynchronous = format_ident!("{name}Async");
+    let server = format_ident!("{name}AsyncServer");
+    let methods = procedures.iter().map(method);
+    let arms = procedures.iter().map(|procedure| arm(source, procedure));
+    let about = format!(
+        "[`{name}`] for a server written with `async fn`: implement it, and export a [`{server}`].\n\n\
+         Callers cannot tell the difference."
+    );
+    let about_server = format!("Exports a [`{asynchronous}`] as the interface [`{name}`].");
+    quote! {
+        #[doc = #about]
+        #visibility trait #asynchronous: ::core::marker::Send + ::core::marker::Sync + 'static {
+            #(#methods)*
+        }
+
+        #[doc = #about_server]
+        #[derive(Debug)]
+        #visibility struct #server<S>(::std::sync::Arc<S>);
+
+        impl<S: #asynchronous> #server<S> {
+            /// Wraps the server; an `Arc` of it may be shared with others.
+            pub fn new(server: impl ::core::convert::Into<::std::sync::Arc<S>>) -> Self {
+                Self(server.into())
+            }
+        }
+
+        #[allow(deprecated)]
+        impl<S: #asynchronous> #farcall::stub::AsyncServer for #server<S> {
+            type Interface = dyn #name;
+
+            fn dispatch(
+                self: ::std::sync::Arc<Self>,
+                __procedure: u32,
+                __packet: ::std::vec::Vec<u8>,
+            ) -> #farcall::stub::AsyncDispatched {
+                ::std::boxed::Box::pin(async move {
+                    let mut __reply = ::std::vec::Vec::new();
+                    let mut __arguments = #farcall::xdr::Decoder::new(&__packet);
+                    let __dispatched = match __procedure {
+                        #(#arms)*
+                        _ => #farcall::stub::Dispatched::NoSuchProcedure,
+                    };
+                    (__dispatched, __reply)
+                })
+            }
+        }
+    }
+}
+
+/// `fn get(&self, key: &str) -> impl Future<Output = …> + Send;`
+fn method(procedure: &Procedure) -> TokenStream {
+    let Procedure { attributes, name, output, .. } = procedure;
+    let parameters = procedure.parameters();
+    quote! {
+        #(#attributes)*
+        fn #name(&self, #parameters)
+            -> impl ::core::future::Future<Output = #output> + ::core::marker::Send;
+    }
+}
+
+/// Decodes, awaits the server, encodes. What the server borrows lives in the future.
+fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
+    let farcall = &source.farcall;
+    let asynchronous = format_ident!("{}Async", source.name);
+    let Procedure { number, name, .. } = procedure;
+    let decode = procedure.decode(source);
+    let names = procedure.names();
+    let passed = procedure.passed();
+    quote! {
+        #number => match #farcall::stub::arguments(&mut __arguments, #decode) {
+            ::core::result::Result::Ok(#names) => {
+                let __outcome = <S as #asynchronous>::#name(&self.0, #passed).await;
+                #farcall::stub::reply(&mut __reply, __outcome)
+            }
+            ::core::result::Result::Err(__why) => #farcall::stub::Dispatched::BadArguments(__why),
+        },
+    }
+}

@@ -1,0 +1,143 @@
+//! The server-stub: the interface's facts, and how a procedure number becomes a call of the server.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::ext::IdentExt;
+
+use super::{Argument, Passing, Procedure, Source, documentation};
+
+pub(super) fn generate(source: &Source) -> TokenStream {
+    let Source { farcall, name, type_name, procedures, .. } = source;
+    let client = source.client_name();
+    let facts = procedures.iter().map(|procedure| facts(source, procedure));
+    let docs = documentation(&source.attributes);
+    let described = procedures.iter().map(|procedure| described(source, procedure));
+    let arms = procedures.iter().map(|procedure| arm(source, procedure));
+    quote! {
+        #[allow(deprecated)]
+        impl #farcall::stub::Interface for dyn #name {
+            type Client = #client;
+            const NAME: &'static str = #type_name;
+            const PROCEDURES: &'static [#farcall::stub::Procedure] = &[#(#facts),*];
+
+            fn interface() -> &'static #farcall::idl::Interface {
+                static INTERFACE: ::std::sync::OnceLock<#farcall::idl::Interface> = ::std::sync::OnceLock::new();
+                INTERFACE.get_or_init(|| {
+                    let mut __interface = #farcall::idl::Interface::new(#type_name).docs(#docs);
+                    #(#described)*
+                    __interface
+                })
+            }
+
+            fn dispatch(
+                &self,
+                __procedure: u32,
+                __arguments: &mut #farcall::xdr::Decoder<'_>,
+                __reply: &mut #farcall::xdr::Encoder<'_>,
+            ) -> #farcall::stub::Dispatched {
+                match __procedure {
+                    #(#arms)*
+                    _ => #farcall::stub::Dispatched::NoSuchProcedure,
+                }
+            }
+        }
+    }
+}
+
+/// A `stub::Procedure`: what the runtime must know before it calls.
+fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
+    let farcall = &source.farcall;
+    let Procedure { number, idempotent, blocking, .. } = procedure;
+    let name = procedure.name.unraw().to_string();
+    let deadline = match procedure.deadline_ms {
+        Some(ms) => quote!(::core::option::Option::Some(::core::time::Duration::from_millis(#ms))),
+        None => quote!(::core::option::Option::None),
+    };
+    quote! {
+        #farcall::stub::Procedure {
+            number: #number,
+            name: #name,
+            idempotent: #idempotent,
+            blocking: #blocking,
+            deadline: #deadline,
+        }
+    }
+}
+
+/// The statement that adds the procedure to the runtime's description of the interface.
+fn described(source: &Source, procedure: &Procedure) -> TokenStream {
+    let Procedure { number, result, exception, .. } = procedure;
+    let name = procedure.name.unraw().to_string();
+    let docs = documentation(&procedure.attributes);
+    let docs = (!docs.is_empty()).then(|| quote!(.docs(#docs)));
+    let arguments = procedure.arguments.iter().map(|Argument { name, owned, .. }| {
+        let name = name.unraw().to_string();
+        quote!(.argument::<#owned>(#name))
+    });
+    let exception = exception.as_ref().map(|ty| quote!(.exception::<#ty>()));
+    let idempotent = procedure.idempotent.then(|| quote!(.idempotent()));
+    let blocking = procedure.blocking.then(|| quote!(.blocking()));
+    let deadline = procedure.deadline_ms.map(|ms| quote!(.deadline_ms(#ms)));
+    quote! {
+        __interface
+            .procedure(#number, #name)
+            #docs
+            #(#arguments)*
+            .result::<#result>()
+            #exception
+            #idempotent
+            #blocking
+            #deadline;
+    }
+}
+
+/// `1 => serve(arguments, reply, |d| Ok((…)), |(key,)| Store::get(self, key)),`
+fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
+    let Source { farcall, name: interface, .. } = source;
+    let Procedure { number, name, .. } = procedure;
+    let decode = procedure.decode(source);
+    let names = procedure.names();
+    let passed = procedure.passed();
+    quote! {
+        #number => #farcall::stub::serve(
+            __arguments,
+            __reply,
+            #decode,
+            |#names| <Self as #interface>::#name(self, #passed),
+        ),
+    }
+}
+
+impl Procedure {
+    /// The closure that decodes all arguments, as one tuple.
+    pub(super) fn decode(&self, source: &Source) -> TokenStream {
+        let farcall = &source.farcall;
+        if self.arguments.is_empty() {
+            return quote!(|_| ::core::result::Result::Ok(()));
+        }
+        let values = self.arguments.iter().map(|argument| {
+            let ty = match argument.passing {
+                Passing::Owned | Passing::Borrowed => &argument.written,
+                Passing::Lent => &argument.owned,
+            };
+            let name = argument.name.unraw().to_string();
+            quote!(#farcall::stub::decode::<#ty>(__arguments, #name)?)
+        });
+        quote!(|__arguments| ::core::result::Result::Ok((#(#values,)*)))
+    }
+
+    /// The pattern that takes the tuple apart.
+    pub(super) fn names(&self) -> TokenStream {
+        let names = self.arguments.iter().map(|argument| &argument.name);
+        quote!((#(#names,)*))
+    }
+
+    /// The arguments as the trait's method takes them.
+    pub(super) fn passed(&self) -> TokenStream {
+        let values = self.arguments.iter().map(|Argument { name, passing, .. }| match passing {
+            Passing::Owned | Passing::Borrowed => quote!(#name),
+            Passing::Lent => quote!(&#name),
+        });
+        quote!(#(#values),*)
+    }
+}

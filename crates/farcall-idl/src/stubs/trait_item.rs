@@ -1,0 +1,42 @@
+//! The trait itself: what servers implement and callers call.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::{Procedure, Source};
+
+pub(super) fn generate(source: &Source) -> TokenStream {
+    let Source { attributes, visibility, name, procedures, .. } = source;
+    let methods = procedures.iter().map(method);
+    quote! {
+        #(#attributes)*
+        #visibility trait #name: ::core::marker::Send + ::core::marker::Sync + 'static {
+            #(#methods)*
+        }
+    }
+}
+
+fn method(procedure: &Procedure) -> TokenStream {
+    let attributes = &procedure.attributes;
+    let signature = procedure.signature();
+    quote! {
+        #(#attributes)*
+        #signature;
+    }
+}
+
+impl Procedure {
+    /// `fn get(&self, key: &str) -> farcall::Result<u64, NoSuchKey>`
+    pub(super) fn signature(&self) -> TokenStream {
+        let Procedure { name, output, .. } = self;
+        let parameters = self.parameters();
+        quote!(fn #name(&self, #parameters) -> #output)
+    }
+
+    /// `key: &str, value: u64`
+    pub(super) fn parameters(&self) -> TokenStream {
+        let names = self.arguments.iter().map(|argument| &argument.name);
+        let types = self.arguments.iter().map(|argument| &argument.written);
+        quote!(#(#names: #types),*)
+    }
+}
