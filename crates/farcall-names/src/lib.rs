@@ -1,1 +1,66 @@
 //! The registry of names: which instances export a type, and where.
+//!
+//! An interface is found by its *type* and its *instance* (Birrell & Nelson 1984, section 2.1). The
+//! type says what is wanted (`FileAccess`), the instance says which implementor of it (`ebbets`).
+//! A registry plays the part that Grapevine plays there (section 2.2): a type is a group whose
+//! members are instances, and an instance is an individual with a connect-site, to which farcall
+//! adds the export's identifier, the fingerprints of its procedures and its public key.
+//!
+//! - [`Name`] is what a user writes: `FileAccess`, `FileAccess/ebbets`,
+//!   `udp://10.0.0.7:7000/FileAccess`.
+//! - [`Registry`] is what exporters publish to and importers ask.
+//! - [`Memory`] is one for a single process, and for tests; [`File`] is one that all processes of
+//!   a user on a machine share, with nothing to install.
+//!
+//! ```
+//! use farcall_names::{Entry, Memory, Name, Registry};
+//!
+//! let registry = Memory::new();
+//! let entry = Entry::new("FileAccess".parse()?, "ebbets".parse()?, "udp://127.0.0.1:7000".parse()?, 0x5eed);
+//! let registration = registry.publish(&entry)?;
+//!
+//! let Name::Type(wanted) = "FileAccess".parse()? else { unreachable!() };
+//! assert_eq!(registry.instances(&wanted)?, [entry]);
+//!
+//! drop(registration);
+//! assert!(registry.instances(&wanted)?.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Who may export a name
+//!
+//! Whoever can write to a registry can claim to be any server in it, so a registry's access control
+//! decides who may export a name (section 2.3). The embedded registries leave that to the operating
+//! system: [`Memory`] belongs to one process, and [`File`] insists on a directory that only its
+//! user can enter. Neither of them tells two programs of the same user apart.
+
+#![forbid(unsafe_code)]
+
+mod directory;
+mod entry;
+mod error;
+mod file;
+mod format;
+mod memory;
+mod name;
+mod owner;
+mod registry;
+mod table;
+
+pub use entry::{Entry, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
+pub use error::{Distrust, Error, Result};
+pub use file::File;
+pub use format::MAX_FILE;
+pub use memory::Memory;
+pub use name::{Address, Fault, Label, MAX_LABEL, MAX_NAME, Name, NameError};
+pub use owner::{Liveness, Owner};
+pub use registry::{Listing, Registration, Registry};
+
+/// Reads the text of a registry file as [`File`] would, for the fuzz target.
+#[doc(hidden)]
+pub fn fuzz_file(text: &[u8]) {
+    if let Ok(table) = format::parse(text) {
+        let again = format::render(&table);
+        assert_eq!(format::parse(again.as_bytes()).ok(), Some(table));
+    }
+}

@@ -1,0 +1,78 @@
+//! The directory on systems other than Unix: one under the user's own, whose protection it inherits.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{io_error, read_bounded};
+use crate::Result;
+
+pub(crate) struct Directory {
+    path: PathBuf,
+}
+
+/// Where the directory of this process's user is.
+pub(crate) fn of_user() -> PathBuf {
+    let local = std::env::var_os("LOCALAPPDATA").map(PathBuf::from);
+    local.unwrap_or_else(std::env::temp_dir).join("farcall")
+}
+
+impl Directory {
+    /// Opens the directory, made if it is missing.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        match fs::create_dir(path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                Err(io_error("making", path, "", e))
+            }
+            _ => Ok(Self {
+                path: path.to_owned(),
+            }),
+        }
+    }
+
+    /// Opens the directory, if there is one.
+    pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
+        Ok(path.is_dir().then(|| Self {
+            path: path.to_owned(),
+        }))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's content, up to `limit + 1` bytes, if there is such a file.
+    pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
+        let bytes = File::open(self.path.join(name)).and_then(|file| read_bounded(file, limit));
+        match bytes {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(io_error("reading", &self.path, name, e)),
+        }
+    }
+
+    pub(super) fn open_or_make(&self, name: &str) -> Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        options
+            .open(self.path.join(name))
+            .map_err(|e| io_error("opening", &self.path, name, e))
+    }
+
+    pub(super) fn make(&self, name: &str) -> io::Result<File> {
+        File::create(self.path.join(name))
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    pub(super) fn remove(&self, name: &str) {
+        let _ = fs::remove_file(self.path.join(name));
+    }
+
+    /// An open file cannot lose its name here.
+    pub(super) fn is_still(&self, _: &str, _: &File) -> Result<bool> {
+        Ok(true)
+    }
+}

@@ -1,0 +1,178 @@
+//! The directory on Unix: examined once it is open, and everything in it opened relative to it.
+//!
+//! The path in `/tmp` is predictable, so another user may have been there first. Whatever is
+//! examined by its path may be another thing when it is opened; so it is opened, without following
+//! a symbolic link, and then examined.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{io_error, read_bounded};
+use crate::{Distrust, Error, Result};
+
+pub(crate) struct Directory {
+    path: PathBuf,
+    /// The directory itself, open.
+    handle: File,
+}
+
+/// Where the directory of this process's user is.
+pub(crate) fn of_user() -> PathBuf {
+    // The XDG base directory specification: a path that is not absolute is to be ignored.
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|p| p.is_absolute());
+    match runtime {
+        Some(runtime) => runtime.join("farcall"),
+        None => PathBuf::from(format!(
+            "/tmp/farcall-{}",
+            rustix::process::geteuid().as_raw()
+        )),
+    }
+}
+
+impl Directory {
+    /// Opens the directory, made if it is missing.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        match rustix::fs::mkdir(path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(io_error("making", path, "", e)),
+        }
+        Self::open(path)?.ok_or_else(|| io_error("opening", path, "", Errno::NOENT))
+    }
+
+    /// Opens the directory, if there is one.
+    pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(fd) => File::from(fd),
+            Err(Errno::NOENT) => return Ok(None),
+            // Systems differ in what they say of a link that is to be a directory, so ask.
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                let why = if path.is_symlink() {
+                    Distrust::SymbolicLink
+                } else {
+                    Distrust::NotADirectory
+                };
+                return Err(Error::Untrusted {
+                    path: path.to_owned(),
+                    why,
+                });
+            }
+            Err(e) => return Err(io_error("opening", path, "", e)),
+        };
+        let found = handle
+            .metadata()
+            .map_err(|e| io_error("examining", path, "", e))?;
+        match distrust(found.uid(), found.mode()) {
+            Some(why) => Err(Error::Untrusted {
+                path: path.to_owned(),
+                why,
+            }),
+            None => Ok(Some(Self {
+                path: path.to_owned(),
+                handle,
+            })),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's content, up to `limit + 1` bytes, if there is such a file.
+    pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
+        // Without NONBLOCK a pipe in the file's place would keep us here.
+        match self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK) {
+            Ok(file) => read_bounded(file, limit)
+                .map(Some)
+                .map_err(|source| io_error("reading", &self.path, name, source)),
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(super) fn open_or_make(&self, name: &str) -> Result<File> {
+        self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK)
+    }
+
+    /// A new empty file, in the place of what a writer that was killed may have left.
+    pub(super) fn make(&self, name: &str) -> io::Result<File> {
+        self.remove(name);
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(
+            &self.handle,
+            name,
+            flags,
+            Mode::RUSR | Mode::WUSR,
+        )?);
+        keep(&file);
+        Ok(file)
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.handle, from, &self.handle, to)?)
+    }
+
+    pub(super) fn remove(&self, name: &str) {
+        let _ = rustix::fs::unlinkat(&self.handle, name, AtFlags::empty());
+    }
+
+    /// Whether `name` is still the name of this open file.
+    pub(super) fn is_still(&self, name: &str, file: &File) -> Result<bool> {
+        let failed = |e: Errno| io_error("examining", &self.path, name, e);
+        let open = rustix::fs::fstat(file).map_err(failed)?;
+        match rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(named) => Ok((named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(failed(e)),
+        }
+    }
+
+    fn open_file(&self, name: &str, flags: OFlags) -> Result<File> {
+        let untrusted = |why| Error::Untrusted {
+            path: self.path.join(name),
+            why,
+        };
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(fd) => File::from(fd),
+            // FreeBSD says EMLINK.
+            Err(Errno::LOOP | Errno::MLINK) => return Err(untrusted(Distrust::SymbolicLink)),
+            Err(Errno::ISDIR | Errno::NXIO) => return Err(untrusted(Distrust::NotAFile)),
+            Err(e) => return Err(io_error("opening", &self.path, name, e)),
+        };
+        let found = file
+            .metadata()
+            .map_err(|e| io_error("examining", &self.path, name, e))?;
+        if !found.is_file() {
+            return Err(untrusted(Distrust::NotAFile));
+        }
+        if flags.contains(OFlags::CREATE) {
+            keep(&file);
+        }
+        Ok(file)
+    }
+}
+
+/// What is wrong with a directory of this owner and mode. (An access control list shows in the
+/// mode's group bits.)
+fn distrust(uid: u32, mode: u32) -> Option<Distrust> {
+    if uid != rustix::process::geteuid().as_raw() {
+        return Some(Distrust::Owner(uid));
+    }
+    (mode & 0o077 != 0).then_some(Distrust::Mode(mode & 0o7777))
+}
+
+/// Sets the sticky bit, by which the XDG base directory specification protects a file in the
+/// runtime directory from being cleaned away with age (systemd heeds it in `/tmp` too). Not every
+/// system lets a user set it on a file.
+fn keep(file: &File) {
+    let _ = rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR | Mode::SVTX);
+}

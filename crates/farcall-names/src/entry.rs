@@ -1,0 +1,69 @@
+//! What a registry holds for one instance.
+
+use crate::{Address, Error, Label, Owner, Result};
+
+/// The most fingerprints that an entry holds: one for each procedure of an interface.
+pub const MAX_FINGERPRINTS: usize = 4096;
+
+/// The most bytes that a public key has.
+pub const MAX_PUBLIC_KEY: usize = 1024;
+
+/// What a registry holds for one instance of a type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The type: the group that this instance is a member of.
+    pub type_name: Label,
+    /// The instance.
+    pub instance: Label,
+    /// Where it is exported: Grapevine's connect-site.
+    pub address: Address,
+    /// The export's identifier, random, checked on each call: a restart breaks every binding
+    /// (Birrell & Nelson 1984, section 2.3).
+    pub export: u64,
+    /// The fingerprint of each procedure's wire types, by its number. At most
+    /// [`MAX_FINGERPRINTS`].
+    pub fingerprints: Vec<(u32, u64)>,
+    /// The exporter's public key; empty if it has none. At most [`MAX_PUBLIC_KEY`] bytes.
+    pub public_key: Vec<u8>,
+    /// The process that exports it. When that is dead, so is the entry.
+    pub owner: Owner,
+}
+
+impl Entry {
+    /// An entry that this process owns, without fingerprints or public key.
+    pub fn new(type_name: Label, instance: Label, address: Address, export: u64) -> Self {
+        Self {
+            type_name,
+            instance,
+            address,
+            export,
+            fingerprints: Vec::new(),
+            public_key: Vec::new(),
+            owner: Owner::current(),
+        }
+    }
+
+    /// The entry's name, as in `FileAccess/ebbets`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.type_name, self.instance)
+    }
+
+    /// Whether the entry keeps to the bounds. Registries ask before they publish it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] names the bound.
+    pub fn check(&self) -> Result<()> {
+        let bounds = [
+            ("fingerprints", self.fingerprints.len(), MAX_FINGERPRINTS),
+            ("bytes of public key", self.public_key.len(), MAX_PUBLIC_KEY),
+        ];
+        for (what, size, limit) in bounds {
+            if size > limit {
+                return Err(Error::TooLarge { what, size, limit });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! A registry that all processes of a user share: one file, replaced as a whole.
+
+use std::path::{Path, PathBuf};
+
+use crate::directory::Directory;
+use crate::format::{self, Fault, MAX_FILE};
+use crate::owner::Judge;
+use crate::table::Table;
+use crate::{Entry, Error, Label, Listing, Owner, Registration, Registry, Result};
+
+/// The registry's file in its directory.
+const NAMES: &str = "names";
+
+/// A registry that all processes of a user on one machine share, with nothing to install.
+///
+/// It is one file of text, `names`, in a directory of its own. Readers take no lock: a writer puts
+/// a whole new file in the old one's place, so a reader sees one or the other. Writers take turns
+/// by a lock on the file `lock` beside it. An entry whose owner has died is skipped by readers and
+/// removed by the next writer.
+///
+/// A file that cannot be read is never replaced: the error names the file and the line, and what is
+/// there stays there to be looked at. So it is when the disk is full.
+///
+/// # Access control
+///
+/// The directory is made with mode 0700, and refused, by readers too, if another user owns it, if
+/// its mode lets others in, or if it is a symbolic link: otherwise whoever made it first in `/tmp`
+/// could claim every name. What is in it is opened relative to the directory that was examined.
+#[derive(Clone, Debug)]
+pub struct File {
+    path: PathBuf,
+}
+
+impl File {
+    /// The registry of the user that this process runs as, in `$XDG_RUNTIME_DIR/farcall` if that
+    /// variable holds an absolute path, else in `/tmp/farcall-<uid>`. Nothing is made or opened
+    /// before it is used.
+    pub fn of_user() -> Self {
+        Self::at(crate::directory::of_user())
+    }
+
+    /// The registry in this directory, which is made when first something is published. Its parent
+    /// must exist.
+    pub fn at(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            path: directory.into(),
+        }
+    }
+
+    /// The registry's directory.
+    pub fn directory(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the file holds, dead entries included. No directory or no file is an empty registry.
+    fn load(&self, directory: &Directory) -> Result<Table> {
+        let Some(bytes) = directory.read(NAMES, MAX_FILE)? else {
+            return Ok(Table::default());
+        };
+        let path = self.path.join(NAMES);
+        format::parse(&bytes).map_err(|fault| match fault {
+            Fault::Version(found) => Error::Format { path, found },
+            Fault::Line(line, why) => Error::Corrupt { path, line, why },
+        })
+    }
+
+    /// What readers see: the table without the dead.
+    fn living(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Result<Listing> {
+        let Some(directory) = Directory::open(&self.path)? else {
+            return Ok(Listing::new(0, Vec::new()));
+        };
+        let table = self.load(&directory)?;
+        let mut judge = Judge::new();
+        let entries = table
+            .entries()
+            .filter(|e| wanted(e) && !judge.is_dead(&e.owner));
+        Ok(Listing::new(table.version(), entries.cloned().collect()))
+    }
+
+    /// Lets `change` alter the table, alone among all processes, after the dead are removed.
+    fn update<T>(
+        &self,
+        directory: &Directory,
+        change: impl FnOnce(&mut Table, &mut Judge) -> Result<T>,
+    ) -> Result<T> {
+        let _turn = directory.lock()?;
+        let mut table = self.load(directory)?;
+        let before = table.version();
+        let mut judge = Judge::new();
+        table.retain(|entry| !judge.is_dead(&entry.owner));
+        let result = change(&mut table, &mut judge)?;
+        if table.version() != before {
+            let text = format::render(&table);
+            if text.len() > MAX_FILE {
+                return Err(Error::TooLarge {
+                    what: "bytes of registry",
+                    size: text.len(),
+                    limit: MAX_FILE,
+                });
+            }
+            directory.replace(NAMES, text.as_bytes())?;
+        }
+        Ok(result)
+    }
+
+    fn withdraw_revision(
+        &self,
+        type_name: &Label,
+        instance: &Label,
+        revision: u64,
+    ) -> Result<bool> {
+        let Some(directory) = Directory::open(&self.path)? else {
+            return Ok(false);
+        };
+        self.update(&directory, |table, _| {
+            Ok(table.remove_revision(type_name, instance, revision))
+        })
+    }
+}
+
+impl Registry for File {
+    fn publish(&self, entry: &Entry) -> Result<Registration> {
+        entry.check()?;
+        let directory = Directory::create(&self.path)?;
+        let revision = self.update(&directory, |table, judge| {
+            refuse_taken(
+                table.find(&entry.type_name, &entry.instance),
+                &entry.owner,
+                judge,
+            )?;
+            Ok(table.put(entry.clone()))
+        })?;
+        let (registry, type_name, instance) = (
+            self.clone(),
+            entry.type_name.clone(),
+            entry.instance.clone(),
+        );
+        Ok(Registration::new(entry.name(), move || {
+            registry.withdraw_revision(&type_name, &instance, revision)
+        }))
+    }
+
+    fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
+        let Some(directory) = Directory::open(&self.path)? else {
+            return Ok(false);
+        };
+        self.update(&directory, |table, judge| {
+            refuse_taken(table.find(type_name, instance), &Owner::current(), judge)?;
+            Ok(table.remove(type_name, instance))
+        })
+    }
+
+    fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
+        Ok(self.living(|e| e.type_name == *type_name)?.entries)
+    }
+
+    fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
+        let found = self.living(|e| e.type_name == *type_name && e.instance == *instance)?;
+        Ok(found.entries.into_iter().next())
+    }
+
+    fn list(&self) -> Result<Listing> {
+        self.living(|_| true)
+    }
+
+    fn version(&self) -> Result<u64> {
+        Ok(self.living(|_| false)?.version)
+    }
+}
+
+/// A name that another live process exports is that process's.
+fn refuse_taken(found: Option<&Entry>, this: &Owner, judge: &mut Judge) -> Result<()> {
+    match found {
+        Some(e) if judge.is_live_other(&e.owner, this) => Err(Error::Taken {
+            name: e.name(),
+            owner: e.owner,
+            address: e.address,
+        }),
+        _ => Ok(()),
+    }
+}

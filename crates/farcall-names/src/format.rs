@@ -1,0 +1,284 @@
+//! The text of a registry's file: one line for each entry.
+//!
+//! ```text
+//! farcall-names 1 57
+//! FileAccess/ebbets udp://127.0.0.1:7000 export=5eed000000000001 owner=4711,99001,8f…,4026531836 revision=57 fingerprints=0:1f…,1:2e… key=0a0b…
+//! end 1
+//! ```
+//!
+//! The first line gives the format's version, which this file is to be read by, and the registry's.
+//! The last line counts the entries, so that a file cut short is noticed. The fields `fingerprints`
+//! and `key` are left out when they are empty. The parser is total: any bytes give a table or a
+//! [`Fault`], in linear time, and it holds no more than a few times what it reads.
+
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use crate::entry::{MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
+use crate::table::{Held, Table};
+use crate::{Address, Entry, Label, Owner};
+
+/// The most bytes of a registry's file.
+pub const MAX_FILE: usize = 4 << 20;
+
+const MAGIC: &str = "farcall-names";
+const VERSION: &str = "1";
+
+/// What is wrong with a registry's file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The format has a version that we do not know.
+    Version(String),
+    /// A line, counted from 1, does not read as it should.
+    Line(usize, String),
+}
+
+/// The text of a table. It reads back as the same table.
+pub(crate) fn render(table: &Table) -> String {
+    let mut text = format!("{MAGIC} {VERSION} {}\n", table.version());
+    for held in table.held() {
+        render_entry(&mut text, held);
+    }
+    push(&mut text, format_args!("end {}\n", table.held().len()));
+    text
+}
+
+fn render_entry(text: &mut String, Held { entry, revision }: &Held) {
+    let Owner {
+        pid,
+        started,
+        boot,
+        namespace,
+    } = entry.owner;
+    push(
+        text,
+        format_args!(
+            "{} {} export={:016x}",
+            entry.name(),
+            entry.address,
+            entry.export
+        ),
+    );
+    push(
+        text,
+        format_args!(" owner={pid},{started},{boot:016x},{namespace} revision={revision}"),
+    );
+    for (i, (procedure, fingerprint)) in entry.fingerprints.iter().enumerate() {
+        let before = if i == 0 { " fingerprints=" } else { "," };
+        push(text, format_args!("{before}{procedure}:{fingerprint:016x}"));
+    }
+    for (i, byte) in entry.public_key.iter().enumerate() {
+        let before = if i == 0 { " key=" } else { "" };
+        push(text, format_args!("{before}{byte:02x}"));
+    }
+    text.push('\n');
+}
+
+fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
+    // Writing to a `String` cannot fail.
+    let _ = text.write_fmt(what);
+}
+
+/// Reads the text of a table.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Table, Fault> {
+    if bytes.len() > MAX_FILE {
+        return Err(Fault::Line(
+            1,
+            format!("the file has more than {MAX_FILE} bytes"),
+        ));
+    }
+    let text = str::from_utf8(bytes).map_err(|e| {
+        let line = 1 + bytes[..e.valid_up_to()]
+            .iter()
+            .filter(|b| **b == b'\n')
+            .count();
+        Fault::Line(line, "it is not text in UTF-8".to_owned())
+    })?;
+    let mut lines = text.split_inclusive('\n').zip(1..);
+
+    let (first, _) = lines.next().unwrap_or(("", 1));
+    let mut table = Table::at_version(parse_first(first)?);
+    for (line, number) in lines.by_ref() {
+        if let Some(count) = line.strip_prefix("end ") {
+            check_end(count, table.held().len()).map_err(|why| Fault::Line(number, why))?;
+            return match lines.next() {
+                None => Ok(table),
+                Some((_, number)) => Err(Fault::Line(
+                    number,
+                    "nothing may follow the line \"end\"".to_owned(),
+                )),
+            };
+        }
+        let held = whole_line(line)
+            .and_then(parse_entry)
+            .map_err(|why| Fault::Line(number, why))?;
+        if !table.restore(held) {
+            return Err(Fault::Line(
+                number,
+                "the name stands in an earlier line already".to_owned(),
+            ));
+        }
+    }
+    let number = text.split_inclusive('\n').count() + 1;
+    Err(Fault::Line(
+        number,
+        "the line \"end\" is missing; the file has been cut short".to_owned(),
+    ))
+}
+
+/// The registry's version.
+fn parse_first(line: &str) -> Result<u64, Fault> {
+    let fault = || {
+        Fault::Line(
+            1,
+            format!("a registry begins with \"{MAGIC} {VERSION}\" and its version"),
+        )
+    };
+    let mut words = line.strip_suffix('\n').ok_or_else(fault)?.split(' ');
+    if words.next() != Some(MAGIC) {
+        return Err(fault());
+    }
+    match words.next() {
+        Some(VERSION) => {}
+        Some(other) => return Err(Fault::Version(other.chars().take(16).collect())),
+        None => return Err(fault()),
+    }
+    match (words.next().and_then(decimal), words.next()) {
+        (Some(version), None) => Ok(version),
+        _ => Err(fault()),
+    }
+}
+
+fn check_end(count: &str, found: usize) -> Result<(), String> {
+    match decimal::<usize>(whole_line(count)?) {
+        Some(count) if count == found => Ok(()),
+        Some(count) => Err(format!("{count} entries are promised, {found} are here")),
+        None => Err("a number must follow \"end\"".to_owned()),
+    }
+}
+
+fn whole_line(line: &str) -> Result<&str, String> {
+    line.strip_suffix('\n')
+        .ok_or_else(|| "the line has been cut short".to_owned())
+}
+
+/// The fields of an entry that stand behind its name and address.
+#[derive(Default)]
+struct Fields {
+    export: Option<u64>,
+    owner: Option<Owner>,
+    revision: Option<u64>,
+    fingerprints: Option<Vec<(u32, u64)>>,
+    key: Option<Vec<u8>>,
+}
+
+fn parse_entry(line: &str) -> Result<Held, String> {
+    let mut words = line.split(' ');
+    let name = words.next().unwrap_or_default();
+    let (type_name, instance) = name
+        .split_once('/')
+        .ok_or("an entry begins with TYPE/INSTANCE")?;
+    let type_name: Label = parse_name(type_name)?;
+    let instance: Label = parse_name(instance)?;
+    let address: Address = parse_name(words.next().ok_or("the address is missing")?)?;
+
+    let mut fields = Fields::default();
+    for word in words {
+        fields.set(word)?;
+    }
+    let entry = Entry {
+        type_name,
+        instance,
+        address,
+        export: fields.export.ok_or("the field \"export\" is missing")?,
+        fingerprints: fields.fingerprints.unwrap_or_default(),
+        public_key: fields.key.unwrap_or_default(),
+        owner: fields.owner.ok_or("the field \"owner\" is missing")?,
+    };
+    Ok(Held {
+        entry,
+        revision: fields.revision.ok_or("the field \"revision\" is missing")?,
+    })
+}
+
+fn parse_name<T: FromStr<Err = crate::NameError>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|e: crate::NameError| e.to_string())
+}
+
+impl Fields {
+    fn set(&mut self, word: &str) -> Result<(), String> {
+        let shown = || word.chars().take(16).collect::<String>();
+        let (field, value) = word
+            .split_once('=')
+            .ok_or_else(|| format!("{:?} is no FIELD=VALUE", shown()))?;
+        let bad = || format!("the field {field:?} has a bad value");
+        match field {
+            "export" => once(field, &mut self.export, hex(value).ok_or_else(bad)?),
+            "owner" => once(field, &mut self.owner, owner(value).ok_or_else(bad)?),
+            "revision" => once(field, &mut self.revision, decimal(value).ok_or_else(bad)?),
+            "fingerprints" => once(
+                field,
+                &mut self.fingerprints,
+                fingerprints(value).ok_or_else(bad)?,
+            ),
+            "key" => once(field, &mut self.key, key(value).ok_or_else(bad)?),
+            _ => Err(format!("{:?} is an unknown field", shown())),
+        }
+    }
+}
+
+fn once<T>(field: &str, place: &mut Option<T>, value: T) -> Result<(), String> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(format!("the field {field:?} stands twice")),
+    }
+}
+
+fn owner(value: &str) -> Option<Owner> {
+    let mut parts = value.split(',');
+    let owner = Owner {
+        pid: decimal(parts.next()?)?,
+        started: decimal(parts.next()?)?,
+        boot: hex(parts.next()?)?,
+        namespace: decimal(parts.next()?)?,
+    };
+    parts.next().is_none().then_some(owner)
+}
+
+fn fingerprints(value: &str) -> Option<Vec<(u32, u64)>> {
+    let pairs = value.split(',').take(MAX_FINGERPRINTS + 1).map(|pair| {
+        let (procedure, fingerprint) = pair.split_once(':')?;
+        Some((decimal(procedure)?, hex(fingerprint)?))
+    });
+    let pairs: Vec<_> = pairs.collect::<Option<_>>()?;
+    (pairs.len() <= MAX_FINGERPRINTS).then_some(pairs)
+}
+
+fn key(value: &str) -> Option<Vec<u8>> {
+    let digits = value.as_bytes();
+    if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.len() / 2 > MAX_PUBLIC_KEY {
+        return None;
+    }
+    let nibble = |digit: u8| {
+        char::from(digit)
+            .to_digit(16)
+            .and_then(|n| u8::try_from(n).ok())
+    };
+    digits
+        .chunks_exact(2)
+        .map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?))
+        .collect()
+}
+
+/// A decimal number; unlike `parse` alone it takes no sign.
+fn decimal<T: FromStr>(text: &str) -> Option<T> {
+    text.parse()
+        .ok()
+        .filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Exactly 16 hexadecimal digits.
+fn hex(text: &str) -> Option<u64> {
+    let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+}

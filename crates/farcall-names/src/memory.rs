@@ -1,0 +1,73 @@
+//! A registry within one process.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::table::Table;
+use crate::{Entry, Label, Listing, Registration, Registry, Result};
+
+/// A registry within one process: for programs that are their own servers, and for tests.
+///
+/// Its clones are the same registry. Everything in it belongs to this process, so a name that is
+/// published again is replaced, and nothing in it is ever dead.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    table: Arc<Mutex<Table>>,
+}
+
+impl Memory {
+    /// An empty registry.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // No method of the table leaves it half changed, so a panic elsewhere does not spoil it.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Registry for Memory {
+    fn publish(&self, entry: &Entry) -> Result<Registration> {
+        entry.check()?;
+        let revision = self.table().put(entry.clone());
+        let (registry, type_name, instance) = (
+            self.clone(),
+            entry.type_name.clone(),
+            entry.instance.clone(),
+        );
+        Ok(Registration::new(entry.name(), move || {
+            Ok(registry
+                .table()
+                .remove_revision(&type_name, &instance, revision))
+        }))
+    }
+
+    fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
+        Ok(self.table().remove(type_name, instance))
+    }
+
+    fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
+        Ok(self
+            .table()
+            .entries()
+            .filter(|e| e.type_name == *type_name)
+            .cloned()
+            .collect())
+    }
+
+    fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
+        Ok(self.table().find(type_name, instance).cloned())
+    }
+
+    fn list(&self) -> Result<Listing> {
+        let table = self.table();
+        Ok(Listing::new(
+            table.version(),
+            table.entries().cloned().collect(),
+        ))
+    }
+
+    fn version(&self) -> Result<u64> {
+        Ok(self.table().version())
+    }
+}

@@ -1,0 +1,285 @@
+//! The process that owns an entry, and whether it still lives.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::{self, Read};
+
+/// A process, told apart from every other that has had or will have its number.
+///
+/// Process numbers are used again, so the time at which the process started is kept beside it, and
+/// the boot and the process namespace in which both mean something. On systems other than Linux,
+/// and where `/proc` is not mounted, only the number is known; what is unknown is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct Owner {
+    /// The process number.
+    pub pid: u32,
+    /// When the process started, in clock ticks since the boot (field 22 of `/proc/PID/stat`).
+    pub started: u64,
+    /// The beginning of the boot's random identifier.
+    pub boot: u64,
+    /// The number of the process namespace.
+    pub namespace: u64,
+}
+
+/// Whether an owner lives, as far as this process can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// It runs.
+    Alive,
+    /// It has exited, or the machine has been booted since.
+    Dead,
+    /// It belongs to another process namespace, such as a container's, or the system does not say.
+    /// Its entries are listed, and whoever exports the same name replaces them.
+    Unknown,
+}
+
+impl Owner {
+    /// The process that calls this.
+    pub fn current() -> Self {
+        let pid = std::process::id();
+        // A `/proc` that knows us by another number belongs to another namespace: of no use.
+        let stat = proc_file("self/stat")
+            .ok()
+            .filter(|stat| stat.split(' ').next() == Some(&pid.to_string()));
+        let Some(stat) = stat else {
+            return Self {
+                pid,
+                started: 0,
+                boot: 0,
+                namespace: 0,
+            };
+        };
+        Self {
+            pid,
+            started: parse_stat(&stat).map_or(0, |(_, started)| started),
+            boot: boot().unwrap_or(0),
+            namespace: namespace().unwrap_or(0),
+        }
+    }
+
+    /// Whether this process lives, as far as the calling process can tell.
+    pub fn liveness(&self) -> Liveness {
+        self.seen_from(&Self::current())
+    }
+
+    fn seen_from(&self, here: &Self) -> Liveness {
+        if self.pid == here.pid && self == here {
+            return Liveness::Alive;
+        }
+        let differ = |a: u64, b: u64| a != 0 && b != 0 && a != b;
+        if differ(self.boot, here.boot) {
+            return Liveness::Dead;
+        }
+        if differ(self.namespace, here.namespace) {
+            return Liveness::Unknown;
+        }
+        if self.started == 0 || here.started == 0 {
+            return runs(self.pid);
+        }
+        let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound || is_no_such_process(e);
+        match proc_file(&format!("{}/stat", self.pid)) {
+            Err(e) if gone(&e) => Liveness::Dead,
+            // Whatever else went wrong (no more descriptors, say) must not bury the living.
+            Err(_) => Liveness::Unknown,
+            Ok(stat) => match parse_stat(&stat) {
+                None => Liveness::Unknown,
+                // A zombie has exited; its parent has yet to ask how.
+                Some((state, started))
+                    if started != self.started || matches!(state, 'Z' | 'X' | 'x') =>
+                {
+                    Liveness::Dead
+                }
+                Some(_) => Liveness::Alive,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}", self.pid)
+    }
+}
+
+/// Judges many owners from one place, each only once.
+pub(crate) struct Judge {
+    here: Owner,
+    judged: BTreeMap<Owner, Liveness>,
+}
+
+impl Judge {
+    pub(crate) fn new() -> Self {
+        Self {
+            here: Owner::current(),
+            judged: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn liveness(&mut self, owner: &Owner) -> Liveness {
+        *self
+            .judged
+            .entry(*owner)
+            .or_insert_with(|| owner.seen_from(&self.here))
+    }
+
+    pub(crate) fn is_dead(&mut self, owner: &Owner) -> bool {
+        self.liveness(owner) == Liveness::Dead
+    }
+
+    /// Whether `owner` lives and is not this process.
+    pub(crate) fn is_live_other(&mut self, owner: &Owner, this: &Owner) -> bool {
+        // Two live processes of one namespace have different numbers.
+        self.liveness(owner) == Liveness::Alive && owner.pid != this.pid
+    }
+}
+
+/// The state and the start time in the text of `/proc/PID/stat` (fields 3 and 22 of proc_pid_stat(5)).
+fn parse_stat(stat: &str) -> Option<(char, u64)> {
+    // The second field is the program's name in parentheses, which may itself hold spaces and parentheses.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    let state = fields.next()?.chars().next()?;
+    let started = fields.nth(22 - 4)?.parse().ok()?;
+    Some((state, started))
+}
+
+fn boot() -> Option<u64> {
+    let text = proc_file("sys/kernel/random/boot_id").ok()?;
+    let digits: String = text
+        .chars()
+        .filter(char::is_ascii_hexdigit)
+        .take(16)
+        .collect();
+    u64::from_str_radix(&digits, 16).ok()
+}
+
+fn namespace() -> Option<u64> {
+    let link = fs::read_link("/proc/self/ns/pid").ok()?;
+    link.to_str()?
+        .strip_prefix("pid:[")?
+        .strip_suffix(']')?
+        .parse()
+        .ok()
+}
+
+fn proc_file(path: &str) -> io::Result<String> {
+    const MOST: u64 = 4096;
+    let mut bytes = Vec::new();
+    fs::File::open(format!("/proc/{path}"))?
+        .take(MOST)
+        .read_to_end(&mut bytes)?;
+    // A program may have any bytes in its name.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(unix)]
+fn is_no_such_process(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+}
+
+#[cfg(not(unix))]
+fn is_no_such_process(_: &io::Error) -> bool {
+    false
+}
+
+/// Whether some process has that number: all that can be known where start times are not.
+#[cfg(unix)]
+fn runs(pid: u32) -> Liveness {
+    use rustix::io::Errno;
+    use rustix::process::{Pid, test_kill_process};
+
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return Liveness::Dead;
+    };
+    match test_kill_process(pid) {
+        Err(Errno::SRCH) => Liveness::Dead,
+        Ok(()) | Err(Errno::PERM) => Liveness::Alive,
+        Err(_) => Liveness::Unknown,
+    }
+}
+
+#[cfg(not(unix))]
+fn runs(_: u32) -> Liveness {
+    Liveness::Unknown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_lives() {
+        assert_eq!(Owner::current().liveness(), Liveness::Alive);
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_mislead() {
+        let stat = "7 (a) Z 9 (b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 424242 20 21";
+        assert_eq!(parse_stat(stat), Some(('S', 424242)));
+        assert_eq!(parse_stat("7 (a) S 1 2"), None);
+        assert_eq!(parse_stat(""), None);
+    }
+
+    #[test]
+    fn another_boot_is_dead_and_another_namespace_unknown() {
+        let here = Owner {
+            pid: 1,
+            started: 2,
+            boot: 3,
+            namespace: 4,
+        };
+        assert_eq!(Owner { boot: 33, ..here }.seen_from(&here), Liveness::Dead);
+        assert_eq!(
+            Owner {
+                namespace: 44,
+                ..here
+            }
+            .seen_from(&here),
+            Liveness::Unknown
+        );
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_reused_number_is_dead() {
+        let here = Owner::current();
+        assert_eq!(
+            Owner {
+                started: here.started + 1,
+                ..here
+            }
+            .liveness(),
+            Liveness::Dead
+        );
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn without_start_times_the_number_decides() {
+        let here = Owner {
+            started: 0,
+            ..Owner::current()
+        };
+        assert_eq!(here.liveness(), Liveness::Alive);
+        // Above the largest number that any kernel gives.
+        assert_eq!(
+            Owner {
+                pid: i32::MAX as u32,
+                ..here
+            }
+            .liveness(),
+            Liveness::Dead
+        );
+        assert_eq!(
+            Owner {
+                pid: u32::MAX,
+                ..here
+            }
+            .liveness(),
+            Liveness::Dead
+        );
+        assert_eq!(Owner { pid: 0, ..here }.liveness(), Liveness::Dead);
+    }
+}

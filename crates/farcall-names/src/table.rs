@@ -1,0 +1,106 @@
+//! The entries of a registry and their versions, wherever they are kept.
+
+use std::collections::BTreeMap;
+
+use crate::{Entry, Label};
+
+/// The entries of a registry, by type and instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Table {
+    /// Counts the changes.
+    version: u64,
+    held: BTreeMap<(Label, Label), Held>,
+}
+
+/// An entry and the version of the table that it came with: what was published under the same name
+/// before or after has another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) entry: Entry,
+    pub(crate) revision: u64,
+}
+
+impl Table {
+    /// An empty table that has come to this version.
+    pub(crate) fn at_version(version: u64) -> Self {
+        Self {
+            version,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn held(&self) -> impl ExactSizeIterator<Item = &Held> {
+        self.held.values()
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.held().map(|held| &held.entry)
+    }
+
+    pub(crate) fn find(&self, type_name: &Label, instance: &Label) -> Option<&Entry> {
+        self.held
+            .get(&key(type_name, instance))
+            .map(|held| &held.entry)
+    }
+
+    /// Puts an entry as it was read; false if there is one of that name.
+    pub(crate) fn restore(&mut self, held: Held) -> bool {
+        self.held
+            .insert(key(&held.entry.type_name, &held.entry.instance), held)
+            .is_none()
+    }
+
+    /// Adds or replaces an entry; the revision that it has from now on.
+    pub(crate) fn put(&mut self, entry: Entry) -> u64 {
+        let revision = self.changed();
+        self.held.insert(
+            key(&entry.type_name, &entry.instance),
+            Held { entry, revision },
+        );
+        revision
+    }
+
+    pub(crate) fn remove(&mut self, type_name: &Label, instance: &Label) -> bool {
+        let there = self.held.remove(&key(type_name, instance)).is_some();
+        if there {
+            self.changed();
+        }
+        there
+    }
+
+    /// Removes the entry if it is still the one that was put at `revision`.
+    pub(crate) fn remove_revision(
+        &mut self,
+        type_name: &Label,
+        instance: &Label,
+        revision: u64,
+    ) -> bool {
+        let same = self
+            .held
+            .get(&key(type_name, instance))
+            .is_some_and(|held| held.revision == revision);
+        same && self.remove(type_name, instance)
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
+        let before = self.held.len();
+        self.held.retain(|_, held| keep(&held.entry));
+        if self.held.len() != before {
+            self.changed();
+        }
+    }
+
+    fn changed(&mut self) -> u64 {
+        // A version read from a file may be any number.
+        self.version = self.version.wrapping_add(1);
+        self.version
+    }
+}
+
+fn key(type_name: &Label, instance: &Label) -> (Label, Label) {
+    (type_name.clone(), instance.clone())
+}
