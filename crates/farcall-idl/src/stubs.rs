@@ -87,7 +87,12 @@ impl Argument {
             Type::Reference(reference) => lent(plain(&reference.elem)),
             _ => (Passing::Owned, written.clone()),
         };
-        Argument { name, written, owned, passing }
+        Argument {
+            name,
+            written,
+            owned,
+            passing,
+        }
     }
 }
 
@@ -100,7 +105,11 @@ fn lent(referent: &Type) -> (Passing, Type) {
         Type::Slice(slice) => {
             let element = &slice.elem;
             let octets = matches!(plain(element), Type::Path(path) if path.path.is_ident("u8"));
-            let passing = if octets { Passing::Borrowed } else { Passing::Lent };
+            let passing = if octets {
+                Passing::Borrowed
+            } else {
+                Passing::Lent
+            };
             (passing, syn::parse_quote!(::std::vec::Vec<#element>))
         }
         other => (Passing::Lent, other.clone()),
@@ -123,8 +132,16 @@ pub fn documentation(attributes: &[Attribute]) -> String {
 }
 
 fn doc_line(attribute: &Attribute) -> Option<String> {
-    let Meta::NameValue(pair) = &attribute.meta else { return None };
-    let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = &pair.value else { return None };
+    let Meta::NameValue(pair) = &attribute.meta else {
+        return None;
+    };
+    let Expr::Lit(ExprLit {
+        lit: Lit::Str(text),
+        ..
+    }) = &pair.value
+    else {
+        return None;
+    };
     if !pair.path.is_ident("doc") {
         return None;
     }

@@ -6,7 +6,13 @@ use quote::{format_ident, quote};
 use super::{Procedure, Source};
 
 pub(super) fn generate(source: &Source) -> TokenStream {
-    let Source { farcall, visibility, name, procedures, .. } = source;
+    let Source {
+        farcall,
+        visibility,
+        name,
+        procedures,
+        ..
+    } = source;
     let asynchronous = format_ident!("{name}Async");
     let server = format_ident!("{name}AsyncServer");
     let methods = procedures.iter().map(method);
@@ -58,7 +64,12 @@ pub(super) fn generate(source: &Source) -> TokenStream {
 
 /// `fn get(&self, key: &str) -> impl Future<Output = …> + Send;`
 fn method(procedure: &Procedure) -> TokenStream {
-    let Procedure { attributes, name, output, .. } = procedure;
+    let Procedure {
+        attributes,
+        name,
+        output,
+        ..
+    } = procedure;
     let parameters = procedure.parameters();
     quote! {
         #(#attributes)*

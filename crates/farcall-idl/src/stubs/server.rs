@@ -7,11 +7,17 @@ use syn::ext::IdentExt;
 use super::{Argument, Passing, Procedure, Source, documentation};
 
 pub(super) fn generate(source: &Source) -> TokenStream {
-    let Source { farcall, name, type_name, procedures, .. } = source;
+    let Source {
+        farcall,
+        name,
+        type_name,
+        procedures,
+        ..
+    } = source;
     let client = source.client_name();
     let facts = procedures.iter().map(|procedure| facts(source, procedure));
     let docs = documentation(&source.attributes);
-    let described = procedures.iter().map(|procedure| described(source, procedure));
+    let described = procedures.iter().map(described);
     let arms = procedures.iter().map(|procedure| arm(source, procedure));
     quote! {
         #[allow(deprecated)]
@@ -47,7 +53,12 @@ pub(super) fn generate(source: &Source) -> TokenStream {
 /// A `stub::Procedure`: what the runtime must know before it calls.
 fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
-    let Procedure { number, idempotent, blocking, .. } = procedure;
+    let Procedure {
+        number,
+        idempotent,
+        blocking,
+        ..
+    } = procedure;
     let name = procedure.name.unraw().to_string();
     let deadline = match procedure.deadline_ms {
         Some(ms) => quote!(::core::option::Option::Some(::core::time::Duration::from_millis(#ms))),
@@ -65,15 +76,23 @@ fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
 }
 
 /// The statement that adds the procedure to the runtime's description of the interface.
-fn described(source: &Source, procedure: &Procedure) -> TokenStream {
-    let Procedure { number, result, exception, .. } = procedure;
+fn described(procedure: &Procedure) -> TokenStream {
+    let Procedure {
+        number,
+        result,
+        exception,
+        ..
+    } = procedure;
     let name = procedure.name.unraw().to_string();
     let docs = documentation(&procedure.attributes);
     let docs = (!docs.is_empty()).then(|| quote!(.docs(#docs)));
-    let arguments = procedure.arguments.iter().map(|Argument { name, owned, .. }| {
-        let name = name.unraw().to_string();
-        quote!(.argument::<#owned>(#name))
-    });
+    let arguments = procedure
+        .arguments
+        .iter()
+        .map(|Argument { name, owned, .. }| {
+            let name = name.unraw().to_string();
+            quote!(.argument::<#owned>(#name))
+        });
     let exception = exception.as_ref().map(|ty| quote!(.exception::<#ty>()));
     let idempotent = procedure.idempotent.then(|| quote!(.idempotent()));
     let blocking = procedure.blocking.then(|| quote!(.blocking()));
@@ -93,7 +112,11 @@ fn described(source: &Source, procedure: &Procedure) -> TokenStream {
 
 /// `1 => serve(arguments, reply, |d| Ok((…)), |(key,)| Store::get(self, key)),`
 fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
-    let Source { farcall, name: interface, .. } = source;
+    let Source {
+        farcall,
+        name: interface,
+        ..
+    } = source;
     let Procedure { number, name, .. } = procedure;
     let decode = procedure.decode(source);
     let names = procedure.names();
@@ -134,10 +157,13 @@ impl Procedure {
 
     /// The arguments as the trait's method takes them.
     pub(super) fn passed(&self) -> TokenStream {
-        let values = self.arguments.iter().map(|Argument { name, passing, .. }| match passing {
-            Passing::Owned | Passing::Borrowed => quote!(#name),
-            Passing::Lent => quote!(&#name),
-        });
+        let values = self
+            .arguments
+            .iter()
+            .map(|Argument { name, passing, .. }| match passing {
+                Passing::Owned | Passing::Borrowed => quote!(#name),
+                Passing::Lent => quote!(&#name),
+            });
         quote!(#(#values),*)
     }
 }

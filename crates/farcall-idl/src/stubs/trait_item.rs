@@ -6,7 +6,13 @@ use quote::quote;
 use super::{Procedure, Source};
 
 pub(super) fn generate(source: &Source) -> TokenStream {
-    let Source { attributes, visibility, name, procedures, .. } = source;
+    let Source {
+        attributes,
+        visibility,
+        name,
+        procedures,
+        ..
+    } = source;
     let methods = procedures.iter().map(method);
     quote! {
         #(#attributes)*

@@ -24,7 +24,12 @@ impl Source {
 
     /// `farcall`, as a link in documentation names it.
     fn farcall_in_docs(&self) -> String {
-        let segments: Vec<String> = self.farcall.segments.iter().map(|s| s.ident.to_string()).collect();
+        let segments: Vec<String> = self
+            .farcall
+            .segments
+            .iter()
+            .map(|s| s.ident.to_string())
+            .collect();
         segments.join("::")
     }
 
@@ -35,7 +40,12 @@ impl Source {
 
 /// `struct StoreClient` and what it offers beside the trait.
 fn client(source: &Source) -> TokenStream {
-    let Source { farcall, visibility, name, .. } = source;
+    let Source {
+        farcall,
+        visibility,
+        name,
+        ..
+    } = source;
     let client = source.client_name();
     let start = source.start_name();
     let about = format!(
@@ -85,16 +95,20 @@ fn client(source: &Source) -> TokenStream {
 fn calls(source: &Source) -> TokenStream {
     let name = &source.name;
     let client = source.client_name();
-    let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
-        let signature = procedure.signature();
-        let facts = facts(source, index);
-        let encode = encode(source, procedure);
-        quote! {
-            #signature {
-                self.binding.call(#facts, #encode)
+    let methods = source
+        .procedures
+        .iter()
+        .enumerate()
+        .map(|(index, procedure)| {
+            let signature = procedure.signature();
+            let facts = facts(source, index);
+            let encode = encode(source, procedure);
+            quote! {
+                #signature {
+                    self.binding.call(#facts, #encode)
+                }
             }
-        }
-    });
+        });
     quote! {
         #[allow(deprecated)]
         impl #name for #client {
@@ -105,24 +119,40 @@ fn calls(source: &Source) -> TokenStream {
 
 /// `struct StoreStart`
 fn starts(source: &Source) -> TokenStream {
-    let Source { farcall, visibility, name, .. } = source;
+    let Source {
+        farcall,
+        visibility,
+        name,
+        ..
+    } = source;
     let client = source.client_name();
     let start = source.start_name();
-    let about = format!("Starts calls of [`{name}`] without waiting for them; made by [`{client}::start`].");
-    let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
-        let Procedure { name: method, result, exception, .. } = procedure;
-        let exception = exception.as_ref().map(|ty| quote!(, #ty));
-        let about = format!("Starts [`{name}::{method}`].");
-        let parameters = procedure.parameters();
-        let facts = facts(source, index);
-        let encode = encode(source, procedure);
-        quote! {
-            #[doc = #about]
-            pub fn #method(&self, #parameters) -> #farcall::Pending<#result #exception> {
-                self.binding.start(#facts, #encode)
+    let about = format!(
+        "Starts calls of [`{name}`] without waiting for them; made by [`{client}::start`]."
+    );
+    let methods = source
+        .procedures
+        .iter()
+        .enumerate()
+        .map(|(index, procedure)| {
+            let Procedure {
+                name: method,
+                result,
+                exception,
+                ..
+            } = procedure;
+            let exception = exception.as_ref().map(|ty| quote!(, #ty));
+            let about = format!("Starts [`{name}::{method}`].");
+            let parameters = procedure.parameters();
+            let facts = facts(source, index);
+            let encode = encode(source, procedure);
+            quote! {
+                #[doc = #about]
+                pub fn #method(&self, #parameters) -> #farcall::Pending<#result #exception> {
+                    self.binding.start(#facts, #encode)
+                }
             }
-        }
-    });
+        });
     quote! {
         #[doc = #about]
         #[derive(Clone, Copy, Debug)]
@@ -148,11 +178,14 @@ fn encode(source: &Source, procedure: &Procedure) -> TokenStream {
     if procedure.arguments.is_empty() {
         return quote!(&|_| ::core::result::Result::Ok(()));
     }
-    let steps = procedure.arguments.iter().map(|Argument { name, passing, .. }| {
-        let text = name.unraw().to_string();
-        let borrow = (*passing == Passing::Owned).then(|| quote!(&));
-        quote!(#farcall::stub::encode(__arguments, #text, #borrow #name)?;)
-    });
+    let steps = procedure
+        .arguments
+        .iter()
+        .map(|Argument { name, passing, .. }| {
+            let text = name.unraw().to_string();
+            let borrow = (*passing == Passing::Owned).then(|| quote!(&));
+            quote!(#farcall::stub::encode(__arguments, #text, #borrow #name)?;)
+        });
     quote! {
         &|__arguments| {
             #(#steps)*

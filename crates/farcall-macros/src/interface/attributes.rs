@@ -1,0 +1,151 @@
+//! The attributes of an interface and of its procedures.
+
+use syn::parse::{Parse, ParseStream};
+use syn::{Attribute, Error, LitInt, LitStr, Path, Result, Token};
+
+use super::{Refusals, refuse};
+
+/// `#[interface(async, name = "…", crate = …)]`
+pub struct Options {
+    pub asynchronous: bool,
+    pub type_name: Option<String>,
+    pub farcall: Path,
+}
+
+impl Parse for Options {
+    fn parse(input: ParseStream<'_>) -> Result<Options> {
+        let mut options = Options {
+            asynchronous: false,
+            type_name: None,
+            farcall: syn::parse_quote!(::farcall),
+        };
+        while !input.is_empty() {
+            options.parse_one(input)?;
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(options)
+    }
+}
+
+impl Options {
+    fn parse_one(&mut self, input: ParseStream<'_>) -> Result<()> {
+        if input.peek(Token![async]) {
+            input.parse::<Token![async]>()?;
+            self.asynchronous = true;
+            return Ok(());
+        }
+        if input.peek(Token![crate]) {
+            input.parse::<Token![crate]>()?;
+            input.parse::<Token![=]>()?;
+            self.farcall = input.call(Path::parse_mod_style)?;
+            return Ok(());
+        }
+        let key: syn::Ident = input.parse()?;
+        if key != "name" {
+            let hint = "known are `async`, `name = \"…\"` and `crate = path`";
+            return Err(refuse(&key, &format!("unknown option `{key}`"), hint));
+        }
+        input.parse::<Token![=]>()?;
+        self.type_name = Some(type_name(&input.parse()?)?);
+        Ok(())
+    }
+}
+
+/// A type's name stands before the `/` of an interface name, so it is one word.
+fn type_name(text: &LitStr) -> Result<String> {
+    let name = text.value();
+    let word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.is_empty() || !name.chars().all(word) {
+        return Err(refuse(
+            text,
+            "not a name of an interface",
+            "letters, digits, `_`, `-` and `.`",
+        ));
+    }
+    Ok(name)
+}
+
+/// What the attributes of a procedure say.
+#[derive(Default)]
+pub struct Settings {
+    pub number: Option<u32>,
+    pub idempotent: bool,
+    pub blocking: bool,
+    pub deadline_ms: Option<u64>,
+    /// Those that stay on the trait's method.
+    pub kept: Vec<Attribute>,
+}
+
+impl Settings {
+    pub fn read(attributes: Vec<Attribute>) -> Result<Settings> {
+        let mut settings = Settings::default();
+        let mut refusals = Refusals::default();
+        for attribute in attributes {
+            refusals.take(settings.read_one(attribute));
+        }
+        refusals.finish(settings)
+    }
+
+    fn read_one(&mut self, attribute: Attribute) -> Result<()> {
+        let name = attribute
+            .path()
+            .get_ident()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        match name.as_str() {
+            "procedure" => self.number = Some(attribute.parse_args::<LitInt>()?.base10_parse()?),
+            "idempotent" => {
+                attribute.meta.require_path_only()?;
+                self.idempotent = true;
+            }
+            "blocking" => {
+                attribute.meta.require_path_only()?;
+                self.blocking = true;
+            }
+            "deadline" => self.deadline_ms = Some(deadline(&attribute)?),
+            "doc" | "deprecated" | "must_use" | "allow" | "expect" | "warn" | "deny" | "forbid" => {
+                self.kept.push(attribute);
+            }
+            "cfg" | "cfg_attr" => {
+                let what = "a procedure cannot be conditional: both sides number them the same";
+                return Err(refuse(
+                    attribute,
+                    what,
+                    "put the condition in the server's body",
+                ));
+            }
+            _ => {
+                let hint =
+                    "known are #[procedure(n)], #[idempotent], #[blocking] and #[deadline(ms = n)]";
+                return Err(refuse(attribute, "unknown attribute on a procedure", hint));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `#[deadline(ms = 500)]`
+fn deadline(attribute: &Attribute) -> Result<u64> {
+    let mut found = None;
+    attribute.parse_nested_meta(|meta| {
+        if !meta.path.is_ident("ms") {
+            return Err(meta.error("a deadline is given as `ms = n`, in milliseconds"));
+        }
+        found = Some(meta.value()?.parse::<LitInt>()?.base10_parse()?);
+        Ok(())
+    })?;
+    match found {
+        Some(0) => Err(refuse(
+            attribute,
+            "a deadline of 0 ms has passed before the call begins",
+            "at least 1",
+        )),
+        Some(ms) => Ok(ms),
+        None => Err(Error::new_spanned(
+            attribute,
+            "a deadline is given as `ms = n`, in milliseconds",
+        )),
+    }
+}
