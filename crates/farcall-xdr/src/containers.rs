@@ -1,0 +1,535 @@
+//! Strings, opaque data, arrays, lists, maps, optional data, boxes and tuples.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasher, Hash};
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::schema::{Type, Types};
+use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
+
+// Strings and opaque data.
+
+impl Encode for str {
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        e.bytes(self.as_bytes())
+    }
+}
+
+impl Schema for str {
+    fn schema(_: &mut Types) -> Type {
+        Type::String { max: u32::MAX }
+    }
+}
+
+impl<'a, 'de: 'a> Decode<'de> for &'a str {
+    const MIN_SIZE: usize = 4;
+
+    #[inline]
+    fn decode(d: &mut Decoder<'de>) -> Result<Self, Error> {
+        d.string()
+    }
+}
+
+impl Encode for String {
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        e.bytes(self.as_bytes())
+    }
+}
+
+impl Decode<'_> for String {
+    const MIN_SIZE: usize = 4;
+
+    #[inline]
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
+        let string = d.string()?;
+        d.charge(string.len())?;
+        Ok(string.to_owned())
+    }
+}
+
+impl Schema for String {
+    fn schema(types: &mut Types) -> Type {
+        str::schema(types)
+    }
+}
+
+impl<'a, 'de: 'a> Decode<'de> for &'a [u8] {
+    const MIN_SIZE: usize = 4;
+
+    #[inline]
+    fn decode(d: &mut Decoder<'de>) -> Result<Self, Error> {
+        d.bytes()
+    }
+}
+
+impl Encode for Bytes {
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        e.bytes(self)
+    }
+}
+
+impl Decode<'_> for Bytes {
+    const MIN_SIZE: usize = 4;
+
+    #[inline]
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
+        d.shared()
+    }
+}
+
+impl Schema for Bytes {
+    fn schema(types: &mut Types) -> Type {
+        <[u8]>::schema(types)
+    }
+}
+
+impl<T: Encode + ToOwned + ?Sized> Encode for Cow<'_, T> {
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        (**self).encode(e)
+    }
+}
+
+impl<'a, 'de: 'a, T: ToOwned + ?Sized> Decode<'de> for Cow<'a, T>
+where
+    &'a T: Decode<'de>,
+{
+    const MIN_SIZE: usize = <&'a T>::MIN_SIZE;
+
+    #[inline]
+    fn decode(d: &mut Decoder<'de>) -> Result<Self, Error> {
+        <&'a T>::decode(d).map(Cow::Borrowed)
+    }
+}
+
+impl<T: Schema + ToOwned + ?Sized> Schema for Cow<'_, T> {
+    fn schema(types: &mut Types) -> Type {
+        T::schema(types)
+    }
+}
+
+// Arrays and lists.
+
+impl<T: Encode> Encode for [T] {
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        e.count(self.len())?;
+        T::encode_slice(self, e)
+    }
+}
+
+impl<T: Schema> Schema for [T] {
+    fn schema(types: &mut Types) -> Type {
+        if T::IS_BYTE {
+            return Type::Bytes { max: u32::MAX };
+        }
+        list(T::schema(types))
+    }
+}
+
+fn list(element: Type) -> Type {
+    Type::List {
+        max: u32::MAX,
+        element: Box::new(element),
+    }
+}
+
+impl<T: Encode> Encode for Vec<T> {
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        self.as_slice().encode(e)
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Vec<T> {
+    const MIN_SIZE: usize = 4;
+
+    #[inline]
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+        let count = d.count()?;
+        T::decode_vec(d, count)
+    }
+}
+
+impl<T: Schema> Schema for Vec<T> {
+    fn schema(types: &mut Types) -> Type {
+        <[T]>::schema(types)
+    }
+}
+
+impl<T: Encode, const N: usize> Encode for [T; N] {
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        T::encode_slice(self, e)
+    }
+}
+
+impl<'a, T: Decode<'a>, const N: usize> Decode<'a> for [T; N] {
+    const MIN_SIZE: usize = T::MIN_ELEMENT_SIZE.saturating_mul(N);
+
+    #[inline]
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+        T::decode_array(d)
+    }
+}
+
+impl<T: Schema, const N: usize> Schema for [T; N] {
+    fn schema(types: &mut Types) -> Type {
+        // An array that no packet holds does not decode: what is said of its size hardly matters.
+        let size = u32::try_from(N).unwrap_or(u32::MAX);
+        if T::IS_BYTE {
+            return Type::Opaque { size };
+        }
+        Type::Array {
+            size,
+            element: Box::new(T::schema(types)),
+        }
+    }
+}
+
+// Maps and sets: lists of pairs and of elements, in the order of iteration.
+
+fn encode_each<T: Encode>(
+    items: impl ExactSizeIterator<Item = T>,
+    e: &mut Encoder<'_>,
+) -> Result<(), Error> {
+    e.count(items.len())?;
+    e.nested(|e| {
+        for (index, item) in items.enumerate() {
+            item.encode(e).map_err(|error| error.at_index(index))?;
+        }
+        Ok(())
+    })
+}
+
+/// Decodes a list by passing each element to `insert`, which says whether it is new.
+fn decode_each<'a, T: Decode<'a>>(
+    d: &mut Decoder<'a>,
+    mut insert: impl FnMut(T) -> bool,
+) -> Result<(), Error> {
+    let count = d.count()?;
+    d.admit(count, T::MIN_SIZE, size_of::<T>())?;
+    d.elements(count, |d| {
+        let start = d.offset();
+        if !insert(T::decode(d)?) && !d.is_lenient() {
+            return Err(Error::new(ErrorKind::Duplicate, start));
+        }
+        Ok(())
+    })
+}
+
+macro_rules! maps {
+    ($($map:ident<$($bound:path),*> $(, $hasher:ident)?;)*) => {$(
+        impl<K: Encode, V: Encode $(, $hasher)?> Encode for $map<K, V $(, $hasher)?> {
+            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+                encode_each(self.iter(), e)
+            }
+        }
+
+        impl<'a, K, V, $($hasher)?> Decode<'a> for $map<K, V $(, $hasher)?>
+        where
+            K: Decode<'a> $(+ $bound)*,
+            V: Decode<'a>,
+            $($hasher: BuildHasher + Default,)?
+        {
+            const MIN_SIZE: usize = 4;
+
+            fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+                let mut map = Self::default();
+                decode_each(d, |(key, value)| map.insert(key, value).is_none())?;
+                Ok(map)
+            }
+        }
+
+        impl<K: Schema, V: Schema $(, $hasher)?> Schema for $map<K, V $(, $hasher)?> {
+            fn schema(types: &mut Types) -> Type {
+                list(<(K, V)>::schema(types))
+            }
+        }
+    )*};
+}
+
+maps! {
+    BTreeMap<Ord>;
+    HashMap<Eq, Hash>, S;
+}
+
+macro_rules! sets {
+    ($($set:ident<$($bound:path),*> $(, $hasher:ident)?;)*) => {$(
+        impl<T: Encode $(, $hasher)?> Encode for $set<T $(, $hasher)?> {
+            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+                encode_each(self.iter(), e)
+            }
+        }
+
+        impl<'a, T, $($hasher)?> Decode<'a> for $set<T $(, $hasher)?>
+        where
+            T: Decode<'a> $(+ $bound)*,
+            $($hasher: BuildHasher + Default,)?
+        {
+            const MIN_SIZE: usize = 4;
+
+            fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+                let mut set = Self::default();
+                decode_each(d, |item| set.insert(item))?;
+                Ok(set)
+            }
+        }
+
+        impl<T: Schema $(, $hasher)?> Schema for $set<T $(, $hasher)?> {
+            fn schema(types: &mut Types) -> Type {
+                list(T::schema(types))
+            }
+        }
+    )*};
+}
+
+sets! {
+    BTreeSet<Ord>;
+    HashSet<Eq, Hash>, S;
+}
+
+// Optional data, references and boxes.
+
+impl<T: Encode> Encode for Option<T> {
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        e.bool(self.is_some())?;
+        match self {
+            Some(value) => value.encode(e),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
+    const MIN_SIZE: usize = 4;
+
+    #[inline]
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+        if !d.bool()? {
+            return Ok(None);
+        }
+        T::decode(d).map(Some)
+    }
+}
+
+impl<T: Schema> Schema for Option<T> {
+    fn schema(types: &mut Types) -> Type {
+        Type::Optional(Box::new(T::schema(types)))
+    }
+}
+
+impl<T: Encode + ?Sized> Encode for &T {
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        (**self).encode(e)
+    }
+}
+
+impl<T: Schema + ?Sized> Schema for &T {
+    fn schema(types: &mut Types) -> Type {
+        T::schema(types)
+    }
+}
+
+macro_rules! boxes {
+    ($($owner:ident)*) => {$(
+        impl<T: Encode + ?Sized> Encode for $owner<T> {
+            #[inline]
+            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+                e.nested(|e| (**self).encode(e))
+            }
+        }
+
+        impl<'a, T: Decode<'a>> Decode<'a> for $owner<T> {
+            const MIN_SIZE: usize = T::MIN_SIZE;
+
+            #[inline]
+            fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+                d.charge(size_of::<T>())?;
+                d.nested(|d| T::decode(d).map($owner::new))
+            }
+        }
+
+        impl Decode<'_> for $owner<str> {
+            const MIN_SIZE: usize = 4;
+
+            fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
+                String::decode(d).map($owner::from)
+            }
+        }
+
+        impl<'a, T: Decode<'a>> Decode<'a> for $owner<[T]> {
+            const MIN_SIZE: usize = 4;
+
+            fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+                d.nested(|d| Vec::decode(d).map($owner::from))
+            }
+        }
+
+        impl<T: Schema + ?Sized> Schema for $owner<T> {
+            fn schema(types: &mut Types) -> Type {
+                T::schema(types)
+            }
+        }
+    )*};
+}
+
+boxes! { Box Rc Arc }
+
+// Tuples, and nothing.
+
+macro_rules! tuples {
+    ($(($($item:ident $index:tt),*))*) => {$(
+        impl<$($item: Encode),*> Encode for ($($item,)*) {
+            #[inline]
+            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+                $(self.$index.encode(e).map_err(|error| error.in_field("", stringify!($index)))?;)*
+                Ok(())
+            }
+        }
+
+        impl<'a, $($item: Decode<'a>),*> Decode<'a> for ($($item,)*) {
+            const MIN_SIZE: usize = 0 $(+ $item::MIN_SIZE)*;
+
+            #[inline]
+            fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+                Ok(($(
+                    $item::decode(d).map_err(|error| error.in_field("", stringify!($index)))?,
+                )*))
+            }
+        }
+
+        impl<$($item: Schema),*> Schema for ($($item,)*) {
+            fn schema(types: &mut Types) -> Type {
+                Type::Tuple(vec![$($item::schema(types)),*])
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11)
+}
+
+macro_rules! void {
+    ($(($($generic:tt)*) $void:ty = $value:expr;)*) => {$(
+        impl $($generic)* Encode for $void {
+            #[inline]
+            fn encode(&self, _: &mut Encoder<'_>) -> Result<(), Error> {
+                Ok(())
+            }
+        }
+
+        impl $($generic)* Decode<'_> for $void {
+            #[inline]
+            fn decode(_: &mut Decoder<'_>) -> Result<Self, Error> {
+                Ok($value)
+            }
+        }
+
+        impl $($generic)* Schema for $void {
+            fn schema(_: &mut Types) -> Type {
+                Type::Void
+            }
+        }
+    )*};
+}
+
+void! {
+    () () = ();
+    (<T: ?Sized>) PhantomData<T> = PhantomData;
+}
+
+/// What begins with a count of bytes or elements, so that `#[xdr(max = N)]` can bound it; or may, if optional.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no length that `max` could bound",
+    note = "`max` goes with strings, opaque data, lists, sets and maps, and options of them"
+)]
+pub trait Counted {
+    /// The count of this value, if it has one.
+    fn count(&self) -> Option<usize>;
+
+    /// The count with which `bytes`, a value of this type, begin.
+    fn count_ahead(bytes: &[u8]) -> Option<u32> {
+        bytes.first_chunk().map(|chunk| u32::from_be_bytes(*chunk))
+    }
+}
+
+macro_rules! counted {
+    ($(($($generic:tt)*) $type:ty;)*) => {$(
+        impl<$($generic)*> Counted for $type {
+            #[inline]
+            fn count(&self) -> Option<usize> {
+                Some(self.len())
+            }
+        }
+    )*};
+}
+
+counted! {
+    () str;
+    () String;
+    () Bytes;
+    (T) [T];
+    (T) Vec<T>;
+    (K, V) BTreeMap<K, V>;
+    (K, V, S) HashMap<K, V, S>;
+    (T) BTreeSet<T>;
+    (T, S) HashSet<T, S>;
+}
+
+macro_rules! counted_by_reference {
+    ($(($($generic:tt)*) $type:ty;)*) => {$(
+        impl<$($generic)*> Counted for $type {
+            fn count(&self) -> Option<usize> {
+                (**self).count()
+            }
+
+            fn count_ahead(bytes: &[u8]) -> Option<u32> {
+                T::count_ahead(bytes)
+            }
+        }
+    )*};
+}
+
+counted_by_reference! {
+    (T: Counted + ?Sized) &T;
+    (T: Counted + ?Sized) Box<T>;
+    (T: Counted + ?Sized) Rc<T>;
+    (T: Counted + ?Sized) Arc<T>;
+    (T: Counted + ToOwned + ?Sized) Cow<'_, T>;
+}
+
+impl<T: Counted> Counted for Option<T> {
+    fn count(&self) -> Option<usize> {
+        self.as_ref().and_then(T::count)
+    }
+
+    fn count_ahead(bytes: &[u8]) -> Option<u32> {
+        match bytes.split_first_chunk() {
+            Some(([0, 0, 0, 0], _)) | None => None,
+            Some((_, value)) => T::count_ahead(value),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What `#[derive(Xdr)]` expands to calls; not for others, and free to change with the macro.
+
+use crate::schema::{Type, Types};
+use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
+
+pub use crate::schema::{Arm, Body, Field};
+
+/// Encodes a value whose length is declared to be at most `max`.
+#[inline]
+pub fn encode_max<T: Encode + Counted + ?Sized>(
+    value: &T,
+    max: u32,
+    e: &mut Encoder<'_>,
+) -> Result<(), Error> {
+    if let Some(length) = value.count().filter(|count| *count > max as usize) {
+        return Err(e.error(ErrorKind::TooLong { length, max }));
+    }
+    value.encode(e)
+}
+
+/// Decodes a value whose length is declared to be at most `max`; a longer one costs nothing.
+#[inline]
+pub fn decode_max<'a, T: Decode<'a> + Counted>(max: u32, d: &mut Decoder<'a>) -> Result<T, Error> {
+    if let Some(count) = T::count_ahead(d.ahead()).filter(|count| *count > max) {
+        return Err(d.error(ErrorKind::TooLong {
+            length: count as usize,
+            max,
+        }));
+    }
+    T::decode(d)
+}
+
+/// The wire form of `T`, of a length of at most `max`.
+pub fn schema_max<T: Schema + Counted + ?Sized>(max: u32, types: &mut Types) -> Type {
+    T::schema(types).bounded(max)
+}
+
+/// The error of an integer that selects no variant, which was just decoded.
+#[cold]
+pub fn unknown_tag(value: i32, of: &'static str, d: &Decoder<'_>) -> Error {
+    d.error_in_last(4, ErrorKind::UnknownTag { value, of })
+}
+
+/// The error of a default variant that holds the integer of another variant.
+#[cold]
+pub fn taken_tag(value: i32, e: &Encoder<'_>) -> Error {
+    let why = format!("{value} has a variant of its own, and cannot be in the default one");
+    e.error(ErrorKind::Invalid(why.into()))
+}
+
+/// Enters the definition of `T`, declared at `place` of the source, unless it is there already.
+pub fn define<T: ?Sized>(
+    types: &mut Types,
+    place: &str,
+    name: String,
+    docs: &str,
+    body: impl FnOnce(&mut Types) -> Body,
+) -> Type {
+    // Neither is unique by itself: names by macros and versions of crates, places by generics.
+    let key = format!("{place} {}", std::any::type_name::<T>());
+    types.define(&key, name, docs, body)
+}
+
+/// A field of a definition.
+pub fn field(name: &str, docs: &str, ty: Type, defaulted: bool) -> Field {
+    Field {
+        name: name.into(),
+        docs: docs.into(),
+        ty,
+        defaulted,
+    }
+}
+
+/// An arm of a definition.
+pub fn arm(name: &str, docs: &str, tag: Option<i32>, fields: Vec<Field>) -> Arm {
+    Arm {
+        name: name.into(),
+        docs: docs.into(),
+        tag,
+        fields,
+    }
+}
+
+/// The name of `T` without the modules, as a parameter of a generic type's name.
+pub fn short_name<T: ?Sized>() -> String {
+    let mut short = String::new();
+    for part in
+        std::any::type_name::<T>().split_inclusive(|c: char| !c.is_alphanumeric() && c != '_')
+    {
+        match part.strip_suffix(':') {
+            Some(_) => {}
+            None => short.push_str(part),
+        }
+    }
+    short
+}
+
+/// Whether an enum's tags are all different; evaluated when it is compiled.
+pub const fn distinct(tags: &[i32]) -> bool {
+    let mut first = 0;
+    while first < tags.len() {
+        let mut second = first + 1;
+        while second < tags.len() {
+            if tags[first] == tags[second] {
+                return false;
+            }
+            second += 1;
+        }
+        first += 1;
+    }
+    true
+}
+
+/// A discriminant as an integer of 32 bits; evaluated when it is compiled.
+pub const fn tag(discriminant: i128) -> i32 {
+    assert!(
+        discriminant >= i32::MIN as i128 && discriminant <= i32::MAX as i128,
+        "a variant's tag must fit 32 bits, signed (RFC 4506 section 4.3)"
+    );
+    discriminant as i32
+}

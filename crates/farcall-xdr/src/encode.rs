@@ -1,0 +1,219 @@
+//! The encoder: values to bytes, appended straight to the packet.
+
+use crate::{DEPTH, Error, ErrorKind};
+
+/// The bytes that bring `length` up to a multiple of four (RFC 4506 section 3).
+pub(crate) const fn padding(length: usize) -> usize {
+    length.wrapping_neg() & 3
+}
+
+/// Appends encodings to a buffer, which may already hold a packet's header.
+///
+/// After an error the buffer keeps what was appended before it; truncate it to what it was.
+///
+/// ```
+/// use farcall_xdr::{Encode, Encoder};
+/// let mut packet = vec![0xff];
+/// let mut encoder = Encoder::new(&mut packet);
+/// 7u32.encode(&mut encoder)?;
+/// "ab".encode(&mut encoder)?;
+/// assert_eq!(packet, [0xff, 0, 0, 0, 7, 0, 0, 0, 2, b'a', b'b', 0, 0]);
+/// # Ok::<(), farcall_xdr::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Encoder<'b> {
+    out: &'b mut Vec<u8>,
+    /// Where in `out` this encoding begins.
+    start: usize,
+    /// The length that `out` may reach; never below its present length.
+    end: usize,
+    /// How much deeper the value may nest.
+    depth: u32,
+}
+
+impl<'b> Encoder<'b> {
+    /// An encoder that appends to `out`.
+    #[inline]
+    pub fn new(out: &'b mut Vec<u8>) -> Self {
+        Self::with_limit(out, usize::MAX)
+    }
+
+    /// An encoder that appends at most `limit` bytes to `out`, and then fails.
+    #[inline]
+    pub fn with_limit(out: &'b mut Vec<u8>, limit: usize) -> Self {
+        let start = out.len();
+        Encoder {
+            out,
+            start,
+            end: start.saturating_add(limit),
+            depth: DEPTH,
+        }
+    }
+
+    /// How many bytes have been appended.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.out.len() - self.start
+    }
+
+    /// An error at the present offset.
+    #[cold]
+    pub fn error(&self, kind: ErrorKind) -> Error {
+        Error::new(kind, self.offset())
+    }
+
+    #[cold]
+    fn full(&self) -> Error {
+        self.error(ErrorKind::BufferFull(self.end - self.start))
+    }
+
+    /// Makes sure that `length` more bytes are within the limit.
+    #[inline]
+    fn admit(&self, length: usize) -> Result<(), Error> {
+        if length > self.end - self.out.len() {
+            return Err(self.full());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) -> Result<(), Error> {
+        self.admit(N)?;
+        self.out.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// An integer (RFC 4506 section 4.1).
+    #[inline]
+    pub fn i32(&mut self, value: i32) -> Result<(), Error> {
+        self.put(value.to_be_bytes())
+    }
+
+    /// An unsigned integer (section 4.2).
+    #[inline]
+    pub fn u32(&mut self, value: u32) -> Result<(), Error> {
+        self.put(value.to_be_bytes())
+    }
+
+    /// A hyper integer (section 4.5).
+    #[inline]
+    pub fn i64(&mut self, value: i64) -> Result<(), Error> {
+        self.put(value.to_be_bytes())
+    }
+
+    /// An unsigned hyper integer (section 4.5).
+    #[inline]
+    pub fn u64(&mut self, value: u64) -> Result<(), Error> {
+        self.put(value.to_be_bytes())
+    }
+
+    /// A boolean (section 4.4).
+    #[inline]
+    pub fn bool(&mut self, value: bool) -> Result<(), Error> {
+        self.u32(value.into())
+    }
+
+    /// Opaque data whose length the reader knows (section 4.9): the bytes, and zeros up to a
+    /// multiple of four.
+    #[inline]
+    pub fn opaque(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let padding = padding(bytes.len());
+        self.admit(bytes.len().saturating_add(padding))?;
+        self.out.reserve(bytes.len() + padding);
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(&[0; 3][..padding]);
+        Ok(())
+    }
+
+    /// Opaque data of any length (section 4.10), and strings (section 4.11): the length, then the bytes.
+    #[inline]
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.count(bytes.len())?;
+        self.opaque(bytes)
+    }
+
+    /// The length that begins an array, a string or opaque data.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLong`] if it does not fit an unsigned integer.
+    #[inline]
+    pub fn count(&mut self, count: usize) -> Result<(), Error> {
+        match u32::try_from(count) {
+            Ok(count) => self.u32(count),
+            Err(_) => Err(self.error(ErrorKind::TooLong {
+                length: count,
+                max: u32::MAX,
+            })),
+        }
+    }
+
+    /// Encodes what stands one level deeper: inside a box, list or map. A type that can contain
+    /// itself goes through here, so that no value overflows the stack.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooDeep`], at the depth at which decoders refuse by default; else what `inner` returns.
+    #[inline]
+    pub fn nested(
+        &mut self,
+        inner: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.depth == 0 {
+            return Err(self.error(ErrorKind::TooDeep(DEPTH)));
+        }
+        self.depth -= 1;
+        let result = inner(self);
+        self.depth += 1;
+        result
+    }
+
+    /// Encodes what `inner` encodes, preceded by its length in bytes.
+    pub fn sized(
+        &mut self,
+        inner: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let at = self.out.len();
+        self.u32(0)?;
+        inner(self)?;
+        let length = self.out.len() - at - 4;
+        match u32::try_from(length) {
+            Ok(length) => self.out[at..at + 4].copy_from_slice(&length.to_be_bytes()),
+            Err(_) => {
+                return Err(self.error(ErrorKind::TooLong {
+                    length,
+                    max: u32::MAX,
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The elements of an array of numbers, `W` bytes each.
+    ///
+    /// Through a small buffer, because that is what safe code can make the compiler vectorise
+    /// without first clearing the room at the end of `out`.
+    #[inline]
+    pub(crate) fn numbers<T: Copy, const W: usize>(
+        &mut self,
+        items: &[T],
+        to_bytes: impl Fn(T) -> [u8; W],
+    ) -> Result<(), Error> {
+        const CHUNK: usize = 256;
+        self.admit(size_of_val(items))?;
+        self.out.reserve(size_of_val(items));
+        if items.len() < CHUNK / 8 {
+            items
+                .iter()
+                .for_each(|item| self.out.extend_from_slice(&to_bytes(*item)));
+            return Ok(());
+        }
+        let mut buffer = [[0; W]; CHUNK];
+        for chunk in items.chunks(CHUNK) {
+            let swapped = &mut buffer[..chunk.len()];
+            for (to, from) in swapped.iter_mut().zip(chunk) {
+                *to = to_bytes(*from);
+            }
+            self.out.extend_from_slice(swapped.as_flattened());
+        }
+        Ok(())
+    }
+}

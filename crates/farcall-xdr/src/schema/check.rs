@@ -1,0 +1,164 @@
+//! Makes sure that a description, which a peer may have forged, can be walked.
+
+use super::{Body, Field, Type, Types};
+use crate::{DEPTH, Error, ErrorKind};
+
+/// How many parts of no bytes a type has at most, if it has fewer bytes than those; and in any case.
+const EMPTY: (u32, u32) = (256, 1 << 16);
+
+pub(super) fn check(types: &Types, roots: &[Type]) -> Result<(), Error> {
+    let extents = vec![None; types.definitions.len()];
+    let mut walk = Walk {
+        types,
+        extents,
+        later: Vec::new(),
+    };
+    for place in 0..types.definitions.len() {
+        walk.named(place as u32, DEPTH)?;
+    }
+    for root in roots {
+        walk.ty(root, DEPTH)?;
+    }
+    while let Some(part) = walk.later.pop() {
+        match part {
+            Part::Type(ty) => walk.ty(ty, DEPTH)?,
+            Part::Fields(fields) => walk.fields(fields, DEPTH)?,
+        };
+    }
+    Ok(())
+}
+
+struct Walk<'t> {
+    types: &'t Types,
+    /// The extents of the definitions that have been walked.
+    extents: Vec<Option<Extent>>,
+    /// What is in options, lists and unions: it may contain what is being walked.
+    later: Vec<Part<'t>>,
+}
+
+enum Part<'t> {
+    Type(&'t Type),
+    Fields(&'t [Field]),
+}
+
+/// What one value has of a type for certain.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    /// How many types are nested in it.
+    height: u32,
+    /// Its bytes on the wire, at least.
+    bytes: u32,
+    /// Its parts of no bytes.
+    empty: u32,
+}
+
+impl<'t> Walk<'t> {
+    /// The extent of `ty`, in which at most `depth` types may be nested.
+    fn ty(&mut self, ty: &'t Type, depth: u32) -> Result<Extent, Error> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(invalid("a type contains itself, or is nested too deeply"));
+        };
+        let inside = match ty {
+            Type::Void => Extent::default(),
+            Type::Opaque { size } => bytes(*size),
+            Type::I64 | Type::U64 | Type::F64 => bytes(8),
+            Type::Array { size, element } => {
+                let extent = self.ty(element, depth)?;
+                let times = |n: u32| n.saturating_mul(*size);
+                Extent {
+                    bytes: times(extent.bytes),
+                    empty: times(extent.empty),
+                    ..extent
+                }
+            }
+            Type::List { element: inner, .. } | Type::Optional(inner) => {
+                self.later.push(Part::Type(inner));
+                bytes(4)
+            }
+            Type::Tuple(types) => {
+                let mut sum = Extent::default();
+                for ty in types {
+                    sum.add(self.ty(ty, depth)?);
+                }
+                sum
+            }
+            Type::Named(place) => self.named(*place, depth)?,
+            _ => bytes(4),
+        };
+        inside.around(depth)
+    }
+
+    fn named(&mut self, place: u32, depth: u32) -> Result<Extent, Error> {
+        let Some(known) = self.extents.get(place as usize) else {
+            return Err(invalid("a type refers to a definition that is not there"));
+        };
+        if let Some(extent) = known {
+            return Ok(*extent);
+        }
+        let extent = match &self.types.definitions[place as usize].body {
+            Body::Struct {
+                fields,
+                extensible: false,
+            } => self.fields(fields, depth)?,
+            Body::Struct {
+                fields,
+                extensible: true,
+            } => {
+                let mut extent = self.fields(fields, depth)?;
+                extent.bytes = 4;
+                extent
+            }
+            Body::Union { arms } => {
+                self.later
+                    .extend(arms.iter().map(|arm| Part::Fields(&arm.fields)));
+                bytes(4)
+            }
+        };
+        self.extents[place as usize] = Some(extent);
+        Ok(extent)
+    }
+
+    fn fields(&mut self, fields: &'t [Field], depth: u32) -> Result<Extent, Error> {
+        let mut sum = Extent::default();
+        for field in fields {
+            sum.add(self.ty(&field.ty, depth)?);
+        }
+        Ok(sum)
+    }
+}
+
+impl Extent {
+    fn add(&mut self, other: Extent) {
+        self.height = self.height.max(other.height);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.empty = self.empty.saturating_add(other.empty);
+    }
+
+    /// The extent of a type with this one inside, if that is within bounds.
+    fn around(mut self, depth: u32) -> Result<Extent, Error> {
+        if self.height > depth {
+            return Err(invalid("a type is nested too deeply"));
+        }
+        if self.bytes == 0 {
+            self.empty = self.empty.max(1);
+        }
+        if self.empty > EMPTY.1 || self.empty > EMPTY.0.max(self.bytes) {
+            return Err(invalid("a type has too many parts of no bytes"));
+        }
+        Ok(Extent {
+            height: self.height + 1,
+            ..self
+        })
+    }
+}
+
+fn bytes(bytes: u32) -> Extent {
+    Extent {
+        bytes,
+        ..Extent::default()
+    }
+}
+
+fn invalid(why: &'static str) -> Error {
+    Error::new(ErrorKind::Invalid(why.into()), 0)
+}

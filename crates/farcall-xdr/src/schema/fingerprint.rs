@@ -1,0 +1,120 @@
+//! One number for the wire form of some types: equal forms, equal numbers.
+
+use super::{Body, Field, Type, Types};
+use crate::DEPTH;
+
+/// The fingerprint of the values of `shape`, one after the other.
+///
+/// It depends on the order and wire types of what is encoded, on declared maxima, and on the integers of
+/// unions; not on names, documentation, the order of the table, or the fields by which an
+/// extensible struct has grown. It crosses the wire, so it never changes for a given shape.
+///
+/// Each type is hashed as FNV-1a over its tag, its numbers and the hashes of its parts, all as 64-bit big-endian
+/// words, finished by the mixer of SplitMix64. A definition takes part as the hash of its body. Where that
+/// goes in circles it is unrolled 128 times: values nested deeper are refused anyway.
+pub fn fingerprint(types: &Types, shape: &[Type]) -> u64 {
+    let mut hashes = vec![0; types.definitions.len()];
+    // Each round sees one level deeper. Types that are not recursive are soon done.
+    for _ in 0..DEPTH {
+        let deeper: Vec<u64> = types
+            .definitions
+            .iter()
+            .map(|definition| of_body(&definition.body, &hashes))
+            .collect();
+        if deeper == hashes {
+            break;
+        }
+        hashes = deeper;
+    }
+    of_types(shape.iter(), &hashes)
+}
+
+fn of_body(body: &Body, hashes: &[u64]) -> u64 {
+    match body {
+        Body::Struct {
+            fields,
+            extensible: false,
+        } => of_fields(fields, hashes),
+        Body::Struct {
+            fields,
+            extensible: true,
+        } => Hash::new(21).word(of_fields(fields, hashes)).finish(),
+        Body::Union { arms } => {
+            let mut arms: Vec<_> = arms.iter().collect();
+            // The order of declaration does not show on the wire. The default arm has no number.
+            arms.sort_by_key(|arm| arm.tag);
+            let hash = arms.iter().fold(Hash::new(22), |hash, arm| {
+                let tag = arm.tag.map_or(u64::MAX, |tag| u64::from(tag as u32));
+                hash.word(tag).word(of_fields(&arm.fields, hashes))
+            });
+            hash.finish()
+        }
+    }
+}
+
+fn of_fields(fields: &[Field], hashes: &[u64]) -> u64 {
+    of_types(
+        fields
+            .iter()
+            .filter(|field| !field.defaulted)
+            .map(|field| &field.ty),
+        hashes,
+    )
+}
+
+fn of_types<'t>(types: impl Iterator<Item = &'t Type>, hashes: &[u64]) -> u64 {
+    types
+        .fold(Hash::new(20), |hash, ty| hash.word(of_type(ty, hashes)))
+        .finish()
+}
+
+fn of_type(ty: &Type, hashes: &[u64]) -> u64 {
+    let hash = match ty {
+        Type::Void => Hash::new(0),
+        Type::Bool => Hash::new(1),
+        Type::I8 => Hash::new(2),
+        Type::I16 => Hash::new(3),
+        Type::I32 => Hash::new(4),
+        Type::I64 => Hash::new(5),
+        Type::U8 => Hash::new(6),
+        Type::U16 => Hash::new(7),
+        Type::U32 => Hash::new(8),
+        Type::U64 => Hash::new(9),
+        Type::F32 => Hash::new(10),
+        Type::F64 => Hash::new(11),
+        Type::Opaque { size } => Hash::new(12).word((*size).into()),
+        Type::Bytes { max } => Hash::new(13).word((*max).into()),
+        Type::String { max } => Hash::new(14).word((*max).into()),
+        Type::Array { size, element } => Hash::new(15)
+            .word((*size).into())
+            .word(of_type(element, hashes)),
+        Type::List { max, element } => Hash::new(16)
+            .word((*max).into())
+            .word(of_type(element, hashes)),
+        Type::Optional(inner) => Hash::new(17).word(of_type(inner, hashes)),
+        Type::Tuple(types) => return of_types(types.iter(), hashes),
+        Type::Named(place) => return hashes.get(*place as usize).copied().unwrap_or_default(),
+    };
+    hash.finish()
+}
+
+/// FNV-1a, 64 bits.
+struct Hash(u64);
+
+impl Hash {
+    fn new(tag: u64) -> Hash {
+        Hash(0xcbf2_9ce4_8422_2325).word(tag)
+    }
+
+    fn word(self, word: u64) -> Hash {
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        Hash(word.to_be_bytes().into_iter().fold(self.0, step))
+    }
+
+    fn finish(self) -> u64 {
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
