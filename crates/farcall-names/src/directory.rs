@@ -19,15 +19,12 @@ use crate::{Error, Result};
 /// The file whose lock lets one writer at a time into a directory.
 const LOCK: &str = "lock";
 
-/// How long to wait for the lock. A writer holds it for milliseconds, unless it is stopped.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// A writer's turn; dropping it ends the turn.
 pub(crate) struct Turn(File);
 
 impl Directory {
-    /// Waits for this writer's turn.
-    pub(crate) fn lock(&self) -> Result<Turn> {
+    /// Waits for this writer's turn, about as long as `patience` says.
+    pub(crate) fn lock(&self, patience: Duration) -> Result<Turn> {
         let path = self.path().join(LOCK);
         let failed = |source| Error::Io {
             doing: "locking",
@@ -47,15 +44,16 @@ impl Directory {
                 Ok(()) | Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(e)) => return Err(failed(e)),
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() >= patience {
                 return Err(Error::Busy {
                     path,
                     holder: signature(&mut file),
                 });
             }
-            // A lock that blocks would wait for a stopped process for ever, so we ask again and again.
+            // A lock that blocks would wait for a stopped process for ever, so we ask again and again;
+            // often, because a writer who asks at once gets ahead of us.
             std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(5));
+            pause = (pause * 2).min(Duration::from_millis(1));
         }
     }
 
@@ -134,5 +132,46 @@ fn io_error(
         doing,
         path,
         source: source.into(),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let path =
+            std::env::temp_dir().join(format!("farcall-names-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        path
+    }
+
+    #[test]
+    fn a_writer_that_waits_in_vain_learns_who_has_the_lock() {
+        let path = scratch("busy");
+        let directory = Directory::create(&path).unwrap();
+        let turn = directory.lock(Duration::ZERO).unwrap();
+        match directory.lock(Duration::ZERO).map(drop) {
+            Err(Error::Busy { path: lock, holder }) => {
+                assert_eq!((lock, holder), (path.join(LOCK), Some(std::process::id())));
+            }
+            other => panic!("{other:?}"),
+        }
+        drop(turn);
+        directory.lock(Duration::ZERO).unwrap();
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_whose_file_was_removed_is_not_taken_for_its_successor() {
+        let path = scratch("successor");
+        let directory = Directory::create(&path).unwrap();
+        let former = directory.open_or_make(LOCK).unwrap();
+        assert!(directory.is_still(LOCK, &former).unwrap());
+        std::fs::remove_file(path.join(LOCK)).unwrap();
+        assert!(!directory.is_still(LOCK, &former).unwrap());
+        let _successor = directory.lock(Duration::ZERO).unwrap();
+        assert!(!directory.is_still(LOCK, &former).unwrap());
+        std::fs::remove_dir_all(path).unwrap();
     }
 }

@@ -1,6 +1,7 @@
 //! A registry that all processes of a user share: one file, replaced as a whole.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::directory::Directory;
 use crate::format::{self, Fault, MAX_FILE};
@@ -11,11 +12,14 @@ use crate::{Entry, Error, Label, Listing, Owner, Registration, Registry, Result}
 /// The registry's file in its directory.
 const NAMES: &str = "names";
 
+/// How long a writer waits for its turn, which lasts milliseconds unless a process is stopped in it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A registry that all processes of a user on one machine share, with nothing to install.
 ///
 /// It is one file of text, `names`, in a directory of its own. Readers take no lock: a writer puts
 /// a whole new file in the old one's place, so a reader sees one or the other. Writers take turns
-/// by a lock on the file `lock` beside it. An entry whose owner has died is skipped by readers and
+/// by a lock on the file `lock` beside it, and wait for it at most about 10 s. An entry whose owner has died is skipped by readers and
 /// removed by the next writer.
 ///
 /// A file that cannot be read is never replaced: the error names the file and the line, and what is
@@ -83,7 +87,7 @@ impl File {
         directory: &Directory,
         change: impl FnOnce(&mut Table, &mut Judge) -> Result<T>,
     ) -> Result<T> {
-        let _turn = directory.lock()?;
+        let _turn = directory.lock(PATIENCE)?;
         let mut table = self.load(directory)?;
         let before = table.version();
         let mut judge = Judge::new();

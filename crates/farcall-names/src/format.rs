@@ -282,3 +282,6 @@ fn hex(text: &str) -> Option<u64> {
     let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,21 +78,19 @@ impl Owner {
         if self.started == 0 || here.started == 0 {
             return runs(self.pid);
         }
-        let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound || is_no_such_process(e);
-        match proc_file(&format!("{}/stat", self.pid)) {
-            Err(e) if gone(&e) => Liveness::Dead,
-            // Whatever else went wrong (no more descriptors, say) must not bury the living.
-            Err(_) => Liveness::Unknown,
-            Ok(stat) => match parse_stat(&stat) {
-                None => Liveness::Unknown,
-                // A zombie has exited; its parent has yet to ask how.
-                Some((state, started))
-                    if started != self.started || matches!(state, 'Z' | 'X' | 'x') =>
-                {
-                    Liveness::Dead
-                }
-                Some(_) => Liveness::Alive,
-            },
+        let stat = proc_file(&format!("{}/stat", self.pid)).ok();
+        match stat.as_deref().and_then(parse_stat) {
+            // A zombie has exited; its parent has yet to ask how.
+            Some((state, started))
+                if started != self.started || matches!(state, 'Z' | 'X' | 'x') =>
+            {
+                Liveness::Dead
+            }
+            Some(_) => Liveness::Alive,
+            // A process may be hidden from us (proc_pid(5), hidepid), or we lack a descriptor to look:
+            // that must not bury the living.
+            None if runs(self.pid) == Liveness::Dead => Liveness::Dead,
+            None => Liveness::Unknown,
         }
     }
 }
@@ -172,16 +170,6 @@ fn proc_file(path: &str) -> io::Result<String> {
         .read_to_end(&mut bytes)?;
     // A program may have any bytes in its name.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-#[cfg(unix)]
-fn is_no_such_process(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
-}
-
-#[cfg(not(unix))]
-fn is_no_such_process(_: &io::Error) -> bool {
-    false
 }
 
 /// Whether some process has that number: all that can be known where start times are not.

@@ -1,0 +1,299 @@
+//! The registry in a file: what it trusts, what it keeps, whom it believes dead.
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use common::{Scratch, entry, instances, label};
+use farcall_names::{Distrust, Error, File, Registry, Result};
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Every operation must fail, and in the same way.
+fn refused(registry: &File, expected: impl Fn(&Error) -> bool) -> String {
+    let ty = label("FileAccess");
+    let errors: [Result<()>; 6] = [
+        registry.publish(&entry("new")).map(drop),
+        registry.withdraw(&ty, &label("new")).map(drop),
+        registry.lookup(&ty, &label("new")).map(drop),
+        registry.instances(&ty).map(drop),
+        registry.list().map(drop),
+        registry.version().map(drop),
+    ];
+    let mut said = String::new();
+    for error in errors {
+        let error = error.expect_err("it was taken");
+        assert!(expected(&error), "{error:?}");
+        said = error.to_string();
+    }
+    said
+}
+
+fn untrusted(registry: &File, reason: Distrust) -> String {
+    refused(
+        registry,
+        |e| matches!(e, Error::Untrusted { why, .. } if *why == reason),
+    )
+}
+
+#[test]
+fn directory_and_files_are_closed_to_others() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let registry = File::at(&directory);
+    let _kept = registry.publish(&entry("ebbets")).unwrap();
+    assert_eq!(mode(&directory), 0o700);
+    for name in ["names", "lock"] {
+        assert_eq!(mode(&directory.join(name)) & 0o777, 0o600, "{name}");
+    }
+    assert!(!directory.join("names.new").exists());
+}
+
+#[test]
+fn asking_makes_nothing() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    assert_eq!(File::at(&directory).list().unwrap().entries, []);
+    assert!(!directory.exists());
+}
+
+#[test]
+fn a_directory_that_others_can_enter_is_refused() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    fs::create_dir(&directory).unwrap();
+    for open in [0o755, 0o710, 0o701, 0o1777, 0o720] {
+        chmod(&directory, open);
+        let said = untrusted(&File::at(&directory), Distrust::Mode(open));
+        assert!(
+            said.contains(&format!("{open:04o}")) && said.contains("registry"),
+            "{said}"
+        );
+    }
+    assert_eq!(
+        fs::read_dir(&directory).unwrap().count(),
+        0,
+        "something was made in it"
+    );
+    chmod(&directory, 0o700);
+    assert!(File::at(&directory).list().is_ok());
+}
+
+#[test]
+fn a_directory_of_another_user_is_refused() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    fs::create_dir(&directory).unwrap();
+    chmod(&directory, 0o700);
+    let other = rustix::process::geteuid().as_raw() + 1;
+    if std::os::unix::fs::chown(&directory, Some(other), None).is_ok() {
+        let said = untrusted(&File::at(&directory), Distrust::Owner(other));
+        assert!(said.contains(&other.to_string()), "{said}");
+        return;
+    }
+    // Without the privilege to give a directory away, take one that is root's.
+    untrusted(&File::at("/"), Distrust::Owner(0));
+}
+
+#[test]
+fn a_symbolic_link_in_the_directorys_place_is_refused() {
+    let scratch = Scratch::new();
+    let elsewhere = scratch.join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    chmod(&elsewhere, 0o700);
+    let directory = scratch.join("registry");
+    symlink(&elsewhere, &directory).unwrap();
+    untrusted(&File::at(&directory), Distrust::SymbolicLink);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+
+    fs::remove_file(&directory).unwrap();
+    symlink(scratch.join("nowhere"), &directory).unwrap();
+    untrusted(&File::at(&directory), Distrust::SymbolicLink);
+    assert!(!scratch.join("nowhere").exists());
+}
+
+#[test]
+fn something_else_in_the_directorys_place_is_refused() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    fs::write(&directory, "").unwrap();
+    untrusted(&File::at(&directory), Distrust::NotADirectory);
+}
+
+#[test]
+fn links_in_the_files_places_are_refused_and_not_written_through() {
+    for name in ["names", "lock"] {
+        let scratch = Scratch::new();
+        let directory = scratch.join("registry");
+        let registry = File::at(&directory);
+        let kept = registry.publish(&entry("ebbets")).unwrap();
+        fs::write(scratch.join("precious"), "precious").unwrap();
+        fs::remove_file(directory.join(name)).unwrap();
+        symlink(scratch.join("precious"), directory.join(name)).unwrap();
+
+        let error = registry.publish(&entry("luther")).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Untrusted {
+                    why: Distrust::SymbolicLink,
+                    ..
+                }
+            ),
+            "{error:?}"
+        );
+        assert!(error.to_string().contains(name), "{error}");
+        assert!(kept.withdraw().is_err());
+        assert_eq!(
+            fs::read_to_string(scratch.join("precious")).unwrap(),
+            "precious"
+        );
+    }
+}
+
+#[test]
+fn a_link_in_the_new_files_place_is_removed_and_not_written_through() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let registry = File::at(&directory);
+    let _first = registry.publish(&entry("ebbets")).unwrap();
+    fs::write(scratch.join("precious"), "precious").unwrap();
+    symlink(scratch.join("precious"), directory.join("names.new")).unwrap();
+    let _second = registry.publish(&entry("luther")).unwrap();
+    assert_eq!(
+        fs::read_to_string(scratch.join("precious")).unwrap(),
+        "precious"
+    );
+    assert_eq!(
+        instances(&registry.list().unwrap().entries),
+        ["ebbets", "luther"]
+    );
+}
+
+#[test]
+fn a_directory_in_the_files_place_is_refused() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let registry = File::at(&directory);
+    drop(registry.publish(&entry("ebbets")).unwrap());
+    fs::remove_file(directory.join("names")).unwrap();
+    fs::create_dir(directory.join("names")).unwrap();
+    untrusted(&registry, Distrust::NotAFile);
+}
+
+#[test]
+fn a_corrupt_file_is_named_by_line_and_kept() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let registry = File::at(&directory);
+    let kept = registry.publish(&entry("ebbets")).unwrap();
+    let names = directory.join("names");
+    let good = fs::read_to_string(&names).unwrap();
+
+    let cut = good[..good.len() - 1].to_owned();
+    let cases = [
+        (String::new(), 1),
+        ("rubbish\n".to_owned(), 1),
+        (cut, 3),
+        (good.replace("export=", "exports="), 2),
+        (good.replace("end 1", "end 2"), 3),
+        (" ".repeat(farcall_names::MAX_FILE + 1), 1),
+    ];
+    for (text, at) in cases {
+        fs::write(&names, &text).unwrap();
+        let said = refused(
+            &registry,
+            |e| matches!(e, Error::Corrupt { line, .. } if *line == at),
+        );
+        assert!(
+            said.contains(names.to_str().unwrap()) && said.contains(&format!("line {at}")),
+            "{said}"
+        );
+        assert_eq!(
+            fs::read_to_string(&names).unwrap(),
+            text,
+            "the content was not kept"
+        );
+    }
+
+    fs::write(&names, good.replace("farcall-names 1", "farcall-names 9")).unwrap();
+    refused(
+        &registry,
+        |e| matches!(e, Error::Format { found, .. } if found == "9"),
+    );
+
+    fs::write(&names, good).unwrap();
+    assert!(kept.withdraw().unwrap(), "once mended it goes on");
+}
+
+#[test]
+fn a_number_that_another_process_has_now_does_not_keep_an_entry_alive() {
+    let here = farcall_names::Owner::current();
+    if here.started == 0 {
+        eprintln!("skipped: this system does not say when a process started");
+        return;
+    }
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    let mut late = entry("late");
+    late.owner.started -= 1;
+    let late = registry.publish(&late).unwrap();
+    let ty = label("FileAccess");
+    assert_eq!(registry.lookup(&ty, &label("late")).unwrap(), None);
+    assert_eq!(registry.instances(&ty).unwrap(), []);
+    assert_eq!(registry.list().unwrap().entries, []);
+
+    let names = scratch.join("registry/names");
+    assert!(
+        fs::read_to_string(&names).unwrap().contains("late"),
+        "readers change nothing"
+    );
+    let _kept = registry.publish(&entry("ebbets")).unwrap();
+    assert!(
+        !fs::read_to_string(&names).unwrap().contains("late"),
+        "writers purge"
+    );
+    assert!(!late.withdraw().unwrap());
+}
+
+#[test]
+fn an_entry_of_another_boot_is_dead() {
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    let mut before = entry("before");
+    if before.owner.boot == 0 {
+        eprintln!("skipped: this system does not tell its boots apart");
+        return;
+    }
+    before.owner.boot ^= 1;
+    let _dead = registry.publish(&before).unwrap();
+    assert_eq!(registry.list().unwrap().entries, []);
+}
+
+#[test]
+fn an_entry_of_another_namespace_is_listed_and_may_be_replaced() {
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    let mut container = entry("ebbets");
+    if container.owner.namespace == 0 {
+        eprintln!("skipped: this system has no process namespaces");
+        return;
+    }
+    container.owner.namespace += 1;
+    container.owner.pid += 1;
+    let first = registry.publish(&container).unwrap();
+    assert_eq!(registry.list().unwrap().entries, [container]);
+    let ours = entry("ebbets");
+    let _second = registry.publish(&ours).unwrap();
+    assert_eq!(registry.list().unwrap().entries, [ours]);
+    assert!(!first.withdraw().unwrap());
+}

@@ -1,0 +1,221 @@
+//! What names are accepted, and what is said of those that are not.
+
+use std::net::{IpAddr, SocketAddr};
+
+use farcall_names::{Address, Fault, Label, MAX_LABEL, MAX_NAME, Name};
+use proptest::prelude::*;
+
+fn label(text: &str) -> Label {
+    text.parse().unwrap()
+}
+
+fn socket(text: &str) -> Address {
+    Address::Udp(text.parse().unwrap())
+}
+
+#[test]
+fn a_type_an_instance_and_an_address() {
+    let cases = [
+        ("FileAccess", Name::Type(label("FileAccess"))),
+        ("_x-1.0", Name::Type(label("_x-1.0"))),
+        (
+            "FileAccess.Alpine/Ebbets.Alpine",
+            Name::Instance {
+                type_name: label("FileAccess.Alpine"),
+                instance: label("Ebbets.Alpine"),
+            },
+        ),
+        (
+            "udp://10.0.0.7:7000/FileAccess",
+            Name::At {
+                address: socket("10.0.0.7:7000"),
+                type_name: label("FileAccess"),
+                instance: None,
+            },
+        ),
+        (
+            "udp://[::1]:7000/FileAccess/ebbets",
+            Name::At {
+                address: socket("[::1]:7000"),
+                type_name: label("FileAccess"),
+                instance: Some(label("ebbets")),
+            },
+        ),
+    ];
+    for (text, name) in cases {
+        assert_eq!(text.parse::<Name>().unwrap(), name);
+        assert_eq!(name.to_string(), text);
+    }
+}
+
+#[test]
+fn a_fault_says_what_is_wrong_and_where() {
+    let ty = "a type";
+    let instance = "an instance";
+    let cases = [
+        ("", 0, Fault::Empty { part: ty }),
+        ("/", 0, Fault::Empty { part: ty }),
+        ("/ebbets", 0, Fault::Empty { part: ty }),
+        ("FileAccess/", 11, Fault::Empty { part: instance }),
+        ("FileAccess/ebbets/", 17, Fault::TooManyParts),
+        ("FileAccess/ebbets/luther", 17, Fault::TooManyParts),
+        (
+            "File Access",
+            4,
+            Fault::Character {
+                part: ty,
+                found: ' ',
+            },
+        ),
+        (
+            "Fileé",
+            4,
+            Fault::Character {
+                part: ty,
+                found: 'é',
+            },
+        ),
+        (
+            "FileAccess/a:b",
+            12,
+            Fault::Character {
+                part: instance,
+                found: ':',
+            },
+        ),
+        (
+            "../etc",
+            0,
+            Fault::Start {
+                part: ty,
+                found: '.',
+            },
+        ),
+        (
+            "FileAccess/-x",
+            11,
+            Fault::Start {
+                part: instance,
+                found: '-',
+            },
+        ),
+        ("http://x/Y", 0, Fault::UnknownScheme("http".to_owned())),
+        (
+            "UDP://10.0.0.7:7000/A",
+            0,
+            Fault::UnknownScheme("UDP".to_owned()),
+        ),
+        (
+            "10.0.0.7:7000/A",
+            0,
+            Fault::UnknownScheme("10.0.0.7".to_owned()),
+        ),
+        ("://A", 0, Fault::UnknownScheme(String::new())),
+        ("tcp://10.0.0.7:7000/A", 0, Fault::ReservedScheme("tcp")),
+        ("shm:store/A", 0, Fault::ReservedScheme("shm")),
+        ("inproc:A", 0, Fault::ReservedScheme("inproc")),
+        ("udp:10.0.0.7:7000/A", 4, Fault::NoSlashes),
+        ("udp:", 4, Fault::NoSlashes),
+        ("udp://", 6, Fault::Empty { part: "an address" }),
+        ("udp:///A", 6, Fault::Empty { part: "an address" }),
+        ("udp://10.0.0.7/A", 14, Fault::NoPort),
+        ("udp://10.0.0.7:/A", 15, Fault::NoPort),
+        ("udp://[::1]/A", 11, Fault::NoPort),
+        ("udp://::1/A", 9, Fault::NoPort),
+        ("udp://10.0.0.7:0/A", 6, Fault::PortZero),
+        ("udp://10.0.0.7:70000/A", 6, Fault::Address),
+        ("udp://ebbets:7000/A", 6, Fault::Address),
+        ("udp://10.0.0.7:7000", 19, Fault::Empty { part: ty }),
+        ("udp://10.0.0.7:7000/", 20, Fault::Empty { part: ty }),
+        (
+            "udp://10.0.0.7:7000/A/",
+            22,
+            Fault::Empty { part: instance },
+        ),
+        ("udp://10.0.0.7:7000/A/b/c", 23, Fault::TooManyParts),
+    ];
+    for (text, at, fault) in cases {
+        let error = text.parse::<Name>().expect_err(text);
+        assert_eq!(
+            (error.at(), error.fault()),
+            (at, &fault),
+            "{text:?}: {error}"
+        );
+    }
+}
+
+#[test]
+fn lengths_are_bounded() {
+    let longest = "a".repeat(MAX_LABEL);
+    assert!(longest.parse::<Label>().is_ok());
+    assert!(format!("{longest}/{longest}").parse::<Name>().is_ok());
+
+    let error = format!("A/{longest}a").parse::<Name>().unwrap_err();
+    assert_eq!(
+        (error.at(), error.fault()),
+        (
+            2 + MAX_LABEL,
+            &Fault::TooLong {
+                part: "an instance",
+                limit: MAX_LABEL
+            }
+        )
+    );
+
+    let error = "é".repeat(MAX_NAME).parse::<Name>().unwrap_err();
+    assert_eq!(
+        error.fault(),
+        &Fault::TooLong {
+            part: "a name",
+            limit: MAX_NAME
+        }
+    );
+    assert!(
+        error.to_string().len() < 400,
+        "the error repeats the whole name: {error}"
+    );
+}
+
+#[test]
+fn an_error_shows_the_name_escaped() {
+    let error = "a\u{1b}[31m".parse::<Name>().unwrap_err().to_string();
+    assert!(!error.contains('\u{1b}'), "{error:?}");
+    assert!(
+        error.starts_with(
+            r#"in the name "a\u{1b}[31m", at byte 1: '\u{1b}' may not stand in a type"#
+        ),
+        "{error}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_name_that_prints_the_same_or_a_fault_within_it(text in any::<String>()) {
+        match text.parse::<Name>() {
+            Ok(name) => prop_assert_eq!(name.to_string(), text),
+            Err(error) => prop_assert!(error.at() <= text.len()),
+        }
+    }
+
+    #[test]
+    fn text_that_is_nearly_a_name_reads_back(text in "(udp:/{0,2})?[]\\[a-f0-9.:]{0,12}(/[a-b._-]{0,3}){0,3}") {
+        if let Ok(name) = text.parse::<Name>() {
+            prop_assert_eq!(name.to_string().parse::<Name>(), Ok(name));
+        }
+    }
+
+    #[test]
+    fn any_address_and_labels_are_a_name(
+        ip: IpAddr,
+        port in 1u16..,
+        type_name in "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}",
+        instance in proptest::option::of("[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"),
+    ) {
+        let name = Name::At {
+            address: SocketAddr::new(ip, port).into(),
+            type_name: label(&type_name),
+            instance: instance.map(|i| label(&i)),
+        };
+        prop_assert_eq!(name.to_string().parse::<Name>(), Ok(name));
+    }
+}

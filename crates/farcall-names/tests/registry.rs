@@ -1,0 +1,156 @@
+//! What every registry must do: each test runs with the one in memory and the one in a file.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Scratch, entry, instances, label};
+use farcall_names::{Error, File, Memory, Registry};
+
+fn with_each(test: fn(Arc<dyn Registry>)) {
+    test(Arc::new(Memory::new()));
+    let scratch = Scratch::new();
+    test(Arc::new(File::at(scratch.join("registry"))));
+}
+
+#[test]
+fn an_empty_registry_has_nothing() {
+    with_each(|registry| {
+        let ty = label("FileAccess");
+        assert_eq!(registry.instances(&ty).unwrap(), []);
+        assert_eq!(registry.lookup(&ty, &label("ebbets")).unwrap(), None);
+        assert_eq!(registry.list().unwrap().entries, []);
+        assert!(!registry.withdraw(&ty, &label("ebbets")).unwrap());
+    });
+}
+
+#[test]
+fn what_is_published_is_found_as_it_was() {
+    with_each(|registry| {
+        let mut ebbets = entry("ebbets");
+        ebbets.fingerprints = vec![(0, u64::MAX), (7, 1)];
+        ebbets.public_key = vec![0, 1, 0xff];
+        let luther = entry("luther");
+        let mut mail = entry("ebbets");
+        mail.type_name = label("Mail");
+        let _kept: Vec<_> = [&luther, &mail, &ebbets]
+            .map(|e| registry.publish(e).unwrap())
+            .into();
+
+        let ty = label("FileAccess");
+        assert_eq!(
+            registry.lookup(&ty, &label("ebbets")).unwrap().as_ref(),
+            Some(&ebbets)
+        );
+        assert_eq!(registry.lookup(&ty, &label("Ebbets")).unwrap(), None);
+        assert_eq!(
+            registry.instances(&ty).unwrap(),
+            [ebbets.clone(), luther.clone()]
+        );
+        assert_eq!(registry.list().unwrap().entries, [ebbets, luther, mail]);
+    });
+}
+
+#[test]
+fn dropping_or_withdrawing_a_registration_withdraws_the_entry() {
+    with_each(|registry| {
+        let dropped = registry.publish(&entry("dropped")).unwrap();
+        let withdrawn = registry.publish(&entry("withdrawn")).unwrap();
+        let named = registry.publish(&entry("named")).unwrap();
+
+        drop(dropped);
+        assert_eq!(
+            instances(&registry.list().unwrap().entries),
+            ["named", "withdrawn"]
+        );
+        assert!(withdrawn.withdraw().unwrap());
+        assert_eq!(instances(&registry.list().unwrap().entries), ["named"]);
+        assert!(
+            registry
+                .withdraw(&label("FileAccess"), &label("named"))
+                .unwrap()
+        );
+        assert_eq!(registry.list().unwrap().entries, []);
+        assert!(!named.withdraw().unwrap(), "it was withdrawn already");
+    });
+}
+
+#[test]
+fn publishing_again_replaces_and_the_older_registration_has_no_effect() {
+    with_each(|registry| {
+        let older = registry.publish(&entry("ebbets")).unwrap();
+        // The same export, so that nothing but the registration's own mark tells the two apart.
+        let mut moved = entry("ebbets");
+        moved.address = "udp://[::1]:7001".parse().unwrap();
+        let newer = registry.publish(&moved).unwrap();
+        assert!(!older.withdraw().unwrap());
+        assert_eq!(registry.list().unwrap().entries, [moved]);
+        assert!(newer.withdraw().unwrap());
+    });
+}
+
+#[test]
+fn every_change_changes_the_version() {
+    with_each(|registry| {
+        let mut seen = vec![registry.version().unwrap()];
+        let mut next = |registry: &dyn Registry| {
+            let version = registry.version().unwrap();
+            assert_eq!(version, registry.list().unwrap().version);
+            assert!(
+                !seen.contains(&version),
+                "{version} was there before: {seen:?}"
+            );
+            seen.push(version);
+        };
+        let first = registry.publish(&entry("ebbets")).unwrap();
+        next(&registry);
+        let second = registry.publish(&entry("ebbets")).unwrap();
+        next(&registry);
+        drop(second);
+        next(&registry);
+        let before = registry.version().unwrap();
+        drop(first);
+        assert_eq!(registry.version().unwrap(), before, "nothing was withdrawn");
+    });
+}
+
+#[test]
+fn an_entry_beyond_a_bound_is_refused() {
+    with_each(|registry| {
+        let mut large = entry("ebbets");
+        large.public_key = vec![0; farcall_names::MAX_PUBLIC_KEY + 1];
+        assert!(matches!(
+            registry.publish(&large),
+            Err(Error::TooLarge { .. })
+        ));
+        assert_eq!(registry.list().unwrap().entries, []);
+    });
+}
+
+#[test]
+fn threads_of_one_process_publish_at_once() {
+    with_each(|registry| {
+        let kept: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|thread| {
+                    let registry = &registry;
+                    scope.spawn(move || {
+                        for round in 0..10 {
+                            let brief = registry
+                                .publish(&entry(&format!("brief-{thread}-{round}")))
+                                .unwrap();
+                            assert!(brief.withdraw().unwrap());
+                        }
+                        registry.publish(&entry(&format!("kept-{thread}"))).unwrap()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        assert_eq!(
+            instances(&registry.list().unwrap().entries),
+            ["kept-0", "kept-1", "kept-2", "kept-3"]
+        );
+        drop(kept);
+    });
+}
