@@ -5,6 +5,11 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::xdr::schema::{Type, Types};
+use crate::xdr::{self, Decode, Decoder, Encode, Encoder, ErrorKind, Schema};
+
+pub use farcall_proto::{Kind, Ran};
+
 /// What a procedure gives its caller: a value, or an [`Error`].
 pub type Result<T, E = Never> = std::result::Result<T, Error<E>>;
 
@@ -168,135 +173,29 @@ impl fmt::Display for Never {
 
 impl std::error::Error for Never {}
 
+impl Encode for Never {
+    fn encode(&self, _: &mut Encoder<'_>) -> std::result::Result<(), xdr::Error> {
+        match *self {}
+    }
+}
+
+impl<'a> Decode<'a> for Never {
+    fn decode(d: &mut Decoder<'a>) -> std::result::Result<Self, xdr::Error> {
+        Err(d.error(ErrorKind::Invalid(
+            "an exception where none is declared".into(),
+        )))
+    }
+}
+
+impl Schema for Never {
+    fn schema(_: &mut Types) -> Type {
+        Type::Void
+    }
+}
+
 impl From<Infallible> for Never {
     fn from(infallible: Infallible) -> Self {
         match infallible {}
-    }
-}
-
-/// Whether the procedure of a failed call ran at the server.
-///
-/// It speaks of the very call that the failure names, and `No` is for ever: no packet that is still under way can make
-/// the call run later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ran {
-    /// It did not run and never will: the call may be repeated.
-    No,
-    /// Nobody can say.
-    Maybe,
-    /// It ran, wholly or in part; its result is lost.
-    Yes,
-}
-
-impl Ran {
-    /// The number that crosses the wire.
-    pub const fn code(self) -> u32 {
-        match self {
-            Ran::No => 0,
-            Ran::Maybe => 1,
-            Ran::Yes => 2,
-        }
-    }
-
-    /// The meaning of a number from the wire. One that we do not know promises nothing: [`Ran::Maybe`].
-    pub const fn from_code(code: u32) -> Ran {
-        match code {
-            0 => Ran::No,
-            2 => Ran::Yes,
-            _ => Ran::Maybe,
-        }
-    }
-}
-
-impl fmt::Display for Ran {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Ran::No => "it did not run",
-            Ran::Maybe => "it may have run",
-            Ran::Yes => "it ran",
-        })
-    }
-}
-
-macro_rules! kinds {
-    ($($(#[$docs:meta])* $name:ident = $code:literal, $text:literal;)*) => {
-        /// What went wrong with a call. The numbers cross the wire and are never used again for another meaning.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        #[repr(u32)]
-        pub enum Kind { $($(#[$docs])* $name = $code,)* }
-
-        impl Kind {
-            /// Every kind, in the order of their numbers.
-            pub const ALL: &'static [Kind] = &[$(Kind::$name),*];
-
-            /// The kind that a number from the wire means; `None` for one of a later version.
-            pub const fn from_code(code: u32) -> Option<Kind> {
-                match code { $($code => Some(Kind::$name),)* _ => None }
-            }
-        }
-
-        impl fmt::Display for Kind {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Kind::$name => $text,)* })
-            }
-        }
-    };
-}
-
-kinds! {
-    /// The registry knows no living exporter of this name.
-    NoSuchName = 1, "no such name";
-    /// The server does not answer, neither calls nor probes.
-    Unreachable = 2, "server unreachable";
-    /// The server that had the call is gone; another incarnation answers at its address.
-    ServerRestarted = 3, "server restarted";
-    /// The server answers, but does not (or no longer) export this interface.
-    NotExported = 4, "not exported";
-    /// The server's version of the interface lacks this procedure.
-    NoSuchProcedure = 5, "no such procedure";
-    /// The server, or this process, is at a limit of its own.
-    Overloaded = 6, "overloaded";
-    /// The arguments cannot be encoded, or the server could not decode them.
-    BadArguments = 7, "bad arguments";
-    /// The result cannot be encoded at the server, or could not be decoded here.
-    BadResult = 8, "bad result";
-    /// The two sides disagree about the procedure's wire types, or about the version of the protocol.
-    Mismatch = 9, "interface mismatch";
-    /// The caller cancelled.
-    Cancelled = 10, "cancelled";
-    /// The deadline passed.
-    Deadline = 11, "deadline passed";
-    /// The caller may not do this.
-    NotPermitted = 12, "not permitted";
-    /// The procedure ran, and a call that it made itself failed; that failure is the source.
-    Nested = 13, "a call made by the procedure failed";
-    /// The procedure panicked.
-    Panicked = 14, "the procedure panicked";
-    /// The arguments or the result exceed what may cross in one call.
-    TooLarge = 15, "too large";
-    /// The other side broke the protocol.
-    Protocol = 16, "protocol violated";
-    /// This handle belongs to the parent of a fork.
-    Forked = 17, "used after a fork";
-    /// The server is shutting down: it finishes what it has and takes no more.
-    Draining = 18, "server draining";
-    /// This process's runtime has been shut down.
-    Stopped = 19, "runtime stopped";
-    /// The registry cannot be read or written.
-    Registry = 20, "registry failed";
-    /// The procedure ran, and the server no longer holds the result.
-    ResultLost = 21, "result no longer held";
-    /// The operating system refused something that the runtime needs.
-    System = 22, "system error";
-    /// A name, address or setting that was given makes no sense.
-    BadSetting = 23, "bad setting";
-}
-
-impl Kind {
-    /// The number that crosses the wire.
-    pub const fn code(self) -> u32 {
-        self as u32
     }
 }
 
@@ -307,7 +206,7 @@ type Source = Arc<dyn std::error::Error + Send + Sync>;
 /// ```
 /// use farcall::{CallFailed, Kind, Ran};
 /// let why = CallFailed::new(Kind::Unreachable, Ran::Maybe).because("10 probes unanswered");
-/// assert_eq!(format!("{why}; {}", why.ran()), "server unreachable: 10 probes unanswered; it may have run");
+/// assert_eq!(format!("{why}; {}", why.ran()), "the server does not answer: 10 probes unanswered; it may have run");
 /// ```
 #[derive(Clone)]
 pub struct CallFailed(Arc<Failure>);
@@ -424,19 +323,6 @@ mod tests {
     use std::error::Error as _;
 
     #[test]
-    fn kinds_survive_the_wire() {
-        for &kind in Kind::ALL {
-            assert_eq!(Kind::from_code(kind.code()), Some(kind));
-        }
-        assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(u32::MAX), None);
-        for ran in [Ran::No, Ran::Maybe, Ran::Yes] {
-            assert_eq!(Ran::from_code(ran.code()), ran);
-        }
-        assert_eq!(Ran::from_code(77), Ran::Maybe);
-    }
-
-    #[test]
     fn nested_failure_ran_whatever_the_inner_says() {
         let inner = CallFailed::new(Kind::Unreachable, Ran::No);
         let outer = CallFailed::nested(inner.clone());
@@ -444,7 +330,7 @@ mod tests {
         assert_eq!(outer.source().unwrap().to_string(), inner.to_string());
         assert_eq!(
             outer.to_string(),
-            "a call made by the procedure failed: server unreachable; it did not run"
+            "a call made by the procedure failed: the server does not answer; it did not run"
         );
     }
 

@@ -90,7 +90,7 @@ fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
         #number => match #farcall::stub::arguments(&mut __arguments, #decode) {
             ::core::result::Result::Ok(#names) => {
                 let __outcome = <S as #asynchronous>::#name(&self.0, #passed).await;
-                #farcall::stub::reply(&mut __reply, __outcome)
+                #farcall::stub::reply(&mut #farcall::xdr::Encoder::new(&mut __reply), __outcome)
             }
             ::core::result::Result::Err(__why) => #farcall::stub::Dispatched::BadArguments(__why),
         },

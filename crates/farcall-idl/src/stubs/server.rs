@@ -138,13 +138,14 @@ impl Procedure {
         if self.arguments.is_empty() {
             return quote!(|_| ::core::result::Result::Ok(()));
         }
+        let procedure = self.name.unraw().to_string();
         let values = self.arguments.iter().map(|argument| {
             let ty = match argument.passing {
                 Passing::Owned | Passing::Borrowed => &argument.written,
                 Passing::Lent => &argument.owned,
             };
             let name = argument.name.unraw().to_string();
-            quote!(#farcall::stub::decode::<#ty>(__arguments, #name)?)
+            quote!(#farcall::stub::decode::<#ty>(__arguments, #procedure, #name)?)
         });
         quote!(|__arguments| ::core::result::Result::Ok((#(#values,)*)))
     }

@@ -178,13 +178,14 @@ fn encode(source: &Source, procedure: &Procedure) -> TokenStream {
     if procedure.arguments.is_empty() {
         return quote!(&|_| ::core::result::Result::Ok(()));
     }
+    let procedure_name = procedure.name.unraw().to_string();
     let steps = procedure
         .arguments
         .iter()
         .map(|Argument { name, passing, .. }| {
             let text = name.unraw().to_string();
             let borrow = (*passing == Passing::Owned).then(|| quote!(&));
-            quote!(#farcall::stub::encode(__arguments, #text, #borrow #name)?;)
+            quote!(#farcall::stub::encode(__arguments, #procedure_name, #text, #borrow #name)?;)
         });
     quote! {
         &|__arguments| {

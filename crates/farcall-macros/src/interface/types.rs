@@ -26,6 +26,7 @@ pub fn check_argument(ty: &Type) -> Result<()> {
     }
     match plain(&reference.elem) {
         Type::Slice(slice) => check_owned(&slice.elem, OWNED),
+        Type::Path(path) if path.path.is_ident("str") => Ok(()),
         referent => check_owned(referent, OWNED),
     }
 }

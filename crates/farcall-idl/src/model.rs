@@ -1,0 +1,350 @@
+//! What an interface is at run time: names, documentation, procedures and wire types. It crosses in `describe`.
+
+use std::fmt;
+
+use farcall_xdr::schema::{Type, Types, fingerprint};
+use farcall_xdr::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
+
+/// The version of the model's own encoding.
+const VERSION: u32 = 1;
+
+/// One interface: enough to call it without its source.
+///
+/// ```
+/// use farcall_idl::Interface;
+/// let mut store = Interface::new("Store");
+/// store.procedure(1, "get").docs("The value under `key`.").argument::<String>("key").result::<u64>().idempotent();
+/// let get = store.by_name("get").unwrap();
+/// assert_eq!(store.signature(get), "get(key: string<>) -> u64");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The type in an interface name: `Store` in `"Store/ebbets"`.
+    pub name: String,
+    /// Documentation, in Markdown.
+    pub docs: String,
+    /// In the order of their declaration.
+    pub procedures: Vec<Procedure>,
+    /// What the named types in `procedures` refer to.
+    pub types: Types,
+}
+
+/// One procedure of an [`Interface`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Procedure {
+    /// What the wire calls it.
+    pub number: u32,
+    /// What people call it.
+    pub name: String,
+    /// Documentation, in Markdown.
+    pub docs: String,
+    /// In order, as they are encoded.
+    pub arguments: Vec<Argument>,
+    /// The wire type of the result; void if there is none.
+    pub result: Type,
+    /// The wire type of the declared exception; void if there is none.
+    pub exception: Type,
+    /// Running twice does no harm.
+    pub idempotent: bool,
+    /// Known to be slow.
+    pub blocking: bool,
+    /// How long a call may take unless its caller says less, in milliseconds.
+    pub deadline_ms: Option<u64>,
+}
+
+/// One argument of a [`Procedure`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// What people call it.
+    pub name: String,
+    /// Its wire type.
+    pub ty: Type,
+}
+
+impl Interface {
+    /// An interface without procedures.
+    pub fn new(name: impl Into<String>) -> Interface {
+        Interface {
+            name: name.into(),
+            docs: String::new(),
+            procedures: Vec::new(),
+            types: Types::new(),
+        }
+    }
+
+    /// With documentation.
+    #[must_use]
+    pub fn docs(mut self, docs: impl Into<String>) -> Interface {
+        self.docs = docs.into();
+        self
+    }
+
+    /// Adds a procedure, whose facts are then told to the [`Builder`].
+    pub fn procedure(&mut self, number: u32, name: impl Into<String>) -> Builder<'_> {
+        let procedure = Procedure {
+            number,
+            name: name.into(),
+            docs: String::new(),
+            arguments: Vec::new(),
+            result: Type::Void,
+            exception: Type::Void,
+            idempotent: false,
+            blocking: false,
+            deadline_ms: None,
+        };
+        self.procedures.push(procedure);
+        let last = self.procedures.len() - 1;
+        Builder {
+            procedure: &mut self.procedures[last],
+            types: &mut self.types,
+        }
+    }
+
+    /// The procedure of this name.
+    pub fn by_name(&self, name: &str) -> Option<&Procedure> {
+        self.procedures
+            .iter()
+            .find(|procedure| procedure.name == name)
+    }
+
+    /// The procedure of this number.
+    pub fn by_number(&self, number: u32) -> Option<&Procedure> {
+        self.procedures
+            .iter()
+            .find(|procedure| procedure.number == number)
+    }
+
+    /// Number and fingerprint of each procedure: what a binding compares.
+    pub fn fingerprints(&self) -> Vec<(u32, u64)> {
+        self.procedures
+            .iter()
+            .map(|procedure| (procedure.number, procedure.fingerprint(&self.types)))
+            .collect()
+    }
+
+    /// The procedure on one line: `get(key: string<255>) -> u64 raises NoSuchKey`.
+    pub fn signature(&self, procedure: &Procedure) -> String {
+        let spell = |ty: &Type| crate::spell(&self.types, ty);
+        let arguments: Vec<String> = procedure
+            .arguments
+            .iter()
+            .map(|argument| format!("{}: {}", argument.name, spell(&argument.ty)))
+            .collect();
+        let mut line = format!("{}({})", procedure.name, arguments.join(", "));
+        if procedure.result != Type::Void {
+            line += &format!(" -> {}", spell(&procedure.result));
+        }
+        if procedure.exception != Type::Void {
+            line += &format!(" raises {}", spell(&procedure.exception));
+        }
+        line
+    }
+}
+
+/// The facts of a procedure, told one after the other.
+#[derive(Debug)]
+pub struct Builder<'a> {
+    procedure: &'a mut Procedure,
+    types: &'a mut Types,
+}
+
+impl Builder<'_> {
+    /// Documentation, in Markdown.
+    pub fn docs(self, docs: impl Into<String>) -> Self {
+        self.procedure.docs = docs.into();
+        self
+    }
+
+    /// The next argument.
+    pub fn argument<T: Schema>(self, name: impl Into<String>) -> Self {
+        let ty = T::schema(self.types);
+        self.procedure.arguments.push(Argument {
+            name: name.into(),
+            ty,
+        });
+        self
+    }
+
+    /// What it returns.
+    pub fn result<T: Schema>(self) -> Self {
+        self.procedure.result = T::schema(self.types);
+        self
+    }
+
+    /// What it declares to raise.
+    pub fn exception<E: Schema>(self) -> Self {
+        self.procedure.exception = E::schema(self.types);
+        self
+    }
+
+    /// Running twice does no harm.
+    pub fn idempotent(self) -> Self {
+        self.procedure.idempotent = true;
+        self
+    }
+
+    /// Known to be slow.
+    pub fn blocking(self) -> Self {
+        self.procedure.blocking = true;
+        self
+    }
+
+    /// How long a call may take unless its caller says less, in milliseconds.
+    pub fn deadline_ms(self, ms: u64) -> Self {
+        self.procedure.deadline_ms = Some(ms);
+        self
+    }
+}
+
+impl Procedure {
+    /// Equal for two procedures between which calls cross unharmed: it depends on the wire types of arguments, result
+    /// and exception alone, not on names or documentation.
+    pub fn fingerprint(&self, types: &Types) -> u64 {
+        let arguments = self
+            .arguments
+            .iter()
+            .map(|argument| argument.ty.clone())
+            .collect();
+        fingerprint(
+            types,
+            &[
+                Type::Tuple(arguments),
+                self.result.clone(),
+                self.exception.clone(),
+            ],
+        )
+    }
+
+    fn roots(&self) -> impl Iterator<Item = &Type> {
+        self.arguments
+            .iter()
+            .map(|argument| &argument.ty)
+            .chain([&self.result, &self.exception])
+    }
+}
+
+impl Encode for Interface {
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        VERSION.encode(e)?;
+        self.name.encode(e)?;
+        self.docs.encode(e)?;
+        self.types.encode(e)?;
+        self.procedures.encode(e)
+    }
+}
+
+impl<'a> Decode<'a> for Interface {
+    const MIN_SIZE: usize = 20;
+
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+        let version = u32::decode(d)?;
+        if version != VERSION {
+            let why =
+                format!("version {version} of the interface model; this program knows {VERSION}");
+            return Err(d.error(ErrorKind::Invalid(why.into())));
+        }
+        let name = String::decode(d).map_err(|why| why.in_field("Interface", "name"))?;
+        let docs = String::decode(d).map_err(|why| why.in_field("Interface", "docs"))?;
+        let types = Types::decode(d).map_err(|why| why.in_field("Interface", "types"))?;
+        let procedures =
+            Vec::<Procedure>::decode(d).map_err(|why| why.in_field("Interface", "procedures"))?;
+        // A decoded table has been checked, but not these, which refer to it.
+        let roots: Vec<Type> = procedures
+            .iter()
+            .flat_map(Procedure::roots)
+            .cloned()
+            .collect();
+        types.check(&roots)?;
+        Ok(Interface {
+            name,
+            docs,
+            procedures,
+            types,
+        })
+    }
+}
+
+/// Each as an extensible struct: its length, then the fields, so that a later version may add some.
+impl Encode for Procedure {
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        e.sized(|e| {
+            self.number.encode(e)?;
+            self.name.encode(e)?;
+            self.docs.encode(e)?;
+            self.arguments.encode(e)?;
+            self.result.encode(e)?;
+            self.exception.encode(e)?;
+            self.idempotent.encode(e)?;
+            self.blocking.encode(e)?;
+            self.deadline_ms.encode(e)
+        })
+    }
+}
+
+impl<'a> Decode<'a> for Procedure {
+    const MIN_SIZE: usize = 40;
+
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+        d.sized(|d| {
+            Ok(Procedure {
+                number: Decode::decode(d)?,
+                name: Decode::decode(d)?,
+                docs: Decode::decode(d)?,
+                arguments: Decode::decode(d)?,
+                result: Decode::decode(d)?,
+                exception: Decode::decode(d)?,
+                idempotent: Decode::decode(d)?,
+                blocking: Decode::decode(d)?,
+                deadline_ms: Decode::decode(d)?,
+            })
+        })
+    }
+}
+
+impl Encode for Argument {
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        self.name.encode(e)?;
+        self.ty.encode(e)
+    }
+}
+
+impl<'a> Decode<'a> for Argument {
+    const MIN_SIZE: usize = 8;
+
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+        Ok(Argument {
+            name: Decode::decode(d)?,
+            ty: Decode::decode(d)?,
+        })
+    }
+}
+
+/// As its source might read, for people.
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        document(f, "", &self.docs)?;
+        writeln!(f, "interface {} {{", self.name)?;
+        for procedure in &self.procedures {
+            document(f, "    ", &procedure.docs)?;
+            write!(
+                f,
+                "    {:>3}  {}",
+                procedure.number,
+                self.signature(procedure)
+            )?;
+            if procedure.idempotent {
+                write!(f, ", idempotent")?;
+            }
+            if let Some(ms) = procedure.deadline_ms {
+                write!(f, ", within {ms} ms")?;
+            }
+            writeln!(f)?;
+        }
+        write!(f, "}}")
+    }
+}
+
+fn document(f: &mut fmt::Formatter<'_>, indent: &str, docs: &str) -> fmt::Result {
+    docs.lines()
+        .try_for_each(|line| writeln!(f, "{indent}/// {line}"))
+}

@@ -1,0 +1,117 @@
+//! The in-process channel to a server of `async fn`s: whoever waits for a call drives its future.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use super::{Ended, encode};
+use crate::stub::{
+    AsyncDispatched, AsyncServer, Call, Channel, Dispatched, PendingCall, Reply, Sink, panicked,
+};
+use crate::{CallFailed, Kind, Ran};
+
+pub(super) struct Local<S>(pub(super) Arc<S>);
+
+impl<S: AsyncServer> Local<S> {
+    fn begin(&self, call: &Call<'_>) -> Result<Started, CallFailed> {
+        let arguments = encode(call)?;
+        let future = self.0.clone().dispatch(call.procedure.number, arguments);
+        Ok(Started {
+            future: Some(future),
+            polled: false,
+            waker: None,
+        })
+    }
+}
+
+impl<S: AsyncServer> Channel for Local<S> {
+    fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+        match self.begin(&call) {
+            Ok(started) => started.block().deliver(sink),
+            Err(why) => sink(Reply::Failed(why)),
+        }
+    }
+
+    fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
+        match self.begin(&call) {
+            Ok(started) => Box::new(started),
+            Err(why) => Box::new(why),
+        }
+    }
+}
+
+struct Started {
+    /// `None` once it was cancelled.
+    future: Option<AsyncDispatched>,
+    polled: bool,
+    waker: Option<Waker>,
+}
+
+impl Started {
+    fn step(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+        let ran = if self.polled { Ran::Yes } else { Ran::No };
+        let Some(future) = &mut self.future else {
+            return Poll::Ready(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
+        };
+        self.polled = true;
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(Poll::Pending) => {
+                self.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+            Ok(Poll::Ready((dispatched, reply))) => Poll::Ready(Ended {
+                dispatched,
+                reply: reply.into(),
+            }),
+            Err(panic) => Poll::Ready(Ended {
+                dispatched: Dispatched::Failed(panicked(&*panic)),
+                reply: Vec::new().into(),
+            }),
+        }
+    }
+
+    /// Drives the future on this thread.
+    fn block(mut self) -> Ended {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            match self.step(&mut context) {
+                Poll::Ready(ended) => return ended,
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+}
+
+impl PendingCall for Started {
+    fn wait(self: Box<Self>, sink: Sink<'_>) {
+        self.block().deliver(sink);
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        self.step(context).map(|ended| ended.deliver(sink))
+    }
+
+    fn cancel(&mut self) {
+        self.future = None;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn detach(self: Box<Self>) {
+        // Whether a thread can be had decides nothing that anybody would hear of.
+        let _ = thread::Builder::new()
+            .name("farcall-local".into())
+            .spawn(move || self.block());
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}

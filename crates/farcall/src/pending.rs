@@ -1,0 +1,88 @@
+//! A call that was started and not yet waited for.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::stub::{Decoded, PendingCall, decode_reply, no_reply};
+use crate::{Never, Result};
+
+/// A call under way, as `store.start().get(key)` gives it.
+///
+/// [`wait`](Pending::wait) blocks for its result, and so does `.await`, on any executor. Dropping it cancels the call;
+/// [`detach`](Pending::detach) lets it run.
+#[must_use = "dropping a Pending cancels its call; `detach()` lets it run"]
+pub struct Pending<T, E = Never> {
+    /// `None` once the reply was taken.
+    call: Option<Box<dyn PendingCall>>,
+    reply: PhantomData<fn() -> (T, E)>,
+}
+
+impl<T, E> Pending<T, E> {
+    /// The handle of a call that a channel has started.
+    pub fn new(call: Box<dyn PendingCall>) -> Pending<T, E> {
+        Pending {
+            call: Some(call),
+            reply: PhantomData,
+        }
+    }
+
+    /// Asks the server to stop, without waiting for it to do so. Whoever waits hears that the call was cancelled, and
+    /// whether it ran, or its result if that was faster.
+    pub fn cancel(&mut self) {
+        if let Some(call) = &mut self.call {
+            call.cancel();
+        }
+    }
+
+    /// Lets the call run; its result is discarded.
+    pub fn detach(mut self) {
+        if let Some(call) = self.call.take() {
+            call.detach();
+        }
+    }
+}
+
+impl<T: Decoded, E: Decoded> Pending<T, E> {
+    /// Blocks until the call has ended.
+    ///
+    /// # Errors
+    /// As the call made directly.
+    pub fn wait(mut self) -> Result<T, E> {
+        let mut outcome = None;
+        if let Some(call) = self.call.take() {
+            call.wait(&mut |reply| outcome = Some(decode_reply(reply)));
+        }
+        outcome.unwrap_or_else(|| Err(no_reply().into()))
+    }
+}
+
+impl<T: Decoded, E: Decoded> Future for Pending<T, E> {
+    type Output = Result<T, E>;
+
+    /// # Panics
+    /// If polled again after it was ready, as other futures do.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut outcome = None;
+        let call = self
+            .call
+            .as_mut()
+            .expect("a Pending is not polled after it was ready");
+        let polled = call.poll(context, &mut |reply| outcome = Some(decode_reply(reply)));
+        if polled.is_pending() {
+            return Poll::Pending;
+        }
+        self.call = None;
+        Poll::Ready(outcome.unwrap_or_else(|| Err(no_reply().into())))
+    }
+}
+
+impl<T, E> fmt::Debug for Pending<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending")
+            .field("ended", &self.call.is_none())
+            .finish()
+    }
+}

@@ -1,0 +1,402 @@
+//! What stubs are made of, and the seam below them: the [`Channel`] that carries calls.
+//!
+//! Users meet none of this except [`local`]. Code made by `#[farcall::interface]` relies on it, and so does whoever
+//! carries calls: the UDP driver, the in-process channel, later shared memory. The layers, and who owns what:
+//!
+//! ```text
+//! StoreClient         made    a Binding, and a method for each procedure
+//! Binding             here    adds the settings of the import, turns bytes into Result<T, E>
+//! dyn Channel         seam    finds a server, carries one call to it, repeats what may be repeated
+//! ----------------------------- the other side
+//! dyn Store: Interface made   from a procedure number and bytes to a method and bytes
+//! ```
+//!
+//! Rules of the seam:
+//! - A [`Channel`] hands every call exactly one [`Reply`], through the sink, before [`Channel::call`] returns. The
+//!   bytes are borrowed from wherever they were received: the sink decodes them, then they may be reused.
+//! - The closure that encodes the arguments is called as often as the channel needs, and never after `call` or
+//!   `start` has returned, so arguments are borrowed, never copied.
+//! - No part of the way here allocates: a simple call costs what its arguments and result allocate.
+//! - Whoever calls [`Interface::dispatch`] catches its panics ([`catch`] does), and discards what stands in the reply
+//!   unless it says [`Dispatched::Result`] or [`Dispatched::Exception`].
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::pending::Pending;
+use crate::xdr::{Decode, Decoder, Encode, Encoder, ErrorKind};
+use crate::{CallFailed, Error, Kind, Ran, Result, idl, xdr};
+
+pub use crate::local::{local, local_async};
+
+/// What the runtime knows of an interface; `#[farcall::interface]` implements it for `dyn Store`.
+pub trait Interface: Send + Sync + 'static {
+    /// The user-stub.
+    type Client: From<Binding> + Clone + Send + Sync;
+    /// The type in an interface name: `Store` in `"Store/ebbets"`.
+    const NAME: &'static str;
+    /// The procedures, in the order of their declaration.
+    const PROCEDURES: &'static [Procedure];
+
+    /// The whole description, with names, documentation and wire types.
+    fn interface() -> &'static idl::Interface;
+
+    /// Decodes the arguments, all of them to the last byte, calls the procedure, and appends to `reply` what it gave.
+    /// It panics if the procedure does.
+    fn dispatch(
+        &self,
+        procedure: u32,
+        arguments: &mut Decoder<'_>,
+        reply: &mut Encoder<'_>,
+    ) -> Dispatched;
+}
+
+/// What must be known of a procedure before it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Procedure {
+    /// What the wire calls it.
+    pub number: u32,
+    /// What people call it.
+    pub name: &'static str,
+    /// Running twice does no harm.
+    pub idempotent: bool,
+    /// It never runs on the thread that receives packets.
+    pub blocking: bool,
+    /// How long a call may take, unless its caller says less.
+    pub deadline: Option<Duration>,
+}
+
+/// How a dispatch ended.
+#[derive(Debug)]
+pub enum Dispatched {
+    /// The reply holds the result.
+    Result,
+    /// The reply holds the declared exception.
+    Exception,
+    /// The arguments could not be decoded; the procedure was not called.
+    BadArguments(xdr::Error),
+    /// The procedure ran, but what it gave could not be encoded.
+    BadResult(xdr::Error),
+    /// The failure that the caller is told, as it stands. A procedure's own failed call is nested in it already.
+    Failed(CallFailed),
+    /// The interface has no procedure of this number.
+    NoSuchProcedure,
+}
+
+impl Dispatched {
+    /// Why the caller gets neither result nor exception, if so.
+    pub fn failure(self) -> Option<CallFailed> {
+        Some(match self {
+            Dispatched::Result | Dispatched::Exception => return None,
+            Dispatched::BadArguments(why) => {
+                CallFailed::new(Kind::BadArguments, Ran::No).caused_by(why)
+            }
+            Dispatched::BadResult(why) => CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why),
+            Dispatched::Failed(why) => why,
+            Dispatched::NoSuchProcedure => CallFailed::new(Kind::NoSuchProcedure, Ran::No),
+        })
+    }
+}
+
+/// Appends a call's arguments to the packet; may be called more than once.
+pub type EncodeArguments<'a> = &'a dyn Fn(&mut Encoder<'_>) -> std::result::Result<(), xdr::Error>;
+
+/// One call on its way to a [`Channel`].
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// What is called.
+    pub procedure: &'a Procedure,
+    /// How long it may take, by the procedure and by the import. The channel adds what the calling context allows.
+    pub within: Option<Duration>,
+    /// Writes the arguments. If it fails, the call fails with [`bad_arguments`].
+    pub encode: EncodeArguments<'a>,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub enum Reply<'a> {
+    /// The procedure returned: its result.
+    Result(Decoder<'a>),
+    /// The procedure raised its declared exception.
+    Exception(Decoder<'a>),
+    /// Neither is to be had.
+    Failed(CallFailed),
+}
+
+/// Takes the one reply of a call.
+pub type Sink<'a> = &'a mut dyn FnMut(Reply<'_>);
+
+/// What carries calls to one server, or to any of several that are as good.
+pub trait Channel: Send + Sync + 'static {
+    /// Carries the call and blocks until it has ended.
+    fn call(&self, call: Call<'_>, sink: Sink<'_>);
+
+    /// Carries the call without blocking, not even to wait for room: past its bound the channel gives a call that has
+    /// failed already, as overloaded, [`Ran::No`].
+    fn start(&self, call: Call<'_>) -> Box<dyn PendingCall>;
+}
+
+/// A call that was started. Dropping it cancels the call.
+pub trait PendingCall: Send {
+    /// Blocks until the call has ended.
+    fn wait(self: Box<Self>, sink: Sink<'_>);
+
+    /// Gives the reply if there is one; else sees to it that the task is woken when there is. Not called again after
+    /// it has given the reply.
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()>;
+
+    /// Asks the server to stop, and returns at once. The reply still comes: cancelled, or what was faster.
+    fn cancel(&mut self);
+
+    /// Lets the call run; nobody will ask for its reply.
+    fn detach(self: Box<Self>);
+}
+
+/// A call that had failed before it left.
+impl PendingCall for CallFailed {
+    fn wait(self: Box<Self>, sink: Sink<'_>) {
+        sink(Reply::Failed(*self));
+    }
+
+    fn poll(&mut self, _: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        sink(Reply::Failed(self.clone()));
+        Poll::Ready(())
+    }
+
+    fn cancel(&mut self) {}
+
+    fn detach(self: Box<Self>) {}
+}
+
+/// What a user-stub holds: a channel, and the settings of this import. Clones share the channel.
+#[derive(Clone)]
+pub struct Binding {
+    channel: Arc<dyn Channel>,
+    within: Option<Duration>,
+}
+
+impl Binding {
+    /// A binding over `channel`, without a deadline.
+    pub fn new(channel: Arc<dyn Channel>) -> Binding {
+        Binding {
+            channel,
+            within: None,
+        }
+    }
+
+    /// The same binding with a deadline on each call. The procedure's own counts too: the earliest wins.
+    #[must_use]
+    pub fn within(&self, deadline: Duration) -> Binding {
+        Binding {
+            channel: self.channel.clone(),
+            within: Some(deadline),
+        }
+    }
+
+    /// What carries the calls.
+    pub fn channel(&self) -> &Arc<dyn Channel> {
+        &self.channel
+    }
+
+    /// Calls, and blocks until the call has ended.
+    pub fn call<T: Decoded, E: Decoded>(
+        &self,
+        procedure: &Procedure,
+        encode: EncodeArguments<'_>,
+    ) -> Result<T, E> {
+        let mut outcome = None;
+        self.channel
+            .call(self.prepare(procedure, encode), &mut |reply| {
+                outcome = Some(decode_reply(reply))
+            });
+        outcome.unwrap_or_else(|| Err(no_reply().into()))
+    }
+
+    /// Starts a call.
+    pub fn start<T: Decoded, E: Decoded>(
+        &self,
+        procedure: &Procedure,
+        encode: EncodeArguments<'_>,
+    ) -> Pending<T, E> {
+        Pending::new(self.channel.start(self.prepare(procedure, encode)))
+    }
+
+    fn prepare<'a>(&self, procedure: &'a Procedure, encode: EncodeArguments<'a>) -> Call<'a> {
+        let within = match (procedure.deadline, self.within) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Call {
+            procedure,
+            within,
+            encode,
+        }
+    }
+}
+
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Binding")
+            .field("within", &self.within)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An owned value that a reply may hold.
+pub trait Decoded: for<'a> Decode<'a> {}
+impl<T: for<'a> Decode<'a>> Decoded for T {}
+
+/// The value in a reply.
+pub(crate) fn decode_reply<T: Decoded, E: Decoded>(reply: Reply<'_>) -> Result<T, E> {
+    let decoded = match reply {
+        Reply::Result(decoder) => decode_whole(decoder).map(Ok),
+        Reply::Exception(decoder) => {
+            decode_whole(decoder).map(|exception| Err(Error::Declared(exception)))
+        }
+        Reply::Failed(why) => return Err(why.into()),
+    };
+    decoded.unwrap_or_else(|why| Err(bad_result(why).into()))
+}
+
+fn decode_whole<T: Decoded>(mut decoder: Decoder<'_>) -> std::result::Result<T, xdr::Error> {
+    let value = T::decode(&mut decoder)?;
+    decoder.finish()?;
+    Ok(value)
+}
+
+#[cold]
+fn bad_result(why: xdr::Error) -> CallFailed {
+    CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why)
+}
+
+/// The failure of a call whose arguments could not be encoded.
+#[cold]
+pub fn bad_arguments(why: xdr::Error) -> CallFailed {
+    CallFailed::new(Kind::BadArguments, Ran::No).caused_by(why)
+}
+
+/// What a caller is told if a channel breaks the rule and gives no reply.
+#[cold]
+pub(crate) fn no_reply() -> CallFailed {
+    CallFailed::new(Kind::Other, Ran::Maybe).because("the channel gave no reply")
+}
+
+/// Runs a dispatch and turns a panic of the procedure into the failure that its caller is told.
+pub fn catch(dispatch: impl FnOnce() -> Dispatched) -> Dispatched {
+    // The procedure's server decides by itself (by poisoned locks, say) what a panic means for its state; the reply
+    // is discarded.
+    catch_unwind(AssertUnwindSafe(dispatch))
+        .unwrap_or_else(|panic| Dispatched::Failed(panicked(&*panic)))
+}
+
+/// The failure of a call whose procedure panicked with this payload.
+#[cold]
+pub fn panicked(panic: &(dyn Any + Send)) -> CallFailed {
+    let why = CallFailed::new(Kind::Panicked, Ran::Yes);
+    if let Some(text) = panic.downcast_ref::<&'static str>() {
+        return why.because(*text);
+    }
+    match panic.downcast_ref::<String>() {
+        Some(text) => why.because(text.clone()),
+        None => why,
+    }
+}
+
+/// The end of an asynchronous dispatch, and the reply, from its first byte.
+pub type AsyncDispatched = Pin<Box<dyn Future<Output = (Dispatched, Vec<u8>)> + Send>>;
+
+/// An interface served by `async fn`s; `#[farcall::interface(async)]` implements it for `StoreAsyncServer`.
+pub trait AsyncServer: Send + Sync + 'static {
+    /// The interface that callers see.
+    type Interface: ?Sized + Interface;
+
+    /// [`Interface::dispatch`] as a future, which owns the encoded arguments: the procedure's arguments borrow from it.
+    fn dispatch(self: Arc<Self>, procedure: u32, arguments: Vec<u8>) -> AsyncDispatched;
+}
+
+/// Of user-stubs: appends one argument.
+#[doc(hidden)]
+#[inline]
+pub fn encode<T: Encode + ?Sized>(
+    arguments: &mut Encoder<'_>,
+    procedure: &'static str,
+    name: &'static str,
+    value: &T,
+) -> std::result::Result<(), xdr::Error> {
+    value
+        .encode(arguments)
+        .map_err(|why| why.in_field(procedure, name))
+}
+
+/// Of server-stubs: takes one argument.
+#[doc(hidden)]
+#[inline]
+pub fn decode<'a, T: Decode<'a>>(
+    arguments: &mut Decoder<'a>,
+    procedure: &'static str,
+    name: &'static str,
+) -> std::result::Result<T, xdr::Error> {
+    T::decode(arguments).map_err(|why| why.in_field(procedure, name))
+}
+
+/// Of server-stubs: takes all arguments and makes sure that nothing follows.
+#[doc(hidden)]
+#[inline]
+pub fn arguments<'a, A>(
+    arguments: &mut Decoder<'a>,
+    decode: impl FnOnce(&mut Decoder<'a>) -> std::result::Result<A, xdr::Error>,
+) -> std::result::Result<A, xdr::Error> {
+    let values = decode(arguments)?;
+    if arguments.remaining() > 0 && !arguments.is_lenient() {
+        return Err(arguments.error(ErrorKind::Trailing(arguments.remaining())));
+    }
+    Ok(values)
+}
+
+/// Of server-stubs: decodes the arguments, calls, encodes what came back.
+#[doc(hidden)]
+#[inline]
+pub fn serve<'a, A, T: Encode, E: Encode>(
+    decoder: &mut Decoder<'a>,
+    encoder: &mut Encoder<'_>,
+    decode: impl FnOnce(&mut Decoder<'a>) -> std::result::Result<A, xdr::Error>,
+    call: impl FnOnce(A) -> Result<T, E>,
+) -> Dispatched {
+    match arguments(decoder, decode) {
+        Ok(values) => reply(encoder, call(values)),
+        Err(why) => Dispatched::BadArguments(why),
+    }
+}
+
+/// Of server-stubs: encodes what a procedure gave. A failed call of its own is not this call's failure, but nested in it.
+#[doc(hidden)]
+#[inline]
+pub fn reply<T: Encode, E: Encode>(encoder: &mut Encoder<'_>, outcome: Result<T, E>) -> Dispatched {
+    let (encoded, end) = match outcome {
+        Ok(value) => (value.encode(encoder), Dispatched::Result),
+        Err(Error::Declared(exception)) => (exception.encode(encoder), Dispatched::Exception),
+        Err(Error::CallFailed(why)) => return Dispatched::Failed(CallFailed::nested(why)),
+    };
+    encoded.map_or_else(Dispatched::BadResult, |()| end)
+}
+
+/// Of the compiler's messages: that a type can cross, said at the place where the interface names it.
+#[doc(hidden)]
+pub const fn crosses<T: xdr::Xdr>() {}
+
+/// Of the compiler's messages: that a procedure's return type is what it looks like.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a procedure returns `farcall::Result<T, E>`, with its two types written out, not `{Self}`",
+    label = "not a `farcall::Result`"
+)]
+pub trait Outcome<T, E> {}
+impl<T, E> Outcome<T, E> for Result<T, E> {}
+
+#[doc(hidden)]
+pub const fn returns<O: Outcome<T, E>, T, E>() {}
