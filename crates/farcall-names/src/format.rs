@@ -6,10 +6,10 @@
 //! end 1
 //! ```
 //!
-//! The first line gives the format's version, which this file is to be read by, and the registry's.
-//! The last line counts the entries, so that a file cut short is noticed. The fields `fingerprints`
-//! and `key` are left out when they are empty. The parser is total: any bytes give a table or a
-//! [`Fault`], in linear time, and it holds no more than a few times what it reads.
+//! The first line gives the version of the format, and that of the registry. The last line counts
+//! the entries, so that a file cut short is noticed. The fields `fingerprints` and `key` are left out
+//! when they are empty. The parser is total: any bytes give a table or a [`Fault`], in linear time,
+//! and it holds no more than a few times what it reads.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
