@@ -1,0 +1,67 @@
+//! An allocator that counts: how many allocations a call makes, how many bytes live.
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// The system's allocator, counting while [`counting`] is on. A program of the bench installs it:
+///
+/// ```
+/// #[global_allocator]
+/// static ALLOCATOR: farcall_bench_method::alloc::Counting = farcall_bench_method::alloc::Counting;
+/// ```
+pub struct Counting;
+
+static ON: AtomicBool = AtomicBool::new(false);
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static LIVE: AtomicI64 = AtomicI64::new(0);
+
+/// Counts from now on, or no more. Off, the allocator costs one load: a peer that allocates much
+/// must not pay for being counted while it is timed.
+pub fn counting(on: bool) {
+    ON.store(on, Relaxed);
+}
+
+/// Allocations and reallocations, by all threads, while counting was on.
+pub fn allocations() -> u64 {
+    ALLOCATIONS.load(Relaxed)
+}
+
+/// Bytes asked for less bytes given back while counting was on. Only differences mean anything.
+pub fn live_bytes() -> i64 {
+    LIVE.load(Relaxed)
+}
+
+#[inline]
+fn count(allocations: u64, bytes: i64) {
+    if ON.load(Relaxed) {
+        ALLOCATIONS.fetch_add(allocations, Relaxed);
+        LIVE.fetch_add(bytes, Relaxed);
+    }
+}
+
+// SAFETY: every method hands its arguments unchanged to `System`, which keeps the contract; counting
+// touches only atomics and never allocates.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(1, layout.size() as i64);
+        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(1, layout.size() as i64);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(0, -(layout.size() as i64));
+        // SAFETY: `pointer` came from `System` with this layout, since all of ours do.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(1, size as i64 - layout.size() as i64);
+        // SAFETY: as in `dealloc`; the caller promises that `size` is not 0 and does not overflow.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}

@@ -1,0 +1,166 @@
+//! Rows as a picture.
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use crate::row::Row;
+
+const PANEL: (u32, u32) = (560, 340);
+const COLOURS: &[RGBColor] = &[
+    RGBColor(150, 150, 150),
+    RGBColor(86, 180, 233),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 114, 178),
+    RGBColor(204, 121, 167),
+];
+
+/// Draws each row's ratio with its interval: a panel for each mode and pinning, a group for each
+/// size, a bar for each peer. `conditions` stand below.
+pub fn ratios(path: &Path, title: &str, rows: &[Row], conditions: &[String]) -> Result<()> {
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.ratio.is_some()).collect();
+    let panels = distinct(rows.iter().map(|row| panel_of(row)));
+    let peers = distinct(rows.iter().map(|row| row.peer.clone()));
+    let columns = panels.len().clamp(1, 2) as u32;
+    let lines = panels.len().div_ceil(2).max(1) as u32;
+    let foot = 16 * conditions.len() as u32 + 16;
+    let size = (columns * PANEL.0, 40 + lines * PANEL.1 + foot);
+
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        let drawn = root
+            .fill(&WHITE)
+            .map_err(failed)
+            .and_then(|()| root.titled(title, ("sans-serif", 20)).map_err(failed));
+        let (body, below) = drawn?.split_vertically(lines * PANEL.1);
+        for (area, panel) in body
+            .split_evenly((lines as usize, columns as usize))
+            .iter()
+            .zip(&panels)
+        {
+            let rows: Vec<&Row> = rows
+                .iter()
+                .copied()
+                .filter(|row| panel_of(row) == *panel)
+                .collect();
+            draw_panel(area, panel, &peers, &rows).map_err(|why| anyhow!("cannot draw: {why}"))?;
+        }
+        for (n, line) in conditions.iter().enumerate() {
+            let style = ("sans-serif", 12).into_font().color(&BLACK.mix(0.7));
+            below
+                .draw(&Text::new(line.clone(), (12, 6 + 16 * n as i32), style))
+                .map_err(failed)?;
+        }
+        root.present().map_err(failed)?;
+    }
+    std::fs::write(path, svg).map_err(|why| anyhow!("cannot write {}: {why}", path.display()))
+}
+
+fn draw_panel(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    caption: &str,
+    peers: &[String],
+    rows: &[&Row],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let sizes = distinct(rows.iter().map(|row| row.bytes.unwrap_or(0)));
+    let highest = rows
+        .iter()
+        .filter_map(|row| row.ratio_high)
+        .fold(1.0, f64::max);
+    let mut chart = ChartBuilder::on(area)
+        .caption(caption, ("sans-serif", 15))
+        .margin(10)
+        .x_label_area_size(28)
+        .y_label_area_size(44)
+        .build_cartesian_2d(0.0..sizes.len() as f64, 0.0..highest * 1.25)?;
+    let label = |x: &f64| match sizes.get(x.floor() as usize) {
+        Some(0) => "null".to_owned(),
+        Some(bytes) => format!("{bytes} B"),
+        None => String::new(),
+    };
+    // A label at each tick; ticks at the left ends, so the labels are drawn by hand below.
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .disable_x_axis()
+        .y_desc("ratio to raw")
+        .light_line_style(WHITE)
+        .draw()?;
+    let width = 0.84 / peers.len().max(1) as f64;
+    for (p, peer) in peers.iter().enumerate() {
+        let colour = COLOURS[p % COLOURS.len()];
+        let mine = || rows.iter().filter(|row| row.peer == *peer);
+        let left = |row: &Row| {
+            let group = sizes
+                .iter()
+                .position(|&bytes| bytes == row.bytes.unwrap_or(0))
+                .unwrap_or(0);
+            group as f64 + 0.08 + p as f64 * width
+        };
+        let bars = mine().map(|row| {
+            let x = left(row);
+            let fill = if row.void == Some(true) {
+                colour.mix(0.35)
+            } else {
+                colour.mix(1.0)
+            };
+            Rectangle::new(
+                [(x, 0.0), (x + width * 0.9, row.ratio.unwrap_or(0.0))],
+                fill.filled(),
+            )
+        });
+        chart
+            .draw_series(bars)?
+            .label(peer)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
+        chart.draw_series(mine().filter_map(|row| {
+            let (x, ratio) = (left(row) + width * 0.45, row.ratio?);
+            Some(ErrorBar::new_vertical(
+                x,
+                row.ratio_low?,
+                ratio,
+                row.ratio_high?,
+                BLACK.stroke_width(1),
+                6,
+            ))
+        }))?;
+    }
+    chart.draw_series(LineSeries::new(
+        [(0.0, 1.0), (sizes.len() as f64, 1.0)],
+        BLACK.stroke_width(1),
+    ))?;
+    let bottom = highest * -0.06;
+    chart.draw_series((0..sizes.len()).map(|group| {
+        let style = ("sans-serif", 13).into_font().into_text_style(area);
+        Text::new(label(&(group as f64)), (group as f64 + 0.42, bottom), style)
+    }))?;
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.8))
+        .draw()?;
+    Ok(())
+}
+
+fn panel_of(row: &Row) -> String {
+    let mode = row.mode.map_or("", |mode| mode.name());
+    format!("{mode}, pin {}", row.pin.as_deref().unwrap_or("none"))
+}
+
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    values.for_each(|value| {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    });
+    seen
+}
+
+fn failed(why: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("cannot draw: {why}")
+}

@@ -1,0 +1,29 @@
+//! How farcall's benches measure, apart from what they measure.
+//!
+//! - A [`Peer`] is one way to make a call. Its server and its client are processes of their own
+//!   ([`agent`]), pinned to a core each, so that no peer shares an allocator, a heap or a scheduler's
+//!   luck with another. A peer may live in any program whose `main` hands over to [`agent::main`].
+//! - The bench starts [`Pair`]s of them and lets one pair at a time run a block of calls. A ratio is
+//!   the median over many [`interleave`]d blocks, with its interval ([`stats`]).
+//! - Instructions, system calls and allocations are counted in blocks apart from those that are
+//!   timed, since a counter that runs costs time ([`counters`], [`alloc`]).
+//! - What comes out are [`Row`]s: printed as a [`table`], written as JSON, drawn as SVG ([`chart`]),
+//!   never without their [`conditions`].
+
+pub mod agent;
+pub mod alloc;
+pub mod chart;
+pub mod conditions;
+pub mod counters;
+pub mod interleave;
+mod options;
+mod pair;
+mod peer;
+mod row;
+pub mod stats;
+pub mod table;
+
+pub use options::{Options, Pin};
+pub use pair::{Block, Cell, Pair, Tally};
+pub use peer::{Calling, Laps, Mode, Peer, Serving, Setup};
+pub use row::{Row, write_json};

@@ -1,0 +1,252 @@
+//! The bench's hold on one peer: a server process and a client process that obey it.
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use hdrhistogram::Histogram;
+
+use crate::agent::{self, Reply};
+use crate::counters::{Counts, What};
+use crate::options::Pin;
+use crate::peer::{Mode, Setup};
+use crate::row::{Row, rounded};
+use crate::stats;
+
+/// No order takes this long, unless something hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One cell of a bench's table: everything but the peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// What both sides agree on.
+    pub setup: Setup,
+    /// Where they run.
+    pub pin: Pin,
+}
+
+/// Calls in one block.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// Before the timed ones: the last block was another peer's, and took the caches with it.
+    pub warm: usize,
+    /// Timed or counted.
+    pub calls: usize,
+}
+
+/// A peer's two processes, alive, and silent unless told to run a block.
+pub struct Pair {
+    name: String,
+    transport: String,
+    version: String,
+    server: Process,
+    client: Process,
+}
+
+impl Pair {
+    /// Starts `program agent NAME` twice and connects the one to the other.
+    pub fn start(program: &Path, name: &str, cell: &Cell) -> Result<Pair> {
+        let cores = cell.pin.cores();
+        let start = |core, address: Option<&str>| {
+            let mut process =
+                Process::start(program, &agent::arguments(name, &cell.setup, core, address))?;
+            let Reply::Ready {
+                address,
+                transport,
+                version,
+            } = process.hear()?
+            else {
+                bail!("it is not ready");
+            };
+            Ok((process, address, transport, version))
+        };
+        let (mut server, address, transport, version) =
+            start(cores.map(|c| c.1), None).with_context(|| format!("the server of {name}"))?;
+        // A server that spins may have to take part in connecting.
+        server.order("active 1")?;
+        let (client, ..) = start(cores.map(|c| c.0), Some(&address))
+            .with_context(|| format!("the client of {name}"))?;
+        server.order("active 0")?;
+        Ok(Pair {
+            name: name.into(),
+            transport,
+            version,
+            server,
+            client,
+        })
+    }
+
+    /// The peer's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Name and version, for the conditions; None if it has no version.
+    pub fn version(&self) -> Option<String> {
+        (!self.version.is_empty()).then(|| format!("{} {}", self.name, self.version))
+    }
+
+    /// Runs one block, enters it in `tally`, and returns its middle lap in nanoseconds ([`stats::midmean`]).
+    pub fn time(&mut self, block: Block, tally: &mut Tally) -> Result<f64> {
+        let before = self.server.done("active 1")?;
+        self.client.done(&format!("warm {}", block.warm))?;
+        let mut laps = match self.client.order(&format!("time {}", block.calls))? {
+            Reply::Laps(laps) => laps,
+            other => bail!("{}: expected laps, not {other:?}", self.name),
+        };
+        let server_time = self.server.done("active 0")? - before;
+        tally.add(&laps, server_time, block);
+        Ok(stats::midmean(&mut laps))
+    }
+
+    /// Counts one block, both sides together. Not among the blocks that are timed: see [`What`].
+    pub fn count(&mut self, what: What, block: Block) -> Result<Counts> {
+        self.server.done("active 1")?;
+        self.client.done(&format!("warm {}", block.warm))?;
+        self.server.done(&format!("count {}", what.name()))?;
+        let client = self
+            .client
+            .counts(&format!("count {} {}", what.name(), block.calls))?;
+        let server = self.server.counts("counted")?;
+        self.server.done("active 0")?;
+        Ok(client.and(server))
+    }
+
+    /// A row that says what was measured, and no figure yet.
+    pub fn row(&self, bench: &str, cell: &Cell) -> Row {
+        Row {
+            bench: bench.into(),
+            peer: self.name.clone(),
+            transport: Some(self.transport.clone()),
+            mode: Some(cell.setup.mode),
+            bytes: Some(cell.setup.bytes),
+            outstanding: Some(1),
+            pin: Some(cell.pin.to_string()),
+            ..Row::default()
+        }
+    }
+}
+
+/// What a peer's timed blocks add up to. It outlives the pair, which may be started anew.
+pub struct Tally {
+    laps: Histogram<u64>,
+    server_time: u64,
+    calls: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        // 1 ns to 10 s, to 3 digits.
+        let laps = Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("the bounds are valid");
+        Tally {
+            laps,
+            server_time: 0,
+            calls: 0,
+        }
+    }
+}
+
+impl Tally {
+    fn add(&mut self, laps: &[u32], server_time: u64, block: Block) {
+        for &nanoseconds in laps {
+            self.laps.saturating_record(nanoseconds.into());
+        }
+        self.server_time += server_time;
+        self.calls += (block.warm + block.calls) as u64;
+    }
+
+    /// Enters times into the row that [`Pair::row`] gave.
+    pub fn enter(&self, row: &mut Row) {
+        let at = |quantile| Some(self.laps.value_at_quantile(quantile) as f64 / 1e3);
+        (row.p50_us, row.p99_us, row.p999_us) = (at(0.5), at(0.99), at(0.999));
+        // A server that spins uses all the time there is.
+        if row.mode == Some(Mode::Block) && self.server_time > 0 {
+            row.server_cpu_us = Some(rounded(self.server_time as f64 / 1e3 / self.calls as f64));
+        }
+    }
+}
+
+/// One agent. Dropped, it is killed and waited for.
+struct Process {
+    child: Child,
+    orders: ChildStdin,
+    replies: Receiver<String>,
+}
+
+impl Process {
+    fn start(program: &Path, arguments: &[String]) -> Result<Process> {
+        let mut command = Command::new(program);
+        command
+            .arg("agent")
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        // The user's settings are not the bench's conditions.
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FARCALL_"))
+        {
+            command.env_remove(name);
+        }
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let orders = child.stdin.take().context("no pipe")?;
+        let mut lines = BufReader::new(child.stdout.take().context("no pipe")?).lines();
+        let (sender, replies) = channel();
+        std::thread::spawn(move || {
+            while let Some(Ok(line)) = lines.next() {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Process {
+            child,
+            orders,
+            replies,
+        })
+    }
+
+    fn order(&mut self, order: &str) -> Result<Reply> {
+        self.orders
+            .write_all(format!("{order}\n").as_bytes())
+            .context("it is gone")?;
+        self.hear().with_context(|| format!("told to `{order}`"))
+    }
+
+    fn hear(&mut self) -> Result<Reply> {
+        let line = self
+            .replies
+            .recv_timeout(PATIENCE)
+            .context("it ended, or hangs")?;
+        match serde_json::from_str(&line).with_context(|| format!("it said {line:?}"))? {
+            Reply::Failed(why) => bail!(why),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Returns the processor time that it has used.
+    fn done(&mut self, order: &str) -> Result<u64> {
+        match self.order(order)? {
+            Reply::Done { processor_time } => Ok(processor_time),
+            other => bail!("expected `Done` to `{order}`, not {other:?}"),
+        }
+    }
+
+    fn counts(&mut self, order: &str) -> Result<Counts> {
+        match self.order(order)? {
+            Reply::Counts(counts) => Ok(counts),
+            other => bail!("expected counts to `{order}`, not {other:?}"),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

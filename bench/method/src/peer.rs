@@ -1,0 +1,100 @@
+//! What a bench asks of a peer: a server, and a client that makes round trips.
+use std::time::Instant;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+/// How both sides wait for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// In the kernel, until it wakes them.
+    Block,
+    /// Asking again and again.
+    Spin,
+}
+
+impl Mode {
+    /// As it stands in rows and on command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Block => "block",
+            Mode::Spin => "spin",
+        }
+    }
+}
+
+/// What both sides of one measurement agree on.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Payload of the call, and of its result; 0 is the null call.
+    pub bytes: usize,
+    /// How both sides wait.
+    pub mode: Mode,
+}
+
+/// One way to make a call.
+pub trait Peer {
+    /// What carries it: `udp`, `tcp`, …
+    fn transport(&self) -> &'static str;
+    /// Its version, for the conditions; empty if it has none.
+    fn version(&self) -> String {
+        String::new()
+    }
+    /// Starts to serve on loopback, in threads of its own, and returns at once.
+    fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>>;
+    /// Connects to what [`Serving::address`] said in the other process.
+    fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>>;
+}
+
+/// A server that runs.
+pub trait Serving {
+    /// What the client needs to find it; one word.
+    fn address(&self) -> String;
+    /// Whether it is being measured now. A server that spins spins only while it is: all the other
+    /// peers' servers share its core.
+    fn active(&mut self, _active: bool) {}
+}
+
+/// A client that is connected.
+pub trait Calling {
+    /// Makes one round trip for each lap: `while laps.next() { … }`. The loop is the peer's, so that
+    /// one with an executor enters it once for a block, not once for a call.
+    fn run(&mut self, laps: &mut Laps) -> Result<()>;
+}
+
+/// Times the laps of one block; allocates only when made.
+pub struct Laps {
+    nanoseconds: Vec<u32>,
+    laps: usize,
+    began: Option<Instant>,
+}
+
+impl Laps {
+    /// `laps` round trips.
+    pub fn new(laps: usize) -> Self {
+        Laps {
+            nanoseconds: Vec::with_capacity(laps),
+            laps,
+            began: None,
+        }
+    }
+
+    /// Ends a lap and begins the next; false when all are done. One reading of the clock per lap.
+    #[inline]
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> bool {
+        let now = Instant::now();
+        if let Some(began) = self.began {
+            self.nanoseconds
+                .push(u32::try_from((now - began).as_nanos()).unwrap_or(u32::MAX));
+        }
+        self.began = Some(now);
+        self.nanoseconds.len() < self.laps
+    }
+
+    /// The time of each lap in nanoseconds, in order.
+    pub fn nanoseconds(&self) -> &[u32] {
+        &self.nanoseconds
+    }
+}

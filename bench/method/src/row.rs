@@ -1,0 +1,124 @@
+//! One measured figure with all that belongs to it: the flat object that every bench writes as JSON.
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::counters::Counts;
+use crate::peer::Mode;
+use crate::stats::Estimate;
+
+/// A row. What does not apply, or could not be measured, is left out.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Row {
+    /// The subcommand.
+    pub bench: String,
+    /// `farcall`, `raw`, `tonic`, …
+    pub peer: String,
+    /// What carries the calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
+    /// How both sides wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Payload of a call and of its result; 0 is the null call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<usize>,
+    /// Calls outstanding at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outstanding: Option<usize>,
+    /// Members of the group that is called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub members: Option<usize>,
+    /// Cores of client and server, or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pin: Option<String>,
+    /// Median of a round trip, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50_us: Option<f64>,
+    /// 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<f64>,
+    /// 99.9th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p999_us: Option<f64>,
+    /// Calls per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<f64>,
+    /// Payload per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gbit_per_second: Option<f64>,
+    /// To raw in the same run, or to the best peer where there is no raw: the median over blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Lower end of its 95 % interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio_low: Option<f64>,
+    /// Upper end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio_high: Option<f64>,
+    /// Per call, both sides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_instructions: Option<f64>,
+    /// Per call, both sides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_instructions: Option<f64>,
+    /// Per call, both sides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub syscalls: Option<f64>,
+    /// Per call, both sides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocations: Option<f64>,
+    /// The server's processor time per call, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_cpu_us: Option<f64>,
+    /// The server's memory per idle conversation, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_conversation: Option<f64>,
+    /// Conversations held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversations: Option<usize>,
+    /// True where the control failed: the row must not be quoted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub void: Option<bool>,
+    /// The machine and the versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<String>,
+}
+
+impl Row {
+    /// Enters a ratio.
+    pub fn set_ratio(&mut self, estimate: Estimate) {
+        self.ratio = Some(rounded(estimate.median));
+        self.ratio_low = Some(rounded(estimate.low));
+        self.ratio_high = Some(rounded(estimate.high));
+    }
+
+    /// Enters what `calls` calls were counted to do.
+    pub fn set_counts(&mut self, counts: Counts, calls: usize) {
+        let per_call = |count: Option<u64>| Some(rounded(count? as f64 / calls as f64));
+        self.user_instructions = per_call(counts.user_instructions).or(self.user_instructions);
+        self.kernel_instructions =
+            per_call(counts.kernel_instructions).or(self.kernel_instructions);
+        self.syscalls = per_call(counts.syscalls).or(self.syscalls);
+        self.allocations = per_call(counts.allocations).or(self.allocations);
+    }
+}
+
+pub(crate) fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
+
+/// Writes the rows as an array, one row a line; to standard output for `-`.
+pub fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
+    let lines: Vec<String> = rows
+        .iter()
+        .map(serde_json::to_string)
+        .collect::<Result<_, _>>()?;
+    let text = format!("[\n{}\n]\n", lines.join(",\n"));
+    if path == Path::new("-") {
+        return Ok(std::io::stdout().write_all(text.as_bytes())?);
+    }
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

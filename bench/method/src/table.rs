@@ -1,0 +1,96 @@
+//! Rows as a table that people read.
+use std::fmt::Write;
+
+use crate::row::Row;
+
+type Column = (&'static str, fn(&Row) -> String);
+
+const COLUMNS: &[Column] = &[
+    ("mode", |r| {
+        r.mode.map_or(String::new(), |mode| mode.name().into())
+    }),
+    ("pin", |r| r.pin.clone().unwrap_or_default()),
+    ("bytes", |r| r.bytes.map_or(String::new(), size)),
+    ("peer", |r| r.peer.clone()),
+    ("conversations", |r| {
+        r.conversations.map_or(String::new(), |n| n.to_string())
+    }),
+    ("bytes each", |r| number(r.bytes_per_conversation, 1)),
+    ("p50 µs", |r| number(r.p50_us, 2)),
+    ("p99", |r| number(r.p99_us, 2)),
+    ("p99.9", |r| number(r.p999_us, 2)),
+    ("calls/s", |r| number(r.per_second, 0)),
+    ("Gbit/s", |r| number(r.gbit_per_second, 2)),
+    ("ratio", |r| number(r.ratio, 3)),
+    ("[low, high]", interval),
+    ("instr. user", |r| number(r.user_instructions, 0)),
+    ("kernel", |r| number(r.kernel_instructions, 0)),
+    ("syscalls", |r| number(r.syscalls, 2)),
+    ("allocs", |r| number(r.allocations, 2)),
+    ("server µs", |r| number(r.server_cpu_us, 2)),
+    ("", |r| {
+        if r.void == Some(true) {
+            "VOID".into()
+        } else {
+            String::new()
+        }
+    }),
+];
+
+fn size(bytes: usize) -> String {
+    if bytes == 0 {
+        "null".into()
+    } else {
+        bytes.to_string()
+    }
+}
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or(String::new(), |value| format!("{value:.digits$}"))
+}
+
+fn interval(row: &Row) -> String {
+    match (row.ratio_low, row.ratio_high) {
+        (Some(low), Some(high)) => format!("[{low:.3}, {high:.3}]"),
+        _ => String::new(),
+    }
+}
+
+/// The table, with only those columns that some row has a value in; a blank line wherever another
+/// cell begins.
+pub fn table(rows: &[Row]) -> String {
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| COLUMNS.iter().map(|(_, show)| show(row)).collect())
+        .collect();
+    let mut out = String::new();
+    let columns = (0..COLUMNS.len()).filter(|&c| cells.iter().any(|row| !row[c].is_empty()));
+    let columns: Vec<(usize, usize)> = columns
+        .map(|c| {
+            let width = cells
+                .iter()
+                .map(|row| row[c].chars().count())
+                .max()
+                .unwrap_or(0);
+            (c, width.max(COLUMNS[c].0.chars().count()))
+        })
+        .collect();
+    let line = |out: &mut String, text: &dyn Fn(usize) -> String| {
+        let parts: Vec<String> = columns
+            .iter()
+            .map(|&(c, width)| format!("{:>width$}", text(c)))
+            .collect();
+        let _ = writeln!(out, "{}", parts.join("  ").trim_end());
+    };
+    line(&mut out, &|c| COLUMNS[c].0.to_owned());
+    let mut last = None;
+    for (row, texts) in rows.iter().zip(&cells) {
+        let cell = (row.mode, row.pin.clone(), row.bytes);
+        if last.as_ref().is_some_and(|last| *last != cell) {
+            out.push('\n');
+        }
+        line(&mut out, &|c| texts[c].clone());
+        last = Some(cell);
+    }
+    out
+}

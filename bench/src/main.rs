@@ -1,0 +1,34 @@
+//! Farcall beside raw sockets and its peers.
+mod latency;
+mod peers;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use farcall_bench_method::agent::{self, Agent};
+use farcall_bench_method::alloc::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Farcall beside raw sockets and its peers; see bench/README.md for how to read what it prints.
+#[derive(Parser)]
+#[command(version)]
+struct Command {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// One call outstanding: how long, and what it costs.
+    Latency(latency::Latency),
+    #[command(hide = true)]
+    Agent(Agent),
+}
+
+fn main() -> Result<()> {
+    match Command::parse().bench {
+        Bench::Latency(latency) => latency::run(&latency),
+        Bench::Agent(agent) => agent::main(&agent, peers::peer(agent.peer())),
+    }
+}
