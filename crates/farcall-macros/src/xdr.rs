@@ -1,8 +1,467 @@
 //! `#[derive(Xdr)]`: from a Rust struct or enum to its wire form.
 
-use proc_macro2::TokenStream;
+mod item;
 
-/// The three implementations for one item.
-pub fn derive(_item: TokenStream) -> syn::Result<TokenStream> {
-    Ok(TokenStream::new())
+use item::{Field, Item, Shape, Variant, bare};
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{DeriveInput, GenericArgument, GenericParam, Generics, Lifetime, PathArguments, Type};
+
+/// The implementations for one item.
+pub fn derive(item: TokenStream) -> syn::Result<TokenStream> {
+    let item = Item::parse(syn::parse2::<DeriveInput>(item)?)?;
+    let (tags, encode, decode, schema) = match &item.shape {
+        Shape::Struct { fields, extensible } => of_struct(&item, fields, *extensible),
+        Shape::Enum(variants) => of_enum(&item, variants),
+    };
+    let encode = implement_encode(&item, encode);
+    let decode = implement_decode(&item, decode);
+    let schema = implement_schema(&item, schema);
+    let drop = implement_drop(&item);
+    let exception = implement_exception(&item);
+    Ok(quote! {
+        const _: () = { #tags #encode #decode #schema #drop #exception };
+    })
+}
+
+/// The bodies of the three implementations, after constants that they share.
+type Bodies = (TokenStream, TokenStream, TokenStream, TokenStream);
+
+// Structs.
+
+fn of_struct(item: &Item, fields: &[Field], extensible: bool) -> Bodies {
+    let xdr = &item.xdr;
+    let (encode, decode) = match list_tail(item) {
+        Some((tail, heads)) => of_list(item, heads, tail),
+        None => {
+            let encode = fields.iter().map(|field| {
+                let member = &field.member;
+                encode_field(item, field, &field.name, quote!(&self.#member))
+            });
+            let decode = decode_fields(item, fields, "");
+            let (encode, decode) = (quote!(#(#encode)* Ok(())), quote!(Ok(Self { #decode })));
+            match extensible {
+                true => (
+                    quote!(encoder.sized(|encoder| { #encode })),
+                    quote!(decoder.sized(|decoder| { #decode })),
+                ),
+                false => (encode, decode),
+            }
+        }
+    };
+    let size = match extensible {
+        true => quote!(4),
+        false => {
+            let sizes = fields
+                .iter()
+                .filter(|field| field.with.is_none())
+                .map(|field| {
+                    let ty = &field.ty;
+                    quote_spanned!(ty.span()=> + <#ty as #xdr::Decode<'xdr>>::MIN_SIZE)
+                });
+            quote!(0 #(#sizes)*)
+        }
+    };
+    let decode = quote! {
+        const MIN_SIZE: usize = #size;
+
+        #[inline]
+        fn decode(decoder: &mut #xdr::Decoder<'xdr>) -> ::core::result::Result<Self, #xdr::Error> {
+            #decode
+        }
+    };
+    let described = describe_fields(item, fields);
+    let schema = quote! {
+        #xdr::derive::Body::Struct { fields: #described, extensible: #extensible }
+    };
+    (TokenStream::new(), encode, decode, schema)
+}
+
+/// The last field, if it is the rest of a linked list, and the fields before it.
+fn list_tail(item: &Item) -> Option<(&Field, &[Field])> {
+    let Shape::Struct {
+        fields,
+        extensible: false,
+    } = &item.shape
+    else {
+        return None;
+    };
+    let (tail, heads) = fields.split_last()?;
+    let inner = only_parameter(only_parameter(&tail.ty, "Option")?, "Box")?;
+    let Type::Path(path) = bare(inner) else {
+        return None;
+    };
+    let name = &path.path.segments.last()?.ident;
+    let is_list = (name == "Self" || *name == item.ident) && tail.with.is_none();
+    is_list.then_some((tail, heads))
+}
+
+/// `T` of `name<T>`.
+fn only_parameter<'t>(ty: &'t Type, name: &str) -> Option<&'t Type> {
+    let Type::Path(path) = bare(ty) else {
+        return None;
+    };
+    let last = path
+        .path
+        .segments
+        .last()
+        .filter(|segment| segment.ident == name)?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
+    match arguments.args.first()? {
+        GenericArgument::Type(inner) if arguments.args.len() == 1 => Some(inner),
+        _ => None,
+    }
+}
+
+/// A linked list, which may be too long for recursion: one loop over its nodes, either way.
+fn of_list(item: &Item, heads: &[Field], tail: &Field) -> (TokenStream, TokenStream) {
+    let place = in_field(item, &tail.name);
+    let tail = &tail.member;
+    let encode = heads.iter().map(|field| {
+        let member = &field.member;
+        encode_field(item, field, &field.name, quote!(&node.#member))
+    });
+    let encode = quote! {
+        let mut node = self;
+        loop {
+            #(#encode)*
+            encoder.bool(node.#tail.is_some()) #place?;
+            match &node.#tail {
+                ::core::option::Option::Some(next) => node = next,
+                ::core::option::Option::None => return Ok(()),
+            }
+        }
+    };
+    let decode = decode_fields(item, heads, "");
+    let node = quote!(Self { #decode #tail: ::core::option::Option::None });
+    let decode = quote! {
+        let mut first = #node;
+        let mut end = &mut first.#tail;
+        while decoder.bool() #place? {
+            decoder.charge(::core::mem::size_of::<Self>()) #place?;
+            let node = #node;
+            end = &mut end.insert(::std::boxed::Box::new(node)).#tail;
+        }
+        Ok(first)
+    };
+    (encode, decode)
+}
+
+// Enums.
+
+fn of_enum(item: &Item, variants: &[Variant]) -> Bodies {
+    let xdr = &item.xdr;
+    let name = item.ident.to_string();
+    let tags = tags(item, variants);
+    let taken: Vec<_> = (0..variants.len())
+        .filter(|index| !variants[*index].default)
+        .map(|index| format_ident!("TAG_{index}"))
+        .collect();
+    let encode = variants.iter().enumerate().map(|(index, variant)| {
+        encode_variant(item, variant, &format_ident!("TAG_{index}"), &taken)
+    });
+    let mut otherwise = quote!(Err(#xdr::derive::unknown_tag(tag, #name, decoder)));
+    let mut arms = Vec::new();
+    for (index, variant) in variants.iter().enumerate() {
+        let (ident, tag) = (&variant.ident, format_ident!("TAG_{index}"));
+        let prefix = format!("{ident}.");
+        if variant.default {
+            let member = &variant.fields[0].member;
+            let fields = decode_fields(item, &variant.fields[1..], &prefix);
+            otherwise = quote!(Ok(Self::#ident { #member: tag, #fields }));
+        } else {
+            let fields = decode_fields(item, &variant.fields, &prefix);
+            arms.push(quote!(#tag => Ok(Self::#ident { #fields }),));
+        }
+    }
+    let decode = quote! {
+        const MIN_SIZE: usize = 4;
+
+        #[inline]
+        fn decode(decoder: &mut #xdr::Decoder<'xdr>) -> ::core::result::Result<Self, #xdr::Error> {
+            match decoder.i32()? {
+                #(#arms)*
+                tag => #otherwise,
+            }
+        }
+    };
+    let described = variants.iter().enumerate().map(|(index, variant)| {
+        let (name, docs, tag) = (
+            variant.ident.to_string(),
+            &variant.docs,
+            format_ident!("TAG_{index}"),
+        );
+        let (tag, fields) = match variant.default {
+            true => (quote!(::core::option::Option::None), &variant.fields[1..]),
+            false => (
+                quote!(::core::option::Option::Some(#tag)),
+                &variant.fields[..],
+            ),
+        };
+        let fields = describe_fields(item, fields);
+        quote!(#xdr::derive::arm(#name, #docs, #tag, #fields))
+    });
+    let schema = quote!(#xdr::derive::Body::Union { arms: ::std::vec![#(#described),*] });
+    (
+        tags,
+        quote!(match self { #(#encode)* } Ok(())),
+        decode,
+        schema,
+    )
+}
+
+/// A constant for the tag of each variant: as given, or one more than that of the variant before.
+fn tags(item: &Item, variants: &[Variant]) -> TokenStream {
+    let xdr = &item.xdr;
+    let mut constants = Vec::new();
+    let mut next = quote!(0);
+    for (index, variant) in variants
+        .iter()
+        .enumerate()
+        .filter(|(_, variant)| !variant.default)
+    {
+        let name = format_ident!("TAG_{index}", span = variant.ident.span());
+        let value = match &variant.tag {
+            Some(tag) => quote_spanned!(tag.span()=> #xdr::derive::tag((#tag) as i128)),
+            None => quote_spanned!(variant.ident.span()=> #xdr::derive::tag(#next)),
+        };
+        constants.push((name.clone(), value));
+        next = quote!(#name as i128 + 1);
+    }
+    let (names, values): (Vec<_>, Vec<_>) = constants.into_iter().unzip();
+    let why = format!("two variants of {} have the same tag", item.ident);
+    quote_spanned! {item.ident.span()=>
+        #(#[allow(clippy::unnecessary_cast)] const #names: i32 = #values;)*
+        const _: () = ::core::assert!(#xdr::derive::distinct(&[#(#names),*]), #why);
+    }
+}
+
+fn encode_variant(
+    item: &Item,
+    variant: &Variant,
+    tag: &syn::Ident,
+    taken: &[syn::Ident],
+) -> TokenStream {
+    let xdr = &item.xdr;
+    let ident = &variant.ident;
+    let members = variant.fields.iter().map(|field| &field.member);
+    let bindings: Vec<_> = (0..variant.fields.len())
+        .map(|index| format_ident!("field_{index}"))
+        .collect();
+    let encode = variant
+        .fields
+        .iter()
+        .zip(&bindings)
+        .map(|(field, binding)| {
+            let name = format!("{ident}.{}", field.name);
+            encode_field(item, field, &name, quote!(#binding))
+        });
+    let encode = match variant.default {
+        false => quote!(encoder.i32(#tag)?; #(#encode)*),
+        true => {
+            let encode = encode.skip(1);
+            let tag = &bindings[0];
+            quote! {
+                if [#(#taken),*].contains(#tag) {
+                    return Err(#xdr::derive::taken_tag(*#tag, encoder));
+                }
+                encoder.i32(*#tag)?;
+                #(#encode)*
+            }
+        }
+    };
+    quote!(Self::#ident { #(#members: #bindings),* } => { #encode })
+}
+
+// Fields.
+
+/// Where an error is: `.map_err(...)`.
+fn in_field(item: &Item, name: &str) -> TokenStream {
+    let container = item.ident.to_string();
+    quote!(.map_err(|error| error.in_field(#container, #name)))
+}
+
+fn encode_field(item: &Item, field: &Field, name: &str, value: TokenStream) -> TokenStream {
+    let (xdr, ty) = (&item.xdr, &field.ty);
+    let place = in_field(item, name);
+    let encode = match (&field.with, &field.max) {
+        (Some(with), _) => quote!(#with::encode(#value, encoder)),
+        (None, Some(max)) => {
+            quote_spanned!(ty.span()=> #xdr::derive::encode_max::<#ty>(#value, #max, encoder))
+        }
+        (None, None) => quote_spanned!(ty.span()=> <#ty as #xdr::Encode>::encode(#value, encoder)),
+    };
+    quote!(#encode #place?;)
+}
+
+/// `member: value,` for each field; `prefix` comes before the field's name in errors.
+fn decode_fields(item: &Item, fields: &[Field], prefix: &str) -> TokenStream {
+    let xdr = &item.xdr;
+    let fields = fields.iter().map(|field| {
+        let (member, ty) = (&field.member, &field.ty);
+        let place = in_field(item, &format!("{prefix}{}", field.name));
+        let decode = match (&field.with, &field.max) {
+            (Some(with), _) => quote!(#with::decode(decoder)),
+            (None, Some(max)) => {
+                quote_spanned!(ty.span()=> #xdr::derive::decode_max::<#ty>(#max, decoder))
+            }
+            (None, None) => {
+                quote_spanned!(ty.span()=> <#ty as #xdr::Decode<'xdr>>::decode(decoder))
+            }
+        };
+        match field.default {
+            false => quote!(#member: #decode #place?,),
+            true => quote! {
+                #member: match decoder.remaining() {
+                    0 => ::core::default::Default::default(),
+                    _ => #decode #place?,
+                },
+            },
+        }
+    });
+    quote!(#(#fields)*)
+}
+
+fn describe_fields(item: &Item, fields: &[Field]) -> TokenStream {
+    let xdr = &item.xdr;
+    let fields = fields.iter().map(|field| {
+        let Field {
+            name,
+            docs,
+            ty,
+            default,
+            ..
+        } = field;
+        let described = match (&field.with, &field.max) {
+            (Some(with), _) => quote!(#with::schema(types)),
+            (None, Some(max)) => {
+                quote_spanned!(ty.span()=> #xdr::derive::schema_max::<#ty>(#max, types))
+            }
+            (None, None) => quote_spanned!(ty.span()=> <#ty as #xdr::Schema>::schema(types)),
+        };
+        quote!(#xdr::derive::field(#name, #docs, #described, #default))
+    });
+    quote!(::std::vec![#(#fields),*])
+}
+
+// The implementations around the bodies.
+
+/// The item's generics, each type parameter with one more bound.
+fn bounded(generics: &Generics, bound: &TokenStream) -> Generics {
+    let mut generics = generics.clone();
+    let parameters: Vec<_> = generics
+        .type_params()
+        .map(|parameter| parameter.ident.clone())
+        .collect();
+    let clause = generics.make_where_clause();
+    for parameter in parameters {
+        clause
+            .predicates
+            .push(syn::parse_quote!(#parameter: #bound));
+    }
+    generics
+}
+
+fn implement_encode(item: &Item, body: TokenStream) -> TokenStream {
+    let (xdr, ident) = (&item.xdr, &item.ident);
+    let generics = bounded(&item.generics, &quote!(#xdr::Encode));
+    let (parameters, arguments, clause) = generics.split_for_impl();
+    quote! {
+        #[automatically_derived]
+        impl #parameters #xdr::Encode for #ident #arguments #clause {
+            #[inline]
+            #[allow(unused_variables)]
+            fn encode(&self, encoder: &mut #xdr::Encoder<'_>) -> ::core::result::Result<(), #xdr::Error> {
+                #body
+            }
+        }
+    }
+}
+
+fn implement_decode(item: &Item, body: TokenStream) -> TokenStream {
+    let (xdr, ident) = (&item.xdr, &item.ident);
+    let mut generics = bounded(&item.generics, &quote!(#xdr::Decode<'xdr>));
+    let lifetimes: Vec<Lifetime> = generics
+        .lifetimes()
+        .map(|parameter| parameter.lifetime.clone())
+        .collect();
+    let clause = generics.make_where_clause();
+    for lifetime in lifetimes {
+        // What is borrowed is borrowed from the packet.
+        clause.predicates.push(syn::parse_quote!('xdr: #lifetime));
+    }
+    let (_, arguments, clause) = generics.split_for_impl();
+    let mut with_packet = generics.clone();
+    with_packet
+        .params
+        .insert(0, GenericParam::Lifetime(syn::parse_quote!('xdr)));
+    let (parameters, _, _) = with_packet.split_for_impl();
+    quote! {
+        #[automatically_derived]
+        #[allow(unused_variables)]
+        impl #parameters #xdr::Decode<'xdr> for #ident #arguments #clause { #body }
+    }
+}
+
+fn implement_schema(item: &Item, body: TokenStream) -> TokenStream {
+    let (xdr, ident, docs) = (&item.xdr, &item.ident, &item.docs);
+    let generics = bounded(&item.generics, &quote!(#xdr::Schema));
+    let (parameters, arguments, clause) = generics.split_for_impl();
+    let name = ident.to_string();
+    let types: Vec<_> = item
+        .generics
+        .type_params()
+        .map(|parameter| &parameter.ident)
+        .collect();
+    let name = match types.len() {
+        0 => quote!(::std::string::String::from(#name)),
+        count => {
+            let format = format!("{name}<{}>", vec!["{}"; count].join(", "));
+            quote!(::std::format!(#format #(, #xdr::derive::short_name::<#types>())*))
+        }
+    };
+    quote! {
+        #[automatically_derived]
+        impl #parameters #xdr::Schema for #ident #arguments #clause {
+            fn schema(types: &mut #xdr::schema::Types) -> #xdr::schema::Type {
+                let place = ::core::concat!(::core::file!(), ":", ::core::line!(), ":", ::core::column!());
+                #xdr::derive::define::<Self>(types, place, #name, #docs, |types| #body)
+            }
+        }
+    }
+}
+
+/// A list that a peer made as long as it liked must not be dropped by recursion either.
+fn implement_drop(item: &Item) -> TokenStream {
+    let Some((tail, _)) = list_tail(item).filter(|_| !item.own_drop) else {
+        return TokenStream::new();
+    };
+    let (ident, tail) = (&item.ident, &tail.member);
+    let (parameters, arguments, clause) = item.generics.split_for_impl();
+    quote! {
+        #[automatically_derived]
+        impl #parameters ::core::ops::Drop for #ident #arguments #clause {
+            fn drop(&mut self) {
+                let mut rest = self.#tail.take();
+                while let ::core::option::Option::Some(mut node) = rest {
+                    rest = node.#tail.take();
+                }
+            }
+        }
+    }
+}
+
+fn implement_exception(item: &Item) -> TokenStream {
+    if !item.in_farcall {
+        return TokenStream::new();
+    }
+    let ident = &item.ident;
+    let (parameters, arguments, clause) = item.generics.split_for_impl();
+    quote! {
+        #[automatically_derived]
+        impl #parameters ::farcall::Exception for #ident #arguments #clause {}
+    }
 }
