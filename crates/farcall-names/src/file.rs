@@ -19,8 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// It is one file of text, `names`, in a directory of its own. Readers take no lock: a writer puts
 /// a whole new file in the old one's place, so a reader sees one or the other. Writers take turns
-/// by a lock on the file `lock` beside it, and wait for it at most about 10 s. An entry whose owner has died is skipped by readers and
-/// removed by the next writer.
+/// by locks on the files `lock` and `next` beside it; one that gets no turn for about 10 s gives
+/// [`Error::Busy`]. An entry whose owner has died is skipped by readers and removed by the next
+/// writer.
 ///
 /// A file that cannot be read is never replaced: the error names the file and the line, and what is
 /// there stays there to be looked at. So it is when the disk is full.
@@ -87,7 +88,7 @@ impl File {
         directory: &Directory,
         change: impl FnOnce(&mut Table, &mut Judge) -> Result<T>,
     ) -> Result<T> {
-        let _turn = directory.lock(PATIENCE)?;
+        let _turn = directory.turn(PATIENCE)?;
         let mut table = self.load(directory)?;
         let before = table.version();
         let mut judge = Judge::new();

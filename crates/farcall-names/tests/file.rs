@@ -52,7 +52,7 @@ fn directory_and_files_are_closed_to_others() {
     let registry = File::at(&directory);
     let _kept = registry.publish(&entry("ebbets")).unwrap();
     assert_eq!(mode(&directory), 0o700);
-    for name in ["names", "lock"] {
+    for name in ["names", "lock", "next"] {
         assert_eq!(mode(&directory.join(name)) & 0o777, 0o600, "{name}");
     }
     assert!(!directory.join("names.new").exists());
@@ -131,7 +131,7 @@ fn something_else_in_the_directorys_place_is_refused() {
 
 #[test]
 fn links_in_the_files_places_are_refused_and_not_written_through() {
-    for name in ["names", "lock"] {
+    for name in ["names", "lock", "next"] {
         let scratch = Scratch::new();
         let directory = scratch.join("registry");
         let registry = File::at(&directory);

@@ -1,0 +1,183 @@
+//! Writers take turns in a directory, in order and with a bound on the wait.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Directory;
+use crate::{Error, Result};
+
+/// The file whose lock a writer holds during its turn.
+const LOCK: &str = "lock";
+
+/// The file whose lock the writer holds whose turn is next.
+const NEXT: &str = "next";
+
+/// A lock on a file, given back when dropped.
+pub(crate) struct Locked(File);
+
+impl Directory {
+    /// Waits for this writer's turn, which lasts until what it returns is dropped.
+    ///
+    /// Whoever releases a lock and asks for it again gets it before a process that waits has even
+    /// woken up. With one lock, a busy writer would keep all others out; with two, the one in front
+    /// of the queue already holds the place that the busy writer has to ask for first.
+    pub(crate) fn turn(&self, patience: Duration) -> Result<Locked> {
+        let deadline = Instant::now() + patience;
+        let _next = self.take(NEXT, deadline)?;
+        let mut turn = self.take(LOCK, deadline)?;
+        turn.sign();
+        Ok(turn)
+    }
+
+    fn take(&self, name: &str, deadline: Instant) -> Result<Locked> {
+        let failed = |source| Error::Io {
+            doing: "locking",
+            path: self.path().join(name),
+            source,
+        };
+        loop {
+            let file = self.open_or_make(name)?;
+            let Some(locked) = wait(file, deadline).map_err(failed)? else {
+                return Err(self.busy());
+            };
+            if self.is_still(name, &locked.0)? {
+                return Ok(locked);
+            }
+            // The file was removed while we waited, and others lock its successor.
+            if Instant::now() >= deadline {
+                return Err(self.busy());
+            }
+        }
+    }
+
+    fn busy(&self) -> Error {
+        Error::Busy {
+            path: self.path().join(LOCK),
+            holder: self.open_or_make(LOCK).ok().and_then(signature),
+        }
+    }
+}
+
+/// Locks the file; nothing if that has not been possible by the deadline.
+fn wait(file: File, deadline: Instant) -> io::Result<Option<Locked>> {
+    match file.try_lock() {
+        Ok(()) => return Ok(Some(Locked(file))),
+        Err(TryLockError::WouldBlock) => {}
+        Err(TryLockError::Error(e)) => return Err(e),
+    }
+    let patience = deadline.saturating_duration_since(Instant::now());
+    if patience.is_zero() {
+        return Ok(None);
+    }
+    // The system has no lock with a deadline, and a holder that is stopped would keep us for ever. So
+    // another thread waits, for longer than we do if it must.
+    let (sender, receiver) = mpsc::channel();
+    let waiter = thread::Builder::new().name("farcall-names".to_owned());
+    waiter.spawn(move || {
+        // If nobody receives it any more, the lock is given back at once.
+        let _ = sender.send(block(&file).map(|()| Locked(file)));
+    })?;
+    match receiver.recv_timeout(patience) {
+        Ok(locked) => locked.map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+fn block(file: &File) -> io::Result<()> {
+    loop {
+        match file.lock() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+impl Locked {
+    /// Leaves our process number in the file, for one who waits in vain. Failure does not matter.
+    fn sign(&mut self) {
+        let file = &mut self.0;
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Closing alone would not do: a child forked at a bad moment has a copy of the descriptor.
+        let _ = self.0.unlock();
+    }
+}
+
+fn signature(file: File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(16).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let path =
+            std::env::temp_dir().join(format!("farcall-names-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        path
+    }
+
+    fn is_busy(result: Result<Locked>, path: PathBuf) {
+        match result.map(drop) {
+            Err(Error::Busy { path: lock, holder }) => {
+                assert_eq!((lock, holder), (path.join(LOCK), Some(std::process::id())));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_writer_that_waits_in_vain_learns_who_has_the_turn() {
+        let path = scratch("busy");
+        let directory = Directory::create(&path).unwrap();
+        let turn = directory.turn(Duration::ZERO).unwrap();
+        is_busy(directory.turn(Duration::ZERO), path.clone());
+        is_busy(directory.turn(Duration::from_millis(1)), path.clone());
+        drop(turn);
+        // The thread that waited for the second of them gives the lock back as soon as it has it.
+        directory.turn(Duration::from_secs(60)).unwrap();
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_writer_that_waits_gets_its_turn() {
+        let path = scratch("waits");
+        let directory = Directory::create(&path).unwrap();
+        let turn = directory.turn(Duration::ZERO).unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| directory.turn(Duration::from_secs(60)).is_ok());
+            // It may not have begun to wait yet; then it finds the lock free.
+            drop(turn);
+            assert!(waiter.join().unwrap());
+        });
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_whose_file_was_removed_is_not_taken_for_its_successor() {
+        let path = scratch("successor");
+        let directory = Directory::create(&path).unwrap();
+        let former = directory.open_or_make(LOCK).unwrap();
+        assert!(directory.is_still(LOCK, &former).unwrap());
+        std::fs::remove_file(path.join(LOCK)).unwrap();
+        assert!(!directory.is_still(LOCK, &former).unwrap());
+        let _turn = directory.turn(Duration::ZERO).unwrap();
+        assert!(!directory.is_still(LOCK, &former).unwrap());
+        std::fs::remove_dir_all(path).unwrap();
+    }
+}
