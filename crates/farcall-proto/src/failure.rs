@@ -114,6 +114,8 @@ kinds! {
     Local = 20, "the local system refused";
     /// The runtime that the handle belongs to is shut down.
     Stopped = 21, "the runtime is shut down";
+    /// The server forgot the conversation while it was idle, or to make room.
+    Forgotten = 22, "the server forgot the conversation";
 }
 
 /// A call's failure: its kind, whether it ran, and a sentence for people.

@@ -17,8 +17,13 @@ pub mod client;
 pub mod config;
 pub mod failure;
 pub mod mutant;
+mod path;
+mod scheme;
 pub mod server;
+mod ticket;
 pub mod time;
+mod transfer;
+mod wire;
 
 pub use config::{BASE_DATAGRAM, ClientConfig, MAX_DATAGRAM, ServerConfig};
 pub use failure::{Failure, Kind, Ran};

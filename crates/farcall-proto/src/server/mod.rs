@@ -1,9 +1,30 @@
 //! The serving end: every conversation of one socket.
 
+//!
+//! | file | job |
+//! |---|---|
+//! | `table.rs` | the conversations, 64 bytes for each that is idle |
+//! | `work.rs` | what there is more while one is not idle |
+//! | `admit.rs` | tickets, challenges, binding: who may call at all |
+//! | `receive.rs` | what each frame from a caller means |
+//! | `send.rs` | results, their fragments, short answers |
+//! | `memory.rs` | what is let go, when |
+
+mod admit;
+mod memory;
+mod receive;
+mod send;
+mod table;
+mod work;
+
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use crate::ticket::Issuer;
 use crate::{Failure, ServerConfig, Time, Trace};
+use table::Table;
+use work::Work;
 
 /// A call that is to be executed, exactly once: the name under which its outcome is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,99 +127,108 @@ pub struct Stats {
 }
 
 /// The serving end of every conversation of one socket.
-pub struct Server {}
+pub struct Server {
+    config: ServerConfig,
+    issuer: Issuer,
+    table: Table,
+    /// The newest date among the tickets of forgotten conversations: none up to it is accepted.
+    horizon: u64,
+    /// When a conversation was last forgotten.
+    forgot: Time,
+    exports: Vec<Export>,
+    draining: bool,
+    next_number: u64,
+    /// Short answers that wait to be sent.
+    replies: VecDeque<send::Reply>,
+    /// Calls whose results have something to send, in turn.
+    sending: VecDeque<(u64, u32)>,
+    /// Calls that have [`Work`], oldest first; some have it no longer.
+    works: VecDeque<(u64, u32)>,
+    /// When `works` are next looked through.
+    sweep: Option<Time>,
+    held: usize,
+    reassembling: usize,
+    receiving: usize,
+    unfinished: usize,
+    spare_works: Vec<Box<Work>>,
+    spare_buffers: Vec<Vec<u8>>,
+    stats: Stats,
+}
 
 impl Server {
     /// A server that knows nobody. `secret` is fresh entropy: a new one is a new incarnation.
     pub fn new(config: ServerConfig, now: Time, secret: [u8; 32]) -> Server {
-        let _ = (config, now, secret);
-        Server {}
+        Server {
+            config,
+            issuer: Issuer::new(now, &secret),
+            table: Table::default(),
+            horizon: 0,
+            forgot: now,
+            exports: Vec::new(),
+            draining: false,
+            next_number: 1,
+            replies: VecDeque::new(),
+            sending: VecDeque::new(),
+            works: VecDeque::new(),
+            sweep: None,
+            held: 0,
+            reassembling: 0,
+            receiving: 0,
+            unfinished: 0,
+            spare_works: Vec::new(),
+            spare_buffers: Vec::new(),
+            stats: Stats::default(),
+        }
     }
 
     /// Offers an interface.
     pub fn export(&mut self, export: Export) {
-        let _ = export;
-        todo!()
+        debug_assert_ne!(export.id, 0);
+        self.exports.push(export);
     }
 
     /// Offers it no longer: calls of it are refused, `Ran::No`.
     pub fn withdraw(&mut self, id: u64) {
-        let _ = id;
-        todo!()
+        self.exports.retain(|e| e.id != id);
     }
 
     /// Refuses every new call from now on; those that were begun are finished.
     pub fn drain(&mut self) {
-        todo!()
+        self.draining = true;
     }
 
     /// An empty buffer for a result, used before if there is one.
     pub fn buffer(&mut self) -> Vec<u8> {
-        todo!()
+        self.spare_buffers.pop().unwrap_or_default()
     }
 
-    /// Takes in a datagram.
-    pub fn handle(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        datagram: &[u8],
-        sink: &mut dyn FnMut(Request<'_>),
-    ) {
-        let _ = (now, from, datagram, sink);
-        todo!()
-    }
-
-    /// Gives back a call's outcome. When it fits one datagram that is written into `out` and
-    /// returned; else [`Server::transmit`] has the fragments. Ignored if the call is no longer the
-    /// last of its activity.
-    pub fn finish(
-        &mut self,
-        now: Time,
-        key: CallKey,
-        finish: Finish,
-        payload: Vec<u8>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
-        let _ = (now, key, finish, payload, out);
-        todo!()
-    }
-
-    /// Writes the next datagram that is ready into `out` (at least as long as
-    /// [`ServerConfig::max_datagram`]).
-    pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
-        let _ = (now, out);
-        todo!()
+    /// This incarnation's identifier.
+    pub fn incarnation(&self) -> u64 {
+        self.issuer.incarnation()
     }
 
     /// When [`Server::handle_timeout`] wants to be called; `None` when nothing is held.
     pub fn timeout(&self) -> Option<Time> {
-        todo!()
-    }
-
-    /// Lets go of what was held long enough.
-    pub fn handle_timeout(&mut self, now: Time) {
-        let _ = now;
-        todo!()
+        self.sweep
     }
 
     /// Conversations remembered.
     pub fn conversations(&self) -> usize {
-        todo!()
+        self.table.len()
     }
 
     /// Bytes of results held and of arguments being reassembled.
     pub fn held_bytes(&self) -> usize {
-        todo!()
+        self.held + self.reassembling
     }
 
     /// Calls given to the user and not finished.
     pub fn unfinished(&self) -> usize {
-        todo!()
+        self.unfinished
     }
 
     /// What it did so far.
     pub fn stats(&self) -> &Stats {
-        todo!()
+        &self.stats
     }
 }

@@ -1,0 +1,326 @@
+//! The calling end: one conversation of one client endpoint with one server endpoint.
+
+//!
+//! | file | job |
+//! |---|---|
+//! | `slots.rs` | the pool of activities, the order in which their calls began |
+//! | `session.rs` | tickets and binding |
+//! | `receive.rs` | what each frame from the server means |
+//! | `send.rs` | what goes into the next datagram |
+//! | `timers.rs` | retransmission, probes, deadlines, giving up |
+
+mod receive;
+mod send;
+mod session;
+mod slots;
+mod timers;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::path::{Congestion, Mtu, RoundTrip};
+use crate::{ClientConfig, Failure, Kind, Ran, Time, Trace};
+use session::Session;
+use slots::{Slots, Stage, Want};
+
+/// A call that was started: its activity and its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CallId {
+    /// The activity, a slot of the conversation's pool.
+    pub activity: u32,
+    /// The call's number, never used twice in a conversation.
+    pub sequence: u64,
+}
+
+/// What a caller says of a call besides its arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// The export's identifier, from [`Event::Bound`].
+    pub export: u64,
+    /// The procedure's number.
+    pub procedure: u32,
+    /// When the caller stops waiting; travels with the call as a duration.
+    pub deadline: Option<Time>,
+    /// Trace context.
+    pub trace: Option<Trace>,
+    /// The caller's own mark, returned with the outcome.
+    pub token: u64,
+}
+
+/// How a call ended. A body is XDR, borrowed from the datagram when it came in one.
+#[derive(Debug)]
+pub enum Outcome<'a> {
+    /// The procedure's result.
+    Result(Cow<'a, [u8]>),
+    /// An exception that the interface declares.
+    Exception(Cow<'a, [u8]>),
+    /// The call failed.
+    Failed(Failure),
+}
+
+/// What a server told us about a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The export's identifier: random, good for one incarnation.
+    pub export: u64,
+    /// The exported procedures: number and fingerprint.
+    pub procedures: Vec<(u32, u64)>,
+    /// How long the answer took.
+    pub round_trip: Duration,
+}
+
+/// What happened, for whoever drives the conversation.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A call ended; its activity is free again.
+    Ended {
+        /// Which call.
+        id: CallId,
+        /// Its caller's mark.
+        token: u64,
+        /// How it ended.
+        outcome: Outcome<'a>,
+    },
+    /// A [`Conversation::bind`] ended.
+    Bound {
+        /// The mark given to `bind`.
+        token: u64,
+        /// What the server said.
+        answer: Result<Bound, Failure>,
+    },
+}
+
+/// Counts of what a conversation did, ever growing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// Calls started.
+    pub calls: u64,
+    /// Datagrams made.
+    pub sent: u64,
+    /// Bytes of those datagrams.
+    pub bytes_sent: u64,
+    /// Datagrams accepted.
+    pub received: u64,
+    /// Datagrams dropped: malformed, corrupted, or not of this conversation.
+    pub dropped: u64,
+    /// Calls, binds and fragments sent again.
+    pub retransmitted: u64,
+    /// Probes sent.
+    pub probes: u64,
+    /// Results that came again, or for calls that had ended.
+    pub duplicates: u64,
+}
+
+/// One conversation, seen from its caller.
+pub struct Conversation {
+    config: ClientConfig,
+    /// Our identifier, in the header of what the server sends.
+    id: u64,
+    session: Session,
+    slots: Slots,
+    /// Activities that have something to send, each at most once.
+    ready: VecDeque<u32>,
+    next_sequence: u64,
+    next_number: u64,
+    /// Not later than the earliest moment at which a call wants [`Conversation::handle_timeout`].
+    check: Time,
+    round_trip: RoundTrip,
+    congestion: Congestion,
+    mtu: Mtu,
+    /// Bytes of fragments under way, of all calls.
+    in_flight: u32,
+    spare: Vec<Vec<u8>>,
+    /// A long result has arrived, and the server should hear of it though nothing else is to be said.
+    owes_acknowledgement: bool,
+    stats: Stats,
+}
+
+/// Argument buffers that are kept for the next calls, and the largest of them.
+const SPARE_BUFFERS: usize = 64;
+const SPARE_BYTES: usize = 16 << 10;
+
+/// The largest arguments: a length is 32 bits on the wire, and XDR pads to four.
+const MAX_ARGUMENTS: usize = u32::MAX as usize & !3;
+
+impl Conversation {
+    /// A conversation that has exchanged nothing yet. `id` is chosen at random by the caller, not
+    /// zero, and unlike any other of its endpoint.
+    pub fn new(config: ClientConfig, id: u64) -> Conversation {
+        debug_assert_ne!(id, 0);
+        Conversation {
+            mtu: Mtu::new(config.max_datagram),
+            config,
+            id,
+            session: Session::new(id),
+            slots: Slots::default(),
+            ready: VecDeque::new(),
+            next_sequence: 1,
+            next_number: 1,
+            check: Time::default(),
+            round_trip: RoundTrip::default(),
+            congestion: Congestion::default(),
+            in_flight: 0,
+            spare: Vec::new(),
+            owes_acknowledgement: false,
+            stats: Stats::default(),
+        }
+    }
+
+    /// The identifier that the server's datagrams to us bear.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// An empty buffer for a call's arguments, used before if there is one.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Gives a buffer back that no call was started with.
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BYTES {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    /// Asks the server which export answers to `name` (`Type` or `Type/instance`; empty asks only
+    /// whether it is there). Ends with [`Event::Bound`]. Leaves no state at the server.
+    pub fn bind(&mut self, now: Time, name: &str, token: u64) {
+        self.session
+            .bind(now, name, token, self.config.min_retransmit);
+    }
+
+    /// Starts a call; what it must send is ready for [`Conversation::transmit`].
+    ///
+    /// # Errors
+    /// The arguments come back, with why, when the bound of outstanding calls is reached, they are
+    /// too large, or they are not XDR (a multiple of four bytes): the call did not run.
+    pub fn start(
+        &mut self,
+        now: Time,
+        call: &Call,
+        args: Vec<u8>,
+    ) -> Result<CallId, (Failure, Vec<u8>)> {
+        if let Err(failure) = self.admit(&args) {
+            return Err((failure, args));
+        }
+        if self.slots.outstanding() == 0 {
+            self.check = now + self.config.min_retransmit;
+        }
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let activity = self.slots.open(now, sequence, *call, args);
+        self.stats.calls += 1;
+        self.want(activity, Want::CALL);
+        if let Some(deadline) = call.deadline {
+            self.check = self.check.min(deadline);
+        }
+        if !self.session.has_ticket() {
+            self.session.greet(now, self.config.min_retransmit);
+        }
+        Ok(CallId { activity, sequence })
+    }
+
+    fn admit(&self, args: &[u8]) -> Result<(), Failure> {
+        if self.slots.outstanding() >= self.config.max_outstanding as usize {
+            let detail = format!("{} calls are outstanding", self.slots.outstanding());
+            return Err(Failure::new(Kind::Overloaded, Ran::No).with_detail(detail));
+        }
+        if args.len() > MAX_ARGUMENTS || !args.len().is_multiple_of(4) {
+            let detail = format!("arguments of {} bytes", args.len());
+            return Err(Failure::new(Kind::TooLarge, Ran::No).with_detail(detail));
+        }
+        Ok(())
+    }
+
+    /// Asks the server to give the call up. It still ends by an [`Event::Ended`]: with its outcome
+    /// when that was on its way, else cancelled, saying whether it ran. Nothing if it had ended.
+    pub fn cancel(&mut self, now: Time, id: CallId) {
+        let Some(slot) = self.slots.find(id) else {
+            return;
+        };
+        slot.stage = Stage::Cancelling { silent: false };
+        self.restart_timer(now, id.activity);
+        if self.slots.at(id.activity).first_sent.is_none() {
+            self.check = now;
+            return;
+        }
+        self.want(id.activity, Want::CANCEL);
+    }
+
+    /// An ICMP error spoke of the server's address: hastens a probe, decides nothing.
+    pub fn handle_unreachable(&mut self, now: Time) {
+        let mut next = self.slots.first();
+        while let Some(activity) = next {
+            next = self.slots.after(activity);
+            let slot = self.slots.at_mut(activity);
+            if slot.first_sent.is_some() && slot.unanswered == 0 {
+                slot.due = slot.due.min(now + self.config.min_retransmit / 4);
+                self.check = self.check.min(slot.due);
+            }
+        }
+    }
+
+    /// When [`Conversation::handle_timeout`] wants to be called; `None` when nothing is waited for.
+    pub fn timeout(&self) -> Option<Time> {
+        let calls = (self.slots.outstanding() > 0).then_some(self.check);
+        match (calls, self.session.due()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Calls that have not ended.
+    pub fn outstanding(&self) -> usize {
+        self.slots.outstanding()
+    }
+
+    /// The smoothed round-trip time, once one was measured.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.round_trip.smoothed()
+    }
+
+    /// The largest datagram that is known to pass, in bytes.
+    pub fn datagram_size(&self) -> usize {
+        self.mtu.datagram()
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Marks that an activity has something to send.
+    #[inline]
+    fn want(&mut self, activity: u32, want: Want) {
+        let slot = self.slots.at_mut(activity);
+        slot.wants.add(want);
+        if !slot.queued {
+            slot.queued = true;
+            self.ready.push_back(activity);
+        }
+    }
+
+    /// Ends a call: frees its activity, and tells its caller unless it has been told.
+    fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut dyn FnMut(Event<'_>)) {
+        let slot = self.slots.at_mut(activity);
+        let id = CallId {
+            activity,
+            sequence: slot.sequence,
+        };
+        let token = slot.call.token;
+        let silent = matches!(slot.stage, Stage::Cancelling { silent: true });
+        let sending = slot.sending.take();
+        let args = self.slots.close(activity);
+        if let Some(sending) = sending {
+            self.in_flight -= sending.in_flight();
+            self.wake_waiting();
+        }
+        self.recycle(args);
+        if !silent {
+            sink(Event::Ended { id, token, outcome });
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What each frame from the server means to the caller.
+
+use std::borrow::Cow;
+
+use super::slots::{Stage, Want};
+use super::{CallId, Conversation, Event, Outcome};
+use crate::transfer::{Incoming, Taken};
+use crate::wire::{self, Frame, Frames, Part, Position, Progress, ResultHead, Select, Status};
+use crate::{Failure, Kind, Ran, Rule, Time};
+
+impl Conversation {
+    /// Takes in a datagram whose [`crate::route`] is this conversation, or the address that it
+    /// came from.
+    pub fn handle(&mut self, now: Time, datagram: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
+        let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
+        let Ok((header, frames)) = wire::open(datagram, check) else {
+            self.stats.dropped += 1;
+            return;
+        };
+        if header.conversation != self.id && header.conversation != 0 {
+            self.stats.dropped += 1;
+            return;
+        }
+        self.stats.received += 1;
+        let ours = header.conversation == self.id;
+        let mut frames = Frames::new(frames);
+        loop {
+            match frames.next() {
+                Ok(Some(frame)) => self.on_frame(now, ours, header.number, frame, sink),
+                Ok(None) => return,
+                Err(wire::Malformed) => {
+                    self.stats.dropped += 1;
+                    return;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn on_frame(
+        &mut self,
+        now: Time,
+        ours: bool,
+        number: u64,
+        frame: Frame<'_>,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        match frame {
+            Frame::Result(head, part) if ours => self.on_result(now, number, &head, part, sink),
+            Frame::State(position, progress) if ours => {
+                self.on_state(now, position, progress, sink)
+            }
+            Frame::Select(position, select) if ours => self.on_select(now, position, &select),
+            Frame::MtuEcho(size) if ours => self.mtu.passed(size as usize),
+            Frame::Welcome(welcome) if ours => self.on_welcome(now, &welcome, sink),
+            Frame::Challenge { conversation } => self.on_challenge(now, conversation),
+            Frame::Stale(stale) => self.on_stale(now, &stale, sink),
+            _ => self.stats.dropped += 1,
+        }
+    }
+
+    /// The activity of an unfinished call, if the frame speaks of one.
+    #[inline]
+    fn current(&mut self, position: Position) -> Option<u32> {
+        let slot = self.slots.get(position.activity)?;
+        let same =
+            slot.sequence == position.sequence || self.config.mutant.breaks(Rule::ResultSequence);
+        if !same || slot.stage == Stage::Free || slot.first_sent.is_none() || position.exchange != 0
+        {
+            self.stats.duplicates += 1;
+            return None;
+        }
+        self.session.answered();
+        Some(position.activity)
+    }
+
+    #[inline]
+    fn on_result(
+        &mut self,
+        now: Time,
+        number: u64,
+        head: &ResultHead,
+        part: Part<'_>,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let Some(activity) = self.current(head.position) else {
+            return;
+        };
+        if part.fragment.is_some() {
+            return self.on_result_fragment(now, number, activity, head, part, sink);
+        }
+        if let Some(sent) = self.slots.at(activity).timed {
+            self.round_trip.sample_call(now.since(sent));
+        }
+        self.end(
+            activity,
+            outcome(head.status, Cow::Borrowed(part.bytes)),
+            sink,
+        );
+    }
+
+    fn on_result_fragment(
+        &mut self,
+        now: Time,
+        number: u64,
+        activity: u32,
+        head: &ResultHead,
+        part: Part<'_>,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let Some(fragment) = part.fragment else {
+            return;
+        };
+        if fragment.total > self.config.max_result {
+            let detail = format!(
+                "a result of {} bytes, the limit is {}",
+                fragment.total, self.config.max_result
+            );
+            let failure = Failure::new(Kind::TooLarge, Ran::Yes).with_detail(detail);
+            return self.end(activity, Outcome::Failed(failure), sink);
+        }
+        self.mtu.want();
+        let slot = self.slots.at_mut(activity);
+        slot.stage = match slot.stage {
+            Stage::Cancelling { silent } => Stage::Cancelling { silent },
+            _ => Stage::Running,
+        };
+        let (status, incoming) = slot
+            .receiving
+            .get_or_insert_with(|| (head.status, Box::new(Incoming::new(fragment.total))));
+        let taken = match *status == head.status {
+            true => incoming.take(number, fragment, part.bytes),
+            false => Taken::Contradiction,
+        };
+        let due = incoming.acknowledge_due();
+        match taken {
+            Taken::Contradiction => self.stats.dropped += 1,
+            Taken::Complete => self.finish_result(activity, sink),
+            Taken::New | Taken::Nothing => {
+                self.answered(now, activity);
+                if due {
+                    self.want(activity, Want::SELECT);
+                }
+            }
+        }
+    }
+
+    /// The last fragment has arrived. The server, which holds something large, is told at once.
+    fn finish_result(&mut self, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
+        self.owes_acknowledgement = true;
+        let slot = self.slots.at_mut(activity);
+        let Some((status, incoming)) = slot.receiving.take() else {
+            return;
+        };
+        self.end(
+            activity,
+            outcome(status, Cow::Owned(incoming.into_bytes())),
+            sink,
+        );
+    }
+
+    fn on_state(
+        &mut self,
+        now: Time,
+        position: Position,
+        progress: Progress,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let Some(activity) = self.current(position) else {
+            return;
+        };
+        let slot = self.slots.at_mut(activity);
+        let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
+        match progress {
+            Progress::Running if cancelling => {
+                self.end(
+                    activity,
+                    Outcome::Failed(Failure::new(Kind::Cancelled, Ran::Maybe)),
+                    sink,
+                );
+            }
+            Progress::Running => {
+                slot.stage = Stage::Running;
+                if let Some(sending) = slot.sending.take() {
+                    self.in_flight -= sending.in_flight();
+                    self.wake_waiting();
+                }
+                self.answered(now, activity);
+            }
+            Progress::Gone => {
+                self.end(
+                    activity,
+                    Outcome::Failed(Failure::new(Kind::ResultLost, Ran::Yes)),
+                    sink,
+                );
+            }
+            Progress::Unknown if cancelling => self.want(activity, Want::CANCEL),
+            Progress::Unknown => {
+                slot.stage = Stage::Sending;
+                if let Some(sending) = &mut slot.sending {
+                    self.in_flight -= sending.in_flight();
+                    sending.restart();
+                }
+                self.answered(now, activity);
+                self.want(activity, Want::CALL);
+            }
+            Progress::Receiving => self.answered(now, activity),
+        }
+    }
+
+    fn on_select(&mut self, now: Time, position: Position, select: &Select<'_>) {
+        let Some(activity) = self.current(position) else {
+            return;
+        };
+        let patience = self
+            .round_trip
+            .smoothed()
+            .unwrap_or(self.config.min_retransmit);
+        let datagram = self.mtu.datagram();
+        let slot = self.slots.at_mut(activity);
+        let Some(sending) = &mut slot.sending else {
+            return;
+        };
+        let before = sending.in_flight();
+        let heard = sending.heard(now, select, patience);
+        self.in_flight -= before - sending.in_flight();
+        if let Some(sent) = heard.answered {
+            self.round_trip.sample(now.since(sent));
+        }
+        self.congestion.arrived(heard.arrived, datagram);
+        if let Some(since) = heard.lost_since {
+            self.congestion.lost(now, since, datagram);
+        }
+        if heard.complete {
+            slot.sending = None;
+            slot.stage = match slot.stage {
+                Stage::Sending => Stage::Running,
+                stage => stage,
+            };
+        } else {
+            self.want(activity, Want::CALL);
+        }
+        self.answered(now, activity);
+        self.wake_waiting();
+    }
+
+    /// The window has opened: whoever waits for it may try.
+    pub(super) fn wake_waiting(&mut self) {
+        let mut next = self.slots.first();
+        while let Some(activity) = next {
+            next = self.slots.after(activity);
+            if self.slots.at(activity).sending.is_some() {
+                self.want(activity, Want::CALL);
+            }
+        }
+    }
+}
+
+fn outcome(status: Status, bytes: Cow<'_, [u8]>) -> Outcome<'_> {
+    match status {
+        Status::Result => Outcome::Result(bytes),
+        Status::Exception => Outcome::Exception(bytes),
+        Status::Failed { ran, kind } => {
+            let detail = String::from_utf8_lossy(
+                wire::Reader::new(&bytes)
+                    .opaque(Failure::MAX_DETAIL)
+                    .unwrap_or_default(),
+            );
+            let failure =
+                Failure::new(Kind::from_code(kind), Ran::from_code(ran)).with_detail(detail);
+            Outcome::Failed(failure)
+        }
+    }
+}
+
+impl Conversation {
+    /// Whether a call of this identifier is outstanding.
+    pub fn is_outstanding(&mut self, id: CallId) -> bool {
+        self.slots.find(id).is_some()
+    }
+}

@@ -1,0 +1,247 @@
+//! What goes into the next datagram. Packets that are ready together share one; nothing waits.
+
+use super::slots::{Stage, Want};
+use super::{Call, Conversation};
+use crate::Time;
+use crate::time::nanos;
+use crate::transfer::Outgoing;
+use crate::wire::{self, Ack, CallHead, Fragment, Header, Meta, Part, Position, Writer};
+
+/// How much of what an activity wanted to send went into a datagram.
+enum Written {
+    All,
+    /// Something, and there is more.
+    Part,
+    /// Nothing: it needs a datagram with more room.
+    NoRoom,
+}
+
+impl Conversation {
+    /// Writes the next datagram that is ready into `out` (at least as long as
+    /// [`crate::ClientConfig::max_datagram`]) and returns its length.
+    pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
+        if let Some(len) = self.transmit_bind(now, out) {
+            return Some(len);
+        }
+        if self.ready.is_empty() && !self.owes_acknowledgement {
+            return self.transmit_mtu_probe(out);
+        }
+        let granted = *self.session.granted()?;
+        let header = Header {
+            conversation: granted.conversation,
+            number: self.next_number,
+        };
+        let mut writer = Writer::new(out, self.mtu.datagram(), header);
+        if !granted.known {
+            writer.ticket(&granted.ticket);
+        }
+        let owed = std::mem::take(&mut self.owes_acknowledgement);
+        if owed || self.slots.len() > 1 || self.mtu.datagram() > crate::BASE_DATAGRAM {
+            let low = self.slots.low().unwrap_or(self.next_sequence);
+            writer.ack(Ack {
+                low,
+                datagram: self.mtu.datagram() as u32,
+            });
+        }
+        let preamble = writer.room();
+        while let Some(&activity) = self.ready.front() {
+            match self.write_wants(now, activity, &mut writer) {
+                Written::All => {
+                    self.ready.pop_front();
+                    self.slots.at_mut(activity).queued = false;
+                }
+                Written::Part => {
+                    // The others' turn, in the next datagram.
+                    self.ready.rotate_left(1);
+                    break;
+                }
+                Written::NoRoom => break,
+            }
+        }
+        if writer.room() == preamble && !owed {
+            // Those who were ready wait for the congestion window.
+            return self.transmit_mtu_probe(out);
+        }
+        Some(self.count_sent(writer))
+    }
+
+    fn transmit_mtu_probe(&mut self, out: &mut [u8]) -> Option<usize> {
+        let granted = self.session.granted().filter(|g| g.known)?;
+        let header = Header {
+            conversation: granted.conversation,
+            number: self.next_number,
+        };
+        let size = self.mtu.next().filter(|size| *size <= out.len())?;
+        let mut writer = Writer::new(out, size, header);
+        writer.mtu(false, size);
+        self.stats.probes += 1;
+        Some(self.count_sent(writer))
+    }
+
+    pub(super) fn count_sent(&mut self, writer: Writer<'_>) -> usize {
+        let len = writer.finish();
+        self.next_number += 1;
+        self.stats.sent += 1;
+        self.stats.bytes_sent += len as u64;
+        len
+    }
+
+    /// Writes what an activity wants to send.
+    fn write_wants(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
+        let position = self.position(activity);
+        let slot = self.slots.at_mut(activity);
+        let pull = slot.wants.has(Want::PULL);
+        if slot.wants.has(Want::SELECT) || pull {
+            if writer.room() < 256 {
+                return Written::NoRoom;
+            }
+            slot.wants.take(Want::SELECT);
+            slot.wants.take(Want::PULL);
+            if let Some((_, incoming)) = &mut slot.receiving {
+                incoming.grant(self.config.window);
+                writer.select(position, pull, incoming);
+                incoming.acknowledged();
+            }
+        }
+        if slot.stage == Stage::Free {
+            slot.wants = Want::NONE;
+            return Written::All;
+        }
+        if slot.wants.has(Want::CANCEL) {
+            if writer.room() < 64 {
+                return Written::NoRoom;
+            }
+            slot.wants = Want::NONE;
+            writer.cancel(position);
+            return Written::All;
+        }
+        if slot.wants.has(Want::PROBE) {
+            if writer.room() < 64 {
+                return Written::NoRoom;
+            }
+            slot.wants.take(Want::PROBE);
+            writer.probe(position);
+            self.stats.probes += 1;
+        }
+        if !self.slots.at(activity).wants.has(Want::CALL) {
+            return Written::All;
+        }
+        self.write_call(now, activity, writer)
+    }
+
+    /// The call itself, whole or its next fragment.
+    #[inline]
+    fn write_call(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
+        let position = self.position(activity);
+        let slot = self.slots.at_mut(activity);
+        if matches!(slot.stage, Stage::Cancelling { .. }) {
+            slot.wants.take(Want::CALL);
+            return Written::All;
+        }
+        let head = CallHead {
+            position,
+            export: slot.call.export,
+            procedure: slot.call.procedure,
+            meta: meta(now, &slot.call),
+        };
+        if slot.sending.is_none() {
+            if slot.args.len() <= writer.call_room(&head.meta, false) {
+                slot.wants.take(Want::CALL);
+                writer.call(
+                    &head,
+                    Part {
+                        fragment: None,
+                        bytes: &slot.args,
+                    },
+                );
+                self.sent_call(now, activity);
+                return Written::All;
+            }
+            if slot.args.len() <= whole_room(self.mtu.datagram(), &head.meta) {
+                return Written::NoRoom;
+            }
+            slot.sending = Some(Box::new(Outgoing::new(slot.args.len() as u32)));
+            self.mtu.want();
+        }
+        self.write_fragment(now, activity, &head, writer)
+    }
+
+    fn write_fragment(
+        &mut self,
+        now: Time,
+        activity: u32,
+        head: &CallHead,
+        writer: &mut Writer<'_>,
+    ) -> Written {
+        let max = writer.call_room(&head.meta, true) & !3;
+        if max < 256 {
+            return Written::NoRoom;
+        }
+        let room = self
+            .congestion
+            .window(self.mtu.datagram())
+            .saturating_sub(self.in_flight);
+        let number = self.next_number;
+        let slot = self.slots.at_mut(activity);
+        let Some(sending) = &mut slot.sending else {
+            return Written::All;
+        };
+        let Some((start, end, again)) = sending.next(max as u32, room) else {
+            // It waits for the window, or for the receiver's word: that wakes it again.
+            slot.wants.take(Want::CALL);
+            return Written::All;
+        };
+        let total = slot.args.len() as u32;
+        let bytes = &slot.args[start as usize..end as usize];
+        writer.call(
+            head,
+            Part {
+                fragment: Some(Fragment {
+                    total,
+                    offset: start,
+                }),
+                bytes,
+            },
+        );
+        let before = sending.in_flight();
+        sending.sent(now, number, start, end);
+        self.in_flight += sending.in_flight() - before;
+        self.stats.retransmitted += u64::from(again);
+        self.sent_call(now, activity);
+        Written::Part
+    }
+
+    /// Starts the timer at the first transmission.
+    #[inline]
+    fn sent_call(&mut self, now: Time, activity: u32) {
+        let slot = self.slots.at_mut(activity);
+        if slot.first_sent.is_some() {
+            slot.timed = None;
+            return;
+        }
+        slot.first_sent = Some(now);
+        slot.timed = slot.sending.is_none().then_some(now);
+        self.restart_timer(now, activity);
+    }
+
+    fn position(&self, activity: u32) -> Position {
+        Position {
+            activity,
+            exchange: 0,
+            sequence: self.slots.at(activity).sequence,
+        }
+    }
+}
+
+fn meta(now: Time, call: &Call) -> Meta {
+    Meta {
+        deadline: call.deadline.map(|d| nanos(d.since(now))),
+        trace: call.trace,
+    }
+}
+
+/// Room for arguments in a datagram of their own, before which a ticket and an acknowledgement may
+/// stand.
+fn whole_room(datagram: usize, meta: &Meta) -> usize {
+    datagram.saturating_sub(wire::CALL_OVERHEAD + meta.len() + 64)
+}

@@ -1,0 +1,374 @@
+//! Tickets and binding: how a conversation gets the right to call, and learns what is exported
+//! (docs/protocol.md, "Binding").
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{Bound, Conversation, Event, Outcome};
+use crate::scheme;
+use crate::wire::{Bind, Header, Stale, StaleReason, Ticket, VERSION, Welcome, Writer};
+use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
+
+/// The most procedures of one export that a binding collects.
+const MAX_PROCEDURES: usize = 65_536;
+
+/// What the conversation has from its server, and what it is asking for.
+#[derive(Debug)]
+pub(super) struct Session {
+    client: u64,
+    granted: Option<Granted>,
+    requests: Vec<Request>,
+    nonce: u64,
+}
+
+/// A ticket, and what came with it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Granted {
+    /// The server's identifier of the conversation.
+    pub conversation: u64,
+    pub ticket: Ticket,
+    /// Our address, as the server saw it.
+    address: SocketAddr,
+    /// Whether the server has answered in this conversation: until then every datagram shows the
+    /// ticket.
+    pub known: bool,
+}
+
+/// A question that is under way.
+#[derive(Debug)]
+struct Request {
+    nonce: u64,
+    name: String,
+    /// The asker's mark; `None` when only a ticket is wanted.
+    token: Option<u64>,
+    renew: bool,
+    procedures: Vec<(u32, u64)>,
+    began: Time,
+    sent: Option<Time>,
+    /// Sent once only, so that its answer times a round trip.
+    timed: bool,
+    due: Time,
+    interval: Duration,
+    unanswered: u32,
+}
+
+impl Session {
+    pub fn new(client: u64) -> Session {
+        Session {
+            client,
+            granted: None,
+            requests: Vec::new(),
+            nonce: client,
+        }
+    }
+
+    pub fn granted(&self) -> Option<&Granted> {
+        self.granted.as_ref()
+    }
+
+    pub fn has_ticket(&self) -> bool {
+        self.granted.is_some()
+    }
+
+    /// The server has answered in this conversation.
+    #[inline]
+    pub fn answered(&mut self) {
+        if let Some(granted) = &mut self.granted {
+            granted.known = true;
+        }
+    }
+
+    /// Asks for a ticket only, unless a question is under way that brings one.
+    pub fn greet(&mut self, now: Time, interval: Duration) {
+        if self.requests.is_empty() {
+            self.ask(now, String::new(), None, false, interval);
+        }
+    }
+
+    pub fn bind(&mut self, now: Time, name: &str, token: u64, interval: Duration) {
+        self.ask(now, name.to_owned(), Some(token), false, interval);
+    }
+
+    fn renew(&mut self, now: Time, interval: Duration) {
+        if !self.requests.iter().any(|r| r.renew) {
+            self.ask(now, String::new(), None, true, interval);
+        }
+    }
+
+    fn ask(
+        &mut self,
+        now: Time,
+        name: String,
+        token: Option<u64>,
+        renew: bool,
+        interval: Duration,
+    ) {
+        // Unlike any other question of ours, and not to be guessed by who does not see our datagrams.
+        self.nonce = self
+            .nonce
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(23)
+            ^ self.client;
+        self.requests.push(Request {
+            nonce: self.nonce,
+            name,
+            token,
+            renew,
+            procedures: Vec::new(),
+            began: now,
+            sent: None,
+            timed: true,
+            due: now,
+            interval,
+            unanswered: 0,
+        });
+    }
+
+    /// When the next question is to be sent, or sent again.
+    pub fn due(&self) -> Option<Time> {
+        self.requests.iter().map(|r| r.due).min()
+    }
+}
+
+impl Conversation {
+    /// Writes the question that is due, if one is.
+    pub(super) fn transmit_bind(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
+        if self.session.requests.is_empty() {
+            return None;
+        }
+        let session = &mut self.session;
+        let request = session.requests.iter_mut().find(|r| r.due <= now)?;
+        let renew = match session.granted {
+            Some(g) if request.renew => Some((g.conversation, g.ticket, g.address)),
+            _ => None,
+        };
+        if request.sent.replace(now).is_some() {
+            request.timed = false;
+            self.stats.retransmitted += 1;
+        }
+        request.due = now + request.interval;
+        request.interval = (request.interval * 2).min(self.config.max_retransmit);
+        request.unanswered += 1;
+        let bind = Bind {
+            client: session.client,
+            nonce: request.nonce,
+            versions: (u16::from(VERSION), u16::from(VERSION)),
+            schemes: scheme::OFFERED,
+            from: request.procedures.len() as u32,
+            renew,
+            name: request.name.as_bytes(),
+        };
+        let header = Header {
+            conversation: 0,
+            number: self.next_number,
+        };
+        let mut writer = Writer::new(out, BASE_DATAGRAM, header);
+        writer.bind(&bind);
+        // So that the answer may be as long: an unproven address gets no more than it sent, threefold.
+        writer.pad(BASE_DATAGRAM);
+        Some(self.count_sent(writer))
+    }
+
+    /// An answer to one of our questions.
+    pub(super) fn on_welcome(
+        &mut self,
+        now: Time,
+        w: &Welcome<'_>,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let Some(at) = self
+            .session
+            .requests
+            .iter()
+            .position(|r| r.nonce == w.nonce)
+        else {
+            self.stats.duplicates += 1;
+            return;
+        };
+        let request = &mut self.session.requests[at];
+        let took = now.since(request.sent.unwrap_or(now));
+        let renewed = request.renew;
+        if request.timed {
+            self.round_trip.sample(took);
+        }
+        if w.refused == 0 {
+            self.take_ticket(now, w, renewed, sink);
+        }
+        let request = &mut self.session.requests[at];
+        request
+            .procedures
+            .extend(w.procedures().take(MAX_PROCEDURES));
+        let missing = (w.total as usize)
+            .min(MAX_PROCEDURES)
+            .saturating_sub(request.procedures.len());
+        if w.refused == 0 && missing > 0 && w.procedures().next().is_some() {
+            // The next page: a question of its own, under a nonce of its own.
+            self.session.nonce = self.session.nonce.wrapping_add(1);
+            let request = &mut self.session.requests[at];
+            request.nonce = self.session.nonce;
+            (request.due, request.interval, request.unanswered) =
+                (now, self.config.min_retransmit, 0);
+            return;
+        }
+        let request = self.session.requests.swap_remove(at);
+        let Some(token) = request.token else { return };
+        let answer = match w.refused {
+            0 => Ok(Bound {
+                export: w.export,
+                procedures: request.procedures,
+                round_trip: took,
+            }),
+            code => {
+                let kind = Kind::from_code(code);
+                let mut failure =
+                    Failure::new(kind, Ran::No).with_detail(format!("{:?}", request.name));
+                if kind == Kind::Mismatch {
+                    let (least, most) = w.versions;
+                    failure.detail = format!(
+                        "the server speaks wire versions {least} to {most}, we speak {VERSION}"
+                    );
+                }
+                Err(failure)
+            }
+        };
+        sink(Event::Bound { token, answer });
+    }
+
+    fn take_ticket(
+        &mut self,
+        now: Time,
+        w: &Welcome<'_>,
+        renewed: bool,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let granted = Granted {
+            conversation: w.conversation,
+            ticket: w.ticket,
+            address: w.seen,
+            known: false,
+        };
+        match self.session.granted {
+            Some(old) if !renewed => {
+                // We have one; this question was about an export only. But one of another
+                // incarnation says that ours is worth nothing any more.
+                if old.ticket.incarnation == w.ticket.incarnation {
+                    return;
+                }
+                let stale = Stale {
+                    conversation: old.conversation,
+                    number: 0,
+                    reason: StaleReason::Incarnation,
+                    incarnation: w.ticket.incarnation,
+                    age: 0,
+                };
+                self.on_stale(now, &stale, sink);
+            }
+            Some(old) if old.conversation != w.conversation => {
+                self.lose_session(Kind::ServerRestarted, None, now, sink)
+            }
+            _ => {}
+        }
+        self.session.granted = Some(granted);
+        self.resend_all(now);
+    }
+
+    /// The server does not know the conversation: every datagram shows the ticket again.
+    pub(super) fn on_challenge(&mut self, now: Time, conversation: u64) {
+        let Some(granted) = &mut self.session.granted else {
+            return;
+        };
+        if granted.conversation != conversation || !granted.known {
+            return;
+        }
+        granted.known = false;
+        self.resend_all(now);
+    }
+
+    /// Our ticket is not accepted, and never will be (docs/protocol.md, "Stale").
+    pub(super) fn on_stale(&mut self, now: Time, stale: &Stale, sink: &mut dyn FnMut(Event<'_>)) {
+        if self
+            .session
+            .granted
+            .is_none_or(|g| g.conversation != stale.conversation)
+        {
+            return;
+        }
+        let age = Some(Duration::from_nanos(stale.age));
+        match stale.reason {
+            StaleReason::Address => self.session.renew(now, self.config.min_retransmit),
+            StaleReason::Incarnation => self.lose_session(Kind::ServerRestarted, age, now, sink),
+            StaleReason::Horizon => self.lose_session(Kind::Forgotten, age, now, sink),
+            StaleReason::Full => {
+                self.lose_session(Kind::Overloaded, Some(Duration::MAX), now, sink)
+            }
+        }
+    }
+
+    /// The conversation is over at the server since `age`. Calls that were first sent after that
+    /// cannot have run and never will; the others may have. Calls not sent yet go to the next one.
+    fn lose_session(
+        &mut self,
+        kind: Kind,
+        age: Option<Duration>,
+        now: Time,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        self.session.granted = None;
+        let mutant = self.config.mutant;
+        let says_no = (kind == Kind::ServerRestarted && mutant.breaks(Rule::RestartSaysNo))
+            || (kind == Kind::Forgotten && mutant.breaks(Rule::HorizonSaysNo));
+        let mut next = self.slots.first();
+        while let Some(activity) = next {
+            next = self.slots.after(activity);
+            let Some(first) = self.slots.at(activity).first_sent else {
+                continue;
+            };
+            let waited = now.since(first);
+            // Two clocks run alike to an eighth, with a margin for the coarsest of them.
+            let certain =
+                age.is_some_and(|age| age > waited + waited / 8 + Duration::from_millis(1));
+            let ran = if certain || says_no {
+                Ran::No
+            } else {
+                Ran::Maybe
+            };
+            self.end(activity, Outcome::Failed(Failure::new(kind, ran)), sink);
+        }
+        if self.slots.outstanding() > 0 {
+            self.session.greet(now, self.config.min_retransmit);
+        }
+    }
+
+    /// Gives up the questions that were asked often and long enough.
+    pub(super) fn expire_binds(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
+        let (patience, probes) = (self.config.patience, self.config.patience_probes);
+        let given_up =
+            |r: &Request| r.due <= now && r.unanswered >= probes && now.since(r.began) >= patience;
+        if !self.session.requests.iter().any(given_up) {
+            return;
+        }
+        let mut at = 0;
+        while at < self.session.requests.len() {
+            if !given_up(&self.session.requests[at]) {
+                at += 1;
+                continue;
+            }
+            let request = self.session.requests.swap_remove(at);
+            if let Some(token) = request.token {
+                let answer = Err(Failure::new(Kind::Unreachable, Ran::No));
+                sink(Event::Bound { token, answer });
+            }
+        }
+        if self.session.requests.is_empty() && !self.session.has_ticket() {
+            let mut next = self.slots.first();
+            while let Some(activity) = next {
+                next = self.slots.after(activity);
+                self.end(
+                    activity,
+                    Outcome::Failed(Failure::new(Kind::Unreachable, Ran::No)),
+                    sink,
+                );
+            }
+        }
+    }
+}

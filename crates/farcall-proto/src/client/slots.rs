@@ -1,0 +1,236 @@
+//! The pool of activities: which are free, what each one's call is doing, and in what order the
+//! calls began.
+//!
+//! The last activity used is the first used again, so that a client which rarely has two calls
+//! outstanding needs one, and the server remembers one number of it.
+
+use std::time::Duration;
+
+use super::{Call, CallId};
+use crate::Time;
+use crate::transfer::{Incoming, Outgoing};
+use crate::wire::Status;
+
+const NONE: u32 = u32::MAX;
+
+/// Where a call stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// No call: the activity is in the pool.
+    Free,
+    /// It is being sent, or was, and the server has not said that it has all of it.
+    Sending,
+    /// The server has it.
+    Running,
+    /// The caller has given it up; `silent` when it has been told so.
+    Cancelling { silent: bool },
+}
+
+/// What an activity has to send, a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Want(u8);
+
+impl Want {
+    pub const NONE: Want = Want(0);
+    /// The call, or the next of its fragments.
+    pub const CALL: Want = Want(1);
+    pub const PROBE: Want = Want(2);
+    pub const CANCEL: Want = Want(4);
+    /// What has arrived of the result.
+    pub const SELECT: Want = Want(8);
+    /// The same, because nothing more comes.
+    pub const PULL: Want = Want(16);
+
+    #[inline]
+    pub fn add(&mut self, other: Want) {
+        self.0 |= other.0;
+    }
+
+    #[inline]
+    pub fn take(&mut self, other: Want) -> bool {
+        let had = self.0 & other.0 != 0;
+        self.0 &= !other.0;
+        had
+    }
+
+    pub fn has(self, other: Want) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// One activity.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub sequence: u64,
+    pub call: Call,
+    pub stage: Stage,
+    pub wants: Want,
+    /// Whether it stands in the conversation's queue of those who have something to send.
+    pub queued: bool,
+    pub args: Vec<u8>,
+    /// The arguments' fragments, when they are more than one.
+    pub sending: Option<Box<Outgoing>>,
+    /// The result's fragments, when they are more than one, and what they will make.
+    pub receiving: Option<(Status, Box<Incoming>)>,
+    pub first_sent: Option<Time>,
+    /// When it was last sent, if it was sent once only: then its answer times a round trip.
+    pub timed: Option<Time>,
+    /// When to send again, or to probe.
+    pub due: Time,
+    pub interval: Duration,
+    /// The time between probes that are answered.
+    pub calm: Duration,
+    /// Retransmissions and probes since the server last spoke of this call, or the call began.
+    pub unanswered: u32,
+    pub heard: Time,
+    prev: u32,
+    next: u32,
+}
+
+/// Every activity of a conversation.
+#[derive(Debug)]
+pub(super) struct Slots {
+    all: Vec<Slot>,
+    free: Vec<u32>,
+    oldest: u32,
+    newest: u32,
+}
+
+impl Default for Slots {
+    fn default() -> Slots {
+        Slots {
+            all: Vec::new(),
+            free: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+        }
+    }
+}
+
+impl Slots {
+    /// Gives a call an activity.
+    pub fn open(&mut self, now: Time, sequence: u64, call: Call, args: Vec<u8>) -> u32 {
+        let activity = match self.free.pop() {
+            Some(activity) => activity,
+            None => {
+                self.all.push(Slot::empty(call));
+                self.all.len() as u32 - 1
+            }
+        };
+        let prev = std::mem::replace(&mut self.newest, activity);
+        match prev {
+            NONE => self.oldest = activity,
+            _ => self.all[prev as usize].next = activity,
+        }
+        let slot = &mut self.all[activity as usize];
+        slot.sequence = sequence;
+        slot.call = call;
+        slot.stage = Stage::Sending;
+        slot.args = args;
+        slot.first_sent = None;
+        slot.timed = None;
+        slot.unanswered = 0;
+        slot.heard = now;
+        slot.due = now;
+        slot.interval = Duration::ZERO;
+        slot.calm = Duration::ZERO;
+        slot.prev = prev;
+        slot.next = NONE;
+        activity
+    }
+
+    /// Puts an activity back into the pool, and gives its arguments' buffer back.
+    pub fn close(&mut self, activity: u32) -> Vec<u8> {
+        let slot = &mut self.all[activity as usize];
+        debug_assert_ne!(slot.stage, Stage::Free);
+        slot.stage = Stage::Free;
+        slot.sending = None;
+        slot.receiving = None;
+        slot.wants = Want::NONE;
+        let (prev, next) = (slot.prev, slot.next);
+        let args = std::mem::take(&mut slot.args);
+        match prev {
+            NONE => self.oldest = next,
+            _ => self.all[prev as usize].next = next,
+        }
+        match next {
+            NONE => self.newest = prev,
+            _ => self.all[next as usize].prev = prev,
+        }
+        self.free.push(activity);
+        args
+    }
+
+    /// The call of this identifier, if it has not ended.
+    pub fn find(&mut self, id: CallId) -> Option<&mut Slot> {
+        let slot = self.all.get_mut(id.activity as usize)?;
+        (slot.sequence == id.sequence && slot.stage != Stage::Free).then_some(slot)
+    }
+
+    #[inline]
+    pub fn get(&self, activity: u32) -> Option<&Slot> {
+        self.all.get(activity as usize)
+    }
+
+    /// An activity that is known to exist.
+    #[inline]
+    pub fn at(&self, activity: u32) -> &Slot {
+        &self.all[activity as usize]
+    }
+
+    #[inline]
+    pub fn at_mut(&mut self, activity: u32) -> &mut Slot {
+        &mut self.all[activity as usize]
+    }
+
+    /// Calls that have not ended.
+    #[inline]
+    pub fn outstanding(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    /// Activities ever used.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The number of the oldest call that has not ended: all before it have.
+    pub fn low(&self) -> Option<u64> {
+        self.all.get(self.oldest as usize).map(|slot| slot.sequence)
+    }
+
+    /// The activity of the oldest call that has not ended.
+    pub fn first(&self) -> Option<u32> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    /// The activity of the call that began next after this one's. Ask before ending this one.
+    pub fn after(&self, activity: u32) -> Option<u32> {
+        let next = self.all[activity as usize].next;
+        (next != NONE).then_some(next)
+    }
+}
+
+impl Slot {
+    fn empty(call: Call) -> Slot {
+        Slot {
+            sequence: 0,
+            call,
+            stage: Stage::Free,
+            wants: Want::NONE,
+            queued: false,
+            args: Vec::new(),
+            sending: None,
+            receiving: None,
+            first_sent: None,
+            timed: None,
+            due: Time::default(),
+            interval: Duration::ZERO,
+            calm: Duration::ZERO,
+            unanswered: 0,
+            heard: Time::default(),
+            prev: NONE,
+            next: NONE,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Retransmission, probes, deadlines and giving up (docs/protocol.md, "Timers of a caller").
+//!
+//! The caller alone drives recovery. One time, `check`, stands for all calls: when it comes every
+//! outstanding call is looked at. It is moved forward by a look only, so that starting and ending
+//! a call cost nothing.
+
+use std::time::Duration;
+
+use super::slots::{Stage, Want};
+use super::{Conversation, Event, Outcome};
+use crate::{Failure, Kind, Ran, Rule, Time};
+
+/// A call that was given up in silence is forgotten after this many reminders.
+const CANCEL_REMINDERS: u32 = 5;
+
+/// After this many unanswered tries a datagram may be too large for the path.
+const BLACK_HOLE: u32 = 3;
+
+impl Conversation {
+    /// Acts on the timers that are due. Hand in every datagram that has arrived before.
+    pub fn handle_timeout(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
+        self.expire_binds(now, sink);
+        if self.slots.outstanding() == 0 || now < self.check {
+            return;
+        }
+        self.check = now + self.config.max_probe;
+        let mut next = self.slots.first();
+        while let Some(activity) = next {
+            next = self.slots.after(activity);
+            self.look_at(now, activity, sink);
+        }
+    }
+
+    fn look_at(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
+        let slot = self.slots.at_mut(activity);
+        let told = matches!(slot.stage, Stage::Cancelling { .. });
+        if slot.first_sent.is_none() {
+            if told {
+                return self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
+            }
+            return match slot.call.deadline {
+                Some(deadline) if deadline <= now => {
+                    self.end(activity, failed(Kind::Deadline, Ran::No), sink)
+                }
+                Some(deadline) => self.check = self.check.min(deadline),
+                None => {}
+            };
+        }
+        if let (false, Some(deadline)) = (told, slot.call.deadline) {
+            if deadline <= now {
+                return self.abandon(now, activity, sink);
+            }
+            self.check = self.check.min(deadline);
+        }
+        let slot = self.slots.at_mut(activity);
+        if slot.due <= now {
+            if self.given_up(now, activity) {
+                let says_no = self.config.mutant.breaks(Rule::TimeoutSaysNo);
+                let ran = if says_no { Ran::No } else { Ran::Maybe };
+                return self.end(activity, failed(Kind::Unreachable, ran), sink);
+            }
+            self.ask_again(now, activity);
+        }
+        self.check = self.check.min(self.slots.at(activity).due);
+    }
+
+    fn given_up(&self, now: Time, activity: u32) -> bool {
+        let slot = self.slots.at(activity);
+        if slot.stage == (Stage::Cancelling { silent: true }) {
+            return slot.unanswered >= CANCEL_REMINDERS;
+        }
+        slot.unanswered >= self.config.patience_probes
+            && now.since(slot.heard) >= self.config.patience
+    }
+
+    /// The deadline has passed: the caller is told now, and the server for as long as is decent.
+    fn abandon(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
+        let slot = self.slots.at_mut(activity);
+        let id = super::CallId {
+            activity,
+            sequence: slot.sequence,
+        };
+        let token = slot.call.token;
+        slot.stage = Stage::Cancelling { silent: true };
+        self.restart_timer(now, activity);
+        self.want(activity, Want::CANCEL);
+        sink(Event::Ended {
+            id,
+            token,
+            outcome: failed(Kind::Deadline, Ran::Maybe),
+        });
+    }
+
+    /// The answer is late: send again, or ask what has become of it, ever more rarely.
+    fn ask_again(&mut self, now: Time, activity: u32) {
+        let slot = self.slots.at_mut(activity);
+        slot.unanswered += 1;
+        slot.timed = None;
+        slot.due = now + slot.interval;
+        slot.interval = (slot.interval * 2).min(self.config.max_retransmit);
+        let unanswered = slot.unanswered;
+        let want = match slot.stage {
+            Stage::Cancelling { .. } => Want::CANCEL,
+            _ if slot.receiving.is_some() => Want::PULL,
+            Stage::Running => Want::PROBE,
+            _ if slot.sending.is_some() => Want::PROBE,
+            _ => Want::CALL,
+        };
+        if want == Want::CALL {
+            self.stats.retransmitted += 1;
+        }
+        if unanswered == BLACK_HOLE {
+            self.mtu.fall_back();
+        }
+        self.want(activity, want);
+    }
+
+    /// The server spoke of this call: patience begins anew. A call that runs is probed ever more
+    /// rarely, up to `max_probe` (Birrell & Nelson 1984, section 3.3).
+    pub(super) fn answered(&mut self, now: Time, activity: u32) {
+        let base = self.round_trip.patience(self.config.min_retransmit);
+        let slot = self.slots.at_mut(activity);
+        slot.heard = now;
+        slot.unanswered = 0;
+        slot.interval = base;
+        slot.calm = match slot.stage {
+            Stage::Running if slot.receiving.is_none() => {
+                (slot.calm * 2).clamp(base, self.config.max_probe.max(base))
+            }
+            _ => base,
+        };
+        slot.due = now + slot.calm;
+        self.check = self.check.min(slot.due);
+    }
+
+    /// Begins the timer of a call anew, as if it had just been sent.
+    pub(super) fn restart_timer(&mut self, now: Time, activity: u32) {
+        let interval = self.round_trip.patience(self.config.min_retransmit);
+        let slot = self.slots.at_mut(activity);
+        slot.unanswered = 0;
+        slot.heard = now;
+        slot.interval = interval * 2;
+        slot.calm = Duration::ZERO;
+        slot.due = now + interval;
+        self.check = self.check.min(slot.due);
+    }
+
+    /// Sends every call again that was sent: the server does not know the conversation (yet), or
+    /// we have another.
+    pub(super) fn resend_all(&mut self, now: Time) {
+        let mut next = self.slots.first();
+        while let Some(activity) = next {
+            next = self.slots.after(activity);
+            let slot = self.slots.at_mut(activity);
+            if slot.first_sent.is_none() {
+                self.want(activity, Want::CALL);
+                continue;
+            }
+            slot.timed = None;
+            let want = match slot.stage {
+                Stage::Cancelling { .. } => Want::CANCEL,
+                Stage::Running => Want::PROBE,
+                _ if slot.receiving.is_some() => Want::PULL,
+                _ if slot.sending.is_some() => Want::PROBE,
+                _ => Want::CALL,
+            };
+            self.want(activity, want);
+            self.check = self.check.min(now + Duration::from_millis(1));
+        }
+    }
+}
+
+fn failed(kind: Kind, ran: Ran) -> Outcome<'static> {
+    Outcome::Failed(Failure::new(kind, ran))
+}

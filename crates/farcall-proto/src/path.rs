@@ -1,0 +1,195 @@
+//! What is known of the way to a peer: round-trip time, congestion window, datagram size.
+
+use std::time::Duration;
+
+use crate::config::BASE_DATAGRAM;
+use crate::time::Time;
+
+/// The smoothed round-trip time (RFC 6298 section 2, without the variance: the first retransmission
+/// waits for three round trips, which leaves room enough).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RoundTrip {
+    smoothed: Option<Duration>,
+}
+
+impl RoundTrip {
+    pub fn smoothed(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    /// Learns from one exchange that was answered at once.
+    pub fn sample(&mut self, took: Duration) {
+        self.smoothed = Some(match self.smoothed {
+            None => took,
+            Some(old) => old - old / 8 + took / 8,
+        });
+    }
+
+    /// Learns from a call, whose time has the procedure's in it: only if that can have been short.
+    #[inline]
+    pub fn sample_call(&mut self, took: Duration) {
+        match self.smoothed {
+            Some(old) if took > old * 2 => {}
+            _ => self.sample(took),
+        }
+    }
+
+    /// How long to wait for an answer before asking again.
+    pub fn patience(&self, least: Duration) -> Duration {
+        self.smoothed.map_or(least, |s| (s * 3).max(least))
+    }
+}
+
+/// The congestion window of one conversation's fragments: slow start, additive increase,
+/// multiplicative decrease (RFC 5681, with CUBIC's factor of 0.7 from RFC 9438).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Congestion {
+    window: u32,
+    threshold: u32,
+    recovering_since: Option<Time>,
+}
+
+impl Default for Congestion {
+    fn default() -> Congestion {
+        Congestion {
+            window: 10 * BASE_DATAGRAM as u32,
+            threshold: u32::MAX,
+            recovering_since: None,
+        }
+    }
+}
+
+impl Congestion {
+    /// Bytes that may be under way when datagrams have `datagram` bytes: never less than four
+    /// datagrams or eight small ones, so that a lossy path is slow and not stuck.
+    pub fn window(&self, datagram: usize) -> u32 {
+        self.window.max(Self::floor(datagram))
+    }
+
+    fn floor(datagram: usize) -> u32 {
+        (4 * datagram).max(8 * BASE_DATAGRAM) as u32
+    }
+
+    /// `bytes` have arrived.
+    pub fn arrived(&mut self, bytes: u32, datagram: usize) {
+        let window = self.window(datagram);
+        let more = if window < self.threshold {
+            bytes
+        } else {
+            (u64::from(bytes) * datagram as u64 / u64::from(window)) as u32
+        };
+        self.window = window.saturating_add(more).min(1 << 30);
+    }
+
+    /// Fragments were lost, the earliest of them sent at `since`: the window shrinks once a round.
+    pub fn lost(&mut self, now: Time, since: Time, datagram: usize) {
+        if self.recovering_since.is_some_and(|t| since < t) {
+            return;
+        }
+        self.recovering_since = Some(now);
+        self.window = (self.window(datagram) / 10 * 7).max(Self::floor(datagram));
+        self.threshold = self.window;
+    }
+}
+
+/// Sizes to try, in bytes of UDP payload: Ethernet with a tunnel's room, jumbo frames, loopback.
+const LADDER: [usize; 4] = [1452, 8952, 32_000, 64_000];
+
+/// Path-MTU probing (RFC 8899 in spirit): larger datagrams are tried when there is something large
+/// to send, all at once, and the largest that comes back is used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mtu {
+    datagram: usize,
+    largest: usize,
+    /// The next step of the ladder to try; past its end when none is.
+    step: usize,
+    attempts: u8,
+}
+
+impl Mtu {
+    pub fn new(largest: usize) -> Mtu {
+        Mtu {
+            datagram: BASE_DATAGRAM,
+            largest,
+            step: LADDER.len(),
+            attempts: 0,
+        }
+    }
+
+    /// The largest datagram that is known to pass.
+    #[inline]
+    pub fn datagram(&self) -> usize {
+        self.datagram
+    }
+
+    /// Something larger than a datagram is to be sent or is coming: try larger ones.
+    pub fn want(&mut self) {
+        if self.step == LADDER.len() && self.attempts < 2 && self.datagram < self.largest {
+            self.attempts += 1;
+            self.step = 0;
+        }
+    }
+
+    /// The size of the next probe to send.
+    pub fn next(&mut self) -> Option<usize> {
+        while let Some(&size) = LADDER.get(self.step) {
+            self.step += 1;
+            if size > self.datagram && size <= self.largest {
+                return Some(size);
+            }
+        }
+        None
+    }
+
+    /// A datagram of `size` bytes went and came.
+    pub fn passed(&mut self, size: usize) {
+        if size <= self.largest {
+            self.datagram = self.datagram.max(size);
+        }
+    }
+
+    /// Nothing gets through: perhaps because it is too large (RFC 8899 section 3, black holes).
+    pub fn fall_back(&mut self) {
+        self.datagram = BASE_DATAGRAM;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_shrinks_once_for_the_losses_of_one_round() {
+        let mut c = Congestion::default();
+        c.arrived(100_000, 1200);
+        let before = c.window(1200);
+        c.lost(Time::from_nanos(10), Time::from_nanos(5), 1200);
+        let after = c.window(1200);
+        assert!(after < before);
+        c.lost(Time::from_nanos(12), Time::from_nanos(6), 1200);
+        assert_eq!(c.window(1200), after);
+        c.lost(Time::from_nanos(30), Time::from_nanos(20), 1200);
+        assert!(c.window(1200) < after);
+    }
+
+    #[test]
+    fn a_slow_procedure_does_not_lengthen_the_round_trip() {
+        let mut r = RoundTrip::default();
+        r.sample(Duration::from_micros(100));
+        r.sample_call(Duration::from_secs(2));
+        assert_eq!(r.smoothed(), Some(Duration::from_micros(100)));
+    }
+
+    #[test]
+    fn sizes_are_tried_once_each_and_the_largest_that_came_back_stays() {
+        let mut m = Mtu::new(64_000);
+        assert_eq!(m.next(), None);
+        m.want();
+        assert_eq!(std::iter::from_fn(|| m.next()).collect::<Vec<_>>(), LADDER);
+        m.passed(8952);
+        m.passed(1452);
+        assert_eq!(m.datagram(), 8952);
+        m.fall_back();
+        assert_eq!(m.datagram(), BASE_DATAGRAM);
+    }
+}

@@ -1,0 +1,263 @@
+//! What the server lets go, and when: results that were acknowledged, held long enough or over
+//! budget, fragments over budget, buffers to be used again (docs/protocol.md, "Memory").
+
+use super::Server;
+use super::work::{More, Phase, Work};
+use crate::wire::{CallHead, Meta, Position};
+use crate::{Failure, Kind, Ran, Rule, Time};
+
+/// What an assembly costs besides its bytes, for the budget.
+pub(super) const ASSEMBLY: usize = 256;
+
+const SPARE_WORKS: usize = 1024;
+const SPARE_BUFFERS: usize = 1024;
+const SPARE_BYTES: usize = 16 << 10;
+
+impl Server {
+    /// Lets go of what was held long enough.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.sweep.is_none_or(|at| now < at) {
+            return;
+        }
+        if self.config.mutant.breaks(Rule::HeldForever) {
+            self.sweep = None;
+            return;
+        }
+        for _ in 0..self.works.len() {
+            let Some((conversation, activity)) = self.works.pop_front() else {
+                break;
+            };
+            if !self.sweep_one(now, conversation, activity) {
+                self.works.push_back((conversation, activity));
+            }
+        }
+        self.sweep = (!self.works.is_empty()).then(|| now + self.config.hold / 2);
+    }
+
+    /// Whether the activity's work is gone.
+    fn sweep_one(&mut self, now: Time, conversation: u64, activity: u32) -> bool {
+        let Some(place) = self.table.find(conversation) else {
+            return true;
+        };
+        let hold = self.config.hold;
+        let Some(work) = self.existing_work(place, activity) else {
+            return true;
+        };
+        let old = now.since(work.since) >= hold;
+        match work.phase {
+            Phase::Running => false,
+            Phase::Receiving if old => {
+                let position = work.head.position;
+                self.refuse(
+                    now,
+                    place,
+                    position,
+                    Failure::new(Kind::Overloaded, Ran::No).with_detail("its arguments never came"),
+                );
+                false
+            }
+            Phase::Done(_) | Phase::Over if old => {
+                self.release(place, activity);
+                self.drop_work(place, activity);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The caller has had the result, or it was held long enough: its bytes go, the number stays.
+    pub(super) fn release(&mut self, place: usize, activity: u32) {
+        self.let_go_of_assembly(place, activity);
+        let Some(more) = &mut self.table.at_mut(place).more else {
+            return;
+        };
+        let Some(work) = more.find_mut(activity) else {
+            return;
+        };
+        let payload = std::mem::take(&mut work.payload);
+        work.phase = Phase::Over;
+        let flying = work.outgoing.take().map_or(0, |o| o.in_flight());
+        more.in_flight -= flying;
+        self.held -= payload.len();
+        self.recycle(payload);
+        if flying > 0 {
+            self.wake_waiting(place);
+        }
+    }
+
+    /// The congestion window has opened: whichever result of the conversation waits for it may try.
+    fn wake_waiting(&mut self, place: usize) {
+        let activities = self
+            .table
+            .at(place)
+            .more
+            .as_ref()
+            .map_or(0, |m| 1 + m.rest.len() as u32);
+        for activity in 0..activities {
+            if self
+                .existing_work(place, activity)
+                .is_some_and(|w| w.outgoing.is_some())
+            {
+                self.queue(place, activity);
+            }
+        }
+    }
+
+    fn drop_work(&mut self, place: usize, activity: u32) {
+        let entry = self.table.at_mut(place);
+        let Some(more) = &mut entry.more else { return };
+        let (home, works) = more.home(activity);
+        let Some(mut work) = home.take() else { return };
+        (work.queued, work.progressed) = (false, false);
+        *works -= 1;
+        if *works == 0 && more.rest.is_empty() {
+            entry.more = None;
+        }
+        if self.spare_works.len() < SPARE_WORKS {
+            self.spare_works.push(work);
+        }
+    }
+
+    pub(super) fn release_below(&mut self, place: usize, low: u64) {
+        let activities = self
+            .table
+            .at(place)
+            .more
+            .as_ref()
+            .map_or(0, |m| 1 + m.rest.len() as u32);
+        for activity in 0..activities {
+            let Some(work) = self.existing_work(place, activity) else {
+                continue;
+            };
+            if matches!(work.phase, Phase::Done(_)) && work.head.position.sequence < low {
+                self.release(place, activity);
+            }
+        }
+    }
+
+    /// The bytes of a message whose fragments have all come.
+    pub(super) fn assembled(&mut self, place: usize, activity: u32) -> Vec<u8> {
+        let Some(work) = self.existing_work(place, activity) else {
+            return Vec::new();
+        };
+        let Some(incoming) = work.incoming.take() else {
+            return Vec::new();
+        };
+        self.reassembling -= incoming.memory() + ASSEMBLY;
+        self.receiving -= 1;
+        incoming.into_bytes()
+    }
+
+    pub(super) fn let_go_of_assembly(&mut self, place: usize, activity: u32) {
+        let Some(work) = self.existing_work(place, activity) else {
+            return;
+        };
+        if let Some(incoming) = work.incoming.take() {
+            self.reassembling -= incoming.memory() + ASSEMBLY;
+            self.receiving -= 1;
+        }
+    }
+
+    /// Keeps reassembly within its budget: the oldest that makes no progress is refused first.
+    pub(super) fn enforce_reassembly(&mut self, now: Time) {
+        let mut looks = 2 * self.works.len();
+        while self.reassembling > self.config.reassembly_budget && looks > 0 {
+            looks -= 1;
+            let Some((conversation, activity)) = self.works.pop_front() else {
+                return;
+            };
+            let Some(place) = self.table.find(conversation) else {
+                continue;
+            };
+            let Some(work) = self.existing_work(place, activity) else {
+                continue;
+            };
+            let spared = std::mem::take(&mut work.progressed);
+            let position = work.head.position;
+            let receiving = work.phase == Phase::Receiving;
+            self.works.push_back((conversation, activity));
+            if receiving && !spared {
+                let failure = Failure::new(Kind::Overloaded, Ran::No)
+                    .with_detail("no room for its arguments");
+                self.refuse(now, place, position, failure);
+            }
+        }
+    }
+
+    /// Keeps held results within their budget: the oldest go first.
+    #[inline]
+    pub(super) fn enforce_held(&mut self) {
+        if self.held <= self.config.held_budget {
+            return;
+        }
+        let mut looks = self.works.len();
+        while self.held > self.config.held_budget && looks > 1 {
+            looks -= 1;
+            let Some((conversation, activity)) = self.works.pop_front() else {
+                return;
+            };
+            let Some(place) = self.table.find(conversation) else {
+                continue;
+            };
+            let Some(work) = self.existing_work(place, activity) else {
+                continue;
+            };
+            if matches!(work.phase, Phase::Done(_)) {
+                self.release(place, activity);
+            }
+            self.works.push_back((conversation, activity));
+        }
+    }
+
+    /// A forgotten conversation's memory.
+    pub(super) fn dissolve(&mut self, more: More) {
+        for work in more.into_works() {
+            self.held -= work.payload.len();
+            if let Some(incoming) = &work.incoming {
+                self.reassembling -= incoming.memory() + ASSEMBLY;
+                self.receiving -= 1;
+            }
+        }
+    }
+
+    pub(super) fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.spare_buffers.len() < SPARE_BUFFERS
+            && buffer.capacity() <= SPARE_BYTES
+            && buffer.capacity() > 0
+        {
+            buffer.clear();
+            self.spare_buffers.push(buffer);
+        }
+    }
+
+    /// Time in eighths of a second, enough to tell who was idle longest.
+    #[inline]
+    pub(super) fn coarse(&self, now: Time) -> u32 {
+        (now.as_nanos() >> 27) as u32
+    }
+}
+
+impl Work {
+    pub(super) fn boxed() -> Box<Work> {
+        let position = Position {
+            activity: 0,
+            exchange: 0,
+            sequence: 0,
+        };
+        Box::new(Work {
+            phase: Phase::Receiving,
+            incoming: None,
+            outgoing: None,
+            head: CallHead {
+                position,
+                export: 0,
+                procedure: 0,
+                meta: Meta::default(),
+            },
+            payload: Vec::new(),
+            since: Time::default(),
+            queued: false,
+            progressed: false,
+        })
+    }
+}

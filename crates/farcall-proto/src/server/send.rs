@@ -1,0 +1,380 @@
+//! What the server sends: results, their fragments, short answers.
+
+use std::net::SocketAddr;
+
+use super::table::Last;
+use super::work::Phase;
+use super::{CallKey, Finish, Server, Transmit};
+use crate::transfer::Outgoing;
+use crate::wire::{
+    Fragment, Header, Part, Position, Progress, ResultHead, Stale, Status, Ticket, VERSION,
+    Welcome, Writer,
+};
+use crate::{BASE_DATAGRAM, Failure, Ran, Time};
+
+/// Short answers that may wait to be sent; further ones are dropped, and asked for again.
+const MAX_REPLIES: usize = 8192;
+
+/// A short answer.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub to: SocketAddr,
+    /// The receiver's identifier of the conversation, zero if we do not know it.
+    pub client: u64,
+    /// The most bytes that the datagram may have.
+    pub limit: usize,
+    pub answer: Answer,
+}
+
+#[derive(Debug)]
+pub(super) enum Answer {
+    Welcome {
+        nonce: u64,
+        conversation: u64,
+        ticket: Ticket,
+        refused: u16,
+        export: u64,
+        from: u32,
+    },
+    Challenge {
+        conversation: u64,
+        number: u64,
+    },
+    Stale(Stale),
+    State(Position, Progress),
+    /// What has arrived of a call's arguments, as it is when the answer is written.
+    Select {
+        conversation: u64,
+        position: Position,
+    },
+    Failure(Position, Failure),
+    MtuEcho,
+}
+
+impl Server {
+    /// Gives back a call's outcome. When it fits one datagram that is written into `out` and
+    /// returned; else [`Server::transmit`] has the fragments. Ignored if the call is no longer the
+    /// last of its activity.
+    pub fn finish(
+        &mut self,
+        now: Time,
+        key: CallKey,
+        finish: Finish,
+        mut payload: Vec<u8>,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        self.unfinished = self.unfinished.saturating_sub(1);
+        let Some(place) = self.running(key) else {
+            self.recycle(payload);
+            return None;
+        };
+        let status = match &finish {
+            Finish::Result => Status::Result,
+            Finish::Exception => Status::Exception,
+            Finish::Failed(failure) => {
+                if failure.ran == Ran::No {
+                    self.stats.refused[usize::from(failure.kind.code()) % 24] += 1;
+                    self.set_last(place, key.activity, Last::new(key.sequence, true));
+                }
+                payload.clear();
+                failure_body(failure, &mut payload)
+            }
+        };
+        self.held += payload.len();
+        let work = self.existing_work(place, key.activity)?;
+        work.phase = Phase::Done(status);
+        work.payload = payload;
+        work.since = now;
+        let sent = self.write_whole(place, key.activity, out);
+        if sent.is_none() {
+            self.queue(place, key.activity);
+        }
+        self.enforce_held();
+        sent
+    }
+
+    /// The conversation of a call that the user has and that is the last of its activity.
+    #[inline]
+    fn running(&mut self, key: CallKey) -> Option<usize> {
+        let place = self.table.find(key.conversation)?;
+        let work = self.existing_work(place, key.activity)?;
+        (work.phase == Phase::Running && work.head.position.sequence == key.sequence)
+            .then_some(place)
+    }
+
+    /// Writes a result that fits one datagram.
+    #[inline]
+    fn write_whole(&mut self, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
+        let header = Header {
+            conversation: self.table.at(place).client,
+            number: self.next_number,
+        };
+        let to = self.table.at(place).address();
+        let more = self.table.at_mut(place).more.as_mut()?;
+        let datagram = more.datagram as usize;
+        let work = more.find_mut(activity)?;
+        let Phase::Done(status) = work.phase else {
+            return None;
+        };
+        let mut writer = Writer::new(out, datagram, header);
+        if work.payload.len() > writer.result_room(false) {
+            return None;
+        }
+        writer.result(
+            &ResultHead {
+                position: work.head.position,
+                status,
+            },
+            Part {
+                fragment: None,
+                bytes: &work.payload,
+            },
+        );
+        Some(self.count_sent(to, writer))
+    }
+
+    fn count_sent(&mut self, to: SocketAddr, writer: Writer<'_>) -> Transmit {
+        let len = writer.finish();
+        self.next_number += 1;
+        self.stats.sent += 1;
+        self.stats.bytes_sent += len as u64;
+        Transmit { to, len }
+    }
+
+    /// Writes the next datagram that is ready into `out` (at least as long as
+    /// [`crate::ServerConfig::max_datagram`]).
+    pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
+        while let Some(reply) = self.replies.pop_front() {
+            if let Some(sent) = self.write_reply(&reply, out) {
+                return Some(sent);
+            }
+        }
+        // Conversations take turns: each sends one datagram and goes to the end of the queue.
+        while let Some((conversation, activity)) = self.sending.pop_front() {
+            let Some(place) = self.table.find(conversation) else {
+                continue;
+            };
+            let Some(work) = self.existing_work(place, activity) else {
+                continue;
+            };
+            work.queued = false;
+            if work.outgoing.is_none()
+                && let Some(sent) = self.write_whole(place, activity, out)
+            {
+                return Some(sent);
+            }
+            if let Some(sent) = self.write_fragment(now, place, activity, out) {
+                self.queue(place, activity);
+                return Some(sent);
+            }
+        }
+        None
+    }
+
+    /// Writes the next fragment of a result; `None` if it must wait for the receiver's word.
+    fn write_fragment(
+        &mut self,
+        now: Time,
+        place: usize,
+        activity: u32,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let number = self.next_number;
+        let header = Header {
+            conversation: self.table.at(place).client,
+            number,
+        };
+        let to = self.table.at(place).address();
+        let more = self.table.at_mut(place).more.as_mut()?;
+        let datagram = more.datagram as usize;
+        let room = more
+            .congestion
+            .window(datagram)
+            .saturating_sub(more.in_flight);
+        let work = more.find_mut(activity)?;
+        let Phase::Done(status) = work.phase else {
+            return None;
+        };
+        let total = work.payload.len() as u32;
+        let outgoing = work
+            .outgoing
+            .get_or_insert_with(|| Box::new(Outgoing::new(total)));
+        let mut writer = Writer::new(out, datagram, header);
+        let max = writer.result_room(true) & !3;
+        let (start, end, again) = outgoing.next(max as u32, room)?;
+        let bytes = &work.payload[start as usize..end as usize];
+        let part = Part {
+            fragment: Some(Fragment {
+                total,
+                offset: start,
+            }),
+            bytes,
+        };
+        writer.result(
+            &ResultHead {
+                position: work.head.position,
+                status,
+            },
+            part,
+        );
+        let before = outgoing.in_flight();
+        outgoing.sent(now, number, start, end);
+        let flying = outgoing.in_flight() - before;
+        more.in_flight += flying;
+        self.stats.retransmitted += u64::from(again);
+        Some(self.count_sent(to, writer))
+    }
+
+    /// Puts a result into the queue of those that have something to send.
+    pub(super) fn queue(&mut self, place: usize, activity: u32) {
+        let id = self.table.at(place).id;
+        let Some(work) = self.existing_work(place, activity) else {
+            return;
+        };
+        if !std::mem::replace(&mut work.queued, true) {
+            self.sending.push_back((id, activity));
+        }
+    }
+
+    /// The caller asks for a result that was sent: it has had none of it.
+    pub(super) fn send_again(&mut self, place: usize, activity: u32) {
+        self.stats.retransmitted += 1;
+        let Some(more) = &mut self.table.at_mut(place).more else {
+            return;
+        };
+        if let Some(work) = more.find_mut(activity)
+            && let Some(outgoing) = work.outgoing.take()
+        {
+            more.in_flight -= outgoing.in_flight();
+        }
+        self.queue(place, activity);
+    }
+
+    pub(super) fn reply(&mut self, reply: Reply) {
+        if self.replies.len() < MAX_REPLIES {
+            self.replies.push_back(reply);
+        }
+    }
+
+    fn reply_to(&mut self, place: usize, answer: Answer) {
+        let entry = self.table.at(place);
+        let (to, client) = (entry.address(), entry.client);
+        self.reply(Reply {
+            to,
+            client,
+            limit: BASE_DATAGRAM,
+            answer,
+        });
+    }
+
+    pub(super) fn reply_state(&mut self, place: usize, position: Position, progress: Progress) {
+        self.reply_to(place, Answer::State(position, progress));
+    }
+
+    pub(super) fn reply_failure(&mut self, place: usize, position: Position, failure: Failure) {
+        self.reply_to(place, Answer::Failure(position, failure));
+    }
+
+    pub(super) fn reply_select(&mut self, place: usize, position: Position) {
+        let conversation = self.table.at(place).id;
+        self.reply_to(
+            place,
+            Answer::Select {
+                conversation,
+                position,
+            },
+        );
+    }
+
+    fn write_reply(&mut self, reply: &Reply, out: &mut [u8]) -> Option<Transmit> {
+        let header = Header {
+            conversation: reply.client,
+            number: self.next_number,
+        };
+        let mut writer = Writer::new(out, reply.limit, header);
+        match &reply.answer {
+            Answer::Welcome {
+                nonce,
+                conversation,
+                ticket,
+                refused,
+                export,
+                from,
+            } => {
+                let procedures = self
+                    .exports
+                    .iter()
+                    .find(|e| e.id == *export)
+                    .map_or(&[][..], |e| &e.procedures);
+                let welcome = Welcome {
+                    nonce: *nonce,
+                    conversation: *conversation,
+                    ticket: *ticket,
+                    versions: (u16::from(VERSION), u16::from(VERSION)),
+                    refused: *refused,
+                    export: *export,
+                    total: procedures.len() as u32,
+                    seen: reply.to,
+                    procedures: &[],
+                };
+                if !writer.welcome(
+                    &welcome,
+                    procedures.get(*from as usize..).unwrap_or_default(),
+                ) {
+                    return None;
+                }
+            }
+            Answer::Challenge {
+                conversation,
+                number,
+            } => writer.challenge(*conversation, *number),
+            Answer::Stale(stale) => writer.stale(stale),
+            Answer::State(position, progress) => writer.state(*position, *progress),
+            Answer::Select {
+                conversation,
+                position,
+            } => {
+                let place = self.table.find(*conversation)?;
+                let work = self.existing_work(place, position.activity)?;
+                if work.head.position.sequence != position.sequence {
+                    return None;
+                }
+                let incoming = work.incoming.as_mut()?;
+                writer.select(*position, false, incoming);
+                incoming.acknowledged();
+            }
+            Answer::Failure(position, failure) => {
+                let mut body = Vec::new();
+                let status = failure_body(failure, &mut body);
+                writer.result(
+                    &ResultHead {
+                        position: *position,
+                        status,
+                    },
+                    Part {
+                        fragment: None,
+                        bytes: &body,
+                    },
+                );
+            }
+            Answer::MtuEcho => writer.mtu(true, reply.limit),
+        }
+        Some(self.count_sent(reply.to, writer))
+    }
+}
+
+/// Writes what a failed call's result says, and gives its status.
+pub(super) fn failure_body(failure: &Failure, payload: &mut Vec<u8>) -> Status {
+    let mut len = failure.detail.len().min(Failure::MAX_DETAIL);
+    while !failure.detail.is_char_boundary(len) {
+        len -= 1;
+    }
+    let detail = &failure.detail.as_bytes()[..len];
+    payload.extend_from_slice(&(len as u32).to_be_bytes());
+    payload.extend_from_slice(detail);
+    payload.extend_from_slice(&[0; 3][..crate::wire::padding(len)]);
+    Status::Failed {
+        ran: failure.ran.code(),
+        kind: failure.kind.code(),
+    }
+}

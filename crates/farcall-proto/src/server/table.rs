@@ -1,0 +1,281 @@
+//! The table of conversations: 64 bytes for each that is idle, in one open-addressed array.
+//!
+//! Identifiers are the server's own and unpredictable, so they are their own hash; only those whose
+//! ticket verified are inserted, so nobody can fill a chain. Linear probing, deletion by shifting
+//! back (Knuth, volume 3, section 6.4, algorithm R), growth by doubling at seven eighths.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use super::work::More;
+
+/// One conversation. Its size is the cost of an idle one.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    /// Our identifier; zero marks a free place.
+    pub id: u64,
+    /// The client's identifier.
+    pub client: u64,
+    ip: [u8; 16],
+    port: u16,
+    scope: u16,
+    /// When it was last heard, in the table's coarse units.
+    pub heard: u32,
+    /// The date of its ticket.
+    pub issued: u64,
+    /// What activity 0 last did.
+    pub last: Last,
+    /// What there is while it is not idle, or if it has used more than one activity.
+    pub more: Option<Box<More>>,
+}
+
+/// The last call of an activity: its number, and whether it was refused rather than executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Last(u64);
+
+impl Last {
+    pub fn new(sequence: u64, refused: bool) -> Last {
+        Last(sequence << 1 | u64::from(refused))
+    }
+
+    #[inline]
+    pub fn sequence(self) -> u64 {
+        self.0 >> 1
+    }
+
+    pub fn refused(self) -> bool {
+        self.0 & 1 != 0
+    }
+}
+
+impl Entry {
+    pub fn new(id: u64, client: u64, issued: u64, from: SocketAddr) -> Entry {
+        let mut entry = Entry {
+            id,
+            client,
+            issued,
+            ..Entry::default()
+        };
+        entry.move_to(from);
+        entry
+    }
+
+    /// Where the client is.
+    #[inline]
+    pub fn address(&self) -> SocketAddr {
+        let ip = Ipv6Addr::from(self.ip);
+        match ip.to_ipv4_mapped() {
+            Some(v4) => SocketAddr::new(IpAddr::V4(v4), self.port),
+            None => {
+                let scope = u32::from(self.scope);
+                SocketAddr::V6(std::net::SocketAddrV6::new(ip, self.port, 0, scope))
+            }
+        }
+    }
+
+    #[inline]
+    pub fn is_at(&self, from: SocketAddr) -> bool {
+        self.port == from.port() && self.ip == octets(from)
+    }
+
+    pub fn move_to(&mut self, from: SocketAddr) {
+        self.ip = octets(from);
+        self.port = from.port();
+        self.scope = match from {
+            SocketAddr::V4(_) => 0,
+            SocketAddr::V6(v6) => v6.scope_id() as u16,
+        };
+    }
+}
+
+#[inline]
+fn octets(address: SocketAddr) -> [u8; 16] {
+    match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+/// All conversations of a server.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    places: Vec<Entry>,
+    used: usize,
+    hand: usize,
+}
+
+const LEAST: usize = 16;
+
+impl Table {
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    #[inline]
+    pub fn find(&self, id: u64) -> Option<usize> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let mask = self.places.len() - 1;
+        let mut at = id as usize & mask;
+        loop {
+            match self.places[at].id {
+                0 => return None,
+                found if found == id => return Some(at),
+                _ => at = (at + 1) & mask,
+            }
+        }
+    }
+
+    #[inline]
+    pub fn at(&self, place: usize) -> &Entry {
+        &self.places[place]
+    }
+
+    #[inline]
+    pub fn at_mut(&mut self, place: usize) -> &mut Entry {
+        &mut self.places[place]
+    }
+
+    /// Puts in an entry whose identifier is not there yet, and says where. Places found before
+    /// are no longer good.
+    pub fn insert(&mut self, entry: Entry) -> usize {
+        if self.places.is_empty() || (self.used + 1) * 8 > self.places.len() * 7 {
+            self.grow();
+        }
+        self.used += 1;
+        self.place(entry)
+    }
+
+    fn place(&mut self, entry: Entry) -> usize {
+        let mask = self.places.len() - 1;
+        let mut at = entry.id as usize & mask;
+        while self.places[at].id != 0 {
+            at = (at + 1) & mask;
+        }
+        self.places[at] = entry;
+        at
+    }
+
+    fn grow(&mut self) {
+        let size = (self.places.len() * 2).max(LEAST);
+        let mut places = Vec::new();
+        places.resize_with(size, Entry::default);
+        let old = std::mem::replace(&mut self.places, places);
+        for entry in old {
+            if entry.id != 0 {
+                self.place(entry);
+            }
+        }
+    }
+
+    /// Takes an entry out. Places found before are no longer good.
+    pub fn remove(&mut self, place: usize) -> Entry {
+        let mask = self.places.len() - 1;
+        let removed = std::mem::take(&mut self.places[place]);
+        self.used -= 1;
+        let mut hole = place;
+        let mut at = place;
+        loop {
+            at = (at + 1) & mask;
+            let id = self.places[at].id;
+            if id == 0 {
+                return removed;
+            }
+            let home = id as usize & mask;
+            // It may move into the hole unless its home lies between the hole and its place.
+            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
+                self.places.swap(hole, at);
+                hole = at;
+            }
+        }
+    }
+
+    /// An idle entry that was not heard for long: of a few that a clock's hand comes by, the one
+    /// heard least lately (an approximation of least recently used without a list).
+    pub fn victim(&mut self, now: u32) -> Option<usize> {
+        const LOOK_AT: usize = 64;
+        const CHOICES: usize = 8;
+        let mask = self.places.len().checked_sub(1)?;
+        let mut best: Option<(u32, usize)> = None;
+        let mut choices = 0;
+        for _ in 0..LOOK_AT.min(self.places.len()) {
+            self.hand = (self.hand + 1) & mask;
+            let entry = &self.places[self.hand];
+            if entry.id == 0 || entry.more.as_ref().is_some_and(|m| m.is_busy()) {
+                continue;
+            }
+            let idle = now.wrapping_sub(entry.heard);
+            if best.is_none_or(|b| idle > b.0) {
+                best = Some((idle, self.hand));
+            }
+            choices += 1;
+            if choices == CHOICES {
+                break;
+            }
+        }
+        best.map(|b| b.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(id: u64) -> Entry {
+        Entry::new(id, 1, id, "127.0.0.1:9".parse().unwrap())
+    }
+
+    #[test]
+    fn an_idle_conversation_is_one_cache_line() {
+        assert_eq!(size_of::<Entry>(), 64);
+    }
+
+    #[test]
+    fn it_holds_what_a_map_holds() {
+        let mut table = Table::default();
+        let mut model = std::collections::BTreeSet::new();
+        let mut x = 1u64;
+        for _ in 0..20_000 {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            // Few homes, so that chains grow and wrap.
+            let id = (x % 97) << 32 | (x >> 20) % 29 | 1 << 20;
+            match (table.find(id), model.contains(&id)) {
+                (Some(place), true) => {
+                    assert_eq!(table.remove(place).id, id);
+                    model.remove(&id);
+                }
+                (None, false) => {
+                    let place = table.insert(entry(id));
+                    assert_eq!(table.at(place).id, id);
+                    model.insert(id);
+                }
+                _ => panic!("table and model differ on {id}"),
+            }
+            assert_eq!(table.len(), model.len());
+        }
+        assert!(model.iter().all(|id| table.find(*id).is_some()));
+    }
+
+    #[test]
+    fn addresses_come_back() {
+        for a in ["10.1.2.3:4", "[::1]:5", "[fe80::1%7]:6", "0.0.0.0:0"] {
+            let a: SocketAddr = a.parse().unwrap();
+            let entry = Entry::new(1, 2, 3, a);
+            assert_eq!(entry.address(), a);
+            assert!(entry.is_at(a));
+        }
+    }
+
+    #[test]
+    fn the_victim_is_idle() {
+        let mut table = Table::default();
+        for id in 1..=10 {
+            let place = table.insert(entry(id));
+            table.at_mut(place).heard = 100 - id as u32;
+        }
+        let place = table.victim(100).unwrap();
+        assert!(table.at(place).heard < 100);
+    }
+}

@@ -1,0 +1,113 @@
+//! What the server keeps of a conversation while it is not idle: each activity's call, its
+//! fragments, its result.
+
+use super::table::Last;
+use crate::Time;
+use crate::path::Congestion;
+use crate::transfer::{Incoming, Outgoing};
+use crate::wire::{CallHead, Status};
+
+/// What an entry of the table points to while there is more to remember than numbers.
+#[derive(Debug)]
+pub(super) struct More {
+    /// The call of activity 0, whose number is in the entry.
+    pub first: Option<Box<Work>>,
+    /// Activities from 1 on.
+    pub rest: Vec<Slot>,
+    /// How many activities have work.
+    pub works: u32,
+    /// Every call below this number has ended at the caller, and its result was released.
+    pub released: u64,
+    /// The largest datagram that passes, by the caller's word.
+    pub datagram: u32,
+    pub congestion: Congestion,
+    /// Bytes of result fragments under way, of all activities.
+    pub in_flight: u32,
+}
+
+impl More {
+    pub fn new() -> More {
+        More {
+            first: None,
+            rest: Vec::new(),
+            works: 0,
+            released: 0,
+            datagram: crate::BASE_DATAGRAM as u32,
+            congestion: Congestion::default(),
+            in_flight: 0,
+        }
+    }
+
+    /// Whether a call is being received or executed, so that it must not be forgotten.
+    pub fn is_busy(&self) -> bool {
+        let busy = |w: &Work| matches!(w.phase, Phase::Receiving | Phase::Running);
+        self.first.as_deref().is_some_and(busy)
+            || self.rest.iter().filter_map(|s| s.work.as_deref()).any(busy)
+    }
+
+    /// An activity's work.
+    #[inline]
+    pub fn find_mut(&mut self, activity: u32) -> Option<&mut Work> {
+        match activity {
+            0 => self.first.as_deref_mut(),
+            n => self.rest.get_mut(n as usize - 1)?.work.as_deref_mut(),
+        }
+    }
+
+    /// The place of an activity's work, and how many there are.
+    #[inline]
+    pub fn home(&mut self, activity: u32) -> (&mut Option<Box<Work>>, &mut u32) {
+        if activity == 0 {
+            return (&mut self.first, &mut self.works);
+        }
+        let index = activity as usize - 1;
+        if self.rest.len() <= index {
+            self.rest.resize_with(index + 1, Slot::default);
+        }
+        (&mut self.rest[index].work, &mut self.works)
+    }
+
+    pub fn into_works(self) -> impl Iterator<Item = Box<Work>> {
+        self.first
+            .into_iter()
+            .chain(self.rest.into_iter().filter_map(|s| s.work))
+    }
+}
+
+/// An activity other than the first: 16 bytes when idle.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub last: Last,
+    pub work: Option<Box<Work>>,
+}
+
+/// A call that is not over.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub phase: Phase,
+    /// The fragments of arguments or of the result, when they are more than one.
+    pub incoming: Option<Box<Incoming>>,
+    pub outgoing: Option<Box<Outgoing>>,
+    pub head: CallHead,
+    /// The result, while it is held.
+    pub payload: Vec<u8>,
+    /// When its phase began, or a fragment came.
+    pub since: Time,
+    /// Whether it stands in the queue of those who have something to send.
+    pub queued: bool,
+    /// A fragment came since the reassembly budget was last enforced.
+    pub progressed: bool,
+}
+
+/// What is happening to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Its fragments arrive.
+    Receiving,
+    /// The user has it.
+    Running,
+    /// It ended so; the result is held.
+    Done(Status),
+    /// It is over and nothing is held but this, for the activity's next call.
+    Over,
+}

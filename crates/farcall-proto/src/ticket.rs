@@ -1,0 +1,152 @@
+//! Tickets: what a server gives at binding instead of remembering who bound
+//! (docs/protocol.md, "Tickets and horizon"; Liskov, Shrira & Wroclawski 1991).
+
+use std::hash::Hasher;
+use std::net::{IpAddr, SocketAddr};
+
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::wire::Ticket;
+use crate::{Mutant, Rule, Time};
+
+/// Makes and checks the tickets of one incarnation.
+pub(crate) struct Issuer {
+    mac_key: [u8; 16],
+    id_key: [u8; 16],
+    incarnation: u64,
+    born: Time,
+    issued: u64,
+    ids: u64,
+}
+
+/// Why a ticket does not verify.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Invalid {
+    /// Another incarnation issued it.
+    Incarnation,
+    /// It is not of this address (or forged).
+    Address,
+}
+
+impl Issuer {
+    /// A new incarnation, from fresh entropy.
+    pub fn new(now: Time, secret: &[u8; 32]) -> Issuer {
+        let mut keys = [[0; 16]; 2];
+        keys[0].copy_from_slice(&secret[..16]);
+        keys[1].copy_from_slice(&secret[16..]);
+        let [mac_key, id_key] = keys;
+        let mut hasher = SipHasher24::new_with_key(&id_key);
+        hasher.write(b"incarnation");
+        let incarnation = hasher.finish128().h1 | 1;
+        Issuer {
+            mac_key,
+            id_key,
+            incarnation,
+            born: now,
+            issued: 0,
+            ids: 0,
+        }
+    }
+
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// When this incarnation began.
+    pub fn born(&self) -> Time {
+        self.born
+    }
+
+    /// A conversation identifier that was never given before and cannot be guessed.
+    pub fn conversation(&mut self) -> u64 {
+        self.ids += 1;
+        let mut hasher = SipHasher24::new_with_key(&self.id_key);
+        hasher.write_u64(self.ids);
+        hasher.finish128().h1.max(1)
+    }
+
+    /// A ticket for a new conversation, newer than every other and than `horizon`.
+    pub fn issue(
+        &mut self,
+        now: Time,
+        horizon: u64,
+        client: u64,
+        conversation: u64,
+        to: SocketAddr,
+    ) -> Ticket {
+        let clock = now.since(self.born).as_nanos() as u64;
+        self.issued = clock.max(self.issued + 1).max(horizon.saturating_add(1));
+        self.date(self.issued, client, conversation, to)
+    }
+
+    /// The same ticket for another address. Its date stays: what its conversation did under the
+    /// old one is not to run again under the new.
+    pub fn renew(
+        &mut self,
+        now: Time,
+        horizon: u64,
+        old: &Ticket,
+        conversation: u64,
+        to: SocketAddr,
+        m: Mutant,
+    ) -> Ticket {
+        if m.breaks(Rule::RenewalDatedAnew) {
+            return self.issue(now, horizon, old.client, conversation, to);
+        }
+        self.date(old.issued, old.client, conversation, to)
+    }
+
+    fn date(&self, issued: u64, client: u64, conversation: u64, to: SocketAddr) -> Ticket {
+        let mut ticket = Ticket {
+            client,
+            incarnation: self.incarnation,
+            issued,
+            mac: [0; 16],
+        };
+        ticket.mac = self.mac(&ticket, conversation, to);
+        ticket
+    }
+
+    /// Whether this incarnation gave `ticket` to `from` for `conversation`.
+    pub fn verify(
+        &self,
+        ticket: &Ticket,
+        conversation: u64,
+        from: SocketAddr,
+        m: Mutant,
+    ) -> Result<(), Invalid> {
+        if m.breaks(Rule::TicketUnchecked) {
+            return Ok(());
+        }
+        if ticket.incarnation != self.incarnation {
+            return if m.breaks(Rule::StaleIncarnation) {
+                Ok(())
+            } else {
+                Err(Invalid::Incarnation)
+            };
+        }
+        if ticket.mac != self.mac(ticket, conversation, from) {
+            return Err(Invalid::Address);
+        }
+        Ok(())
+    }
+
+    fn mac(&self, ticket: &Ticket, conversation: u64, address: SocketAddr) -> [u8; 16] {
+        let mut hasher = SipHasher24::new_with_key(&self.mac_key);
+        for word in [
+            ticket.client,
+            ticket.incarnation,
+            ticket.issued,
+            conversation,
+        ] {
+            hasher.write(&word.to_le_bytes());
+        }
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        hasher.write(&ip.octets());
+        hasher.write(&address.port().to_le_bytes());
+        hasher.finish128().as_bytes()
+    }
+}

@@ -1,0 +1,427 @@
+//! Messages of more than one datagram: what has arrived, what is to be sent
+//! (docs/protocol.md, "Fragments").
+//!
+//! A message is a row of bytes; fragments are ranges of it, so that the datagram size may change
+//! while it is under way. The receiver says what it has ([`Incoming`], in a SELECT frame); the
+//! sender sends what is missing ([`Outgoing`]).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::Time;
+use crate::wire::{Fragment, Select};
+
+/// How far a sender may go before it has heard from the receiver, in bytes.
+pub(crate) const INITIAL_WINDOW: u32 = 12_000;
+
+/// Ranges beyond the first gap that a receiver remembers; a fragment that would need more is dropped.
+const MAX_BEYOND: usize = 256;
+
+/// A fragment counts as lost when this many that were sent after it have arrived.
+const REORDER: u64 = 3;
+
+/// A message that is arriving.
+///
+/// Its buffer is never longer than the last byte that arrived, and nothing beyond `limit` is taken:
+/// what a sender makes us hold is what it sent, and one window.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    total: u32,
+    buffer: Vec<u8>,
+    through: u32,
+    /// Arrived ranges beyond `through`: sorted, apart from each other.
+    beyond: Vec<(u32, u32)>,
+    limit: u32,
+    largest: u64,
+    /// Fragments taken since the last SELECT, and their bytes.
+    unacknowledged: u32,
+    unacknowledged_bytes: u32,
+}
+
+/// What became of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It brought bytes that were missing.
+    New,
+    /// It brought the last bytes that were missing.
+    Complete,
+    /// It was here already, or lies beyond what may be sent.
+    Nothing,
+    /// It contradicts what is known of the message.
+    Contradiction,
+}
+
+impl Incoming {
+    /// A message of `total` bytes of which nothing has arrived.
+    pub fn new(total: u32) -> Incoming {
+        Incoming {
+            total,
+            buffer: Vec::new(),
+            through: 0,
+            beyond: Vec::new(),
+            limit: INITIAL_WINDOW.max(crate::MAX_DATAGRAM as u32),
+            largest: 0,
+            unacknowledged: 0,
+            unacknowledged_bytes: 0,
+        }
+    }
+
+    pub fn through(&self) -> u32 {
+        self.through
+    }
+
+    pub fn beyond(&self) -> &[(u32, u32)] {
+        &self.beyond
+    }
+
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    pub fn largest(&self) -> u64 {
+        self.largest
+    }
+
+    /// Bytes of memory that the message holds.
+    pub fn memory(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Lets the sender go `window` beyond what has arrived; never takes back.
+    pub fn grant(&mut self, window: u32) {
+        self.limit = self.limit.max(self.through.saturating_add(window));
+    }
+
+    /// Remembers that a datagram about this message came.
+    pub fn note(&mut self, number: u64) {
+        self.largest = self.largest.max(number);
+    }
+
+    /// Whether the sender should hear what has arrived: after two fragments or half an initial
+    /// window, and at every gap.
+    pub fn acknowledge_due(&self) -> bool {
+        self.unacknowledged >= 2
+            || self.unacknowledged_bytes >= INITIAL_WINDOW / 2
+            || (self.unacknowledged > 0 && !self.beyond.is_empty())
+    }
+
+    /// A SELECT was sent.
+    pub fn acknowledged(&mut self) {
+        self.unacknowledged = 0;
+        self.unacknowledged_bytes = 0;
+    }
+
+    /// Takes in a fragment that came in datagram `number`.
+    pub fn take(&mut self, number: u64, fragment: Fragment, bytes: &[u8]) -> Taken {
+        let (start, len) = (fragment.offset, bytes.len() as u32);
+        let Some(end) = start.checked_add(len) else {
+            return Taken::Contradiction;
+        };
+        if fragment.total != self.total || end > self.total {
+            return Taken::Contradiction;
+        }
+        self.note(number);
+        self.unacknowledged += 1;
+        self.unacknowledged_bytes = self.unacknowledged_bytes.saturating_add(len);
+        if end > self.limit || end <= self.through {
+            return Taken::Nothing;
+        }
+        if !self.insert(start, end) {
+            return Taken::Nothing;
+        }
+        self.store(start as usize, bytes);
+        if self.through == self.total {
+            Taken::Complete
+        } else {
+            Taken::New
+        }
+    }
+
+    /// Joins a range to those that have arrived; whether it brought anything.
+    fn insert(&mut self, start: u32, end: u32) -> bool {
+        if start <= self.through {
+            self.through = end;
+            let joined = self
+                .beyond
+                .iter()
+                .take_while(|r| r.0 <= self.through)
+                .count();
+            for range in self.beyond.drain(..joined) {
+                self.through = self.through.max(range.1);
+            }
+            return true;
+        }
+        let first = self.beyond.partition_point(|r| r.1 < start);
+        let last = self.beyond.partition_point(|r| r.0 <= end);
+        if first == last {
+            if self.beyond.len() == MAX_BEYOND {
+                return false;
+            }
+            self.beyond.insert(first, (start, end));
+            return true;
+        }
+        let joined = (
+            self.beyond[first].0.min(start),
+            self.beyond[last - 1].1.max(end),
+        );
+        if last - first == 1 && joined == self.beyond[first] {
+            return false;
+        }
+        self.beyond[first] = joined;
+        self.beyond.drain(first + 1..last);
+        true
+    }
+
+    fn store(&mut self, start: usize, bytes: &[u8]) {
+        let end = start + bytes.len();
+        if end > self.buffer.len() {
+            if end > self.buffer.capacity() {
+                let room = (2 * end).min(self.total as usize);
+                self.buffer.reserve_exact(room - self.buffer.len());
+            }
+            self.buffer.resize(end, 0);
+        }
+        self.buffer[start..end].copy_from_slice(bytes);
+    }
+
+    /// The whole message, once it is complete.
+    pub fn into_bytes(self) -> Vec<u8> {
+        debug_assert_eq!(self.through, self.total);
+        self.buffer
+    }
+}
+
+/// A message that is being sent.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    total: u32,
+    /// The first byte that was never sent.
+    next: u32,
+    limit: u32,
+    flight: VecDeque<Sent>,
+    in_flight: u32,
+    lost: VecDeque<(u32, u32)>,
+    /// Counts transmissions, so that order is known without the gaps of datagram numbers.
+    order: u64,
+    /// The latest transmission that is known to have arrived.
+    latest: u64,
+    through: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    order: u64,
+    number: u64,
+    start: u32,
+    end: u32,
+    at: Time,
+}
+
+/// What a SELECT told the sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Heard {
+    /// Bytes that were under way and have arrived.
+    pub arrived: u32,
+    /// When the earliest fragment now known to be lost was sent.
+    pub lost_since: Option<Time>,
+    /// When the newest fragment that arrived was sent, if this SELECT is the answer to it.
+    pub answered: Option<Time>,
+    /// Everything has arrived.
+    pub complete: bool,
+}
+
+impl Outgoing {
+    /// A message of `total` bytes of which nothing was sent.
+    pub fn new(total: u32) -> Outgoing {
+        Outgoing {
+            total,
+            next: 0,
+            limit: INITIAL_WINDOW,
+            flight: VecDeque::new(),
+            in_flight: 0,
+            lost: VecDeque::new(),
+            order: 0,
+            latest: 0,
+            through: 0,
+        }
+    }
+
+    /// Bytes that are under way, as far as is known.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// The next range to send, of at most `max` bytes (a multiple of four) with `room` bytes left
+    /// of the congestion window; and whether it was sent before.
+    pub fn next(&self, max: u32, room: u32) -> Option<(u32, u32, bool)> {
+        if let Some(&(start, end)) = self.lost.front() {
+            let end = end.min(start.saturating_add(max));
+            return (end - start <= room).then_some((start, end, true));
+        }
+        let end = self
+            .next
+            .saturating_add(max)
+            .min(self.total)
+            .min(self.limit.max(self.next));
+        if end == self.next || end - self.next > room {
+            return None;
+        }
+        Some((self.next, end, false))
+    }
+
+    /// The range that [`Outgoing::next`] named was sent in datagram `number`.
+    pub fn sent(&mut self, now: Time, number: u64, start: u32, end: u32) {
+        match self.lost.front_mut() {
+            Some(range) if range.0 == start => {
+                range.0 = end;
+                if range.0 >= range.1 {
+                    self.lost.pop_front();
+                }
+            }
+            _ => self.next = self.next.max(end),
+        }
+        self.order += 1;
+        self.in_flight += end - start;
+        self.flight.push_back(Sent {
+            order: self.order,
+            number,
+            start,
+            end,
+            at: now,
+        });
+    }
+
+    /// Learns from what the receiver has. `round_trip` tells, for a pull, what must have been lost.
+    pub fn heard(&mut self, now: Time, select: &Select<'_>, round_trip: Duration) -> Heard {
+        let mut heard = Heard::default();
+        if select.through > self.next {
+            return heard;
+        }
+        self.limit = self.limit.max(select.limit);
+        self.through = self.through.max(select.through);
+        let has = |start: u32, end: u32| {
+            end <= select.through || select.ranges().any(|r| r.0 <= start && end <= r.1)
+        };
+
+        let mut latest = self.latest;
+        let (arrived, in_flight) = (&mut heard.arrived, &mut self.in_flight);
+        self.flight.retain(|sent| {
+            if !has(sent.start, sent.end) {
+                return true;
+            }
+            *arrived += sent.end - sent.start;
+            *in_flight -= sent.end - sent.start;
+            if sent.number <= select.largest {
+                latest = latest.max(sent.order);
+            }
+            if sent.number == select.largest {
+                heard.answered = Some(sent.at);
+            }
+            false
+        });
+        self.latest = latest;
+        self.lost.retain(|&(start, end)| !has(start, end));
+
+        let overtaken = self
+            .flight
+            .back()
+            .is_some_and(|last| last.number < select.largest);
+        let (lost, in_flight) = (&mut self.lost, &mut self.in_flight);
+        self.flight.retain(|sent| {
+            let late = select.pull && now.since(sent.at) > round_trip;
+            if !(overtaken || late || sent.order + REORDER <= latest) {
+                return true;
+            }
+            *in_flight -= sent.end - sent.start;
+            lost.push_back((sent.start, sent.end));
+            heard.lost_since = Some(heard.lost_since.map_or(sent.at, |t| t.min(sent.at)));
+            false
+        });
+        heard.complete = self.through == self.total;
+        heard
+    }
+
+    /// Forgets what was sent, to begin again from the first byte (the receiver knows nothing).
+    pub fn restart(&mut self) {
+        *self = Outgoing::new(self.total);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(incoming: &mut Incoming, total: u32, start: u32, end: u32) -> Taken {
+        let bytes: Vec<u8> = (start..end).map(|i| i as u8).collect();
+        incoming.take(
+            1,
+            Fragment {
+                total,
+                offset: start,
+            },
+            &bytes,
+        )
+    }
+
+    #[test]
+    fn fragments_join_in_any_order() {
+        let mut m = Incoming::new(40);
+        assert_eq!(take(&mut m, 40, 8, 16), Taken::New);
+        assert_eq!(take(&mut m, 40, 24, 32), Taken::New);
+        assert_eq!(m.beyond(), [(8, 16), (24, 32)]);
+        assert_eq!(take(&mut m, 40, 8, 16), Taken::Nothing);
+        assert_eq!(take(&mut m, 40, 16, 24), Taken::New);
+        assert_eq!(m.beyond(), [(8, 32)]);
+        assert_eq!(take(&mut m, 40, 0, 8), Taken::New);
+        assert_eq!((m.through(), m.beyond().len()), (32, 0));
+        assert_eq!(take(&mut m, 40, 28, 40), Taken::Complete);
+        assert_eq!(m.into_bytes(), (0..40).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn a_first_fragment_reserves_no_more_than_its_place() {
+        let mut m = Incoming::new(1 << 30);
+        assert_eq!(take(&mut m, 1 << 30, 0, 1000), Taken::New);
+        assert!(m.memory() <= 2000);
+        assert_eq!(
+            take(&mut m, 1 << 30, 1 << 20, (1 << 20) + 4),
+            Taken::Nothing,
+            "beyond the limit"
+        );
+        assert_eq!(take(&mut m, 1 << 29, 1000, 1004), Taken::Contradiction);
+    }
+
+    #[test]
+    fn what_is_overtaken_three_times_is_lost_and_sent_first() {
+        let mut m = Outgoing::new(100);
+        for i in 0..5 {
+            let (start, end, again) = m.next(10, 1000).unwrap();
+            assert!(!again);
+            m.sent(Time::default(), 10 + i, start, end);
+        }
+        let select = select_bytes(0, 100, 14, &[(10, 50)]);
+        let heard = m.heard(Time::default(), &read(&select), Duration::ZERO);
+        assert_eq!(heard.arrived, 40);
+        assert!(heard.lost_since.is_some());
+        assert_eq!(m.next(10, 1000), Some((0, 10, true)));
+        m.sent(Time::default(), 20, 0, 10);
+        assert_eq!(m.next(10, 1000), Some((50, 60, false)));
+        assert_eq!(m.in_flight(), 10);
+    }
+
+    fn select_bytes(through: u32, limit: u32, largest: u64, ranges: &[(u32, u32)]) -> Vec<u8> {
+        let mut v = vec![0; 16];
+        v.extend(through.to_be_bytes());
+        v.extend(limit.to_be_bytes());
+        v.extend(largest.to_be_bytes());
+        for r in ranges {
+            v.extend(r.0.to_be_bytes());
+            v.extend(r.1.to_be_bytes());
+        }
+        v
+    }
+
+    fn read(bytes: &[u8]) -> Select<'_> {
+        crate::wire::read_select_for_tests(bytes)
+    }
+}

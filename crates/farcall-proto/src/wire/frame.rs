@@ -1,0 +1,753 @@
+//! The frames: what each says, how it is read and written (docs/protocol.md, "Frames").
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use super::{FRAME_HEAD, Malformed, Reader, Writer, opaque_len};
+use crate::Trace;
+use crate::transfer::Incoming;
+
+pub(crate) const PADDING: u8 = 0x00;
+pub(crate) const BIND: u8 = 0x01;
+pub(crate) const WELCOME: u8 = 0x02;
+pub(crate) const CHALLENGE: u8 = 0x03;
+pub(crate) const STALE: u8 = 0x04;
+pub(crate) const TICKET: u8 = 0x05;
+pub(crate) const CALL: u8 = 0x10;
+pub(crate) const RESULT: u8 = 0x11;
+pub(crate) const SELECT: u8 = 0x12;
+pub(crate) const CANCEL: u8 = 0x13;
+pub(crate) const PROBE: u8 = 0x14;
+pub(crate) const STATE: u8 = 0x15;
+pub(crate) const MTU_PROBE: u8 = 0x16;
+pub(crate) const MTU_ECHO: u8 = 0x17;
+/// Types from here on may be skipped by who does not know them.
+pub(crate) const NON_CRITICAL: u8 = 0x80;
+pub(crate) const ACK: u8 = 0x80;
+
+const META: u8 = 0x01;
+const FRAGMENT: u8 = 0x02;
+const RENEW: u8 = 0x01;
+const PULL: u8 = 0x01;
+
+const META_DEADLINE: u16 = 1;
+const META_TRACE: u16 = 2;
+
+/// The longest name in a bind: a type, a slash, an instance.
+pub(crate) const MAX_NAME: usize = 255;
+/// The most ranges that a selective acknowledgement names.
+pub(crate) const MAX_RANGES: usize = 32;
+const MAX_HANDSHAKE: usize = 512;
+
+/// A frame as it was received.
+#[derive(Debug)]
+pub(crate) enum Frame<'a> {
+    Bind(Bind<'a>),
+    Welcome(Welcome<'a>),
+    /// The server does not know the conversation: show the ticket.
+    /// (The number of the datagram that it answers is for people who read captures.)
+    Challenge {
+        conversation: u64,
+    },
+    Stale(Stale),
+    Ticket(Ticket),
+    Call(CallHead, Part<'a>),
+    Result(ResultHead, Part<'a>),
+    Select(Position, Select<'a>),
+    Cancel(Position),
+    Probe(Position),
+    State(Position, Progress),
+    MtuProbe(u32),
+    MtuEcho(u32),
+    Ack(Ack),
+}
+
+/// What a client says of itself in every datagram where it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ack {
+    /// Every call of a smaller number has ended at the caller.
+    pub low: u64,
+    /// The largest datagram that is known to pass both ways.
+    pub datagram: u32,
+}
+
+/// What a call, result or word about one names: the call and the exchange within it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub activity: u32,
+    /// Zero is the call itself; signals and bulk transfers number theirs from one.
+    pub exchange: u32,
+    pub sequence: u64,
+}
+
+/// What the server knows of a call that was asked after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Nothing: send it (again).
+    Unknown = 0,
+    /// Some of its fragments.
+    Receiving = 1,
+    /// It is being executed, or waits for it.
+    Running = 2,
+    /// It was executed and the result is no longer held.
+    Gone = 3,
+}
+
+/// The part of a message that a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    pub total: u32,
+    pub offset: u32,
+}
+
+/// The bytes of arguments or results in one frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    /// `None`: these are all.
+    pub fragment: Option<Fragment>,
+    pub bytes: &'a [u8],
+}
+
+/// What travels with a call besides its arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// What is left of the deadline, in nanoseconds.
+    pub deadline: Option<u64>,
+    pub trace: Option<Trace>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallHead {
+    pub position: Position,
+    pub export: u64,
+    pub procedure: u32,
+    pub meta: Meta,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Result,
+    Exception,
+    /// Failed: whether it ran, and the kind, by their numbers.
+    Failed {
+        ran: u8,
+        kind: u16,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResultHead {
+    pub position: Position,
+    pub status: Status,
+}
+
+/// A selective acknowledgement: what has arrived of a fragmented message, and how far its sender
+/// may go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Select<'a> {
+    /// Every byte before this one has arrived.
+    pub through: u32,
+    /// The first byte that may not be sent yet.
+    pub limit: u32,
+    /// The largest datagram number in which a fragment of the message, or a probe for it, came.
+    pub largest: u64,
+    /// The receiver waited in vain: what is under way is lost.
+    pub pull: bool,
+    ranges: &'a [u8],
+}
+
+impl Select<'_> {
+    /// The ranges beyond `through` that have arrived, as start and end.
+    pub fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.ranges.chunks_exact(8).map(|c| {
+            let word = |at: usize| u32::from_be_bytes([c[at], c[at + 1], c[at + 2], c[at + 3]]);
+            (word(0), word(4))
+        })
+    }
+}
+
+/// Proof that the server spoke to this address, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    /// The client's identifier of the conversation.
+    pub client: u64,
+    pub incarnation: u64,
+    /// The server's time of issue, in its own units; grows with every ticket of an incarnation.
+    pub issued: u64,
+    pub mac: [u8; 16],
+}
+
+/// A request for a ticket and, by name, for an export.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bind<'a> {
+    pub client: u64,
+    /// Echoed, so that the answer is known to be to this request.
+    pub nonce: u64,
+    pub versions: (u16, u16),
+    pub schemes: u32,
+    /// Skip this many procedures in the answer.
+    pub from: u32,
+    /// The ticket that is to be renewed for a new address: conversation, ticket, old address.
+    pub renew: Option<(u64, Ticket, SocketAddr)>,
+    pub name: &'a [u8],
+}
+
+/// The answer to a bind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Welcome<'a> {
+    pub nonce: u64,
+    pub conversation: u64,
+    pub ticket: Ticket,
+    pub versions: (u16, u16),
+    /// Zero, or the number of the kind of failure.
+    pub refused: u16,
+    pub export: u64,
+    /// How many procedures the export has.
+    pub total: u32,
+    /// The address that the server saw.
+    pub seen: SocketAddr,
+    /// As they stand in the frame; written from elsewhere.
+    pub procedures: &'a [u8],
+}
+
+impl Welcome<'_> {
+    /// The procedures in this answer: number and fingerprint.
+    pub fn procedures(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        self.procedures.chunks_exact(12).map(|c| {
+            let number = u32::from_be_bytes([c[0], c[1], c[2], c[3]]);
+            let print = u64::from_be_bytes([c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11]]);
+            (number, print)
+        })
+    }
+}
+
+/// Why a ticket was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StaleReason {
+    /// It is of another incarnation; `age` is how long this one has been.
+    Incarnation = 1,
+    /// Its conversation was forgotten; `age` is how long ago the last one was.
+    Horizon = 2,
+    /// It was given to another address: renew it.
+    Address = 3,
+    /// The server cannot take on another conversation; nothing under this ticket ran.
+    Full = 4,
+}
+
+/// A ticket was not accepted, and never will be (or not from this address).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stale {
+    pub conversation: u64,
+    /// The number of the datagram that is refused.
+    pub number: u64,
+    pub reason: StaleReason,
+    pub incarnation: u64,
+    /// In nanoseconds.
+    pub age: u64,
+}
+
+/// The frames of a datagram, one after the other. Ends after the first that is malformed.
+pub(crate) struct Frames<'a> {
+    rest: Reader<'a>,
+}
+
+impl<'a> Frames<'a> {
+    pub fn new(frames: &'a [u8]) -> Frames<'a> {
+        Frames {
+            rest: Reader::new(frames),
+        }
+    }
+
+    /// The next frame that this version knows; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<Frame<'a>>, Malformed> {
+        loop {
+            if self.rest.is_empty() {
+                return Ok(None);
+            }
+            let [kind, flags, high, low] = self.rest.array()?;
+            let len = u16::from_be_bytes([high, low]) as usize;
+            if !len.is_multiple_of(4) {
+                return Err(Malformed);
+            }
+            let body = Reader::new(self.rest.bytes(len)?);
+            if let Some(frame) = read(kind, flags, body)? {
+                return Ok(Some(frame));
+            }
+        }
+    }
+}
+
+#[inline]
+fn read<'a>(kind: u8, flags: u8, mut r: Reader<'a>) -> Result<Option<Frame<'a>>, Malformed> {
+    Ok(Some(match kind {
+        CALL => {
+            let (head, args) = read_call(flags, r)?;
+            Frame::Call(head, args)
+        }
+        RESULT => {
+            let (head, args) = read_result(flags, r)?;
+            Frame::Result(head, args)
+        }
+        ACK => Frame::Ack(Ack {
+            low: r.u64()?,
+            datagram: r.u32()?,
+        }),
+        TICKET => Frame::Ticket(read_ticket(&mut r)?),
+        SELECT => {
+            let position = read_position(&mut r)?;
+            Frame::Select(position, read_select(flags, r)?)
+        }
+        CANCEL => Frame::Cancel(read_position(&mut r)?),
+        PROBE => Frame::Probe(read_position(&mut r)?),
+        STATE => {
+            let position = read_position(&mut r)?;
+            let progress = match r.u32()? {
+                0 => Progress::Unknown,
+                1 => Progress::Receiving,
+                2 => Progress::Running,
+                3 => Progress::Gone,
+                _ => return Err(Malformed),
+            };
+            Frame::State(position, progress)
+        }
+        MTU_PROBE => Frame::MtuProbe(r.u32()?),
+        MTU_ECHO => Frame::MtuEcho(r.u32()?),
+        BIND => Frame::Bind(read_bind(flags, r)?),
+        WELCOME => Frame::Welcome(read_welcome(r)?),
+        CHALLENGE => Frame::Challenge {
+            conversation: r.u64()?,
+        },
+        STALE => Frame::Stale(read_stale(r)?),
+        PADDING => return Ok(None),
+        NON_CRITICAL.. => return Ok(None),
+        _ => return Err(Malformed),
+    }))
+}
+
+#[inline]
+fn read_position(r: &mut Reader<'_>) -> Result<Position, Malformed> {
+    let p = r.array::<16>()?;
+    let word = |at: usize| u32::from_be_bytes([p[at], p[at + 1], p[at + 2], p[at + 3]]);
+    Ok(Position {
+        activity: word(0),
+        exchange: word(4),
+        sequence: u64::from(word(8)) << 32 | u64::from(word(12)),
+    })
+}
+
+#[inline]
+fn read_call<'a>(flags: u8, mut r: Reader<'a>) -> Result<(CallHead, Part<'a>), Malformed> {
+    let position = read_position(&mut r)?;
+    let export = r.u64()?;
+    let procedure = r.u32()?;
+    let meta = if flags & META != 0 {
+        read_meta(&mut r)?
+    } else {
+        Meta::default()
+    };
+    Ok((
+        CallHead {
+            position,
+            export,
+            procedure,
+            meta,
+        },
+        read_part(flags, r)?,
+    ))
+}
+
+fn read_meta(r: &mut Reader<'_>) -> Result<Meta, Malformed> {
+    let len = r.u32()? as usize;
+    if !len.is_multiple_of(4) {
+        return Err(Malformed);
+    }
+    let mut items = Reader::new(r.bytes(len)?);
+    let mut meta = Meta::default();
+    while !items.is_empty() {
+        let kind = items.u16()?;
+        let len = items.u16()? as usize;
+        let mut item = Reader::new(items.bytes(len)?);
+        match kind {
+            META_DEADLINE => meta.deadline = Some(item.u64()?),
+            META_TRACE => {
+                meta.trace = Some(Trace {
+                    trace: item.array()?,
+                    span: item.array()?,
+                })
+            }
+            _ => {}
+        }
+    }
+    Ok(meta)
+}
+
+#[inline]
+fn read_part<'a>(flags: u8, mut r: Reader<'a>) -> Result<Part<'a>, Malformed> {
+    if flags & FRAGMENT == 0 {
+        return Ok(Part {
+            fragment: None,
+            bytes: r.rest(),
+        });
+    }
+    let fragment = Fragment {
+        total: r.u32()?,
+        offset: r.u32()?,
+    };
+    let bytes = r.rest();
+    let end = u64::from(fragment.offset) + bytes.len() as u64;
+    if bytes.is_empty() || end > u64::from(fragment.total) {
+        return Err(Malformed);
+    }
+    Ok(Part {
+        fragment: Some(fragment),
+        bytes,
+    })
+}
+
+#[inline]
+fn read_result<'a>(flags: u8, mut r: Reader<'a>) -> Result<(ResultHead, Part<'a>), Malformed> {
+    let position = read_position(&mut r)?;
+    let status = r.u8()?;
+    let ran = r.u8()?;
+    let kind = r.u16()?;
+    let status = match status {
+        0 => Status::Result,
+        1 => Status::Exception,
+        2 => Status::Failed { ran, kind },
+        _ => return Err(Malformed),
+    };
+    Ok((ResultHead { position, status }, read_part(flags, r)?))
+}
+
+fn read_select<'a>(flags: u8, mut r: Reader<'a>) -> Result<Select<'a>, Malformed> {
+    let (through, limit, largest) = (r.u32()?, r.u32()?, r.u64()?);
+    let select = Select {
+        through,
+        limit,
+        largest,
+        pull: flags & PULL != 0,
+        ranges: r.rest(),
+    };
+    if !select.ranges.len().is_multiple_of(8) || select.ranges.len() / 8 > MAX_RANGES {
+        return Err(Malformed);
+    }
+    Ok(select)
+}
+
+#[cfg(test)]
+pub(crate) fn read_select_for_tests(body: &[u8]) -> Select<'_> {
+    let mut r = Reader::new(body);
+    read_position(&mut r).unwrap();
+    read_select(0, r).unwrap()
+}
+
+fn read_ticket(r: &mut Reader<'_>) -> Result<Ticket, Malformed> {
+    Ok(Ticket {
+        client: r.u64()?,
+        incarnation: r.u64()?,
+        issued: r.u64()?,
+        mac: r.array()?,
+    })
+}
+
+fn read_address(r: &mut Reader<'_>) -> Result<SocketAddr, Malformed> {
+    let ip = Ipv6Addr::from(r.array::<16>()?).to_canonical();
+    let port = r.u16()?;
+    let _ = r.u16()?;
+    Ok(SocketAddr::new(ip, port))
+}
+
+fn read_bind<'a>(flags: u8, mut r: Reader<'a>) -> Result<Bind<'a>, Malformed> {
+    let client = r.u64()?;
+    let nonce = r.u64()?;
+    let versions = (r.u16()?, r.u16()?);
+    let schemes = r.u32()?;
+    let from = r.u32()?;
+    let renew = match flags & RENEW {
+        0 => None,
+        _ => Some((r.u64()?, read_ticket(&mut r)?, read_address(&mut r)?)),
+    };
+    let name = r.opaque(MAX_NAME)?;
+    r.opaque(MAX_HANDSHAKE)?;
+    if client == 0 {
+        return Err(Malformed);
+    }
+    Ok(Bind {
+        client,
+        nonce,
+        versions,
+        schemes,
+        from,
+        renew,
+        name,
+    })
+}
+
+fn read_welcome<'a>(mut r: Reader<'a>) -> Result<Welcome<'a>, Malformed> {
+    let nonce = r.u64()?;
+    let conversation = r.u64()?;
+    let ticket = read_ticket(&mut r)?;
+    let versions = (r.u16()?, r.u16()?);
+    let refused = r.u16()?;
+    let _ = r.u16()?;
+    let export = r.u64()?;
+    let seen = read_address(&mut r)?;
+    r.opaque(MAX_HANDSHAKE)?;
+    let total = r.u32()?;
+    let procedures = r.rest();
+    if !procedures.len().is_multiple_of(12) || conversation == 0 {
+        return Err(Malformed);
+    }
+    Ok(Welcome {
+        nonce,
+        conversation,
+        ticket,
+        versions,
+        refused,
+        export,
+        total,
+        seen,
+        procedures,
+    })
+}
+
+fn read_stale(mut r: Reader<'_>) -> Result<Stale, Malformed> {
+    let conversation = r.u64()?;
+    let number = r.u64()?;
+    let reason = match r.u32()? {
+        1 => StaleReason::Incarnation,
+        2 => StaleReason::Horizon,
+        3 => StaleReason::Address,
+        4 => StaleReason::Full,
+        _ => return Err(Malformed),
+    };
+    let _ = r.u32()?;
+    Ok(Stale {
+        conversation,
+        number,
+        reason,
+        incarnation: r.u64()?,
+        age: r.u64()?,
+    })
+}
+
+const POSITION: usize = 16;
+const TICKET_LEN: usize = 40;
+const ADDRESS: usize = 20;
+
+impl Writer<'_> {
+    fn position(&mut self, kind: u8, p: Position, more: usize) -> super::Body<'_> {
+        let mut body = self.frame(kind, 0, POSITION + more);
+        body.u32(p.activity).u32(p.exchange).u64(p.sequence);
+        body
+    }
+
+    /// Room for the bytes of a call's arguments in this datagram.
+    pub fn call_room(&self, meta: &Meta, fragmented: bool) -> usize {
+        self.room()
+            .saturating_sub(POSITION + 12 + meta.len() + if fragmented { 8 } else { 0 })
+    }
+
+    #[inline]
+    pub fn call(&mut self, head: &CallHead, args: Part<'_>) {
+        let meta = head.meta.len();
+        let fragment = if args.fragment.is_some() { 8 } else { 0 };
+        let flags = if meta > 0 { META } else { 0 } | if fragment > 0 { FRAGMENT } else { 0 };
+        let mut body = self.frame(
+            CALL,
+            flags,
+            POSITION + 12 + meta + fragment + args.bytes.len(),
+        );
+        let p = head.position;
+        body.u32(p.activity)
+            .u32(p.exchange)
+            .u64(p.sequence)
+            .u64(head.export)
+            .u32(head.procedure);
+        head.meta.write(&mut body);
+        if let Some(f) = args.fragment {
+            body.u32(f.total).u32(f.offset);
+        }
+        body.bytes(args.bytes);
+    }
+
+    /// Room for the bytes of a result in this datagram.
+    pub fn result_room(&self, fragmented: bool) -> usize {
+        self.room()
+            .saturating_sub(POSITION + 4 + if fragmented { 8 } else { 0 })
+    }
+
+    #[inline]
+    pub fn result(&mut self, head: &ResultHead, args: Part<'_>) {
+        let fragment = if args.fragment.is_some() { 8 } else { 0 };
+        let flags = if fragment > 0 { FRAGMENT } else { 0 };
+        let mut body = self.frame(RESULT, flags, POSITION + 4 + fragment + args.bytes.len());
+        let p = head.position;
+        let (status, ran, kind) = match head.status {
+            Status::Result => (0, 0, 0),
+            Status::Exception => (1, 0, 0),
+            Status::Failed { ran, kind } => (2, ran, kind),
+        };
+        body.u32(p.activity)
+            .u32(p.exchange)
+            .u64(p.sequence)
+            .bytes(&[status, ran])
+            .u16(kind);
+        if let Some(f) = args.fragment {
+            body.u32(f.total).u32(f.offset);
+        }
+        body.bytes(args.bytes);
+    }
+
+    pub fn select(&mut self, p: Position, pull: bool, incoming: &Incoming) {
+        let fits = self.room().saturating_sub(POSITION + 16) / 8;
+        let ranges = incoming.beyond();
+        let ranges = &ranges[..ranges.len().min(MAX_RANGES).min(fits)];
+        let mut body = self.frame(
+            SELECT,
+            if pull { PULL } else { 0 },
+            POSITION + 16 + 8 * ranges.len(),
+        );
+        body.u32(p.activity).u32(p.exchange).u64(p.sequence);
+        body.u32(incoming.through())
+            .u32(incoming.limit())
+            .u64(incoming.largest());
+        for (start, end) in ranges {
+            body.u32(*start).u32(*end);
+        }
+    }
+
+    pub fn cancel(&mut self, p: Position) {
+        self.position(CANCEL, p, 0);
+    }
+
+    pub fn probe(&mut self, p: Position) {
+        self.position(PROBE, p, 0);
+    }
+
+    pub fn state(&mut self, p: Position, progress: Progress) {
+        self.position(STATE, p, 4).u32(progress as u32);
+    }
+
+    pub fn ack(&mut self, ack: Ack) {
+        self.frame(ACK, 0, 12).u64(ack.low).u32(ack.datagram);
+    }
+
+    pub fn ticket(&mut self, t: &Ticket) {
+        write_ticket(&mut self.frame(TICKET, 0, TICKET_LEN), t);
+    }
+
+    pub fn challenge(&mut self, conversation: u64, number: u64) {
+        self.frame(CHALLENGE, 0, 16).u64(conversation).u64(number);
+    }
+
+    pub fn stale(&mut self, s: &Stale) {
+        let mut body = self.frame(STALE, 0, 40);
+        body.u64(s.conversation)
+            .u64(s.number)
+            .u32(s.reason as u32)
+            .u32(0)
+            .u64(s.incarnation)
+            .u64(s.age);
+    }
+
+    pub fn bind(&mut self, b: &Bind<'_>) {
+        let renew = if b.renew.is_some() {
+            8 + TICKET_LEN + ADDRESS
+        } else {
+            0
+        };
+        let flags = if renew > 0 { RENEW } else { 0 };
+        let mut body = self.frame(BIND, flags, 28 + renew + opaque_len(b.name.len()) + 4);
+        body.u64(b.client)
+            .u64(b.nonce)
+            .u16(b.versions.0)
+            .u16(b.versions.1)
+            .u32(b.schemes)
+            .u32(b.from);
+        if let Some((conversation, ticket, address)) = &b.renew {
+            body.u64(*conversation);
+            write_ticket(&mut body, ticket);
+            write_address(&mut body, *address);
+        }
+        body.opaque(b.name).u32(0);
+    }
+
+    /// Writes as many of `procedures` as fit; false when not even the rest does.
+    pub fn welcome(&mut self, w: &Welcome<'_>, procedures: &[(u32, u64)]) -> bool {
+        let fixed = 16 + TICKET_LEN + 8 + 8 + ADDRESS + 4 + 4;
+        if self.room() < fixed {
+            return false;
+        }
+        let fits = (self.room() - fixed) / 12;
+        let procedures = &procedures[..procedures.len().min(fits)];
+        let mut body = self.frame(WELCOME, 0, fixed + 12 * procedures.len());
+        body.u64(w.nonce).u64(w.conversation);
+        write_ticket(&mut body, &w.ticket);
+        body.u16(w.versions.0)
+            .u16(w.versions.1)
+            .u16(w.refused)
+            .u16(0)
+            .u64(w.export);
+        write_address(&mut body, w.seen);
+        body.u32(0).u32(w.total);
+        for (number, print) in procedures {
+            body.u32(*number).u64(*print);
+        }
+        true
+    }
+
+    /// A probe, or the echo of one, that brings the datagram to exactly `size` bytes.
+    pub fn mtu(&mut self, echo: bool, size: usize) {
+        self.frame(if echo { MTU_ECHO } else { MTU_PROBE }, 0, 4)
+            .u32(size as u32);
+        self.pad(size);
+    }
+
+    /// Padding that brings the datagram to `size` bytes, tag included, or as near as it can.
+    pub fn pad(&mut self, size: usize) {
+        let missing = size.saturating_sub(self.len + crate::scheme::TAG);
+        if missing < FRAME_HEAD {
+            return;
+        }
+        let len = (missing - FRAME_HEAD).min(self.room()) & !3;
+        self.frame(PADDING, 0, len).rest.fill(0);
+    }
+}
+
+impl Meta {
+    /// Bytes on the wire: nothing when there is nothing to say.
+    pub fn len(&self) -> usize {
+        let items = self.deadline.map_or(0, |_| 12) + self.trace.map_or(0, |_| 28);
+        if items == 0 { 0 } else { 4 + items }
+    }
+
+    fn write(&self, body: &mut super::Body<'_>) {
+        let len = self.len();
+        if len == 0 {
+            return;
+        }
+        body.u32(len as u32 - 4);
+        if let Some(left) = self.deadline {
+            body.u16(META_DEADLINE).u16(8).u64(left);
+        }
+        if let Some(t) = &self.trace {
+            body.u16(META_TRACE).u16(24).bytes(&t.trace).bytes(&t.span);
+        }
+    }
+}
+
+fn write_ticket(body: &mut super::Body<'_>, t: &Ticket) {
+    body.u64(t.client)
+        .u64(t.incarnation)
+        .u64(t.issued)
+        .bytes(&t.mac);
+}
+
+fn write_address(body: &mut super::Body<'_>, address: SocketAddr) {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    body.bytes(&ip.octets()).u16(address.port()).u16(0);
+}

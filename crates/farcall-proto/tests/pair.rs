@@ -1,0 +1,695 @@
+//! Packet traces: one client conversation and one server, every datagram in the test's hands.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use farcall_proto::client::{Call, CallId, Conversation, Event, Outcome};
+use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
+use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig, Time};
+
+const EXPORT: u64 = 77;
+
+/// What a caller was told.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Result(Vec<u8>),
+    Exception(Vec<u8>),
+    Failed(Kind, Ran),
+    Bound(u64),
+    NotBound(Kind),
+}
+
+struct Pair {
+    now: Time,
+    client: Conversation,
+    server: Server,
+    from: SocketAddr,
+    told: Vec<(u64, Told)>,
+    asked: Vec<(CallKey, Vec<u8>)>,
+    cancelled: Vec<CallKey>,
+}
+
+type Datagram = Vec<u8>;
+
+impl Pair {
+    fn new() -> Pair {
+        Pair::with(ClientConfig::default(), ServerConfig::default())
+    }
+
+    fn with(client: ClientConfig, server: ServerConfig) -> Pair {
+        let now = Time::from_nanos(1_000_000_000);
+        let mut pair = Pair {
+            now,
+            client: Conversation::new(client, 0xc11e),
+            server: Server::new(server, now, [7; 32]),
+            from: "10.0.0.1:1000".parse().unwrap(),
+            told: Vec::new(),
+            asked: Vec::new(),
+            cancelled: Vec::new(),
+        };
+        pair.export();
+        pair
+    }
+
+    fn export(&mut self) {
+        self.server.export(Export {
+            id: EXPORT,
+            type_name: "Store".into(),
+            instance: "one".into(),
+            procedures: vec![(1, 11), (2, 22)],
+        });
+    }
+
+    fn restart_server(&mut self, secret: u8) {
+        self.server = Server::new(ServerConfig::default(), self.now, [secret; 32]);
+        self.export();
+    }
+
+    fn pass(&mut self, d: Duration) {
+        self.now = self.now + d;
+    }
+
+    fn start(&mut self, token: u64, args: &[u8]) -> CallId {
+        let call = Call {
+            export: EXPORT,
+            procedure: 1,
+            deadline: None,
+            trace: None,
+            token,
+        };
+        self.client
+            .start(self.now, &call, args.to_vec())
+            .expect("room for a call")
+    }
+
+    /// What the client has to send now.
+    fn sent(&mut self) -> Vec<Datagram> {
+        let mut out = vec![0; 65_536];
+        std::iter::from_fn(|| {
+            self.client
+                .transmit(self.now, &mut out)
+                .map(|n| out[..n].to_vec())
+        })
+        .collect()
+    }
+
+    fn receive(&mut self, datagrams: &[Datagram]) {
+        for d in datagrams {
+            self.server
+                .handle(self.now, self.from, d, &mut |request| match request {
+                    Request::Call(call) => self.asked.push((call.key, call.args.to_vec())),
+                    Request::Cancel(key) => self.cancelled.push(key),
+                });
+        }
+    }
+
+    fn answered(&mut self) -> Vec<Datagram> {
+        let mut out = vec![0; 65_536];
+        std::iter::from_fn(|| {
+            self.server
+                .transmit(self.now, &mut out)
+                .map(|t| out[..t.len].to_vec())
+        })
+        .collect()
+    }
+
+    fn finish(&mut self, key: CallKey, finish: Finish, payload: &[u8]) -> Vec<Datagram> {
+        let mut out = vec![0; 65_536];
+        let sent = self
+            .server
+            .finish(self.now, key, finish, payload.to_vec(), &mut out);
+        let mut all: Vec<Datagram> = sent.into_iter().map(|t| out[..t.len].to_vec()).collect();
+        all.extend(self.answered());
+        all
+    }
+
+    fn hear(&mut self, datagrams: &[Datagram]) {
+        for d in datagrams {
+            let told = &mut self.told;
+            self.client.handle(self.now, d, &mut |e| told.push(note(e)));
+        }
+    }
+
+    fn tick(&mut self) {
+        let told = &mut self.told;
+        self.client
+            .handle_timeout(self.now, &mut |e| told.push(note(e)));
+        self.server.handle_timeout(self.now);
+    }
+
+    /// Exchanges datagrams until both are silent; every call is answered with its own arguments.
+    fn settle(&mut self) -> usize {
+        let mut datagrams = 0;
+        loop {
+            let sent = self.sent();
+            self.receive(&sent);
+            let mut answers = self.answered();
+            for (key, args) in std::mem::take(&mut self.asked) {
+                answers.extend(self.finish(key, Finish::Result, &args));
+            }
+            self.hear(&answers);
+            datagrams += sent.len() + answers.len();
+            if sent.is_empty() && answers.is_empty() {
+                return datagrams;
+            }
+        }
+    }
+
+    /// A pair whose conversation is known at both ends.
+    fn acquainted() -> Pair {
+        let mut pair = Pair::new();
+        pair.start(0, b"");
+        pair.settle();
+        pair.told.clear();
+        pair
+    }
+
+    /// Lets time pass until the call ends, every datagram being lost.
+    fn starve(&mut self) {
+        while self.told.is_empty() {
+            let next = self.client.timeout().expect("a call is outstanding");
+            self.now = next.max(self.now);
+            self.tick();
+            self.sent();
+        }
+    }
+}
+
+fn note(event: Event<'_>) -> (u64, Told) {
+    match event {
+        Event::Ended { token, outcome, .. } => (
+            token,
+            match outcome {
+                Outcome::Result(b) => Told::Result(b.into_owned()),
+                Outcome::Exception(b) => Told::Exception(b.into_owned()),
+                Outcome::Failed(f) => Told::Failed(f.kind, f.ran),
+            },
+        ),
+        Event::Bound { token, answer } => (
+            token,
+            match answer {
+                Ok(bound) => Told::Bound(bound.export),
+                Err(failure) => Told::NotBound(failure.kind),
+            },
+        ),
+    }
+}
+
+#[test]
+fn a_simple_call_is_two_datagrams() {
+    let mut pair = Pair::acquainted();
+    for token in 1..=3 {
+        pair.start(token, b"argsargs");
+        let call = pair.sent();
+        assert_eq!(call.len(), 1);
+        pair.receive(&call);
+        let (key, args) = pair.asked.pop().unwrap();
+        assert_eq!(args, b"argsargs");
+        let result = pair.finish(key, Finish::Result, b"result..");
+        assert_eq!(result.len(), 1);
+        pair.hear(&result);
+        assert_eq!(
+            pair.told.pop(),
+            Some((token, Told::Result(b"result..".to_vec())))
+        );
+    }
+    assert_eq!(pair.client.timeout(), None, "idle is silent");
+}
+
+#[test]
+fn binding_names_the_export_and_leaves_no_state() {
+    let mut pair = Pair::new();
+    for (token, name) in ["Store", "Store/one", "Store/two", "Shop", ""]
+        .into_iter()
+        .enumerate()
+    {
+        pair.client.bind(pair.now, name, token as u64);
+    }
+    pair.settle();
+    pair.told.sort_by_key(|t| t.0);
+    let told: Vec<_> = pair.told.drain(..).map(|t| t.1).collect();
+    let no = || Told::NotBound(Kind::NotExported);
+    assert_eq!(
+        told,
+        [
+            Told::Bound(EXPORT),
+            Told::Bound(EXPORT),
+            no(),
+            no(),
+            Told::Bound(0)
+        ]
+    );
+    assert_eq!(pair.server.conversations(), 0);
+}
+
+#[test]
+fn an_export_with_many_procedures_comes_in_pages() {
+    let mut pair = Pair::new();
+    pair.server.export(Export {
+        id: 5,
+        type_name: "Wide".into(),
+        instance: "x".into(),
+        procedures: (0..1000).map(|n| (n, u64::from(n) * 3)).collect(),
+    });
+    pair.client.bind(pair.now, "Wide", 9);
+    let mut bound = None;
+    for _ in 0..40 {
+        let sent = pair.sent();
+        pair.receive(&sent);
+        for d in pair.answered() {
+            pair.client.handle(pair.now, &d, &mut |e| {
+                if let Event::Bound { answer, .. } = e {
+                    bound = Some(answer.unwrap());
+                }
+            });
+        }
+    }
+    let bound = bound.expect("all pages came");
+    assert_eq!(bound.procedures.len(), 1000);
+    assert_eq!(bound.procedures[999], (999, 2997));
+}
+
+#[test]
+fn a_duplicate_is_not_executed() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"once");
+    let call = pair.sent();
+    pair.receive(&call);
+    pair.receive(&call);
+    assert_eq!(pair.asked.len(), 1);
+    let key = pair.asked[0].0;
+    let first = pair.finish(key, Finish::Result, b"done");
+    pair.receive(&call);
+    assert_eq!(pair.asked.len(), 1);
+    let again = pair.answered();
+    assert_eq!(again.len(), 1, "the held result is sent again");
+    assert_ne!(first, again, "under a datagram number of its own");
+    pair.hear(&again);
+    pair.hear(&first[1..]);
+    assert_eq!(pair.told, [(1, Told::Result(b"done".to_vec()))]);
+    // A copy that comes after the next call of the activity is dropped.
+    pair.told.clear();
+    pair.start(2, b"next");
+    pair.settle();
+    pair.receive(&call);
+    assert!(pair.asked.is_empty());
+}
+
+#[test]
+fn a_lost_call_and_a_lost_result_are_sent_again() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"once");
+    pair.sent();
+    pair.pass(Duration::from_millis(25));
+    pair.tick();
+    let call = pair.sent();
+    assert_eq!(call.len(), 1);
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    pair.finish(key, Finish::Result, b"lost");
+    pair.pass(Duration::from_millis(200));
+    pair.tick();
+    pair.settle();
+    assert_eq!(pair.told, [(1, Told::Result(b"lost".to_vec()))]);
+}
+
+#[test]
+fn a_silent_server_is_given_up_after_ten_seconds_and_ten_probes() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"once");
+    pair.sent();
+    let began = pair.now;
+    pair.starve();
+    assert_eq!(
+        pair.told,
+        [(1, Told::Failed(Kind::Unreachable, Ran::Maybe))]
+    );
+    let took = pair.now.since(began);
+    assert!((10..12).contains(&took.as_secs()), "{took:?}");
+    assert!(pair.client.stats().retransmitted >= 10);
+}
+
+#[test]
+fn a_server_that_never_was_there_did_not_run_it() {
+    let mut pair = Pair::new();
+    pair.start(1, b"once");
+    pair.starve();
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Unreachable, Ran::No))]);
+}
+
+#[test]
+fn a_slow_procedure_is_probed_ever_more_rarely_and_never_given_up() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"slow");
+    let call = pair.sent();
+    pair.receive(&call);
+    let hour = pair.now + Duration::from_secs(3600);
+    let mut probes = 0;
+    while pair.now < hour {
+        pair.now = pair.client.timeout().unwrap().max(pair.now);
+        pair.tick();
+        let sent = pair.sent();
+        probes += sent.len();
+        pair.receive(&sent);
+        let answers = pair.answered();
+        pair.hear(&answers);
+    }
+    assert!(pair.told.is_empty());
+    assert!((300..450).contains(&probes), "{probes} probes in an hour");
+    let (key, _) = pair.asked.pop().unwrap();
+    let result = pair.finish(key, Finish::Result, b"slow");
+    pair.hear(&result);
+    assert_eq!(pair.told.len(), 1);
+}
+
+#[test]
+fn large_arguments_and_results_arrive_whole() {
+    for len in [1_000, 1_200, 5_000, 70_000, 1_000_000] {
+        let mut pair = Pair::acquainted();
+        let args: Vec<u8> = (0..len).map(|i| (i * 7) as u8).collect();
+        pair.start(1, &args);
+        pair.settle();
+        assert_eq!(pair.told, [(1, Told::Result(args))], "{len} bytes");
+        assert_eq!(
+            pair.server.held_bytes(),
+            if len <= 1_000 {
+                len
+            } else {
+                pair.server.held_bytes()
+            }
+        );
+    }
+}
+
+#[test]
+fn a_long_result_is_let_go_when_it_has_arrived() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, &vec![1; 400_000]);
+    pair.settle();
+    assert_eq!(pair.server.held_bytes(), 0);
+}
+
+#[test]
+fn a_cancel_that_overtakes_its_call_consumes_its_number() {
+    let mut pair = Pair::acquainted();
+    let id = pair.start(1, b"late");
+    let call = pair.sent();
+    pair.client.cancel(pair.now, id);
+    let cancel = pair.sent();
+    pair.receive(&cancel);
+    pair.receive(&call);
+    assert!(pair.asked.is_empty());
+    let answers = pair.answered();
+    pair.hear(&answers);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::No))]);
+}
+
+#[test]
+fn a_cancel_reaches_the_procedure() {
+    let mut pair = Pair::acquainted();
+    let id = pair.start(1, b"long");
+    let call = pair.sent();
+    pair.receive(&call);
+    pair.client.cancel(pair.now, id);
+    let cancel = pair.sent();
+    pair.receive(&cancel);
+    assert_eq!(pair.cancelled, [pair.asked[0].0]);
+    let answers = pair.answered();
+    pair.hear(&answers);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Maybe))]);
+    // The activity is usable at once, while the old call still runs.
+    pair.told.clear();
+    pair.start(2, b"next");
+    let call = pair.sent();
+    pair.receive(&call);
+    assert_eq!(pair.asked.len(), 2);
+    let (old, new) = (pair.asked[0].0, pair.asked[1].0);
+    assert_eq!(
+        pair.finish(old, Finish::Result, b"late"),
+        Vec::<Datagram>::new()
+    );
+    let result = pair.finish(new, Finish::Result, b"news");
+    pair.hear(&result);
+    assert_eq!(pair.told, [(2, Told::Result(b"news".to_vec()))]);
+    assert_eq!(pair.server.unfinished(), 0);
+}
+
+#[test]
+fn a_call_that_was_never_sent_did_not_run() {
+    let mut pair = Pair::acquainted();
+    let id = pair.start(1, b"idea");
+    pair.client.cancel(pair.now, id);
+    pair.tick();
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::No))]);
+    assert_eq!(pair.sent(), Vec::<Datagram>::new());
+}
+
+#[test]
+fn a_refusal_is_remembered() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"much");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    let refusal = Finish::Failed(Failure::new(Kind::Overloaded, Ran::No).with_detail("queue of 8"));
+    let refused = pair.finish(key, refusal, b"");
+    pair.receive(&call);
+    assert!(pair.asked.is_empty());
+    pair.pass(Duration::from_secs(120));
+    pair.tick();
+    pair.receive(&call);
+    assert!(pair.asked.is_empty(), "also when it is no longer held");
+    pair.hear(&refused);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Overloaded, Ran::No))]);
+}
+
+#[test]
+fn a_result_no_longer_held_is_not_computed_again() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"once");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    pair.finish(key, Finish::Result, b"lost");
+    pair.pass(Duration::from_secs(31));
+    pair.server.handle_timeout(pair.now);
+    pair.receive(&call);
+    let answers = pair.answered();
+    pair.hear(&answers);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::ResultLost, Ran::Yes))]);
+    assert_eq!(pair.server.held_bytes(), 0);
+}
+
+#[test]
+fn a_restarted_server_says_no_only_to_calls_that_began_after_it() {
+    // First sent long after the restart: it cannot have run.
+    let mut pair = Pair::acquainted();
+    pair.restart_server(8);
+    pair.pass(Duration::from_secs(5));
+    pair.start(1, b"anew");
+    pair.settle();
+    assert_eq!(
+        pair.told,
+        [(1, Told::Failed(Kind::ServerRestarted, Ran::No))]
+    );
+    // First sent before: it may have.
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"old.");
+    let call = pair.sent();
+    pair.receive(&call);
+    pair.pass(Duration::from_millis(10));
+    pair.restart_server(9);
+    pair.pass(Duration::from_millis(15));
+    pair.tick();
+    pair.settle();
+    assert_eq!(
+        pair.told,
+        [(1, Told::Failed(Kind::ServerRestarted, Ran::Maybe))]
+    );
+    // The next call has a new conversation by itself.
+    pair.told.clear();
+    pair.start(2, b"next");
+    pair.settle();
+    assert_eq!(pair.told, [(2, Told::Result(b"next".to_vec()))]);
+}
+
+#[test]
+fn a_forgotten_conversation_does_not_run_old_packets() {
+    let server = ServerConfig {
+        max_conversations: 1,
+        ..ServerConfig::default()
+    };
+    let mut pair = Pair::with(ClientConfig::default(), server);
+    pair.start(1, b"once");
+    let mut first = Vec::new();
+    for _ in 0..2 {
+        let sent = pair.sent();
+        first = if sent.is_empty() { first } else { sent.clone() };
+        pair.receive(&sent);
+        let answers = pair.answered();
+        pair.hear(&answers);
+    }
+    let (key, _) = pair.asked.pop().unwrap();
+    pair.finish(key, Finish::Result, b"lost");
+    // Another client takes the only place.
+    let mut other = Conversation::new(ClientConfig::default(), 0xbeef);
+    let call = Call {
+        export: EXPORT,
+        procedure: 1,
+        deadline: None,
+        trace: None,
+        token: 0,
+    };
+    other.start(pair.now, &call, Vec::new()).unwrap();
+    let mut out = vec![0; 65_536];
+    for _ in 0..3 {
+        while let Some(n) = other.transmit(pair.now, &mut out) {
+            pair.receive(&[out[..n].to_vec()]);
+        }
+        for d in pair.answered() {
+            other.handle(pair.now, &d, &mut |_| {});
+        }
+    }
+    assert_eq!(pair.asked.len(), 1, "the other's call");
+    pair.asked.clear();
+    pair.receive(&first);
+    assert!(
+        pair.asked.is_empty(),
+        "the ticket is older than the horizon"
+    );
+    let answers = pair.answered();
+    pair.hear(&answers);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Forgotten, Ran::Maybe))]);
+}
+
+#[test]
+fn a_client_that_moved_renews_its_ticket() {
+    let mut pair = Pair::acquainted();
+    pair.from = "10.0.0.1:2000".parse().unwrap();
+    pair.start(1, b"moved...");
+    pair.settle();
+    assert_eq!(pair.told, [(1, Told::Result(b"moved...".to_vec()))]);
+    assert_eq!(pair.server.conversations(), 1);
+}
+
+#[test]
+fn an_unproven_address_hears_no_more_than_three_times_what_it_sent() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"spoofed!");
+    pair.start(2, b"spoof123");
+    let calls = pair.sent();
+    pair.from = "10.9.9.9:9".parse().unwrap();
+    for d in calls {
+        pair.receive(std::slice::from_ref(&d));
+        let heard: usize = pair.answered().iter().map(Vec::len).sum();
+        assert!(heard <= 3 * d.len(), "{heard} for {}", d.len());
+    }
+}
+
+#[test]
+fn any_flipped_bit_is_noticed() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"once");
+    let call = pair.sent().remove(0);
+    for bit in 0..call.len() * 8 {
+        let mut broken = call.clone();
+        broken[bit / 8] ^= 1 << (bit % 8);
+        pair.receive(&[broken]);
+        assert!(pair.asked.is_empty(), "bit {bit}");
+        assert!(pair.answered().is_empty());
+    }
+    pair.receive(&[call]);
+    assert_eq!(pair.asked.len(), 1);
+}
+
+#[test]
+fn first_fragments_and_nothing_more_are_bounded() {
+    let server = ServerConfig {
+        reassembly_budget: 1 << 20,
+        ..ServerConfig::default()
+    };
+    let mut pair = Pair::with(
+        ClientConfig {
+            max_outstanding: 4096,
+            ..ClientConfig::default()
+        },
+        server,
+    );
+    pair.start(0, b"");
+    pair.settle();
+    for token in 1..=3000 {
+        pair.start(token, &vec![0; 1 << 20]);
+        let first = pair.sent();
+        pair.receive(&first[..first.len().min(1)]);
+        assert!(
+            pair.server.held_bytes() <= (1 << 20) + (1 << 18),
+            "{}",
+            pair.server.held_bytes()
+        );
+        pair.answered();
+    }
+    assert!(pair.asked.is_empty());
+}
+
+#[test]
+fn after_everything_nothing_is_held_and_no_timer_is_armed() {
+    let mut pair = Pair::acquainted();
+    for token in 1..=50 {
+        pair.start(token, &vec![0; 40 * token as usize]);
+    }
+    pair.settle();
+    assert_eq!(pair.told.len(), 50);
+    for _ in 0..10 {
+        pair.pass(Duration::from_secs(30));
+        pair.tick();
+    }
+    assert_eq!((pair.client.timeout(), pair.server.timeout()), (None, None));
+    assert_eq!(pair.server.held_bytes(), 0);
+    assert_eq!(pair.sent(), Vec::<Datagram>::new());
+}
+
+#[test]
+fn a_deadline_travels_with_the_call() {
+    let mut pair = Pair::acquainted();
+    let deadline = Some(pair.now + Duration::from_millis(500));
+    let call = Call {
+        export: EXPORT,
+        procedure: 1,
+        deadline,
+        trace: None,
+        token: 4,
+    };
+    pair.client.start(pair.now, &call, Vec::new()).unwrap();
+    let sent = pair.sent();
+    let mut seen = None;
+    pair.server.handle(pair.now, pair.from, &sent[0], &mut |r| {
+        if let Request::Call(call) = r {
+            seen = call.deadline;
+        }
+    });
+    assert_eq!(seen, deadline);
+    pair.pass(Duration::from_millis(500));
+    pair.tick();
+    assert_eq!(pair.told, [(4, Told::Failed(Kind::Deadline, Ran::Maybe))]);
+    let cancel = pair.sent();
+    pair.receive(&cancel);
+    assert_eq!(pair.cancelled.len(), 1);
+}
+
+#[test]
+fn an_unknown_export_is_refused() {
+    let mut pair = Pair::acquainted();
+    pair.server.withdraw(EXPORT);
+    pair.start(1, b"gone");
+    pair.settle();
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::NotExported, Ran::No))]);
+}
+
+#[test]
+fn calls_that_are_ready_together_share_a_datagram() {
+    let mut pair = Pair::acquainted();
+    for token in 1..=8 {
+        pair.start(token, b"tiny");
+    }
+    assert_eq!(pair.sent().len(), 1);
+}
