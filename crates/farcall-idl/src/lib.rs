@@ -1,15 +1,19 @@
 //! The Interface model of farcall: stubs, fingerprints, compatibility, values.
 //!
 //! [`Interface`] describes at run time what can be called; it crosses the wire, so that tools need no source.
-//! With the feature `stubs`, [`stubs`] turns an interface in source form
-//! into Rust.
+//! [`check`] says what a change of it breaks. With the feature `stubs`, [`stubs`] turns an interface in source form
+//! into Rust; with `values`, [`values`] turns JSON into arguments, and results into JSON, by the description alone.
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod model;
 mod spell;
 #[cfg(feature = "stubs")]
 pub mod stubs;
+#[cfg(feature = "values")]
+pub mod values;
 
+pub use check::{Change, check};
 pub use model::{Argument, Builder, Interface, Procedure};
 pub use spell::spell;

@@ -10,6 +10,7 @@ mod user;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
+use syn::spanned::Spanned;
 use syn::{Attribute, Expr, ExprLit, Lit, Meta, Path, Type, Visibility};
 
 /// One interface as its author wrote it, names and Rust types included.
@@ -110,7 +111,10 @@ fn lent(referent: &Type) -> (Passing, Type) {
             } else {
                 Passing::Lent
             };
-            (passing, syn::parse_quote!(::std::vec::Vec<#element>))
+            (
+                passing,
+                syn::parse_quote_spanned!(element.span()=> ::std::vec::Vec<#element>),
+            )
         }
         other => (Passing::Lent, other.clone()),
     }

@@ -2,12 +2,14 @@
 //! be an interface.
 
 mod attributes;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use farcall_idl::stubs::{Argument, Procedure, Source, generate};
 use proc_macro2::TokenStream;
+use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::spanned::Spanned;
 use syn::{
     Error, FnArg, Ident, ItemTrait, Pat, ReceiverKind, Result, ReturnType, Signature, TraitItem,
 };
@@ -70,8 +72,8 @@ impl Refusals {
 }
 
 /// `what`, and on a line of its own what to do instead.
-fn refuse(at: impl Spanned, what: &str, hint: &str) -> Error {
-    Error::new(at.span(), format!("{what}\nhint: {hint}"))
+fn refuse(at: impl ToTokens, what: &str, hint: &str) -> Error {
+    Error::new_spanned(at, format!("{what}\nhint: {hint}"))
 }
 
 fn read(options: Options, item: ItemTrait) -> Result<Source> {
@@ -145,14 +147,15 @@ fn check_supertrait(bound: &TypeParamBound) -> Result<()> {
 }
 
 fn procedure_of(item: TraitItem) -> Result<TraitItemFn> {
-    let (at, what) = match item {
+    let tokens = item.to_token_stream();
+    let what = match item {
         TraitItem::Fn(method) => return Ok(method),
-        TraitItem::Const(item) => (item.span(), "a constant"),
-        TraitItem::Type(item) => (item.span(), "an associated type"),
-        other => (other.span(), "a macro"),
+        TraitItem::Const(_) => "a constant",
+        TraitItem::Type(_) => "an associated type",
+        _ => "a macro",
     };
     Err(refuse(
-        at.span(),
+        tokens,
         &format!("an interface holds procedures; {what} cannot cross"),
         "put it outside the trait",
     ))

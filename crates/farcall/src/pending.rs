@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::stub::{Decoded, PendingCall, decode_reply, no_reply};
+use crate::stub::{PendingCall, decode_reply, no_reply};
+use crate::xdr::Decode;
 use crate::{Never, Result};
 
 /// A call under way, as `store.start().get(key)` gives it.
@@ -45,7 +46,7 @@ impl<T, E> Pending<T, E> {
     }
 }
 
-impl<T: Decoded, E: Decoded> Pending<T, E> {
+impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Pending<T, E> {
     /// Blocks until the call has ended.
     ///
     /// # Errors
@@ -59,7 +60,7 @@ impl<T: Decoded, E: Decoded> Pending<T, E> {
     }
 }
 
-impl<T: Decoded, E: Decoded> Future for Pending<T, E> {
+impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Future for Pending<T, E> {
     type Output = Result<T, E>;
 
     /// # Panics

@@ -204,7 +204,7 @@ impl Binding {
     }
 
     /// Calls, and blocks until the call has ended.
-    pub fn call<T: Decoded, E: Decoded>(
+    pub fn call<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
         &self,
         procedure: &Procedure,
         encode: EncodeArguments<'_>,
@@ -218,11 +218,7 @@ impl Binding {
     }
 
     /// Starts a call.
-    pub fn start<T: Decoded, E: Decoded>(
-        &self,
-        procedure: &Procedure,
-        encode: EncodeArguments<'_>,
-    ) -> Pending<T, E> {
+    pub fn start<T, E>(&self, procedure: &Procedure, encode: EncodeArguments<'_>) -> Pending<T, E> {
         Pending::new(self.channel.start(self.prepare(procedure, encode)))
     }
 
@@ -247,12 +243,10 @@ impl fmt::Debug for Binding {
     }
 }
 
-/// An owned value that a reply may hold.
-pub trait Decoded: for<'a> Decode<'a> {}
-impl<T: for<'a> Decode<'a>> Decoded for T {}
-
 /// The value in a reply.
-pub(crate) fn decode_reply<T: Decoded, E: Decoded>(reply: Reply<'_>) -> Result<T, E> {
+pub(crate) fn decode_reply<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
+    reply: Reply<'_>,
+) -> Result<T, E> {
     let decoded = match reply {
         Reply::Result(decoder) => decode_whole(decoder).map(Ok),
         Reply::Exception(decoder) => {
@@ -263,7 +257,9 @@ pub(crate) fn decode_reply<T: Decoded, E: Decoded>(reply: Reply<'_>) -> Result<T
     decoded.unwrap_or_else(|why| Err(bad_result(why).into()))
 }
 
-fn decode_whole<T: Decoded>(mut decoder: Decoder<'_>) -> std::result::Result<T, xdr::Error> {
+fn decode_whole<T: for<'a> Decode<'a>>(
+    mut decoder: Decoder<'_>,
+) -> std::result::Result<T, xdr::Error> {
     let value = T::decode(&mut decoder)?;
     decoder.finish()?;
     Ok(value)
@@ -384,10 +380,6 @@ pub fn reply<T: Encode, E: Encode>(encoder: &mut Encoder<'_>, outcome: Result<T,
     };
     encoded.map_or_else(Dispatched::BadResult, |()| end)
 }
-
-/// Of the compiler's messages: that a type can cross, said at the place where the interface names it.
-#[doc(hidden)]
-pub const fn crosses<T: xdr::Xdr>() {}
 
 /// Of the compiler's messages: that a procedure's return type is what it looks like.
 #[doc(hidden)]

@@ -18,10 +18,10 @@ pub(super) fn generate(source: &Source) -> TokenStream {
     let methods = procedures.iter().map(method);
     let arms = procedures.iter().map(|procedure| arm(source, procedure));
     let about = format!(
-        "[`{name}`] for a server written with `async fn`: implement it, and export a [`{server}`].\n\n\
+        " [`{name}`] for a server written with `async fn`: implement it, and export a [`{server}`].\n\n\
          Callers cannot tell the difference."
     );
-    let about_server = format!("Exports a [`{asynchronous}`] as the interface [`{name}`].");
+    let about_server = format!(" Exports a [`{asynchronous}`] as the interface [`{name}`].");
     quote! {
         #[doc = #about]
         #visibility trait #asynchronous: ::core::marker::Send + ::core::marker::Sync + 'static {
@@ -33,9 +33,15 @@ pub(super) fn generate(source: &Source) -> TokenStream {
         #visibility struct #server<S>(::std::sync::Arc<S>);
 
         impl<S: #asynchronous> #server<S> {
-            /// Wraps the server; an `Arc` of it may be shared with others.
-            pub fn new(server: impl ::core::convert::Into<::std::sync::Arc<S>>) -> Self {
-                Self(server.into())
+            /// Wraps the server.
+            pub fn new(server: S) -> Self {
+                Self(::std::sync::Arc::new(server))
+            }
+        }
+
+        impl<S: #asynchronous> ::core::convert::From<::std::sync::Arc<S>> for #server<S> {
+            fn from(server: ::std::sync::Arc<S>) -> Self {
+                Self(server)
             }
         }
 
@@ -82,7 +88,13 @@ fn method(procedure: &Procedure) -> TokenStream {
 fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     let asynchronous = format_ident!("{}Async", source.name);
-    let Procedure { number, name, .. } = procedure;
+    let Procedure {
+        number,
+        name,
+        result,
+        ..
+    } = procedure;
+    let exception = procedure.raised(source);
     let decode = procedure.decode(source);
     let names = procedure.names();
     let passed = procedure.passed();
@@ -90,7 +102,7 @@ fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
         #number => match #farcall::stub::arguments(&mut __arguments, #decode) {
             ::core::result::Result::Ok(#names) => {
                 let __outcome = <S as #asynchronous>::#name(&self.0, #passed).await;
-                #farcall::stub::reply(&mut #farcall::xdr::Encoder::new(&mut __reply), __outcome)
+                #farcall::stub::reply::<#result, #exception>(&mut #farcall::xdr::Encoder::new(&mut __reply), __outcome)
             }
             ::core::result::Result::Err(__why) => #farcall::stub::Dispatched::BadArguments(__why),
         },

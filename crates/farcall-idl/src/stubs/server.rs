@@ -1,12 +1,40 @@
 //! The server-stub: the interface's facts, and how a procedure number becomes a call of the server.
 
-use proc_macro2::TokenStream;
-use quote::quote;
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::Type;
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 
 use super::{Argument, Passing, Procedure, Source, documentation};
 
 pub(super) fn generate(source: &Source) -> TokenStream {
+    let implementation = implementation(source);
+    let assertions = assertions(source);
+    quote! {
+        #implementation
+        #assertions
+    }
+}
+
+/// What the compiler must find true, said where the interface says it: that a procedure's return type is what it
+/// looks like. (That its types are `Xdr` shows where they are encoded and decoded.)
+fn assertions(source: &Source) -> TokenStream {
+    let farcall = &source.farcall;
+    let returns = source.procedures.iter().map(|procedure| {
+        let Procedure { output, result, .. } = procedure;
+        let exception = procedure.raised(source);
+        quote_spanned!(output.span()=> #farcall::stub::returns::<#output, #result, #exception>();)
+    });
+    quote! {
+        const _: () = {
+            #(#returns)*
+        };
+    }
+}
+
+/// `impl Interface for dyn Store`
+fn implementation(source: &Source) -> TokenStream {
     let Source {
         farcall,
         name,
@@ -17,10 +45,11 @@ pub(super) fn generate(source: &Source) -> TokenStream {
     let client = source.client_name();
     let facts = procedures.iter().map(|procedure| facts(source, procedure));
     let docs = documentation(&source.attributes);
+    let docs = (!docs.is_empty()).then(|| quote!(.docs(#docs)));
     let described = procedures.iter().map(described);
     let arms = procedures.iter().map(|procedure| arm(source, procedure));
     quote! {
-        #[allow(deprecated)]
+        #[allow(deprecated, unused_mut)]
         impl #farcall::stub::Interface for dyn #name {
             type Client = #client;
             const NAME: &'static str = #type_name;
@@ -29,7 +58,7 @@ pub(super) fn generate(source: &Source) -> TokenStream {
             fn interface() -> &'static #farcall::idl::Interface {
                 static INTERFACE: ::std::sync::OnceLock<#farcall::idl::Interface> = ::std::sync::OnceLock::new();
                 INTERFACE.get_or_init(|| {
-                    let mut __interface = #farcall::idl::Interface::new(#type_name).docs(#docs);
+                    let mut __interface = #farcall::idl::Interface::new(#type_name)#docs;
                     #(#described)*
                     __interface
                 })
@@ -117,21 +146,39 @@ fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
         name: interface,
         ..
     } = source;
-    let Procedure { number, name, .. } = procedure;
+    let Procedure {
+        number,
+        name,
+        output,
+        result,
+        ..
+    } = procedure;
+    let exception = procedure.raised(source);
     let decode = procedure.decode(source);
     let names = procedure.names();
     let passed = procedure.passed();
+    let span = Span::call_site().located_at(output.span());
+    let call = quote_spanned!(span=> <Self as #interface>::#name(self, #passed));
     quote! {
-        #number => #farcall::stub::serve(
+        #number => #farcall::stub::serve::<_, #result, #exception>(
             __arguments,
             __reply,
             #decode,
-            |#names| <Self as #interface>::#name(self, #passed),
+            |#names| #call,
         ),
     }
 }
 
 impl Procedure {
+    /// The type of its exception, declared or not.
+    pub(super) fn raised(&self, source: &Source) -> Type {
+        let farcall = &source.farcall;
+        let span = self.output.span();
+        self.exception
+            .clone()
+            .unwrap_or_else(|| syn::parse_quote_spanned!(span=> #farcall::Never))
+    }
+
     /// The closure that decodes all arguments, as one tuple.
     pub(super) fn decode(&self, source: &Source) -> TokenStream {
         let farcall = &source.farcall;
@@ -145,7 +192,8 @@ impl Procedure {
                 Passing::Lent => &argument.owned,
             };
             let name = argument.name.unraw().to_string();
-            quote!(#farcall::stub::decode::<#ty>(__arguments, #procedure, #name)?)
+            let span = Span::call_site().located_at(argument.written.span());
+            quote_spanned!(span=> #farcall::stub::decode::<#ty>(__arguments, #procedure, #name)?)
         });
         quote!(|__arguments| ::core::result::Result::Ok((#(#values,)*)))
     }

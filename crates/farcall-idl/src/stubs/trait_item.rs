@@ -1,7 +1,7 @@
 //! The trait itself: what servers implement and callers call.
 
-use proc_macro2::TokenStream;
-use quote::quote;
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
 
 use super::{Procedure, Source};
 
@@ -36,7 +36,9 @@ impl Procedure {
     pub(super) fn signature(&self) -> TokenStream {
         let Procedure { name, output, .. } = self;
         let parameters = self.parameters();
-        quote!(fn #name(&self, #parameters) -> #output)
+        // What the compiler has to say about the method is said at its name.
+        let span = Span::call_site().located_at(name.span());
+        quote_spanned!(span=> fn #name(&self, #parameters) -> #output)
     }
 
     /// `key: &str, value: u64`

@@ -1,8 +1,9 @@
 //! The user-stub: a struct that implements the trait by calls, and its surface for calls that are only started.
 
-use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 
 use super::{Argument, Passing, Procedure, Source};
 
@@ -49,11 +50,11 @@ fn client(source: &Source) -> TokenStream {
     let client = source.client_name();
     let start = source.start_name();
     let about = format!(
-        "The user-stub of [`{name}`]: implements it by calling the server that it is bound to.\n\n\
+        " The user-stub of [`{name}`]: implements it by calling the server that it is bound to.\n\n\
          Cheap to clone; clones share the binding, and any number of threads may call at once."
     );
     let about_start = format!(
-        "The procedures of [`{name}`] as calls that are started and not yet waited for: each gives a \
+        " The procedures of [`{name}`] as calls that are started and not yet waited for: each gives a \
          [`Pending`]({}::Pending).",
         source.farcall_in_docs()
     );
@@ -101,11 +102,10 @@ fn calls(source: &Source) -> TokenStream {
         .enumerate()
         .map(|(index, procedure)| {
             let signature = procedure.signature();
-            let facts = facts(source, index);
-            let encode = encode(source, procedure);
+            let call = forward(source, index, &format_ident!("call"));
             quote! {
                 #signature {
-                    self.binding.call(#facts, #encode)
+                    #call
                 }
             }
         });
@@ -128,7 +128,7 @@ fn starts(source: &Source) -> TokenStream {
     let client = source.client_name();
     let start = source.start_name();
     let about = format!(
-        "Starts calls of [`{name}`] without waiting for them; made by [`{client}::start`]."
+        " Starts calls of [`{name}`] without waiting for them; made by [`{client}::start`]."
     );
     let methods = source
         .procedures
@@ -138,18 +138,16 @@ fn starts(source: &Source) -> TokenStream {
             let Procedure {
                 name: method,
                 result,
-                exception,
                 ..
             } = procedure;
-            let exception = exception.as_ref().map(|ty| quote!(, #ty));
-            let about = format!("Starts [`{name}::{method}`].");
+            let exception = procedure.raised(source);
+            let about = format!(" Starts [`{name}::{method}`].");
             let parameters = procedure.parameters();
-            let facts = facts(source, index);
-            let encode = encode(source, procedure);
+            let start = forward(source, index, &format_ident!("start"));
             quote! {
                 #[doc = #about]
-                pub fn #method(&self, #parameters) -> #farcall::Pending<#result #exception> {
-                    self.binding.start(#facts, #encode)
+                pub fn #method(&self, #parameters) -> #farcall::Pending<#result, #exception> {
+                    #start
                 }
             }
         });
@@ -166,10 +164,21 @@ fn starts(source: &Source) -> TokenStream {
     }
 }
 
-/// Where the static facts of the procedure at `index` stand.
-fn facts(source: &Source, index: usize) -> TokenStream {
+/// The body of a method: the binding's `call` or `start`, with the procedure's facts and its arguments.
+fn forward(source: &Source, index: usize, how: &Ident) -> TokenStream {
     let Source { farcall, name, .. } = source;
-    quote!(&<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index])
+    let procedure = &source.procedures[index];
+    let Procedure { output, result, .. } = procedure;
+    let exception = procedure.raised(source);
+    let encode = encode(source, procedure);
+    // What the compiler finds wrong with the types is shown where the interface names them.
+    let span = Span::call_site().located_at(output.span());
+    quote_spanned! {span=>
+        self.binding.#how::<#result, #exception>(
+            &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
+            #encode,
+        )
+    }
 }
 
 /// The closure that writes the arguments into the packet. It may run again, when the call is repeated elsewhere.
@@ -179,14 +188,13 @@ fn encode(source: &Source, procedure: &Procedure) -> TokenStream {
         return quote!(&|_| ::core::result::Result::Ok(()));
     }
     let procedure_name = procedure.name.unraw().to_string();
-    let steps = procedure
-        .arguments
-        .iter()
-        .map(|Argument { name, passing, .. }| {
-            let text = name.unraw().to_string();
-            let borrow = (*passing == Passing::Owned).then(|| quote!(&));
-            quote!(#farcall::stub::encode(__arguments, #procedure_name, #text, #borrow #name)?;)
-        });
+    let steps = procedure.arguments.iter().map(|argument| {
+        let Argument { name, passing, written, .. } = argument;
+        let text = name.unraw().to_string();
+        let span = Span::call_site().located_at(written.span());
+        let borrow = (*passing == Passing::Owned).then(|| quote_spanned!(span=> &));
+        quote_spanned!(span=> #farcall::stub::encode(__arguments, #procedure_name, #text, #borrow #name)?;)
+    });
     quote! {
         &|__arguments| {
             #(#steps)*

@@ -92,7 +92,7 @@ impl<'ast> Visit<'ast> for Crossing {
 
     fn visit_path(&mut self, path: &'ast Path) {
         if path.is_ident("usize") || path.is_ident("isize") {
-            let what = "its width depends on the machine";
+            let what = "`usize` and `isize` cannot cross: their width depends on the machine";
             return self.refuse(refuse(
                 path,
                 what,

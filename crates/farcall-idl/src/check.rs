@@ -1,0 +1,181 @@
+//! What a new version of an interface breaks for those who know the old one.
+
+mod types;
+
+use std::fmt;
+
+use crate::{Interface, Procedure};
+
+/// One difference between two versions of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Whether a caller of one version and a server of the other can no longer understand each other.
+    pub breaking: bool,
+    /// Where: `Store.get argument key`, `Store.list result[].size`.
+    pub place: String,
+    /// What: `string<255> became opaque<>`.
+    pub what: String,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = if self.breaking { "breaking" } else { "fine" };
+        write!(f, "{mark}: {}: {}", self.place, self.what)
+    }
+}
+
+/// All differences that matter, the first one of each procedure's argument, result and exception, in the order of the
+/// old interface.
+///
+/// ```
+/// use farcall_idl::{Interface, check};
+/// let mut old = Interface::new("Store");
+/// old.procedure(1, "get").argument::<String>("key").result::<u64>();
+/// let mut new = Interface::new("Store");
+/// new.procedure(1, "get").argument::<Vec<u8>>("key").result::<u64>();
+/// assert_eq!(check(&old, &new)[0].to_string(), "breaking: Store.get argument key: string<> became opaque<>");
+/// ```
+pub fn check(old: &Interface, new: &Interface) -> Vec<Change> {
+    let mut comparison = Comparison {
+        old,
+        new,
+        changes: Vec::new(),
+    };
+    if old.name != new.name {
+        comparison.add(
+            true,
+            &old.name,
+            format!("is named {} now: importers ask for the old name", new.name),
+        );
+    }
+    for procedure in &old.procedures {
+        comparison.procedure(procedure);
+    }
+    for procedure in &new.procedures {
+        if old.by_number(procedure.number).is_none() {
+            comparison.added(procedure);
+        }
+    }
+    comparison.changes
+}
+
+struct Comparison<'a> {
+    old: &'a Interface,
+    new: &'a Interface,
+    changes: Vec<Change>,
+}
+
+impl Comparison<'_> {
+    fn add(&mut self, breaking: bool, place: impl Into<String>, what: impl Into<String>) {
+        self.changes.push(Change {
+            breaking,
+            place: place.into(),
+            what: what.into(),
+        });
+    }
+
+    fn place(&self, procedure: &Procedure) -> String {
+        format!("{}.{}", self.old.name, procedure.name)
+    }
+
+    fn added(&mut self, procedure: &Procedure) {
+        if self.old.by_name(&procedure.name).is_some() {
+            return; // it has moved, which was said where it stood
+        }
+        let what = format!("is new, as procedure {}", procedure.number);
+        self.add(false, self.place(procedure), what);
+    }
+
+    fn procedure(&mut self, was: &Procedure) {
+        let place = self.place(was);
+        let here = self.new.by_number(was.number);
+        let elsewhere = self
+            .new
+            .by_name(&was.name)
+            .filter(|is| is.number != was.number);
+        if let Some(is) = elsewhere {
+            let what = format!(
+                "moved from number {} to {}; pin it with #[procedure({})]",
+                was.number, is.number, was.number
+            );
+            return self.add(true, place, what);
+        }
+        let Some(is) = here else {
+            return self.add(true, place, format!("procedure {} is gone", was.number));
+        };
+        if was.name != is.name {
+            self.add(false, &*place, format!("is named {} now", is.name));
+        }
+        let before = self.changes.len();
+        self.arguments(&place, was, is);
+        self.types(format!("{place} result"), &was.result, &is.result);
+        self.types(format!("{place} exception"), &was.exception, &is.exception);
+        let found = self.changes[before..].iter().any(|change| change.breaking);
+        if !found && was.fingerprint(&self.old.types) != is.fingerprint(&self.new.types) {
+            self.add(
+                true,
+                &*place,
+                "has another fingerprint: importers of the old version refuse it",
+            );
+        }
+        self.facts(&place, was, is);
+    }
+
+    fn arguments(&mut self, place: &str, was: &Procedure, is: &Procedure) {
+        for (before, after) in was.arguments.iter().zip(&is.arguments) {
+            let place = format!("{place} argument {}", before.name);
+            if before.name != after.name {
+                self.add(false, &*place, format!("is named {} now", after.name));
+            }
+            self.types(place, &before.ty, &after.ty);
+        }
+        let common = was.arguments.len().min(is.arguments.len());
+        for gone in &was.arguments[common..] {
+            self.add(true, format!("{place} argument {}", gone.name), "is gone");
+        }
+        for added in &is.arguments[common..] {
+            let what =
+                "is new; add a procedure instead, or a trailing field to an extensible struct";
+            self.add(true, format!("{place} argument {}", added.name), what);
+        }
+    }
+
+    /// What callers may rely on beside the types.
+    fn facts(&mut self, place: &str, was: &Procedure, is: &Procedure) {
+        match (was.idempotent, is.idempotent) {
+            (true, false) => {
+                self.add(
+                    false,
+                    place,
+                    "is no longer idempotent; callers of the old version still repeat it",
+                );
+            }
+            (false, true) => self.add(false, place, "is idempotent now"),
+            _ => {}
+        }
+        if was.deadline_ms != is.deadline_ms {
+            let spell = |ms: Option<u64>| ms.map_or_else(|| "none".into(), |ms| format!("{ms} ms"));
+            let what = format!(
+                "deadline {} became {}",
+                spell(was.deadline_ms),
+                spell(is.deadline_ms)
+            );
+            self.add(false, place, what);
+        }
+    }
+
+    fn types(
+        &mut self,
+        place: String,
+        was: &farcall_xdr::schema::Type,
+        is: &farcall_xdr::schema::Type,
+    ) {
+        self.changes.extend(types::compare(
+            &self.old.types,
+            &self.new.types,
+            place,
+            was,
+            is,
+        ));
+    }
+}

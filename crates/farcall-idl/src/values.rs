@@ -1,0 +1,197 @@
+//! Values as JSON, by description alone: how tools make arguments and show results.
+//!
+//! | wire type | JSON |
+//! |---|---|
+//! | void | `null` |
+//! | integers | a number; beyond 2^53 a string of digits; both are taken for all |
+//! | floating point | a number, `"NaN"`, `"Infinity"`, `"-Infinity"` |
+//! | opaque | a string in base64; `{"hex": "…"}` and `{"text": "…"}` are taken too |
+//! | optional | `null` or the value; in brackets where the value itself may be `null` |
+//! | list, array, tuple | an array |
+//! | struct | an object; of unnamed fields an array, of a single one that field's value |
+//! | enum | `"Name"`; `{"Name": fields}` of a variant that has fields, which are written as a struct's |
+//! | the variant of all other integers | `{"Name": [integer, fields]}` |
+//!
+//! Descriptions, values and bytes may come from anywhere: all of them are bounded in depth and size.
+
+mod decode;
+mod encode;
+mod error;
+
+use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
+use farcall_xdr::{Decoder, Encoder};
+use serde_json::Value;
+
+use crate::{Interface, Procedure};
+pub use error::Error;
+use error::Path;
+
+/// How deep values may nest.
+const DEPTH: usize = 128;
+/// Integers up to here are exact in every JSON program.
+const EXACT: u64 = 1 << 53;
+
+/// Encodes a value of the type `ty`.
+///
+/// # Errors
+/// Where in the JSON it is not such a value.
+pub fn encode(types: &Types, ty: &Type, value: &Value, out: &mut Encoder<'_>) -> Result<(), Error> {
+    types.check(std::slice::from_ref(ty))?;
+    encode::Writer { types }.value(ty, value, out, &Path::ROOT)
+}
+
+/// Decodes a value of the type `ty` from the front of what is left.
+///
+/// # Errors
+/// At which byte it is not such a value.
+pub fn decode(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value, Error> {
+    types.check(std::slice::from_ref(ty))?;
+    decode::Reader { types }.value(ty, bytes, &Path::ROOT)
+}
+
+/// Encodes the arguments of a call: an object by their names, an array in their order, or, of a single argument, its
+/// value alone where that is neither.
+///
+/// ```
+/// use farcall_idl::{Interface, values};
+/// use farcall_xdr::Encoder;
+/// let mut store = Interface::new("Store");
+/// store.procedure(1, "put").argument::<String>("key").argument::<u64>("value");
+/// let put = store.by_name("put").unwrap();
+/// let mut packet = Vec::new();
+/// let json = serde_json::json!({"key": "answer", "value": 42});
+/// values::encode_arguments(&store, put, &json, &mut Encoder::new(&mut packet))?;
+/// assert_eq!(packet, b"\0\0\0\x06answer\0\0\0\0\0\0\0\0\0\x2a");
+///
+/// let json = serde_json::json!({"key": "answer", "value": -1});
+/// let why = values::encode_arguments(&store, put, &json, &mut Encoder::new(&mut packet)).unwrap_err();
+/// assert_eq!(why.to_string(), "at $.value: -1 is not a u64");
+/// # Ok::<(), values::Error>(())
+/// ```
+///
+/// # Errors
+/// Where in the JSON an argument is not what the procedure takes.
+pub fn encode_arguments(
+    interface: &Interface,
+    procedure: &Procedure,
+    value: &Value,
+    out: &mut Encoder<'_>,
+) -> Result<(), Error> {
+    let fields: Vec<Field> = procedure
+        .arguments
+        .iter()
+        .map(|argument| field(&argument.name, &argument.ty))
+        .collect();
+    let roots: Vec<Type> = fields.iter().map(|field| field.ty.clone()).collect();
+    interface.types.check(&roots)?;
+    let writer = encode::Writer {
+        types: &interface.types,
+    };
+    match (value, fields.as_slice()) {
+        (Value::Array(_), _) => writer.positional(&fields, value, out, &Path::ROOT),
+        (Value::Object(_), _) | (Value::Null, []) => writer.named(&fields, value, out, &Path::ROOT),
+        (_, [only]) => writer.value(&only.ty, value, out, &Path::ROOT),
+        _ => writer.named(&fields, value, out, &Path::ROOT),
+    }
+}
+
+fn field(name: &str, ty: &Type) -> Field {
+    Field {
+        name: name.into(),
+        docs: String::new(),
+        ty: ty.clone(),
+        defaulted: false,
+    }
+}
+
+/// What a value of the type may look like, as a start for whoever writes one: zeros, empty lists, first variants.
+pub fn example(types: &Types, ty: &Type) -> Value {
+    example_at(types, ty, DEPTH / 8)
+}
+
+fn example_at(types: &Types, ty: &Type, depth: usize) -> Value {
+    let Some(depth) = depth.checked_sub(1) else {
+        return Value::Null;
+    };
+    match ty {
+        Type::Void | Type::Optional(_) => Value::Null,
+        Type::Bool => false.into(),
+        Type::I8
+        | Type::I16
+        | Type::I32
+        | Type::I64
+        | Type::U8
+        | Type::U16
+        | Type::U32
+        | Type::U64 => 0.into(),
+        Type::F32 | Type::F64 => 0.0.into(),
+        Type::Opaque { .. } | Type::Bytes { .. } | Type::String { .. } => "".into(),
+        Type::Array { .. } | Type::List { .. } => Value::Array(Vec::new()),
+        Type::Tuple(parts) => parts
+            .iter()
+            .take(64)
+            .map(|part| example_at(types, part, depth))
+            .collect(),
+        Type::Named(place) => match types.get(*place).map(|found| &found.body) {
+            Some(Body::Struct { fields, .. }) => fields
+                .iter()
+                .take(64)
+                .map(|field| (field.name.clone(), example_at(types, &field.ty, depth)))
+                .collect(),
+            Some(Body::Union { arms }) => arms
+                .first()
+                .map_or(Value::Null, |arm| arm.name.clone().into()),
+            None => Value::Null,
+        },
+    }
+}
+
+/// How the fields of a struct or a variant are written.
+enum Form {
+    /// By name, as an object.
+    Named,
+    /// Unnamed, and more than one: as an array.
+    Positional,
+    /// Unnamed and alone: as the field itself.
+    Single,
+}
+
+fn form(fields: &[Field]) -> Form {
+    let unnamed = fields
+        .iter()
+        .enumerate()
+        .all(|(index, field)| field.name == index.to_string());
+    match (unnamed, fields.len()) {
+        (false, _) | (true, 0) => Form::Named,
+        (true, 1) => Form::Single,
+        (true, _) => Form::Positional,
+    }
+}
+
+/// Whether a value of this type may itself be written as `null`.
+fn nullable(types: &Types, ty: &Type) -> bool {
+    nullable_at(types, ty, DEPTH)
+}
+
+fn nullable_at(types: &Types, ty: &Type, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else {
+        return true;
+    };
+    match ty {
+        Type::Void | Type::Optional(_) => true,
+        Type::Named(place) => match types.get(*place).map(|found| &found.body) {
+            Some(Body::Struct { fields, .. }) => match (form(fields), fields.as_slice()) {
+                (Form::Single, [only]) => nullable_at(types, &only.ty, depth),
+                _ => fields.is_empty(),
+            },
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// The name of a variant, in a message.
+fn names(arms: &[Arm]) -> String {
+    let names: Vec<&str> = arms.iter().take(16).map(|arm| arm.name.as_str()).collect();
+    names.join(", ")
+}

@@ -1,0 +1,452 @@
+//! From JSON to XDR.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
+use farcall_xdr::{self as xdr, Encode, Encoder};
+use serde_json::{Map, Value};
+
+use super::error::{Error, Path};
+use super::{DEPTH, Form, form, names, nullable};
+use crate::spell;
+
+/// People type it by hand: the padding may be missing.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+pub(super) struct Writer<'a> {
+    pub(super) types: &'a Types,
+}
+
+type Done = Result<(), Error>;
+
+impl<'a> Writer<'a> {
+    pub(super) fn value(
+        &self,
+        ty: &'a Type,
+        value: &Value,
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
+        if at.depth >= DEPTH {
+            return Err(at.error(format!("nested deeper than {DEPTH}")));
+        }
+        let wrap =
+            |done: Result<(), xdr::Error>| done.map_err(|why| at.error(why.kind().to_string()));
+        match ty {
+            Type::Void if value.is_null() => Ok(()),
+            Type::Bool => wrap(
+                value
+                    .as_bool()
+                    .ok_or_else(|| self.mismatch(ty, value, at))?
+                    .encode(out),
+            ),
+            Type::I8 => wrap(self.integer::<i8>(ty, value, at)?.encode(out)),
+            Type::I16 => wrap(self.integer::<i16>(ty, value, at)?.encode(out)),
+            Type::I32 => wrap(self.integer::<i32>(ty, value, at)?.encode(out)),
+            Type::I64 => wrap(self.integer::<i64>(ty, value, at)?.encode(out)),
+            Type::U8 => wrap(self.integer::<u8>(ty, value, at)?.encode(out)),
+            Type::U16 => wrap(self.integer::<u16>(ty, value, at)?.encode(out)),
+            Type::U32 => wrap(self.integer::<u32>(ty, value, at)?.encode(out)),
+            Type::U64 => wrap(self.integer::<u64>(ty, value, at)?.encode(out)),
+            Type::F32 => wrap(self.single(ty, value, at)?.encode(out)),
+            Type::F64 => wrap(self.double(ty, value, at)?.encode(out)),
+            Type::Opaque { size } => {
+                let bytes = self.bytes(ty, value, at)?;
+                if bytes.len() != *size as usize {
+                    return Err(
+                        at.error(format!("{} bytes where {size} are declared", bytes.len()))
+                    );
+                }
+                wrap(out.opaque(&bytes))
+            }
+            Type::Bytes { max } => {
+                let bytes = self.bytes(ty, value, at)?;
+                at_most(bytes.len(), *max, at)?;
+                wrap(out.bytes(&bytes))
+            }
+            Type::String { max } => {
+                let text = value.as_str().ok_or_else(|| self.mismatch(ty, value, at))?;
+                at_most(text.len(), *max, at)?;
+                wrap(text.encode(out))
+            }
+            Type::Array { size, element } => {
+                let items = value
+                    .as_array()
+                    .ok_or_else(|| self.mismatch(ty, value, at))?;
+                if items.len() != *size as usize {
+                    return Err(at.error(format!(
+                        "{} elements where {size} are declared",
+                        items.len()
+                    )));
+                }
+                self.elements(element, items, out, at)
+            }
+            Type::List { max, element } => {
+                let items = value
+                    .as_array()
+                    .ok_or_else(|| self.mismatch(ty, value, at))?;
+                at_most(items.len(), *max, at)?;
+                wrap(out.count(items.len()))?;
+                self.elements(element, items, out, at)
+            }
+            Type::Optional(inner) => {
+                wrap((!value.is_null()).encode(out))?;
+                self.optional(inner, value, out, at)
+            }
+            Type::Tuple(parts) => self.tuple(ty, parts, value, out, at),
+            Type::Named(place) => self.definition(*place, value, out, at),
+            Type::Void => Err(self.mismatch(ty, value, at)),
+        }
+    }
+
+    /// `7 is not a string<>`
+    fn mismatch(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Error {
+        at.error(format!(
+            "{} is not a {}",
+            brief(value),
+            spell(self.types, ty)
+        ))
+    }
+
+    fn integer<T: TryFrom<i128>>(
+        &self,
+        ty: &Type,
+        value: &Value,
+        at: &Path<'_>,
+    ) -> Result<T, Error> {
+        let number = match value {
+            Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+                (Some(number), _) => Some(i128::from(number)),
+                (_, Some(number)) => Some(i128::from(number)),
+                _ => None,
+            },
+            Value::String(digits) => digits.parse().ok(),
+            _ => None,
+        };
+        number
+            .and_then(|number| T::try_from(number).ok())
+            .ok_or_else(|| self.mismatch(ty, value, at))
+    }
+
+    fn double(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Result<f64, Error> {
+        let number = match value {
+            Value::Number(number) => number.as_f64(),
+            Value::String(word) => match word.as_str() {
+                "NaN" => Some(f64::NAN),
+                "Infinity" => Some(f64::INFINITY),
+                "-Infinity" => Some(f64::NEG_INFINITY),
+                _ => None,
+            },
+            _ => None,
+        };
+        number.ok_or_else(|| self.mismatch(ty, value, at))
+    }
+
+    /// Rounded to the nearest; a number that would become infinite is none.
+    fn single(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Result<f32, Error> {
+        let number = self.double(ty, value, at)?;
+        let rounded = number as f32;
+        if rounded.is_infinite() && number.is_finite() {
+            return Err(self.mismatch(ty, value, at));
+        }
+        Ok(rounded)
+    }
+
+    fn bytes(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Result<Vec<u8>, Error> {
+        let only = |map: &Map<String, Value>, key: &str| match map.len() {
+            1 => map.get(key).and_then(Value::as_str).map(str::to_owned),
+            _ => None,
+        };
+        match value {
+            Value::String(text) => BASE64
+                .decode(text)
+                .map_err(|why| at.error(format!("not base64 ({why}); or {{\"hex\": \"…\"}}"))),
+            Value::Object(map) => match (only(map, "hex"), only(map, "text")) {
+                (Some(digits), _) => hex(&digits)
+                    .ok_or_else(|| at.field("hex").error("not pairs of hexadecimal digits")),
+                (_, Some(text)) => Ok(text.into_bytes()),
+                _ => Err(self.mismatch(ty, value, at)),
+            },
+            _ => Err(self.mismatch(ty, value, at)),
+        }
+    }
+
+    fn elements(
+        &self,
+        element: &'a Type,
+        items: &[Value],
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
+        items
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, item)| self.value(element, item, out, &at.index(index)))
+    }
+
+    fn optional(
+        &self,
+        inner: &'a Type,
+        value: &Value,
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
+        if value.is_null() {
+            return Ok(());
+        }
+        if !nullable(self.types, inner) {
+            return self.value(inner, value, out, &at.inside());
+        }
+        match value.as_array().map(Vec::as_slice) {
+            Some([value]) => self.value(inner, value, out, &at.index(0)),
+            _ => Err(at.error(
+                "an optional value that may itself be null is written in brackets, [value]",
+            )),
+        }
+    }
+
+    fn tuple(
+        &self,
+        ty: &Type,
+        parts: &'a [Type],
+        value: &Value,
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
+        let items = value
+            .as_array()
+            .ok_or_else(|| self.mismatch(ty, value, at))?;
+        if items.len() != parts.len() {
+            return Err(at.error(format!(
+                "{} elements where {} are declared",
+                items.len(),
+                parts.len()
+            )));
+        }
+        let mut both = parts.iter().zip(items).enumerate();
+        both.try_for_each(|(index, (part, item))| self.value(part, item, out, &at.index(index)))
+    }
+
+    fn definition(&self, place: u32, value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
+        let Some(definition) = self.types.get(place) else {
+            return Err(at.error("refers to no type"));
+        };
+        match &definition.body {
+            Body::Struct {
+                fields,
+                extensible: false,
+            } => self.fields(fields, value, out, at),
+            Body::Struct {
+                fields,
+                extensible: true,
+            } => {
+                let mut refusal = None;
+                let done = out.sized(|out| {
+                    refusal = self.fields(fields, value, out, at).err();
+                    Ok(())
+                });
+                match refusal {
+                    Some(refusal) => Err(refusal),
+                    None => done.map_err(|why| at.error(why.kind().to_string())),
+                }
+            }
+            Body::Union { arms } => self.union(arms, value, out, at),
+        }
+    }
+
+    fn fields(
+        &self,
+        fields: &'a [Field],
+        value: &Value,
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
+        match (form(fields), fields) {
+            (Form::Named, _) => self.named(fields, value, out, at),
+            (Form::Single, [only]) => self.value(&only.ty, value, out, &at.inside()),
+            _ => self.positional(fields, value, out, at),
+        }
+    }
+
+    /// An object with a member for each field. Optional ones may be left out, and defaulted ones from some field on.
+    pub(super) fn named(
+        &self,
+        fields: &'a [Field],
+        value: &Value,
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
+        let none = Map::new();
+        let members = match value {
+            Value::Object(members) => members,
+            Value::Null if fields.is_empty() => &none,
+            _ => {
+                return Err(at.error(format!(
+                    "{} is not an object with {}",
+                    brief(value),
+                    expected(fields)
+                )));
+            }
+        };
+        if let Some(unknown) = members
+            .keys()
+            .find(|key| !fields.iter().any(|field| field.name == **key))
+        {
+            return Err(at.error(format!(
+                "no field {unknown:?}; there is {}",
+                expected(fields)
+            )));
+        }
+        for (index, field) in fields.iter().enumerate() {
+            let at = at.field(&field.name);
+            match members.get(&field.name) {
+                Some(value) => self.value(&field.ty, value, out, &at)?,
+                None if matches!(field.ty, Type::Optional(_)) && !field.defaulted => {
+                    self.value(&field.ty, &Value::Null, out, &at)?;
+                }
+                None if fields[index..]
+                    .iter()
+                    .all(|field| field.defaulted && !members.contains_key(&field.name)) =>
+                {
+                    return Ok(());
+                }
+                None => {
+                    return Err(
+                        at.error(format!("missing; it is a {}", spell(self.types, &field.ty)))
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An array with an element for each field.
+    pub(super) fn positional(
+        &self,
+        fields: &'a [Field],
+        value: &Value,
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
+        let Some(items) = value.as_array() else {
+            return Err(at.error(format!(
+                "{} is not an array of {} elements",
+                brief(value),
+                fields.len()
+            )));
+        };
+        let needed = fields.iter().filter(|field| !field.defaulted).count();
+        if items.len() < needed || items.len() > fields.len() {
+            return Err(at.error(format!(
+                "{} elements where {} are declared",
+                items.len(),
+                fields.len()
+            )));
+        }
+        let mut both = fields.iter().zip(items).enumerate();
+        both.try_for_each(|(index, (field, item))| {
+            self.value(&field.ty, item, out, &at.index(index))
+        })
+    }
+
+    fn union(&self, arms: &'a [Arm], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
+        let (name, content) = match value {
+            Value::String(name) => (name, &Value::Null),
+            Value::Object(members) if members.len() == 1 => match members.iter().next() {
+                Some(member) => member,
+                None => return Err(at.error("an empty object")),
+            },
+            _ => {
+                return Err(at.error(format!(
+                    "{} is not \"Variant\" or {{\"Variant\": …}}",
+                    brief(value)
+                )));
+            }
+        };
+        let Some(arm) = arms.iter().find(|arm| arm.name == *name) else {
+            return Err(at.error(format!("no variant {name:?}; there is {}", names(arms))));
+        };
+        let at = at.field(name);
+        let (tag, content) = match arm.tag {
+            Some(tag) => (tag, content),
+            None => self.default_arm(arms, content, &at)?,
+        };
+        tag.encode(out)
+            .map_err(|why| at.error(why.kind().to_string()))?;
+        if arm.fields.is_empty() && content.is_null() {
+            return Ok(());
+        }
+        self.fields(&arm.fields, content, out, &at)
+    }
+
+    /// `[integer, fields]`, the integer none of another variant's.
+    fn default_arm<'v>(
+        &self,
+        arms: &[Arm],
+        content: &'v Value,
+        at: &Path<'_>,
+    ) -> Result<(i32, &'v Value), Error> {
+        let (tag, content) = match content.as_array().map(Vec::as_slice) {
+            Some([tag]) => (tag, &Value::Null),
+            Some([tag, content]) => (tag, content),
+            _ => {
+                return Err(
+                    at.error("the variant of all other integers is written [integer, fields]")
+                );
+            }
+        };
+        let tag: i32 = self.integer(&Type::I32, tag, &at.index(0))?;
+        match arms.iter().find(|arm| arm.tag == Some(tag)) {
+            Some(arm) => Err(at.error(format!("{tag} is variant {}", arm.name))),
+            None => Ok((tag, content)),
+        }
+    }
+}
+
+fn at_most(length: usize, max: u32, at: &Path<'_>) -> Done {
+    if length > max as usize {
+        return Err(at.error(format!("length {length} is over the maximum of {max}")));
+    }
+    Ok(())
+}
+
+fn expected(fields: &[Field]) -> String {
+    let names: Vec<&str> = fields
+        .iter()
+        .take(16)
+        .map(|field| field.name.as_str())
+        .collect();
+    if names.is_empty() {
+        "no fields".into()
+    } else {
+        names.join(", ")
+    }
+}
+
+/// The value in a message: not all of a long one.
+fn brief(value: &Value) -> String {
+    match value {
+        Value::Array(_) => "an array".into(),
+        Value::Object(_) => "an object".into(),
+        Value::String(text) if text.chars().count() > 40 => "a long string".into(),
+        other => other.to_string(),
+    }
+}
+
+fn hex(digits: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pairs = digits.as_bytes().chunks(2).map(|pair| match pair {
+        [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+/// As results show it.
+pub(super) fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}

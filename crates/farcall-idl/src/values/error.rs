@@ -1,0 +1,105 @@
+//! What is wrong with a value, and where.
+
+use std::fmt;
+
+/// Why JSON is not a value of some type, or bytes are not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    path: String,
+    what: String,
+}
+
+impl Error {
+    /// Where: `$.entries[3].name`; `$` is the whole.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What is wrong there.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at {}: {}", self.path, self.what)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Of a description that cannot be walked.
+impl From<farcall_xdr::Error> for Error {
+    fn from(why: farcall_xdr::Error) -> Self {
+        Path::ROOT.error(why.to_string())
+    }
+}
+
+/// Where a walk stands; put together only once something is wrong.
+pub(super) struct Path<'a> {
+    outer: Option<&'a Path<'a>>,
+    step: Step<'a>,
+    /// How many steps lead here.
+    pub(super) depth: usize,
+}
+
+enum Step<'a> {
+    Whole,
+    Field(&'a str),
+    Index(usize),
+}
+
+impl<'a> Path<'a> {
+    pub(super) const ROOT: Path<'static> = Path {
+        outer: None,
+        step: Step::Whole,
+        depth: 0,
+    };
+
+    pub(super) fn field(&'a self, name: &'a str) -> Path<'a> {
+        Path {
+            outer: Some(self),
+            step: Step::Field(name),
+            depth: self.depth + 1,
+        }
+    }
+
+    pub(super) fn index(&'a self, index: usize) -> Path<'a> {
+        Path {
+            outer: Some(self),
+            step: Step::Index(index),
+            depth: self.depth + 1,
+        }
+    }
+
+    /// The same place, one level deeper in the types.
+    pub(super) fn inside(&'a self) -> Path<'a> {
+        Path {
+            outer: Some(self),
+            step: Step::Whole,
+            depth: self.depth + 1,
+        }
+    }
+
+    pub(super) fn error(&self, what: impl Into<String>) -> Error {
+        Error {
+            path: self.to_string(),
+            what: what.into(),
+        }
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.outer {
+            Some(outer) => outer.fmt(f)?,
+            None => f.write_str("$")?,
+        }
+        match self.step {
+            Step::Whole => Ok(()),
+            Step::Field(name) => write!(f, ".{name}"),
+            Step::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}

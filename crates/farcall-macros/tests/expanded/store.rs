@@ -1,0 +1,274 @@
+/// Values under keys.
+pub trait Store: ::core::marker::Send + ::core::marker::Sync + 'static {
+    /// The value under `key`.
+    fn get(&self, key: &str) -> farcall::Result<u64, NoSuchKey>;
+    fn put_all(
+        &self,
+        entries: &[Entry],
+        data: &[u8],
+        owner: &Owner,
+        count: u32,
+    ) -> farcall::Result<()>;
+    fn size(&self) -> farcall::Result<u64>;
+}
+/** The user-stub of [`Store`]: implements it by calling the server that it is bound to.
+
+Cheap to clone; clones share the binding, and any number of threads may call at once.*/
+#[derive(Clone, Debug)]
+pub struct StoreClient {
+    binding: ::farcall::stub::Binding,
+}
+impl StoreClient {
+    /// The same binding with a deadline on every call made through it. The earliest of the procedure's, the
+    /// binding's and the calling context's deadlines counts.
+    #[must_use = "the stub that it is called on keeps its own deadline"]
+    pub fn within(&self, deadline: ::core::time::Duration) -> Self {
+        Self {
+            binding: self.binding.within(deadline),
+        }
+    }
+    /// The procedures of [`Store`] as calls that are started and not yet waited for: each gives a [`Pending`](farcall::Pending).
+    pub fn start(&self) -> StoreStart<'_> {
+        StoreStart {
+            binding: &self.binding,
+        }
+    }
+    /// What the stub is bound to.
+    pub fn binding(&self) -> &::farcall::stub::Binding {
+        &self.binding
+    }
+}
+impl ::core::convert::From<::farcall::stub::Binding> for StoreClient {
+    fn from(binding: ::farcall::stub::Binding) -> Self {
+        Self { binding }
+    }
+}
+#[allow(deprecated)]
+impl Store for StoreClient {
+    fn get(&self, key: &str) -> farcall::Result<u64, NoSuchKey> {
+        self.binding
+            .call::<
+                u64,
+                NoSuchKey,
+            >(
+                &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[0usize],
+                &|__arguments| {
+                    ::farcall::stub::encode(__arguments, "get", "key", key)?;
+                    ::core::result::Result::Ok(())
+                },
+            )
+    }
+    fn put_all(
+        &self,
+        entries: &[Entry],
+        data: &[u8],
+        owner: &Owner,
+        count: u32,
+    ) -> farcall::Result<()> {
+        self.binding
+            .call::<
+                (),
+                ::farcall::Never,
+            >(
+                &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[1usize],
+                &|__arguments| {
+                    ::farcall::stub::encode(__arguments, "put_all", "entries", entries)?;
+                    ::farcall::stub::encode(__arguments, "put_all", "data", data)?;
+                    ::farcall::stub::encode(__arguments, "put_all", "owner", owner)?;
+                    ::farcall::stub::encode(__arguments, "put_all", "count", &count)?;
+                    ::core::result::Result::Ok(())
+                },
+            )
+    }
+    fn size(&self) -> farcall::Result<u64> {
+        self.binding
+            .call::<
+                u64,
+                ::farcall::Never,
+            >(
+                &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[2usize],
+                &|_| ::core::result::Result::Ok(()),
+            )
+    }
+}
+/// Starts calls of [`Store`] without waiting for them; made by [`StoreClient::start`].
+#[derive(Clone, Copy, Debug)]
+pub struct StoreStart<'a> {
+    binding: &'a ::farcall::stub::Binding,
+}
+impl StoreStart<'_> {
+    /// Starts [`Store::get`].
+    pub fn get(&self, key: &str) -> ::farcall::Pending<u64, NoSuchKey> {
+        self.binding
+            .start::<
+                u64,
+                NoSuchKey,
+            >(
+                &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[0usize],
+                &|__arguments| {
+                    ::farcall::stub::encode(__arguments, "get", "key", key)?;
+                    ::core::result::Result::Ok(())
+                },
+            )
+    }
+    /// Starts [`Store::put_all`].
+    pub fn put_all(
+        &self,
+        entries: &[Entry],
+        data: &[u8],
+        owner: &Owner,
+        count: u32,
+    ) -> ::farcall::Pending<(), ::farcall::Never> {
+        self.binding
+            .start::<
+                (),
+                ::farcall::Never,
+            >(
+                &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[1usize],
+                &|__arguments| {
+                    ::farcall::stub::encode(__arguments, "put_all", "entries", entries)?;
+                    ::farcall::stub::encode(__arguments, "put_all", "data", data)?;
+                    ::farcall::stub::encode(__arguments, "put_all", "owner", owner)?;
+                    ::farcall::stub::encode(__arguments, "put_all", "count", &count)?;
+                    ::core::result::Result::Ok(())
+                },
+            )
+    }
+    /// Starts [`Store::size`].
+    pub fn size(&self) -> ::farcall::Pending<u64, ::farcall::Never> {
+        self.binding
+            .start::<
+                u64,
+                ::farcall::Never,
+            >(
+                &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[2usize],
+                &|_| ::core::result::Result::Ok(()),
+            )
+    }
+}
+#[allow(deprecated, unused_mut)]
+impl ::farcall::stub::Interface for dyn Store {
+    type Client = StoreClient;
+    const NAME: &'static str = "Store";
+    const PROCEDURES: &'static [::farcall::stub::Procedure] = &[
+        ::farcall::stub::Procedure {
+            number: 1u32,
+            name: "get",
+            idempotent: true,
+            blocking: false,
+            deadline: ::core::option::Option::Some(
+                ::core::time::Duration::from_millis(500u64),
+            ),
+        },
+        ::farcall::stub::Procedure {
+            number: 7u32,
+            name: "put_all",
+            idempotent: false,
+            blocking: true,
+            deadline: ::core::option::Option::None,
+        },
+        ::farcall::stub::Procedure {
+            number: 8u32,
+            name: "size",
+            idempotent: false,
+            blocking: false,
+            deadline: ::core::option::Option::None,
+        },
+    ];
+    fn interface() -> &'static ::farcall::idl::Interface {
+        static INTERFACE: ::std::sync::OnceLock<::farcall::idl::Interface> = ::std::sync::OnceLock::new();
+        INTERFACE
+            .get_or_init(|| {
+                let mut __interface = ::farcall::idl::Interface::new("Store")
+                    .docs("Values under keys.");
+                __interface
+                    .procedure(1u32, "get")
+                    .docs("The value under `key`.")
+                    .argument::<::std::string::String>("key")
+                    .result::<u64>()
+                    .exception::<NoSuchKey>()
+                    .idempotent()
+                    .deadline_ms(500u64);
+                __interface
+                    .procedure(7u32, "put_all")
+                    .argument::<::std::vec::Vec<Entry>>("entries")
+                    .argument::<::std::vec::Vec<u8>>("data")
+                    .argument::<Owner>("owner")
+                    .argument::<u32>("count")
+                    .result::<()>()
+                    .blocking();
+                __interface.procedure(8u32, "size").result::<u64>();
+                __interface
+            })
+    }
+    fn dispatch(
+        &self,
+        __procedure: u32,
+        __arguments: &mut ::farcall::xdr::Decoder<'_>,
+        __reply: &mut ::farcall::xdr::Encoder<'_>,
+    ) -> ::farcall::stub::Dispatched {
+        match __procedure {
+            1u32 => {
+                ::farcall::stub::serve::<
+                    _,
+                    u64,
+                    NoSuchKey,
+                >(
+                    __arguments,
+                    __reply,
+                    |__arguments| ::core::result::Result::Ok((
+                        ::farcall::stub::decode::<&str>(__arguments, "get", "key")?,
+                    )),
+                    |(key,)| <Self as Store>::get(self, key),
+                )
+            }
+            7u32 => {
+                ::farcall::stub::serve::<
+                    _,
+                    (),
+                    ::farcall::Never,
+                >(
+                    __arguments,
+                    __reply,
+                    |__arguments| ::core::result::Result::Ok((
+                        ::farcall::stub::decode::<
+                            ::std::vec::Vec<Entry>,
+                        >(__arguments, "put_all", "entries")?,
+                        ::farcall::stub::decode::<
+                            &[u8],
+                        >(__arguments, "put_all", "data")?,
+                        ::farcall::stub::decode::<
+                            Owner,
+                        >(__arguments, "put_all", "owner")?,
+                        ::farcall::stub::decode::<u32>(__arguments, "put_all", "count")?,
+                    )),
+                    |(entries, data, owner, count)| <Self as Store>::put_all(
+                        self,
+                        &entries,
+                        data,
+                        &owner,
+                        count,
+                    ),
+                )
+            }
+            8u32 => {
+                ::farcall::stub::serve::<
+                    _,
+                    u64,
+                    ::farcall::Never,
+                >(
+                    __arguments,
+                    __reply,
+                    |_| ::core::result::Result::Ok(()),
+                    |()| <Self as Store>::size(self),
+                )
+            }
+            _ => ::farcall::stub::Dispatched::NoSuchProcedure,
+        }
+    }
+}
+const _: () = {
+    ::farcall::stub::returns::<farcall::Result<u64, NoSuchKey>, u64, NoSuchKey>();
+    ::farcall::stub::returns::<farcall::Result<()>, (), ::farcall::Never>();
+    ::farcall::stub::returns::<farcall::Result<u64>, u64, ::farcall::Never>();
+};
