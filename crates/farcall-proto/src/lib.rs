@@ -15,6 +15,7 @@
 
 pub mod client;
 pub mod config;
+pub mod dump;
 pub mod failure;
 pub mod mutant;
 mod path;
@@ -29,6 +30,7 @@ pub use config::{BASE_DATAGRAM, ClientConfig, MAX_DATAGRAM, ServerConfig};
 pub use failure::{Failure, Kind, Ran};
 pub use mutant::{Mutant, Rule};
 pub use time::Time;
+pub use wire::VERSION;
 
 /// Where a datagram that a client's socket received belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -150,6 +150,8 @@ pub struct Server {
     reassembling: usize,
     receiving: usize,
     unfinished: usize,
+    /// Boxed, as they go back into a conversation without being moved.
+    #[allow(clippy::vec_box)]
     spare_works: Vec<Box<Work>>,
     spare_buffers: Vec<Vec<u8>>,
     stats: Stats,

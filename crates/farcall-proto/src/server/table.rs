@@ -240,7 +240,7 @@ mod tests {
             x ^= x >> 7;
             x ^= x << 17;
             // Few homes, so that chains grow and wrap.
-            let id = (x % 97) << 32 | (x >> 20) % 29 | 1 << 20;
+            let id = ((x % 97) << 32) | ((x >> 20) % 29) | (1 << 20);
             match (table.find(id), model.contains(&id)) {
                 (Some(place), true) => {
                     assert_eq!(table.remove(place).id, id);

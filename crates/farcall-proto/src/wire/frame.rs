@@ -319,7 +319,7 @@ fn read<'a>(kind: u8, flags: u8, mut r: Reader<'a>) -> Result<Option<Frame<'a>>,
         },
         STALE => Frame::Stale(read_stale(r)?),
         PADDING => return Ok(None),
-        NON_CRITICAL.. => return Ok(None),
+        _ if kind >= NON_CRITICAL => return Ok(None),
         _ => return Err(Malformed),
     }))
 }

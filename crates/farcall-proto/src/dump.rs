@@ -1,0 +1,255 @@
+//! Datagrams as text, for people who read captures.
+//!
+//! ```
+//! // A challenge: conversation 0, datagram 5, about conversation 9.
+//! let datagram = farcall_proto::dump::from_hex(
+//!     "01000000 0000000000000000 0000000000000005 03000010 0000000000000009 0000000000000003",
+//! )
+//! .unwrap();
+//! let text = farcall_proto::dump::dump(&datagram).unwrap_err().to_string();
+//! assert_eq!(text, "no tag of 8 bytes that fits the 44 before it");
+//! ```
+
+use std::fmt;
+
+use crate::wire::{self, Frame, Frames, Header, Position};
+
+/// A datagram that was taken apart.
+#[derive(Debug)]
+pub struct Dump {
+    header: Header,
+    len: usize,
+    frames: Vec<String>,
+    /// The frames after these could not be read.
+    malformed: bool,
+}
+
+/// Why bytes are not a datagram of this protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotOurs(String);
+
+impl fmt::Display for NotOurs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotOurs {}
+
+/// Takes a datagram apart.
+///
+/// # Errors
+/// It is too short, of another wire version or scheme, or its tag is wrong.
+pub fn dump(datagram: &[u8]) -> Result<Dump, NotOurs> {
+    if datagram.len() < wire::HEADER + crate::scheme::TAG {
+        return Err(NotOurs(format!(
+            "{} bytes: too short for a header and a tag",
+            datagram.len()
+        )));
+    }
+    if datagram[0] != wire::VERSION {
+        return Err(NotOurs(format!(
+            "wire version {}, not {}",
+            datagram[0],
+            wire::VERSION
+        )));
+    }
+    if datagram[1] != crate::scheme::OPEN {
+        return Err(NotOurs(format!(
+            "security scheme {}, which needs keys",
+            datagram[1]
+        )));
+    }
+    let Ok((header, body)) = wire::open(datagram, true) else {
+        let before = datagram.len() - crate::scheme::TAG;
+        return Err(NotOurs(format!(
+            "no tag of 8 bytes that fits the {before} before it"
+        )));
+    };
+    let mut dump = Dump {
+        header,
+        len: datagram.len(),
+        frames: Vec::new(),
+        malformed: false,
+    };
+    let mut frames = Frames::new(body);
+    loop {
+        match frames.next() {
+            Ok(Some(frame)) => dump.frames.push(text(&frame)),
+            Ok(None) => return Ok(dump),
+            Err(wire::Malformed) => {
+                dump.malformed = true;
+                return Ok(dump);
+            }
+        }
+    }
+}
+
+impl Dump {
+    /// The receiver's identifier of the conversation, zero when the sender does not know it.
+    pub fn conversation(&self) -> u64 {
+        self.header.conversation
+    }
+
+    /// The datagram's number.
+    pub fn number(&self) -> u64 {
+        self.header.number
+    }
+
+    /// The frames, a line each, padding left out.
+    pub fn frames(&self) -> &[String] {
+        &self.frames
+    }
+}
+
+impl fmt::Display for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Header {
+            conversation,
+            number,
+        } = self.header;
+        write!(
+            f,
+            "to {conversation:016x} number {number} ({} bytes)",
+            self.len
+        )?;
+        for frame in &self.frames {
+            write!(f, "\n  {frame}")?;
+        }
+        if self.malformed {
+            write!(f, "\n  malformed from here on")?;
+        }
+        Ok(())
+    }
+}
+
+fn text(frame: &Frame<'_>) -> String {
+    match frame {
+        Frame::Bind(b) => {
+            let name = String::from_utf8_lossy(b.name);
+            let renew = if b.renew.is_some() {
+                ", renewing a ticket"
+            } else {
+                ""
+            };
+            format!(
+                "BIND {name:?} from client {:016x}, nonce {:x}, procedures from {}{renew}",
+                b.client, b.nonce, b.from
+            )
+        }
+        Frame::Welcome(w) if w.refused != 0 => {
+            format!(
+                "WELCOME refused: {}, nonce {:x}",
+                crate::Kind::from_code(w.refused),
+                w.nonce
+            )
+        }
+        Frame::Welcome(w) => format!(
+            "WELCOME conversation {:016x}, nonce {:x}, export {:016x}, {} of {} procedures, you are {}",
+            w.conversation,
+            w.nonce,
+            w.export,
+            w.procedures().count(),
+            w.total,
+            w.seen
+        ),
+        Frame::Challenge { conversation } => {
+            format!("CHALLENGE conversation {conversation:016x}: show your ticket")
+        }
+        Frame::Stale(s) => {
+            let age = std::time::Duration::from_nanos(s.age);
+            format!(
+                "STALE conversation {:016x}: {:?}, age {age:?}",
+                s.conversation, s.reason
+            )
+        }
+        Frame::Ticket(t) => format!(
+            "TICKET client {:016x}, incarnation {:016x}, issued {}",
+            t.client, t.incarnation, t.issued
+        ),
+        Frame::Call(head, part) => {
+            let deadline = head
+                .meta
+                .deadline
+                .map(|d| format!(", deadline in {:?}", std::time::Duration::from_nanos(d)));
+            let trace = head
+                .meta
+                .trace
+                .map(|t| format!(", trace {:032x}", u128::from_be_bytes(t.trace)));
+            format!(
+                "CALL {} export {:016x} procedure {}{}{}: {}",
+                name(head.position),
+                head.export,
+                head.procedure,
+                deadline.unwrap_or_default(),
+                trace.unwrap_or_default(),
+                bytes(part)
+            )
+        }
+        Frame::Result(head, part) => format!(
+            "RESULT {} {:?}: {}",
+            name(head.position),
+            head.status,
+            bytes(part)
+        ),
+        Frame::Select(position, s) => format!(
+            "SELECT {} through {}, limit {}, beyond {:?}{}",
+            name(*position),
+            s.through,
+            s.limit,
+            s.ranges().collect::<Vec<_>>(),
+            if s.pull { ", waited in vain" } else { "" }
+        ),
+        Frame::Cancel(position) => format!("CANCEL {}", name(*position)),
+        Frame::Probe(position) => format!("PROBE {}", name(*position)),
+        Frame::State(position, progress) => format!("STATE {} {progress:?}", name(*position)),
+        Frame::MtuProbe(size) => format!("MTU-PROBE {size}"),
+        Frame::MtuEcho(size) => format!("MTU-ECHO {size}"),
+        Frame::Ack(ack) => format!("ACK below {}, datagrams of {}", ack.low, ack.datagram),
+    }
+}
+
+fn name(p: Position) -> String {
+    match p.exchange {
+        0 => format!("{}.{}", p.activity, p.sequence),
+        exchange => format!("{}.{}/{exchange}", p.activity, p.sequence),
+    }
+}
+
+fn bytes(part: &wire::Part<'_>) -> String {
+    let len = part.bytes.len();
+    match part.fragment {
+        None => format!("{len} bytes"),
+        Some(f) => format!(
+            "bytes {} to {} of {}",
+            f.offset,
+            f.offset as usize + len,
+            f.total
+        ),
+    }
+}
+
+/// The bytes that a row of hexadecimal digits stands for; white space is passed over.
+///
+/// # Errors
+/// Which character is not a digit, or that the last byte lacks one.
+pub fn from_hex(text: &str) -> Result<Vec<u8>, NotOurs> {
+    let mut bytes = Vec::with_capacity(text.len() / 2);
+    let mut high = None;
+    for (at, c) in text.char_indices().filter(|(_, c)| !c.is_whitespace()) {
+        let Some(digit) = c.to_digit(16) else {
+            return Err(NotOurs(format!(
+                "character {} is {c:?}, not a hexadecimal digit",
+                at + 1
+            )));
+        };
+        match high.take() {
+            None => high = Some(digit),
+            Some(h) => bytes.push((h << 4 | digit) as u8),
+        }
+    }
+    match high {
+        None => Ok(bytes),
+        Some(_) => Err(NotOurs("an odd number of hexadecimal digits".into())),
+    }
+}
