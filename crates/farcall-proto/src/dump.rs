@@ -1,13 +1,12 @@
 //! Datagrams as text, for people who read captures.
 //!
 //! ```
-//! // A challenge: conversation 0, datagram 5, about conversation 9.
-//! let datagram = farcall_proto::dump::from_hex(
-//!     "01000000 0000000000000000 0000000000000005 03000010 0000000000000009 0000000000000003",
-//! )
-//! .unwrap();
-//! let text = farcall_proto::dump::dump(&datagram).unwrap_err().to_string();
-//! assert_eq!(text, "no tag of 8 bytes that fits the 44 before it");
+//! use farcall_proto::dump::{dump, from_hex};
+//!
+//! // A probe in conversation 9 whose tag was cut off.
+//! let datagram = from_hex("01000000 0000000000000009 0000000000000005 14000010 00000000 00000000 0000000000000003");
+//! let why = dump(&datagram.unwrap()).unwrap_err();
+//! assert_eq!(why.to_string(), "no tag of 8 bytes that fits the 32 before it");
 //! ```
 
 use std::fmt;
@@ -42,36 +41,19 @@ impl std::error::Error for NotOurs {}
 /// It is too short, of another wire version or scheme, or its tag is wrong.
 pub fn dump(datagram: &[u8]) -> Result<Dump, NotOurs> {
     if datagram.len() < wire::HEADER + crate::scheme::TAG {
-        return Err(NotOurs(format!(
-            "{} bytes: too short for a header and a tag",
-            datagram.len()
-        )));
+        return Err(NotOurs(format!("{} bytes: too short for a header and a tag", datagram.len())));
     }
     if datagram[0] != wire::VERSION {
-        return Err(NotOurs(format!(
-            "wire version {}, not {}",
-            datagram[0],
-            wire::VERSION
-        )));
+        return Err(NotOurs(format!("wire version {}, not {}", datagram[0], wire::VERSION)));
     }
     if datagram[1] != crate::scheme::OPEN {
-        return Err(NotOurs(format!(
-            "security scheme {}, which needs keys",
-            datagram[1]
-        )));
+        return Err(NotOurs(format!("security scheme {}, which needs keys", datagram[1])));
     }
     let Ok((header, body)) = wire::open(datagram, true) else {
         let before = datagram.len() - crate::scheme::TAG;
-        return Err(NotOurs(format!(
-            "no tag of 8 bytes that fits the {before} before it"
-        )));
+        return Err(NotOurs(format!("no tag of 8 bytes that fits the {before} before it")));
     };
-    let mut dump = Dump {
-        header,
-        len: datagram.len(),
-        frames: Vec::new(),
-        malformed: false,
-    };
+    let mut dump = Dump { header, len: datagram.len(), frames: Vec::new(), malformed: false };
     let mut frames = Frames::new(body);
     loop {
         match frames.next() {
@@ -104,15 +86,8 @@ impl Dump {
 
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Header {
-            conversation,
-            number,
-        } = self.header;
-        write!(
-            f,
-            "to {conversation:016x} number {number} ({} bytes)",
-            self.len
-        )?;
+        let Header { conversation, number } = self.header;
+        write!(f, "to {conversation:016x} number {number} ({} bytes)", self.len)?;
         for frame in &self.frames {
             write!(f, "\n  {frame}")?;
         }
@@ -127,22 +102,14 @@ fn text(frame: &Frame<'_>) -> String {
     match frame {
         Frame::Bind(b) => {
             let name = String::from_utf8_lossy(b.name);
-            let renew = if b.renew.is_some() {
-                ", renewing a ticket"
-            } else {
-                ""
-            };
+            let renew = if b.renew.is_some() { ", renewing a ticket" } else { "" };
             format!(
                 "BIND {name:?} from client {:016x}, nonce {:x}, procedures from {}{renew}",
                 b.client, b.nonce, b.from
             )
         }
         Frame::Welcome(w) if w.refused != 0 => {
-            format!(
-                "WELCOME refused: {}, nonce {:x}",
-                crate::Kind::from_code(w.refused),
-                w.nonce
-            )
+            format!("WELCOME refused: {}, nonce {:x}", crate::Kind::from_code(w.refused), w.nonce)
         }
         Frame::Welcome(w) => format!(
             "WELCOME conversation {:016x}, nonce {:x}, export {:016x}, {} of {} procedures, you are {}",
@@ -158,24 +125,15 @@ fn text(frame: &Frame<'_>) -> String {
         }
         Frame::Stale(s) => {
             let age = std::time::Duration::from_nanos(s.age);
-            format!(
-                "STALE conversation {:016x}: {:?}, age {age:?}",
-                s.conversation, s.reason
-            )
+            format!("STALE conversation {:016x}: {:?}, age {age:?}", s.conversation, s.reason)
         }
-        Frame::Ticket(t) => format!(
-            "TICKET client {:016x}, incarnation {:016x}, issued {}",
-            t.client, t.incarnation, t.issued
-        ),
+        Frame::Ticket(t) => {
+            format!("TICKET client {:016x}, incarnation {:016x}, issued {}", t.client, t.incarnation, t.issued)
+        }
         Frame::Call(head, part) => {
-            let deadline = head
-                .meta
-                .deadline
-                .map(|d| format!(", deadline in {:?}", std::time::Duration::from_nanos(d)));
-            let trace = head
-                .meta
-                .trace
-                .map(|t| format!(", trace {:032x}", u128::from_be_bytes(t.trace)));
+            let deadline =
+                head.meta.deadline.map(|d| format!(", deadline in {:?}", std::time::Duration::from_nanos(d)));
+            let trace = head.meta.trace.map(|t| format!(", trace {:032x}", u128::from_be_bytes(t.trace)));
             format!(
                 "CALL {} export {:016x} procedure {}{}{}: {}",
                 name(head.position),
@@ -186,12 +144,7 @@ fn text(frame: &Frame<'_>) -> String {
                 bytes(part)
             )
         }
-        Frame::Result(head, part) => format!(
-            "RESULT {} {:?}: {}",
-            name(head.position),
-            head.status,
-            bytes(part)
-        ),
+        Frame::Result(head, part) => format!("RESULT {} {:?}: {}", name(head.position), head.status, bytes(part)),
         Frame::Select(position, s) => format!(
             "SELECT {} through {}, limit {}, beyond {:?}{}",
             name(*position),
@@ -220,12 +173,7 @@ fn bytes(part: &wire::Part<'_>) -> String {
     let len = part.bytes.len();
     match part.fragment {
         None => format!("{len} bytes"),
-        Some(f) => format!(
-            "bytes {} to {} of {}",
-            f.offset,
-            f.offset as usize + len,
-            f.total
-        ),
+        Some(f) => format!("bytes {} to {} of {}", f.offset, f.offset as usize + len, f.total),
     }
 }
 
@@ -238,10 +186,7 @@ pub fn from_hex(text: &str) -> Result<Vec<u8>, NotOurs> {
     let mut high = None;
     for (at, c) in text.char_indices().filter(|(_, c)| !c.is_whitespace()) {
         let Some(digit) = c.to_digit(16) else {
-            return Err(NotOurs(format!(
-                "character {} is {c:?}, not a hexadecimal digit",
-                at + 1
-            )));
+            return Err(NotOurs(format!("character {} is {c:?}, not a hexadecimal digit", at + 1)));
         };
         match high.take() {
             None => high = Some(digit),

@@ -135,11 +135,7 @@ impl Failure {
 
     /// A failure without detail.
     pub fn new(kind: Kind, ran: Ran) -> Failure {
-        Failure {
-            kind,
-            ran,
-            detail: String::new(),
-        }
+        Failure { kind, ran, detail: String::new() }
     }
 
     /// The same with a sentence for people.

@@ -45,11 +45,7 @@ pub enum Route {
 /// Reads a datagram's destination without checking anything else; `None` if it cannot be ours.
 pub fn route(datagram: &[u8]) -> Option<Route> {
     let id = u64::from_be_bytes(datagram.get(4..12)?.try_into().ok()?);
-    Some(if id == 0 {
-        Route::Sender
-    } else {
-        Route::Conversation(id)
-    })
+    Some(if id == 0 { Route::Sender } else { Route::Conversation(id) })
 }
 
 /// Trace context that travels with a call (W3C trace-context: trace and parent span).

@@ -51,11 +51,7 @@ pub(crate) struct Congestion {
 
 impl Default for Congestion {
     fn default() -> Congestion {
-        Congestion {
-            window: 10 * BASE_DATAGRAM as u32,
-            threshold: u32::MAX,
-            recovering_since: None,
-        }
+        Congestion { window: 10 * BASE_DATAGRAM as u32, threshold: u32::MAX, recovering_since: None }
     }
 }
 
@@ -108,12 +104,7 @@ pub(crate) struct Mtu {
 
 impl Mtu {
     pub fn new(largest: usize) -> Mtu {
-        Mtu {
-            datagram: BASE_DATAGRAM,
-            largest,
-            step: LADDER.len(),
-            attempts: 0,
-        }
+        Mtu { datagram: BASE_DATAGRAM, largest, step: LADDER.len(), attempts: 0 }
     }
 
     /// The largest datagram that is known to pass.

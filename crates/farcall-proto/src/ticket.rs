@@ -38,14 +38,7 @@ impl Issuer {
         let mut hasher = SipHasher24::new_with_key(&id_key);
         hasher.write(b"incarnation");
         let incarnation = hasher.finish128().h1 | 1;
-        Issuer {
-            mac_key,
-            id_key,
-            incarnation,
-            born: now,
-            issued: 0,
-            ids: 0,
-        }
+        Issuer { mac_key, id_key, incarnation, born: now, issued: 0, ids: 0 }
     }
 
     pub fn incarnation(&self) -> u64 {
@@ -66,14 +59,7 @@ impl Issuer {
     }
 
     /// A ticket for a new conversation, newer than every other and than `horizon`.
-    pub fn issue(
-        &mut self,
-        now: Time,
-        horizon: u64,
-        client: u64,
-        conversation: u64,
-        to: SocketAddr,
-    ) -> Ticket {
+    pub fn issue(&mut self, now: Time, horizon: u64, client: u64, conversation: u64, to: SocketAddr) -> Ticket {
         let clock = now.since(self.born).as_nanos() as u64;
         self.issued = clock.max(self.issued + 1).max(horizon.saturating_add(1));
         self.date(self.issued, client, conversation, to)
@@ -97,33 +83,18 @@ impl Issuer {
     }
 
     fn date(&self, issued: u64, client: u64, conversation: u64, to: SocketAddr) -> Ticket {
-        let mut ticket = Ticket {
-            client,
-            incarnation: self.incarnation,
-            issued,
-            mac: [0; 16],
-        };
+        let mut ticket = Ticket { client, incarnation: self.incarnation, issued, mac: [0; 16] };
         ticket.mac = self.mac(&ticket, conversation, to);
         ticket
     }
 
     /// Whether this incarnation gave `ticket` to `from` for `conversation`.
-    pub fn verify(
-        &self,
-        ticket: &Ticket,
-        conversation: u64,
-        from: SocketAddr,
-        m: Mutant,
-    ) -> Result<(), Invalid> {
+    pub fn verify(&self, ticket: &Ticket, conversation: u64, from: SocketAddr, m: Mutant) -> Result<(), Invalid> {
         if m.breaks(Rule::TicketUnchecked) {
             return Ok(());
         }
         if ticket.incarnation != self.incarnation {
-            return if m.breaks(Rule::StaleIncarnation) {
-                Ok(())
-            } else {
-                Err(Invalid::Incarnation)
-            };
+            return if m.breaks(Rule::StaleIncarnation) { Ok(()) } else { Err(Invalid::Incarnation) };
         }
         if ticket.mac != self.mac(ticket, conversation, from) {
             return Err(Invalid::Address);
@@ -133,12 +104,7 @@ impl Issuer {
 
     fn mac(&self, ticket: &Ticket, conversation: u64, address: SocketAddr) -> [u8; 16] {
         let mut hasher = SipHasher24::new_with_key(&self.mac_key);
-        for word in [
-            ticket.client,
-            ticket.incarnation,
-            ticket.issued,
-            conversation,
-        ] {
+        for word in [ticket.client, ticket.incarnation, ticket.issued, conversation] {
             hasher.write(&word.to_le_bytes());
         }
         let ip = match address.ip() {

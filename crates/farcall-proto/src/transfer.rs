@@ -130,22 +130,14 @@ impl Incoming {
             return Taken::Nothing;
         }
         self.store(start as usize, bytes);
-        if self.through == self.total {
-            Taken::Complete
-        } else {
-            Taken::New
-        }
+        if self.through == self.total { Taken::Complete } else { Taken::New }
     }
 
     /// Joins a range to those that have arrived; whether it brought anything.
     fn insert(&mut self, start: u32, end: u32) -> bool {
         if start <= self.through {
             self.through = end;
-            let joined = self
-                .beyond
-                .iter()
-                .take_while(|r| r.0 <= self.through)
-                .count();
+            let joined = self.beyond.iter().take_while(|r| r.0 <= self.through).count();
             for range in self.beyond.drain(..joined) {
                 self.through = self.through.max(range.1);
             }
@@ -160,10 +152,7 @@ impl Incoming {
             self.beyond.insert(first, (start, end));
             return true;
         }
-        let joined = (
-            self.beyond[first].0.min(start),
-            self.beyond[last - 1].1.max(end),
-        );
+        let joined = (self.beyond[first].0.min(start), self.beyond[last - 1].1.max(end));
         if last - first == 1 && joined == self.beyond[first] {
             return false;
         }
@@ -258,11 +247,7 @@ impl Outgoing {
             let end = end.min(start.saturating_add(max));
             return (end - start <= room).then_some((start, end, true));
         }
-        let end = self
-            .next
-            .saturating_add(max)
-            .min(self.total)
-            .min(self.limit.max(self.next));
+        let end = self.next.saturating_add(max).min(self.total).min(self.limit.max(self.next));
         if end == self.next || end - self.next > room {
             return None;
         }
@@ -282,13 +267,7 @@ impl Outgoing {
         }
         self.order += 1;
         self.in_flight += end - start;
-        self.flight.push_back(Sent {
-            order: self.order,
-            number,
-            start,
-            end,
-            at: now,
-        });
+        self.flight.push_back(Sent { order: self.order, number, start, end, at: now });
     }
 
     /// Learns from what the receiver has. `round_trip` tells, for a pull, what must have been lost.
@@ -299,9 +278,7 @@ impl Outgoing {
         }
         self.limit = self.limit.max(select.limit);
         self.through = self.through.max(select.through);
-        let has = |start: u32, end: u32| {
-            end <= select.through || select.ranges().any(|r| r.0 <= start && end <= r.1)
-        };
+        let has = |start: u32, end: u32| end <= select.through || select.ranges().any(|r| r.0 <= start && end <= r.1);
 
         let mut latest = self.latest;
         let (arrived, in_flight) = (&mut heard.arrived, &mut self.in_flight);
@@ -322,10 +299,7 @@ impl Outgoing {
         self.latest = latest;
         self.lost.retain(|&(start, end)| !has(start, end));
 
-        let overtaken = self
-            .flight
-            .back()
-            .is_some_and(|last| last.number < select.largest);
+        let overtaken = self.flight.back().is_some_and(|last| last.number < select.largest);
         let (lost, in_flight) = (&mut self.lost, &mut self.in_flight);
         self.flight.retain(|sent| {
             let late = select.pull && now.since(sent.at) > round_trip;
@@ -353,14 +327,7 @@ mod tests {
 
     fn take(incoming: &mut Incoming, total: u32, start: u32, end: u32) -> Taken {
         let bytes: Vec<u8> = (start..end).map(|i| i as u8).collect();
-        incoming.take(
-            1,
-            Fragment {
-                total,
-                offset: start,
-            },
-            &bytes,
-        )
+        incoming.take(1, Fragment { total, offset: start }, &bytes)
     }
 
     #[test]
@@ -383,11 +350,7 @@ mod tests {
         let mut m = Incoming::new(1 << 30);
         assert_eq!(take(&mut m, 1 << 30, 0, 1000), Taken::New);
         assert!(m.memory() <= 2000);
-        assert_eq!(
-            take(&mut m, 1 << 30, 1 << 20, (1 << 20) + 4),
-            Taken::Nothing,
-            "beyond the limit"
-        );
+        assert_eq!(take(&mut m, 1 << 30, 1 << 20, (1 << 20) + 4), Taken::Nothing, "beyond the limit");
         assert_eq!(take(&mut m, 1 << 29, 1000, 1004), Taken::Contradiction);
     }
 

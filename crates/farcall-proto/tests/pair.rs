@@ -70,54 +70,33 @@ impl Pair {
     }
 
     fn start(&mut self, token: u64, args: &[u8]) -> CallId {
-        let call = Call {
-            export: EXPORT,
-            procedure: 1,
-            deadline: None,
-            trace: None,
-            token,
-        };
-        self.client
-            .start(self.now, &call, args.to_vec())
-            .expect("room for a call")
+        let call = Call { export: EXPORT, procedure: 1, deadline: None, trace: None, token };
+        self.client.start(self.now, &call, args.to_vec()).expect("room for a call")
     }
 
     /// What the client has to send now.
     fn sent(&mut self) -> Vec<Datagram> {
         let mut out = vec![0; 65_536];
-        std::iter::from_fn(|| {
-            self.client
-                .transmit(self.now, &mut out)
-                .map(|n| out[..n].to_vec())
-        })
-        .collect()
+        std::iter::from_fn(|| self.client.transmit(self.now, &mut out).map(|n| out[..n].to_vec())).collect()
     }
 
     fn receive(&mut self, datagrams: &[Datagram]) {
         for d in datagrams {
-            self.server
-                .handle(self.now, self.from, d, &mut |request| match request {
-                    Request::Call(call) => self.asked.push((call.key, call.args.to_vec())),
-                    Request::Cancel(key) => self.cancelled.push(key),
-                });
+            self.server.handle(self.now, self.from, d, &mut |request| match request {
+                Request::Call(call) => self.asked.push((call.key, call.args.to_vec())),
+                Request::Cancel(key) => self.cancelled.push(key),
+            });
         }
     }
 
     fn answered(&mut self) -> Vec<Datagram> {
         let mut out = vec![0; 65_536];
-        std::iter::from_fn(|| {
-            self.server
-                .transmit(self.now, &mut out)
-                .map(|t| out[..t.len].to_vec())
-        })
-        .collect()
+        std::iter::from_fn(|| self.server.transmit(self.now, &mut out).map(|t| out[..t.len].to_vec())).collect()
     }
 
     fn finish(&mut self, key: CallKey, finish: Finish, payload: &[u8]) -> Vec<Datagram> {
         let mut out = vec![0; 65_536];
-        let sent = self
-            .server
-            .finish(self.now, key, finish, payload.to_vec(), &mut out);
+        let sent = self.server.finish(self.now, key, finish, payload.to_vec(), &mut out);
         let mut all: Vec<Datagram> = sent.into_iter().map(|t| out[..t.len].to_vec()).collect();
         all.extend(self.answered());
         all
@@ -132,8 +111,7 @@ impl Pair {
 
     fn tick(&mut self) {
         let told = &mut self.told;
-        self.client
-            .handle_timeout(self.now, &mut |e| told.push(note(e)));
+        self.client.handle_timeout(self.now, &mut |e| told.push(note(e)));
         self.server.handle_timeout(self.now);
     }
 
@@ -208,10 +186,7 @@ fn a_simple_call_is_two_datagrams() {
         let result = pair.finish(key, Finish::Result, b"result..");
         assert_eq!(result.len(), 1);
         pair.hear(&result);
-        assert_eq!(
-            pair.told.pop(),
-            Some((token, Told::Result(b"result..".to_vec())))
-        );
+        assert_eq!(pair.told.pop(), Some((token, Told::Result(b"result..".to_vec()))));
     }
     assert_eq!(pair.client.timeout(), None, "idle is silent");
 }
@@ -219,26 +194,14 @@ fn a_simple_call_is_two_datagrams() {
 #[test]
 fn binding_names_the_export_and_leaves_no_state() {
     let mut pair = Pair::new();
-    for (token, name) in ["Store", "Store/one", "Store/two", "Shop", ""]
-        .into_iter()
-        .enumerate()
-    {
+    for (token, name) in ["Store", "Store/one", "Store/two", "Shop", ""].into_iter().enumerate() {
         pair.client.bind(pair.now, name, token as u64);
     }
     pair.settle();
     pair.told.sort_by_key(|t| t.0);
     let told: Vec<_> = pair.told.drain(..).map(|t| t.1).collect();
     let no = || Told::NotBound(Kind::NotExported);
-    assert_eq!(
-        told,
-        [
-            Told::Bound(EXPORT),
-            Told::Bound(EXPORT),
-            no(),
-            no(),
-            Told::Bound(0)
-        ]
-    );
+    assert_eq!(told, [Told::Bound(EXPORT), Told::Bound(EXPORT), no(), no(), Told::Bound(0)]);
     assert_eq!(pair.server.conversations(), 0);
 }
 
@@ -320,10 +283,7 @@ fn a_silent_server_is_given_up_after_ten_seconds_and_ten_probes() {
     pair.sent();
     let began = pair.now;
     pair.starve();
-    assert_eq!(
-        pair.told,
-        [(1, Told::Failed(Kind::Unreachable, Ran::Maybe))]
-    );
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Unreachable, Ran::Maybe))]);
     let took = pair.now.since(began);
     assert!((10..12).contains(&took.as_secs()), "{took:?}");
     assert!(pair.client.stats().retransmitted >= 10);
@@ -370,14 +330,7 @@ fn large_arguments_and_results_arrive_whole() {
         pair.start(1, &args);
         pair.settle();
         assert_eq!(pair.told, [(1, Told::Result(args))], "{len} bytes");
-        assert_eq!(
-            pair.server.held_bytes(),
-            if len <= 1_000 {
-                len
-            } else {
-                pair.server.held_bytes()
-            }
-        );
+        assert_eq!(pair.server.held_bytes(), if len <= 1_000 { len } else { pair.server.held_bytes() });
     }
 }
 
@@ -424,10 +377,7 @@ fn a_cancel_reaches_the_procedure() {
     pair.receive(&call);
     assert_eq!(pair.asked.len(), 2);
     let (old, new) = (pair.asked[0].0, pair.asked[1].0);
-    assert_eq!(
-        pair.finish(old, Finish::Result, b"late"),
-        Vec::<Datagram>::new()
-    );
+    assert_eq!(pair.finish(old, Finish::Result, b"late"), Vec::<Datagram>::new());
     let result = pair.finish(new, Finish::Result, b"news");
     pair.hear(&result);
     assert_eq!(pair.told, [(2, Told::Result(b"news".to_vec()))]);
@@ -488,10 +438,7 @@ fn a_restarted_server_says_no_only_to_calls_that_began_after_it() {
     pair.pass(Duration::from_secs(5));
     pair.start(1, b"anew");
     pair.settle();
-    assert_eq!(
-        pair.told,
-        [(1, Told::Failed(Kind::ServerRestarted, Ran::No))]
-    );
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::ServerRestarted, Ran::No))]);
     // First sent before: it may have.
     let mut pair = Pair::acquainted();
     pair.start(1, b"old.");
@@ -502,10 +449,7 @@ fn a_restarted_server_says_no_only_to_calls_that_began_after_it() {
     pair.pass(Duration::from_millis(15));
     pair.tick();
     pair.settle();
-    assert_eq!(
-        pair.told,
-        [(1, Told::Failed(Kind::ServerRestarted, Ran::Maybe))]
-    );
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::ServerRestarted, Ran::Maybe))]);
     // The next call has a new conversation by itself.
     pair.told.clear();
     pair.start(2, b"next");
@@ -515,10 +459,7 @@ fn a_restarted_server_says_no_only_to_calls_that_began_after_it() {
 
 #[test]
 fn a_forgotten_conversation_does_not_run_old_packets() {
-    let server = ServerConfig {
-        max_conversations: 1,
-        ..ServerConfig::default()
-    };
+    let server = ServerConfig { max_conversations: 1, ..ServerConfig::default() };
     let mut pair = Pair::with(ClientConfig::default(), server);
     pair.start(1, b"once");
     let mut first = Vec::new();
@@ -533,13 +474,7 @@ fn a_forgotten_conversation_does_not_run_old_packets() {
     pair.finish(key, Finish::Result, b"lost");
     // Another client takes the only place.
     let mut other = Conversation::new(ClientConfig::default(), 0xbeef);
-    let call = Call {
-        export: EXPORT,
-        procedure: 1,
-        deadline: None,
-        trace: None,
-        token: 0,
-    };
+    let call = Call { export: EXPORT, procedure: 1, deadline: None, trace: None, token: 0 };
     other.start(pair.now, &call, Vec::new()).unwrap();
     let mut out = vec![0; 65_536];
     for _ in 0..3 {
@@ -553,10 +488,7 @@ fn a_forgotten_conversation_does_not_run_old_packets() {
     assert_eq!(pair.asked.len(), 1, "the other's call");
     pair.asked.clear();
     pair.receive(&first);
-    assert!(
-        pair.asked.is_empty(),
-        "the ticket is older than the horizon"
-    );
+    assert!(pair.asked.is_empty(), "the ticket is older than the horizon");
     let answers = pair.answered();
     pair.hear(&answers);
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Forgotten, Ran::Maybe))]);
@@ -604,28 +536,15 @@ fn any_flipped_bit_is_noticed() {
 
 #[test]
 fn first_fragments_and_nothing_more_are_bounded() {
-    let server = ServerConfig {
-        reassembly_budget: 1 << 20,
-        ..ServerConfig::default()
-    };
-    let mut pair = Pair::with(
-        ClientConfig {
-            max_outstanding: 4096,
-            ..ClientConfig::default()
-        },
-        server,
-    );
+    let server = ServerConfig { reassembly_budget: 1 << 20, ..ServerConfig::default() };
+    let mut pair = Pair::with(ClientConfig { max_outstanding: 4096, ..ClientConfig::default() }, server);
     pair.start(0, b"");
     pair.settle();
     for token in 1..=3000 {
         pair.start(token, &vec![0; 1 << 20]);
         let first = pair.sent();
         pair.receive(&first[..first.len().min(1)]);
-        assert!(
-            pair.server.held_bytes() <= (1 << 20) + (1 << 18),
-            "{}",
-            pair.server.held_bytes()
-        );
+        assert!(pair.server.held_bytes() <= (1 << 20) + (1 << 18), "{}", pair.server.held_bytes());
         pair.answered();
     }
     assert!(pair.asked.is_empty());
@@ -652,13 +571,7 @@ fn after_everything_nothing_is_held_and_no_timer_is_armed() {
 fn a_deadline_travels_with_the_call() {
     let mut pair = Pair::acquainted();
     let deadline = Some(pair.now + Duration::from_millis(500));
-    let call = Call {
-        export: EXPORT,
-        procedure: 1,
-        deadline,
-        trace: None,
-        token: 4,
-    };
+    let call = Call { export: EXPORT, procedure: 1, deadline, trace: None, token: 4 };
     pair.client.start(pair.now, &call, Vec::new()).unwrap();
     let sent = pair.sent();
     let mut seen = None;

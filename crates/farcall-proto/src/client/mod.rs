@@ -188,8 +188,7 @@ impl Conversation {
     /// Asks the server which export answers to `name` (`Type` or `Type/instance`; empty asks only
     /// whether it is there). Ends with [`Event::Bound`]. Leaves no state at the server.
     pub fn bind(&mut self, now: Time, name: &str, token: u64) {
-        self.session
-            .bind(now, name, token, self.config.min_retransmit);
+        self.session.bind(now, name, token, self.config.min_retransmit);
     }
 
     /// Starts a call; what it must send is ready for [`Conversation::transmit`].
@@ -197,12 +196,7 @@ impl Conversation {
     /// # Errors
     /// The arguments come back, with why, when the bound of outstanding calls is reached, they are
     /// too large, or they are not XDR (a multiple of four bytes): the call did not run.
-    pub fn start(
-        &mut self,
-        now: Time,
-        call: &Call,
-        args: Vec<u8>,
-    ) -> Result<CallId, (Failure, Vec<u8>)> {
+    pub fn start(&mut self, now: Time, call: &Call, args: Vec<u8>) -> Result<CallId, (Failure, Vec<u8>)> {
         if let Err(failure) = self.admit(&args) {
             return Err((failure, args));
         }
@@ -306,10 +300,7 @@ impl Conversation {
     /// Ends a call: frees its activity, and tells its caller unless it has been told.
     fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
-        let id = CallId {
-            activity,
-            sequence: slot.sequence,
-        };
+        let id = CallId { activity, sequence: slot.sequence };
         let token = slot.call.token;
         let silent = matches!(slot.stage, Stage::Cancelling { silent: true });
         let sending = slot.sending.take();

@@ -37,19 +37,10 @@ impl Conversation {
     }
 
     #[inline]
-    fn on_frame(
-        &mut self,
-        now: Time,
-        ours: bool,
-        number: u64,
-        frame: Frame<'_>,
-        sink: &mut dyn FnMut(Event<'_>),
-    ) {
+    fn on_frame(&mut self, now: Time, ours: bool, number: u64, frame: Frame<'_>, sink: &mut dyn FnMut(Event<'_>)) {
         match frame {
             Frame::Result(head, part) if ours => self.on_result(now, number, &head, part, sink),
-            Frame::State(position, progress) if ours => {
-                self.on_state(now, position, progress, sink)
-            }
+            Frame::State(position, progress) if ours => self.on_state(now, position, progress, sink),
             Frame::Select(position, select) if ours => self.on_select(now, position, &select),
             Frame::MtuEcho(size) if ours => self.mtu.passed(size as usize),
             Frame::Welcome(welcome) if ours => self.on_welcome(now, &welcome, sink),
@@ -63,10 +54,8 @@ impl Conversation {
     #[inline]
     fn current(&mut self, position: Position) -> Option<u32> {
         let slot = self.slots.get(position.activity)?;
-        let same =
-            slot.sequence == position.sequence || self.config.mutant.breaks(Rule::ResultSequence);
-        if !same || slot.stage == Stage::Free || slot.first_sent.is_none() || position.exchange != 0
-        {
+        let same = slot.sequence == position.sequence || self.config.mutant.breaks(Rule::ResultSequence);
+        if !same || slot.stage == Stage::Free || slot.first_sent.is_none() || position.exchange != 0 {
             self.stats.duplicates += 1;
             return None;
         }
@@ -92,11 +81,7 @@ impl Conversation {
         if let Some(sent) = self.slots.at(activity).timed {
             self.round_trip.sample_call(now.since(sent));
         }
-        self.end(
-            activity,
-            outcome(head.status, Cow::Borrowed(part.bytes)),
-            sink,
-        );
+        self.end(activity, outcome(head.status, Cow::Borrowed(part.bytes)), sink);
     }
 
     fn on_result_fragment(
@@ -112,10 +97,7 @@ impl Conversation {
             return;
         };
         if fragment.total > self.config.max_result {
-            let detail = format!(
-                "a result of {} bytes, the limit is {}",
-                fragment.total, self.config.max_result
-            );
+            let detail = format!("a result of {} bytes, the limit is {}", fragment.total, self.config.max_result);
             let failure = Failure::new(Kind::TooLarge, Ran::Yes).with_detail(detail);
             return self.end(activity, Outcome::Failed(failure), sink);
         }
@@ -125,9 +107,8 @@ impl Conversation {
             Stage::Cancelling { silent } => Stage::Cancelling { silent },
             _ => Stage::Running,
         };
-        let (status, incoming) = slot
-            .receiving
-            .get_or_insert_with(|| (head.status, Box::new(Incoming::new(fragment.total))));
+        let (status, incoming) =
+            slot.receiving.get_or_insert_with(|| (head.status, Box::new(Incoming::new(fragment.total))));
         let taken = match *status == head.status {
             true => incoming.take(number, fragment, part.bytes),
             false => Taken::Contradiction,
@@ -152,20 +133,10 @@ impl Conversation {
         let Some((status, incoming)) = slot.receiving.take() else {
             return;
         };
-        self.end(
-            activity,
-            outcome(status, Cow::Owned(incoming.into_bytes())),
-            sink,
-        );
+        self.end(activity, outcome(status, Cow::Owned(incoming.into_bytes())), sink);
     }
 
-    fn on_state(
-        &mut self,
-        now: Time,
-        position: Position,
-        progress: Progress,
-        sink: &mut dyn FnMut(Event<'_>),
-    ) {
+    fn on_state(&mut self, now: Time, position: Position, progress: Progress, sink: &mut dyn FnMut(Event<'_>)) {
         let Some(activity) = self.current(position) else {
             return;
         };
@@ -173,11 +144,7 @@ impl Conversation {
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         match progress {
             Progress::Running if cancelling => {
-                self.end(
-                    activity,
-                    Outcome::Failed(Failure::new(Kind::Cancelled, Ran::Maybe)),
-                    sink,
-                );
+                self.end(activity, Outcome::Failed(Failure::new(Kind::Cancelled, Ran::Maybe)), sink);
             }
             Progress::Running => {
                 slot.stage = Stage::Running;
@@ -188,11 +155,7 @@ impl Conversation {
                 self.answered(now, activity);
             }
             Progress::Gone => {
-                self.end(
-                    activity,
-                    Outcome::Failed(Failure::new(Kind::ResultLost, Ran::Yes)),
-                    sink,
-                );
+                self.end(activity, Outcome::Failed(Failure::new(Kind::ResultLost, Ran::Yes)), sink);
             }
             Progress::Unknown if cancelling => self.want(activity, Want::CANCEL),
             Progress::Unknown => {
@@ -212,10 +175,7 @@ impl Conversation {
         let Some(activity) = self.current(position) else {
             return;
         };
-        let patience = self
-            .round_trip
-            .smoothed()
-            .unwrap_or(self.config.min_retransmit);
+        let patience = self.round_trip.smoothed().unwrap_or(self.config.min_retransmit);
         let datagram = self.mtu.datagram();
         let slot = self.slots.at_mut(activity);
         let Some(sending) = &mut slot.sending else {
@@ -261,13 +221,9 @@ fn outcome(status: Status, bytes: Cow<'_, [u8]>) -> Outcome<'_> {
         Status::Result => Outcome::Result(bytes),
         Status::Exception => Outcome::Exception(bytes),
         Status::Failed { ran, kind } => {
-            let detail = String::from_utf8_lossy(
-                wire::Reader::new(&bytes)
-                    .opaque(Failure::MAX_DETAIL)
-                    .unwrap_or_default(),
-            );
-            let failure =
-                Failure::new(Kind::from_code(kind), Ran::from_code(ran)).with_detail(detail);
+            let detail =
+                String::from_utf8_lossy(wire::Reader::new(&bytes).opaque(Failure::MAX_DETAIL).unwrap_or_default());
+            let failure = Failure::new(Kind::from_code(kind), Ran::from_code(ran)).with_detail(detail);
             Outcome::Failed(failure)
         }
     }

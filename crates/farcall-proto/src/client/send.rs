@@ -27,10 +27,7 @@ impl Conversation {
             return self.transmit_mtu_probe(out);
         }
         let granted = *self.session.granted()?;
-        let header = Header {
-            conversation: granted.conversation,
-            number: self.next_number,
-        };
+        let header = Header { conversation: granted.conversation, number: self.next_number };
         let mut writer = Writer::new(out, self.mtu.datagram(), header);
         if !granted.known {
             writer.ticket(&granted.ticket);
@@ -38,10 +35,7 @@ impl Conversation {
         let owed = std::mem::take(&mut self.owes_acknowledgement);
         if owed || self.slots.len() > 1 || self.mtu.datagram() > crate::BASE_DATAGRAM {
             let low = self.slots.low().unwrap_or(self.next_sequence);
-            writer.ack(Ack {
-                low,
-                datagram: self.mtu.datagram() as u32,
-            });
+            writer.ack(Ack { low, datagram: self.mtu.datagram() as u32 });
         }
         let preamble = writer.room();
         while let Some(&activity) = self.ready.front() {
@@ -67,10 +61,7 @@ impl Conversation {
 
     fn transmit_mtu_probe(&mut self, out: &mut [u8]) -> Option<usize> {
         let granted = self.session.granted().filter(|g| g.known)?;
-        let header = Header {
-            conversation: granted.conversation,
-            number: self.next_number,
-        };
+        let header = Header { conversation: granted.conversation, number: self.next_number };
         let size = self.mtu.next().filter(|size| *size <= out.len())?;
         let mut writer = Writer::new(out, size, header);
         writer.mtu(false, size);
@@ -147,13 +138,7 @@ impl Conversation {
         if slot.sending.is_none() {
             if slot.args.len() <= writer.call_room(&head.meta, false) {
                 slot.wants.take(Want::CALL);
-                writer.call(
-                    &head,
-                    Part {
-                        fragment: None,
-                        bytes: &slot.args,
-                    },
-                );
+                writer.call(&head, Part { fragment: None, bytes: &slot.args });
                 self.sent_call(now, activity);
                 return Written::All;
             }
@@ -166,21 +151,12 @@ impl Conversation {
         self.write_fragment(now, activity, &head, writer)
     }
 
-    fn write_fragment(
-        &mut self,
-        now: Time,
-        activity: u32,
-        head: &CallHead,
-        writer: &mut Writer<'_>,
-    ) -> Written {
+    fn write_fragment(&mut self, now: Time, activity: u32, head: &CallHead, writer: &mut Writer<'_>) -> Written {
         let max = writer.call_room(&head.meta, true) & !3;
         if max < 256 {
             return Written::NoRoom;
         }
-        let room = self
-            .congestion
-            .window(self.mtu.datagram())
-            .saturating_sub(self.in_flight);
+        let room = self.congestion.window(self.mtu.datagram()).saturating_sub(self.in_flight);
         let number = self.next_number;
         let slot = self.slots.at_mut(activity);
         let Some(sending) = &mut slot.sending else {
@@ -193,16 +169,7 @@ impl Conversation {
         };
         let total = slot.args.len() as u32;
         let bytes = &slot.args[start as usize..end as usize];
-        writer.call(
-            head,
-            Part {
-                fragment: Some(Fragment {
-                    total,
-                    offset: start,
-                }),
-                bytes,
-            },
-        );
+        writer.call(head, Part { fragment: Some(Fragment { total, offset: start }), bytes });
         let before = sending.in_flight();
         sending.sent(now, number, start, end);
         self.in_flight += sending.in_flight() - before;
@@ -225,19 +192,12 @@ impl Conversation {
     }
 
     fn position(&self, activity: u32) -> Position {
-        Position {
-            activity,
-            exchange: 0,
-            sequence: self.slots.at(activity).sequence,
-        }
+        Position { activity, exchange: 0, sequence: self.slots.at(activity).sequence }
     }
 }
 
 fn meta(now: Time, call: &Call) -> Meta {
-    Meta {
-        deadline: call.deadline.map(|d| nanos(d.since(now))),
-        trace: call.trace,
-    }
+    Meta { deadline: call.deadline.map(|d| nanos(d.since(now))), trace: call.trace }
 }
 
 /// Room for arguments in a datagram of their own, before which a ticket and an acknowledgement may

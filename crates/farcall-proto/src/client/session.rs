@@ -54,12 +54,7 @@ struct Request {
 
 impl Session {
     pub fn new(client: u64) -> Session {
-        Session {
-            client,
-            granted: None,
-            requests: Vec::new(),
-            nonce: client,
-        }
+        Session { client, granted: None, requests: Vec::new(), nonce: client }
     }
 
     pub fn granted(&self) -> Option<&Granted> {
@@ -95,20 +90,9 @@ impl Session {
         }
     }
 
-    fn ask(
-        &mut self,
-        now: Time,
-        name: String,
-        token: Option<u64>,
-        renew: bool,
-        interval: Duration,
-    ) {
+    fn ask(&mut self, now: Time, name: String, token: Option<u64>, renew: bool, interval: Duration) {
         // Unlike any other question of ours, and not to be guessed by who does not see our datagrams.
-        self.nonce = self
-            .nonce
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(23)
-            ^ self.client;
+        self.nonce = self.nonce.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ self.client;
         self.requests.push(Request {
             nonce: self.nonce,
             name,
@@ -158,10 +142,7 @@ impl Conversation {
             renew,
             name: request.name.as_bytes(),
         };
-        let header = Header {
-            conversation: 0,
-            number: self.next_number,
-        };
+        let header = Header { conversation: 0, number: self.next_number };
         let mut writer = Writer::new(out, BASE_DATAGRAM, header);
         writer.bind(&bind);
         // So that the answer may be as long: an unproven address gets no more than it sent, threefold.
@@ -170,18 +151,8 @@ impl Conversation {
     }
 
     /// An answer to one of our questions.
-    pub(super) fn on_welcome(
-        &mut self,
-        now: Time,
-        w: &Welcome<'_>,
-        sink: &mut dyn FnMut(Event<'_>),
-    ) {
-        let Some(at) = self
-            .session
-            .requests
-            .iter()
-            .position(|r| r.nonce == w.nonce)
-        else {
+    pub(super) fn on_welcome(&mut self, now: Time, w: &Welcome<'_>, sink: &mut dyn FnMut(Event<'_>)) {
+        let Some(at) = self.session.requests.iter().position(|r| r.nonce == w.nonce) else {
             self.stats.duplicates += 1;
             return;
         };
@@ -195,38 +166,26 @@ impl Conversation {
             self.take_ticket(now, w, renewed, sink);
         }
         let request = &mut self.session.requests[at];
-        request
-            .procedures
-            .extend(w.procedures().take(MAX_PROCEDURES));
-        let missing = (w.total as usize)
-            .min(MAX_PROCEDURES)
-            .saturating_sub(request.procedures.len());
+        request.procedures.extend(w.procedures().take(MAX_PROCEDURES));
+        let missing = (w.total as usize).min(MAX_PROCEDURES).saturating_sub(request.procedures.len());
         if w.refused == 0 && missing > 0 && w.procedures().next().is_some() {
             // The next page: a question of its own, under a nonce of its own.
             self.session.nonce = self.session.nonce.wrapping_add(1);
             let request = &mut self.session.requests[at];
             request.nonce = self.session.nonce;
-            (request.due, request.interval, request.unanswered) =
-                (now, self.config.min_retransmit, 0);
+            (request.due, request.interval, request.unanswered) = (now, self.config.min_retransmit, 0);
             return;
         }
         let request = self.session.requests.swap_remove(at);
         let Some(token) = request.token else { return };
         let answer = match w.refused {
-            0 => Ok(Bound {
-                export: w.export,
-                procedures: request.procedures,
-                round_trip: took,
-            }),
+            0 => Ok(Bound { export: w.export, procedures: request.procedures, round_trip: took }),
             code => {
                 let kind = Kind::from_code(code);
-                let mut failure =
-                    Failure::new(kind, Ran::No).with_detail(format!("{:?}", request.name));
+                let mut failure = Failure::new(kind, Ran::No).with_detail(format!("{:?}", request.name));
                 if kind == Kind::Mismatch {
                     let (least, most) = w.versions;
-                    failure.detail = format!(
-                        "the server speaks wire versions {least} to {most}, we speak {VERSION}"
-                    );
+                    failure.detail = format!("the server speaks wire versions {least} to {most}, we speak {VERSION}");
                 }
                 Err(failure)
             }
@@ -234,19 +193,8 @@ impl Conversation {
         sink(Event::Bound { token, answer });
     }
 
-    fn take_ticket(
-        &mut self,
-        now: Time,
-        w: &Welcome<'_>,
-        renewed: bool,
-        sink: &mut dyn FnMut(Event<'_>),
-    ) {
-        let granted = Granted {
-            conversation: w.conversation,
-            ticket: w.ticket,
-            address: w.seen,
-            known: false,
-        };
+    fn take_ticket(&mut self, now: Time, w: &Welcome<'_>, renewed: bool, sink: &mut dyn FnMut(Event<'_>)) {
+        let granted = Granted { conversation: w.conversation, ticket: w.ticket, address: w.seen, known: false };
         match self.session.granted {
             Some(old) if !renewed => {
                 // We have one; this question was about an export only. But one of another
@@ -286,11 +234,7 @@ impl Conversation {
 
     /// Our ticket is not accepted, and never will be (docs/protocol.md, "Stale").
     pub(super) fn on_stale(&mut self, now: Time, stale: &Stale, sink: &mut dyn FnMut(Event<'_>)) {
-        if self
-            .session
-            .granted
-            .is_none_or(|g| g.conversation != stale.conversation)
-        {
+        if self.session.granted.is_none_or(|g| g.conversation != stale.conversation) {
             return;
         }
         let age = Some(Duration::from_nanos(stale.age));
@@ -298,21 +242,13 @@ impl Conversation {
             StaleReason::Address => self.session.renew(now, self.config.min_retransmit),
             StaleReason::Incarnation => self.lose_session(Kind::ServerRestarted, age, now, sink),
             StaleReason::Horizon => self.lose_session(Kind::Forgotten, age, now, sink),
-            StaleReason::Full => {
-                self.lose_session(Kind::Overloaded, Some(Duration::MAX), now, sink)
-            }
+            StaleReason::Full => self.lose_session(Kind::Overloaded, Some(Duration::MAX), now, sink),
         }
     }
 
     /// The conversation is over at the server since `age`. Calls that were first sent after that
     /// cannot have run and never will; the others may have. Calls not sent yet go to the next one.
-    fn lose_session(
-        &mut self,
-        kind: Kind,
-        age: Option<Duration>,
-        now: Time,
-        sink: &mut dyn FnMut(Event<'_>),
-    ) {
+    fn lose_session(&mut self, kind: Kind, age: Option<Duration>, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         self.session.granted = None;
         let mutant = self.config.mutant;
         let says_no = (kind == Kind::ServerRestarted && mutant.breaks(Rule::RestartSaysNo))
@@ -325,13 +261,8 @@ impl Conversation {
             };
             let waited = now.since(first);
             // Two clocks run alike to an eighth, with a margin for the coarsest of them.
-            let certain =
-                age.is_some_and(|age| age > waited + waited / 8 + Duration::from_millis(1));
-            let ran = if certain || says_no {
-                Ran::No
-            } else {
-                Ran::Maybe
-            };
+            let certain = age.is_some_and(|age| age > waited + waited / 8 + Duration::from_millis(1));
+            let ran = if certain || says_no { Ran::No } else { Ran::Maybe };
             self.end(activity, Outcome::Failed(Failure::new(kind, ran)), sink);
         }
         if self.slots.outstanding() > 0 {
@@ -342,8 +273,7 @@ impl Conversation {
     /// Gives up the questions that were asked often and long enough.
     pub(super) fn expire_binds(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         let (patience, probes) = (self.config.patience, self.config.patience_probes);
-        let given_up =
-            |r: &Request| r.due <= now && r.unanswered >= probes && now.since(r.began) >= patience;
+        let given_up = |r: &Request| r.due <= now && r.unanswered >= probes && now.since(r.began) >= patience;
         if !self.session.requests.iter().any(given_up) {
             return;
         }
@@ -363,11 +293,7 @@ impl Conversation {
             let mut next = self.slots.first();
             while let Some(activity) = next {
                 next = self.slots.after(activity);
-                self.end(
-                    activity,
-                    Outcome::Failed(Failure::new(Kind::Unreachable, Ran::No)),
-                    sink,
-                );
+                self.end(activity, Outcome::Failed(Failure::new(Kind::Unreachable, Ran::No)), sink);
             }
         }
     }

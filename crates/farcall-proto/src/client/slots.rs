@@ -98,12 +98,7 @@ pub(super) struct Slots {
 
 impl Default for Slots {
     fn default() -> Slots {
-        Slots {
-            all: Vec::new(),
-            free: Vec::new(),
-            oldest: NONE,
-            newest: NONE,
-        }
+        Slots { all: Vec::new(), free: Vec::new(), oldest: NONE, newest: NONE }
     }
 }
 

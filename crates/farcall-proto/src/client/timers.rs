@@ -39,9 +39,7 @@ impl Conversation {
                 return self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
             }
             return match slot.call.deadline {
-                Some(deadline) if deadline <= now => {
-                    self.end(activity, failed(Kind::Deadline, Ran::No), sink)
-                }
+                Some(deadline) if deadline <= now => self.end(activity, failed(Kind::Deadline, Ran::No), sink),
                 Some(deadline) => self.check = self.check.min(deadline),
                 None => {}
             };
@@ -69,26 +67,18 @@ impl Conversation {
         if slot.stage == (Stage::Cancelling { silent: true }) {
             return slot.unanswered >= CANCEL_REMINDERS;
         }
-        slot.unanswered >= self.config.patience_probes
-            && now.since(slot.heard) >= self.config.patience
+        slot.unanswered >= self.config.patience_probes && now.since(slot.heard) >= self.config.patience
     }
 
     /// The deadline has passed: the caller is told now, and the server for as long as is decent.
     fn abandon(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
-        let id = super::CallId {
-            activity,
-            sequence: slot.sequence,
-        };
+        let id = super::CallId { activity, sequence: slot.sequence };
         let token = slot.call.token;
         slot.stage = Stage::Cancelling { silent: true };
         self.restart_timer(now, activity);
         self.want(activity, Want::CANCEL);
-        sink(Event::Ended {
-            id,
-            token,
-            outcome: failed(Kind::Deadline, Ran::Maybe),
-        });
+        sink(Event::Ended { id, token, outcome: failed(Kind::Deadline, Ran::Maybe) });
     }
 
     /// The answer is late: send again, or ask what has become of it, ever more rarely.
@@ -124,9 +114,7 @@ impl Conversation {
         slot.unanswered = 0;
         slot.interval = base;
         slot.calm = match slot.stage {
-            Stage::Running if slot.receiving.is_none() => {
-                (slot.calm * 2).clamp(base, self.config.max_probe.max(base))
-            }
+            Stage::Running if slot.receiving.is_none() => (slot.calm * 2).clamp(base, self.config.max_probe.max(base)),
             _ => base,
         };
         slot.due = now + slot.calm;

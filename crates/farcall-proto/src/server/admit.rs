@@ -22,39 +22,22 @@ impl Server {
         };
         let mutant = self.config.mutant;
         let renewal = bind.renew.filter(|(conversation, ticket, old)| {
-            ticket.client == bind.client
-                && self
-                    .issuer
-                    .verify(ticket, *conversation, *old, mutant)
-                    .is_ok()
+            ticket.client == bind.client && self.issuer.verify(ticket, *conversation, *old, mutant).is_ok()
         });
         let (conversation, ticket) = match renewal {
-            Some((conversation, old, _)) => (
-                conversation,
-                self.issuer
-                    .renew(now, self.horizon, &old, conversation, from, mutant),
-            ),
+            Some((conversation, old, _)) => {
+                (conversation, self.issuer.renew(now, self.horizon, &old, conversation, from, mutant))
+            }
             None => {
                 let conversation = self.issuer.conversation();
-                (
-                    conversation,
-                    self.issuer
-                        .issue(now, self.horizon, bind.client, conversation, from),
-                )
+                (conversation, self.issuer.issue(now, self.horizon, bind.client, conversation, from))
             }
         };
         self.reply(Reply {
             to: from,
             client: bind.client,
             limit: (len * AMPLIFICATION).min(BASE_DATAGRAM),
-            answer: Answer::Welcome {
-                nonce: bind.nonce,
-                conversation,
-                ticket,
-                refused,
-                export,
-                from: bind.from,
-            },
+            answer: Answer::Welcome { nonce: bind.nonce, conversation, ticket, refused, export, from: bind.from },
         });
     }
 
@@ -70,35 +53,19 @@ impl Server {
         if bind.name.is_empty() {
             return Ok(0);
         }
-        self.exports
-            .iter()
-            .find(|e| e.is_named(bind.name))
-            .map(|e| e.id)
-            .ok_or(Kind::NotExported)
+        self.exports.iter().find(|e| e.is_named(bind.name)).map(|e| e.id).ok_or(Kind::NotExported)
     }
 
     /// A ticket came from an address that its conversation is not known to be at: lets the
     /// conversation in, or says for good why not.
-    pub(super) fn admit(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        header: Header,
-        ticket: &Ticket,
-    ) -> Option<usize> {
+    pub(super) fn admit(&mut self, now: Time, from: SocketAddr, header: Header, ticket: &Ticket) -> Option<usize> {
         let mutant = self.config.mutant;
         let conversation = header.conversation;
         match self.issuer.verify(ticket, conversation, from, mutant) {
             Ok(()) => {}
             Err(Invalid::Incarnation) => {
                 let age = now.since(self.issuer.born()).as_nanos() as u64;
-                return self.refuse_ticket(
-                    from,
-                    header,
-                    ticket.client,
-                    StaleReason::Incarnation,
-                    age,
-                );
+                return self.refuse_ticket(from, header, ticket.client, StaleReason::Incarnation, age);
             }
             Err(Invalid::Address) => {
                 return self.refuse_ticket(from, header, ticket.client, StaleReason::Address, 0);
@@ -144,12 +111,7 @@ impl Server {
             incarnation: self.issuer.incarnation(),
             age,
         };
-        self.reply(Reply {
-            to,
-            client,
-            limit: BASE_DATAGRAM,
-            answer: Answer::Stale(stale),
-        });
+        self.reply(Reply { to, client, limit: BASE_DATAGRAM, answer: Answer::Stale(stale) });
         None
     }
 
@@ -164,18 +126,10 @@ impl Server {
                 incarnation: self.issuer.incarnation(),
                 age: 0,
             }),
-            None => Answer::Challenge {
-                conversation: header.conversation,
-                number: header.number,
-            },
+            None => Answer::Challenge { conversation: header.conversation, number: header.number },
         };
         // We do not know how the client calls the conversation: zero goes by its address.
-        self.reply(Reply {
-            to,
-            client: 0,
-            limit: BASE_DATAGRAM,
-            answer,
-        });
+        self.reply(Reply { to, client: 0, limit: BASE_DATAGRAM, answer });
     }
 
     /// Forgets a conversation, so that no ticket as old as its own is accepted any more.
@@ -196,8 +150,7 @@ impl Export {
         match name.iter().position(|b| *b == b'/') {
             None => name == self.type_name.as_bytes(),
             Some(slash) => {
-                &name[..slash] == self.type_name.as_bytes()
-                    && &name[slash + 1..] == self.instance.as_bytes()
+                &name[..slash] == self.type_name.as_bytes() && &name[slash + 1..] == self.instance.as_bytes()
             }
         }
     }

@@ -87,17 +87,9 @@ impl Server {
 
     /// The congestion window has opened: whichever result of the conversation waits for it may try.
     fn wake_waiting(&mut self, place: usize) {
-        let activities = self
-            .table
-            .at(place)
-            .more
-            .as_ref()
-            .map_or(0, |m| 1 + m.rest.len() as u32);
+        let activities = self.table.at(place).more.as_ref().map_or(0, |m| 1 + m.rest.len() as u32);
         for activity in 0..activities {
-            if self
-                .existing_work(place, activity)
-                .is_some_and(|w| w.outgoing.is_some())
-            {
+            if self.existing_work(place, activity).is_some_and(|w| w.outgoing.is_some()) {
                 self.queue(place, activity);
             }
         }
@@ -119,12 +111,7 @@ impl Server {
     }
 
     pub(super) fn release_below(&mut self, place: usize, low: u64) {
-        let activities = self
-            .table
-            .at(place)
-            .more
-            .as_ref()
-            .map_or(0, |m| 1 + m.rest.len() as u32);
+        let activities = self.table.at(place).more.as_ref().map_or(0, |m| 1 + m.rest.len() as u32);
         for activity in 0..activities {
             let Some(work) = self.existing_work(place, activity) else {
                 continue;
@@ -177,8 +164,7 @@ impl Server {
             let receiving = work.phase == Phase::Receiving;
             self.works.push_back((conversation, activity));
             if receiving && !spared {
-                let failure = Failure::new(Kind::Overloaded, Ran::No)
-                    .with_detail("no room for its arguments");
+                let failure = Failure::new(Kind::Overloaded, Ran::No).with_detail("no room for its arguments");
                 self.refuse(now, place, position, failure);
             }
         }
@@ -221,10 +207,7 @@ impl Server {
     }
 
     pub(super) fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare_buffers.len() < SPARE_BUFFERS
-            && buffer.capacity() <= SPARE_BYTES
-            && buffer.capacity() > 0
-        {
+        if self.spare_buffers.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BYTES && buffer.capacity() > 0 {
             buffer.clear();
             self.spare_buffers.push(buffer);
         }
@@ -239,21 +222,12 @@ impl Server {
 
 impl Work {
     pub(super) fn boxed() -> Box<Work> {
-        let position = Position {
-            activity: 0,
-            exchange: 0,
-            sequence: 0,
-        };
+        let position = Position { activity: 0, exchange: 0, sequence: 0 };
         Box::new(Work {
             phase: Phase::Receiving,
             incoming: None,
             outgoing: None,
-            head: CallHead {
-                position,
-                export: 0,
-                procedure: 0,
-                meta: Meta::default(),
-            },
+            head: CallHead { position, export: 0, procedure: 0, meta: Meta::default() },
             payload: Vec::new(),
             since: Time::default(),
             queued: false,

@@ -24,27 +24,14 @@ struct Visit<'s, 'f> {
 
 impl Server {
     /// Takes in a datagram.
-    pub fn handle(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        datagram: &[u8],
-        sink: &mut dyn FnMut(Request<'_>),
-    ) {
+    pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &[u8], sink: &mut dyn FnMut(Request<'_>)) {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
         let Ok((header, frames)) = wire::open(datagram, check) else {
             self.stats.dropped += 1;
             return;
         };
         self.stats.received += 1;
-        let mut visit = Visit {
-            now,
-            from,
-            len: datagram.len(),
-            header,
-            place: None,
-            sink,
-        };
+        let mut visit = Visit { now, from, len: datagram.len(), header, place: None, sink };
         if let Some(place) = self.table.find(header.conversation)
             && self.table.at(place).is_at(from)
         {
@@ -104,21 +91,14 @@ impl Server {
     }
 
     #[inline]
-    fn on_call(
-        &mut self,
-        visit: &mut Visit<'_, '_>,
-        place: usize,
-        head: &CallHead,
-        part: Part<'_>,
-    ) {
+    fn on_call(&mut self, visit: &mut Visit<'_, '_>, place: usize, head: &CallHead, part: Part<'_>) {
         let position = head.position;
         if !self.is_sound(position) {
             return;
         }
         if position.activity >= self.config.max_activities {
             // Permanent: the bound is a setting of this incarnation.
-            let failure =
-                Failure::new(Kind::Overloaded, Ran::No).with_detail("too many activities");
+            let failure = Failure::new(Kind::Overloaded, Ran::No).with_detail("too many activities");
             return self.reply_failure(place, position, failure);
         }
         let last = self.last(place, position.activity);
@@ -147,11 +127,7 @@ impl Server {
         let position = head.position;
         let before = self.last(place, position.activity);
         self.supersede(visit, place, position.activity);
-        self.set_last(
-            place,
-            position.activity,
-            Last::new(position.sequence, false),
-        );
+        self.set_last(place, position.activity, Last::new(position.sequence, false));
         let now = visit.now;
         let work = self.work(now, place, position.activity);
         work.head = *head;
@@ -171,21 +147,12 @@ impl Server {
 
     /// Gives the call to the user.
     #[inline]
-    fn run(
-        &mut self,
-        visit: &mut Visit<'_, '_>,
-        place: usize,
-        head: &CallHead,
-        args: Cow<'_, [u8]>,
-    ) {
+    fn run(&mut self, visit: &mut Visit<'_, '_>, place: usize, head: &CallHead, args: Cow<'_, [u8]>) {
         let work = self.work(visit.now, place, head.position.activity);
         work.phase = Phase::Running;
         self.stats.calls += 1;
         self.unfinished += 1;
-        let deadline = head
-            .meta
-            .deadline
-            .map(|left| visit.now + std::time::Duration::from_nanos(left));
+        let deadline = head.meta.deadline.map(|left| visit.now + std::time::Duration::from_nanos(left));
         (visit.sink)(Request::Call(Incoming {
             key: key(visit.header.conversation, head.position),
             from: visit.from,
@@ -226,11 +193,7 @@ impl Server {
         };
         match phase {
             Phase::Running => {
-                let position = Position {
-                    activity,
-                    exchange: 0,
-                    sequence,
-                };
+                let position = Position { activity, exchange: 0, sequence };
                 (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
             }
             Phase::Receiving if self.config.mutant.breaks(Rule::FragmentsMixed) => {}
@@ -242,37 +205,24 @@ impl Server {
     /// The activity's last call came again.
     fn again(&mut self, visit: &mut Visit<'_, '_>, place: usize, head: &CallHead, part: Part<'_>) {
         let position = head.position;
-        match self
-            .existing_work(place, position.activity)
-            .map(|w| w.phase)
-        {
+        match self.existing_work(place, position.activity).map(|w| w.phase) {
             Some(Phase::Receiving) => self.receive(visit, place, head, part),
             Some(Phase::Running) => self.reply_state(place, position, Progress::Running),
             Some(Phase::Done(_)) => self.send_again(place, position.activity),
-            _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => {
-                self.begin(visit, place, head, part)
-            }
+            _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => self.begin(visit, place, head, part),
             Some(Phase::Over) | None => self.reply_over(place, position),
         }
     }
 
     /// Takes in a fragment of the arguments.
-    fn receive(
-        &mut self,
-        visit: &mut Visit<'_, '_>,
-        place: usize,
-        head: &CallHead,
-        part: Part<'_>,
-    ) {
+    fn receive(&mut self, visit: &mut Visit<'_, '_>, place: usize, head: &CallHead, part: Part<'_>) {
         let activity = head.position.activity;
         let window = (self.config.window / (self.receiving.max(1) as u32)).max(MAX_DATAGRAM as u32);
         let total = part.fragment.map_or(part.bytes.len() as u32, |f| f.total);
         let fragment = part.fragment.unwrap_or(wire::Fragment { total, offset: 0 });
         let work = self.work(visit.now, place, activity);
         let begins = work.incoming.is_none();
-        let incoming = work
-            .incoming
-            .get_or_insert_with(|| Box::new(transfer::Incoming::new(total)));
+        let incoming = work.incoming.get_or_insert_with(|| Box::new(transfer::Incoming::new(total)));
         let before = incoming.memory();
         let taken = incoming.take(visit.header.number, fragment, part.bytes);
         incoming.grant(window);
@@ -300,9 +250,7 @@ impl Server {
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
         };
-        more.datagram = ack
-            .datagram
-            .clamp(BASE_DATAGRAM as u32, largest.max(BASE_DATAGRAM as u32));
+        more.datagram = ack.datagram.clamp(BASE_DATAGRAM as u32, largest.max(BASE_DATAGRAM as u32));
         // Looked through no more often than its length has been earned by calls that ended.
         let activities = 1 + more.rest.len() as u64;
         if more.works > 0 && ack.low >= more.released + activities {
@@ -362,10 +310,7 @@ impl Server {
             self.set_last(place, position.activity, Last::new(position.sequence, true));
             return self.refuse(visit.now, place, position, cancelled);
         }
-        match self
-            .existing_work(place, position.activity)
-            .map(|w| w.phase)
-        {
+        match self.existing_work(place, position.activity).map(|w| w.phase) {
             Some(Phase::Receiving) => self.refuse(visit.now, place, position, cancelled),
             Some(Phase::Running) => {
                 (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
@@ -408,12 +353,7 @@ impl Server {
         let size = size as usize;
         if size <= visit.len && size <= self.config.max_datagram {
             let client = self.table.at(place).client;
-            self.reply(Reply {
-                to: visit.from,
-                client,
-                limit: size,
-                answer: Answer::MtuEcho,
-            });
+            self.reply(Reply { to: visit.from, client, limit: size, answer: Answer::MtuEcho });
         }
     }
 
@@ -435,10 +375,7 @@ impl Server {
         if activity == 0 {
             return entry.last;
         }
-        let slot = entry
-            .more
-            .as_ref()
-            .and_then(|m| m.rest.get(activity as usize - 1));
+        let slot = entry.more.as_ref().and_then(|m| m.rest.get(activity as usize - 1));
         slot.map_or(Last::default(), |s| s.last)
     }
 
@@ -499,9 +436,5 @@ impl Server {
 
 /// The name of a call, for the user.
 pub(super) fn key(conversation: u64, position: Position) -> CallKey {
-    CallKey {
-        conversation,
-        activity: position.activity,
-        sequence: position.sequence,
-    }
+    CallKey { conversation, activity: position.activity, sequence: position.sequence }
 }

@@ -7,8 +7,7 @@ use super::work::Phase;
 use super::{CallKey, Finish, Server, Transmit};
 use crate::transfer::Outgoing;
 use crate::wire::{
-    Fragment, Header, Part, Position, Progress, ResultHead, Stale, Status, Ticket, VERSION,
-    Welcome, Writer,
+    Fragment, Header, Part, Position, Progress, ResultHead, Stale, Status, Ticket, VERSION, Welcome, Writer,
 };
 use crate::{BASE_DATAGRAM, Failure, Ran, Time};
 
@@ -98,17 +97,13 @@ impl Server {
     fn running(&mut self, key: CallKey) -> Option<usize> {
         let place = self.table.find(key.conversation)?;
         let work = self.existing_work(place, key.activity)?;
-        (work.phase == Phase::Running && work.head.position.sequence == key.sequence)
-            .then_some(place)
+        (work.phase == Phase::Running && work.head.position.sequence == key.sequence).then_some(place)
     }
 
     /// Writes a result that fits one datagram.
     #[inline]
     fn write_whole(&mut self, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
-        let header = Header {
-            conversation: self.table.at(place).client,
-            number: self.next_number,
-        };
+        let header = Header { conversation: self.table.at(place).client, number: self.next_number };
         let to = self.table.at(place).address();
         let more = self.table.at_mut(place).more.as_mut()?;
         let datagram = more.datagram as usize;
@@ -121,14 +116,8 @@ impl Server {
             return None;
         }
         writer.result(
-            &ResultHead {
-                position: work.head.position,
-                status,
-            },
-            Part {
-                fragment: None,
-                bytes: &work.payload,
-            },
+            &ResultHead { position: work.head.position, status },
+            Part { fragment: None, bytes: &work.payload },
         );
         Some(self.count_sent(to, writer))
     }
@@ -172,51 +161,25 @@ impl Server {
     }
 
     /// Writes the next fragment of a result; `None` if it must wait for the receiver's word.
-    fn write_fragment(
-        &mut self,
-        now: Time,
-        place: usize,
-        activity: u32,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
+    fn write_fragment(&mut self, now: Time, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
         let number = self.next_number;
-        let header = Header {
-            conversation: self.table.at(place).client,
-            number,
-        };
+        let header = Header { conversation: self.table.at(place).client, number };
         let to = self.table.at(place).address();
         let more = self.table.at_mut(place).more.as_mut()?;
         let datagram = more.datagram as usize;
-        let room = more
-            .congestion
-            .window(datagram)
-            .saturating_sub(more.in_flight);
+        let room = more.congestion.window(datagram).saturating_sub(more.in_flight);
         let work = more.find_mut(activity)?;
         let Phase::Done(status) = work.phase else {
             return None;
         };
         let total = work.payload.len() as u32;
-        let outgoing = work
-            .outgoing
-            .get_or_insert_with(|| Box::new(Outgoing::new(total)));
+        let outgoing = work.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(total)));
         let mut writer = Writer::new(out, datagram, header);
         let max = writer.result_room(true) & !3;
         let (start, end, again) = outgoing.next(max as u32, room)?;
         let bytes = &work.payload[start as usize..end as usize];
-        let part = Part {
-            fragment: Some(Fragment {
-                total,
-                offset: start,
-            }),
-            bytes,
-        };
-        writer.result(
-            &ResultHead {
-                position: work.head.position,
-                status,
-            },
-            part,
-        );
+        let part = Part { fragment: Some(Fragment { total, offset: start }), bytes };
+        writer.result(&ResultHead { position: work.head.position, status }, part);
         let before = outgoing.in_flight();
         outgoing.sent(now, number, start, end);
         let flying = outgoing.in_flight() - before;
@@ -259,12 +222,7 @@ impl Server {
     fn reply_to(&mut self, place: usize, answer: Answer) {
         let entry = self.table.at(place);
         let (to, client) = (entry.address(), entry.client);
-        self.reply(Reply {
-            to,
-            client,
-            limit: BASE_DATAGRAM,
-            answer,
-        });
+        self.reply(Reply { to, client, limit: BASE_DATAGRAM, answer });
     }
 
     pub(super) fn reply_state(&mut self, place: usize, position: Position, progress: Progress) {
@@ -277,35 +235,15 @@ impl Server {
 
     pub(super) fn reply_select(&mut self, place: usize, position: Position) {
         let conversation = self.table.at(place).id;
-        self.reply_to(
-            place,
-            Answer::Select {
-                conversation,
-                position,
-            },
-        );
+        self.reply_to(place, Answer::Select { conversation, position });
     }
 
     fn write_reply(&mut self, reply: &Reply, out: &mut [u8]) -> Option<Transmit> {
-        let header = Header {
-            conversation: reply.client,
-            number: self.next_number,
-        };
+        let header = Header { conversation: reply.client, number: self.next_number };
         let mut writer = Writer::new(out, reply.limit, header);
         match &reply.answer {
-            Answer::Welcome {
-                nonce,
-                conversation,
-                ticket,
-                refused,
-                export,
-                from,
-            } => {
-                let procedures = self
-                    .exports
-                    .iter()
-                    .find(|e| e.id == *export)
-                    .map_or(&[][..], |e| &e.procedures);
+            Answer::Welcome { nonce, conversation, ticket, refused, export, from } => {
+                let procedures = self.exports.iter().find(|e| e.id == *export).map_or(&[][..], |e| &e.procedures);
                 let welcome = Welcome {
                     nonce: *nonce,
                     conversation: *conversation,
@@ -317,23 +255,14 @@ impl Server {
                     seen: reply.to,
                     procedures: &[],
                 };
-                if !writer.welcome(
-                    &welcome,
-                    procedures.get(*from as usize..).unwrap_or_default(),
-                ) {
+                if !writer.welcome(&welcome, procedures.get(*from as usize..).unwrap_or_default()) {
                     return None;
                 }
             }
-            Answer::Challenge {
-                conversation,
-                number,
-            } => writer.challenge(*conversation, *number),
+            Answer::Challenge { conversation, number } => writer.challenge(*conversation, *number),
             Answer::Stale(stale) => writer.stale(stale),
             Answer::State(position, progress) => writer.state(*position, *progress),
-            Answer::Select {
-                conversation,
-                position,
-            } => {
+            Answer::Select { conversation, position } => {
                 let place = self.table.find(*conversation)?;
                 let work = self.existing_work(place, position.activity)?;
                 if work.head.position.sequence != position.sequence {
@@ -346,16 +275,7 @@ impl Server {
             Answer::Failure(position, failure) => {
                 let mut body = Vec::new();
                 let status = failure_body(failure, &mut body);
-                writer.result(
-                    &ResultHead {
-                        position: *position,
-                        status,
-                    },
-                    Part {
-                        fragment: None,
-                        bytes: &body,
-                    },
-                );
+                writer.result(&ResultHead { position: *position, status }, Part { fragment: None, bytes: &body });
             }
             Answer::MtuEcho => writer.mtu(true, reply.limit),
         }
@@ -373,8 +293,5 @@ pub(super) fn failure_body(failure: &Failure, payload: &mut Vec<u8>) -> Status {
     payload.extend_from_slice(&(len as u32).to_be_bytes());
     payload.extend_from_slice(detail);
     payload.extend_from_slice(&[0; 3][..crate::wire::padding(len)]);
-    Status::Failed {
-        ran: failure.ran.code(),
-        kind: failure.kind.code(),
-    }
+    Status::Failed { ran: failure.ran.code(), kind: failure.kind.code() }
 }

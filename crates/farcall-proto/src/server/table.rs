@@ -49,12 +49,7 @@ impl Last {
 
 impl Entry {
     pub fn new(id: u64, client: u64, issued: u64, from: SocketAddr) -> Entry {
-        let mut entry = Entry {
-            id,
-            client,
-            issued,
-            ..Entry::default()
-        };
+        let mut entry = Entry { id, client, issued, ..Entry::default() };
         entry.move_to(from);
         entry
     }

@@ -41,8 +41,7 @@ impl More {
     /// Whether a call is being received or executed, so that it must not be forgotten.
     pub fn is_busy(&self) -> bool {
         let busy = |w: &Work| matches!(w.phase, Phase::Receiving | Phase::Running);
-        self.first.as_deref().is_some_and(busy)
-            || self.rest.iter().filter_map(|s| s.work.as_deref()).any(busy)
+        self.first.as_deref().is_some_and(busy) || self.rest.iter().filter_map(|s| s.work.as_deref()).any(busy)
     }
 
     /// An activity's work.
@@ -68,9 +67,7 @@ impl More {
     }
 
     pub fn into_works(self) -> impl Iterator<Item = Box<Work>> {
-        self.first
-            .into_iter()
-            .chain(self.rest.into_iter().filter_map(|s| s.work))
+        self.first.into_iter().chain(self.rest.into_iter().filter_map(|s| s.work))
     }
 }
 

@@ -253,9 +253,7 @@ pub(crate) struct Frames<'a> {
 
 impl<'a> Frames<'a> {
     pub fn new(frames: &'a [u8]) -> Frames<'a> {
-        Frames {
-            rest: Reader::new(frames),
-        }
+        Frames { rest: Reader::new(frames) }
     }
 
     /// The next frame that this version knows; `None` at the end.
@@ -288,10 +286,7 @@ fn read<'a>(kind: u8, flags: u8, mut r: Reader<'a>) -> Result<Option<Frame<'a>>,
             let (head, args) = read_result(flags, r)?;
             Frame::Result(head, args)
         }
-        ACK => Frame::Ack(Ack {
-            low: r.u64()?,
-            datagram: r.u32()?,
-        }),
+        ACK => Frame::Ack(Ack { low: r.u64()?, datagram: r.u32()? }),
         TICKET => Frame::Ticket(read_ticket(&mut r)?),
         SELECT => {
             let position = read_position(&mut r)?;
@@ -314,9 +309,7 @@ fn read<'a>(kind: u8, flags: u8, mut r: Reader<'a>) -> Result<Option<Frame<'a>>,
         MTU_ECHO => Frame::MtuEcho(r.u32()?),
         BIND => Frame::Bind(read_bind(flags, r)?),
         WELCOME => Frame::Welcome(read_welcome(r)?),
-        CHALLENGE => Frame::Challenge {
-            conversation: r.u64()?,
-        },
+        CHALLENGE => Frame::Challenge { conversation: r.u64()? },
         STALE => Frame::Stale(read_stale(r)?),
         PADDING => return Ok(None),
         _ if kind >= NON_CRITICAL => return Ok(None),
@@ -328,11 +321,7 @@ fn read<'a>(kind: u8, flags: u8, mut r: Reader<'a>) -> Result<Option<Frame<'a>>,
 fn read_position(r: &mut Reader<'_>) -> Result<Position, Malformed> {
     let p = r.array::<16>()?;
     let word = |at: usize| u32::from_be_bytes([p[at], p[at + 1], p[at + 2], p[at + 3]]);
-    Ok(Position {
-        activity: word(0),
-        exchange: word(4),
-        sequence: u64::from(word(8)) << 32 | u64::from(word(12)),
-    })
+    Ok(Position { activity: word(0), exchange: word(4), sequence: u64::from(word(8)) << 32 | u64::from(word(12)) })
 }
 
 #[inline]
@@ -340,20 +329,8 @@ fn read_call<'a>(flags: u8, mut r: Reader<'a>) -> Result<(CallHead, Part<'a>), M
     let position = read_position(&mut r)?;
     let export = r.u64()?;
     let procedure = r.u32()?;
-    let meta = if flags & META != 0 {
-        read_meta(&mut r)?
-    } else {
-        Meta::default()
-    };
-    Ok((
-        CallHead {
-            position,
-            export,
-            procedure,
-            meta,
-        },
-        read_part(flags, r)?,
-    ))
+    let meta = if flags & META != 0 { read_meta(&mut r)? } else { Meta::default() };
+    Ok((CallHead { position, export, procedure, meta }, read_part(flags, r)?))
 }
 
 fn read_meta(r: &mut Reader<'_>) -> Result<Meta, Malformed> {
@@ -369,12 +346,7 @@ fn read_meta(r: &mut Reader<'_>) -> Result<Meta, Malformed> {
         let mut item = Reader::new(items.bytes(len)?);
         match kind {
             META_DEADLINE => meta.deadline = Some(item.u64()?),
-            META_TRACE => {
-                meta.trace = Some(Trace {
-                    trace: item.array()?,
-                    span: item.array()?,
-                })
-            }
+            META_TRACE => meta.trace = Some(Trace { trace: item.array()?, span: item.array()? }),
             _ => {}
         }
     }
@@ -384,24 +356,15 @@ fn read_meta(r: &mut Reader<'_>) -> Result<Meta, Malformed> {
 #[inline]
 fn read_part<'a>(flags: u8, mut r: Reader<'a>) -> Result<Part<'a>, Malformed> {
     if flags & FRAGMENT == 0 {
-        return Ok(Part {
-            fragment: None,
-            bytes: r.rest(),
-        });
+        return Ok(Part { fragment: None, bytes: r.rest() });
     }
-    let fragment = Fragment {
-        total: r.u32()?,
-        offset: r.u32()?,
-    };
+    let fragment = Fragment { total: r.u32()?, offset: r.u32()? };
     let bytes = r.rest();
     let end = u64::from(fragment.offset) + bytes.len() as u64;
     if bytes.is_empty() || end > u64::from(fragment.total) {
         return Err(Malformed);
     }
-    Ok(Part {
-        fragment: Some(fragment),
-        bytes,
-    })
+    Ok(Part { fragment: Some(fragment), bytes })
 }
 
 #[inline]
@@ -421,13 +384,7 @@ fn read_result<'a>(flags: u8, mut r: Reader<'a>) -> Result<(ResultHead, Part<'a>
 
 fn read_select<'a>(flags: u8, mut r: Reader<'a>) -> Result<Select<'a>, Malformed> {
     let (through, limit, largest) = (r.u32()?, r.u32()?, r.u64()?);
-    let select = Select {
-        through,
-        limit,
-        largest,
-        pull: flags & PULL != 0,
-        ranges: r.rest(),
-    };
+    let select = Select { through, limit, largest, pull: flags & PULL != 0, ranges: r.rest() };
     if !select.ranges.len().is_multiple_of(8) || select.ranges.len() / 8 > MAX_RANGES {
         return Err(Malformed);
     }
@@ -442,12 +399,7 @@ pub(crate) fn read_select_for_tests(body: &[u8]) -> Select<'_> {
 }
 
 fn read_ticket(r: &mut Reader<'_>) -> Result<Ticket, Malformed> {
-    Ok(Ticket {
-        client: r.u64()?,
-        incarnation: r.u64()?,
-        issued: r.u64()?,
-        mac: r.array()?,
-    })
+    Ok(Ticket { client: r.u64()?, incarnation: r.u64()?, issued: r.u64()?, mac: r.array()? })
 }
 
 fn read_address(r: &mut Reader<'_>) -> Result<SocketAddr, Malformed> {
@@ -472,15 +424,7 @@ fn read_bind<'a>(flags: u8, mut r: Reader<'a>) -> Result<Bind<'a>, Malformed> {
     if client == 0 {
         return Err(Malformed);
     }
-    Ok(Bind {
-        client,
-        nonce,
-        versions,
-        schemes,
-        from,
-        renew,
-        name,
-    })
+    Ok(Bind { client, nonce, versions, schemes, from, renew, name })
 }
 
 fn read_welcome<'a>(mut r: Reader<'a>) -> Result<Welcome<'a>, Malformed> {
@@ -498,17 +442,7 @@ fn read_welcome<'a>(mut r: Reader<'a>) -> Result<Welcome<'a>, Malformed> {
     if !procedures.len().is_multiple_of(12) || conversation == 0 {
         return Err(Malformed);
     }
-    Ok(Welcome {
-        nonce,
-        conversation,
-        ticket,
-        versions,
-        refused,
-        export,
-        total,
-        seen,
-        procedures,
-    })
+    Ok(Welcome { nonce, conversation, ticket, versions, refused, export, total, seen, procedures })
 }
 
 fn read_stale(mut r: Reader<'_>) -> Result<Stale, Malformed> {
@@ -522,13 +456,7 @@ fn read_stale(mut r: Reader<'_>) -> Result<Stale, Malformed> {
         _ => return Err(Malformed),
     };
     let _ = r.u32()?;
-    Ok(Stale {
-        conversation,
-        number,
-        reason,
-        incarnation: r.u64()?,
-        age: r.u64()?,
-    })
+    Ok(Stale { conversation, number, reason, incarnation: r.u64()?, age: r.u64()? })
 }
 
 const POSITION: usize = 16;
@@ -544,8 +472,7 @@ impl Writer<'_> {
 
     /// Room for the bytes of a call's arguments in this datagram.
     pub fn call_room(&self, meta: &Meta, fragmented: bool) -> usize {
-        self.room()
-            .saturating_sub(POSITION + 12 + meta.len() + if fragmented { 8 } else { 0 })
+        self.room().saturating_sub(POSITION + 12 + meta.len() + if fragmented { 8 } else { 0 })
     }
 
     #[inline]
@@ -553,17 +480,9 @@ impl Writer<'_> {
         let meta = head.meta.len();
         let fragment = if args.fragment.is_some() { 8 } else { 0 };
         let flags = if meta > 0 { META } else { 0 } | if fragment > 0 { FRAGMENT } else { 0 };
-        let mut body = self.frame(
-            CALL,
-            flags,
-            POSITION + 12 + meta + fragment + args.bytes.len(),
-        );
+        let mut body = self.frame(CALL, flags, POSITION + 12 + meta + fragment + args.bytes.len());
         let p = head.position;
-        body.u32(p.activity)
-            .u32(p.exchange)
-            .u64(p.sequence)
-            .u64(head.export)
-            .u32(head.procedure);
+        body.u32(p.activity).u32(p.exchange).u64(p.sequence).u64(head.export).u32(head.procedure);
         head.meta.write(&mut body);
         if let Some(f) = args.fragment {
             body.u32(f.total).u32(f.offset);
@@ -573,8 +492,7 @@ impl Writer<'_> {
 
     /// Room for the bytes of a result in this datagram.
     pub fn result_room(&self, fragmented: bool) -> usize {
-        self.room()
-            .saturating_sub(POSITION + 4 + if fragmented { 8 } else { 0 })
+        self.room().saturating_sub(POSITION + 4 + if fragmented { 8 } else { 0 })
     }
 
     #[inline]
@@ -588,11 +506,7 @@ impl Writer<'_> {
             Status::Exception => (1, 0, 0),
             Status::Failed { ran, kind } => (2, ran, kind),
         };
-        body.u32(p.activity)
-            .u32(p.exchange)
-            .u64(p.sequence)
-            .bytes(&[status, ran])
-            .u16(kind);
+        body.u32(p.activity).u32(p.exchange).u64(p.sequence).bytes(&[status, ran]).u16(kind);
         if let Some(f) = args.fragment {
             body.u32(f.total).u32(f.offset);
         }
@@ -603,15 +517,9 @@ impl Writer<'_> {
         let fits = self.room().saturating_sub(POSITION + 16) / 8;
         let ranges = incoming.beyond();
         let ranges = &ranges[..ranges.len().min(MAX_RANGES).min(fits)];
-        let mut body = self.frame(
-            SELECT,
-            if pull { PULL } else { 0 },
-            POSITION + 16 + 8 * ranges.len(),
-        );
+        let mut body = self.frame(SELECT, if pull { PULL } else { 0 }, POSITION + 16 + 8 * ranges.len());
         body.u32(p.activity).u32(p.exchange).u64(p.sequence);
-        body.u32(incoming.through())
-            .u32(incoming.limit())
-            .u64(incoming.largest());
+        body.u32(incoming.through()).u32(incoming.limit()).u64(incoming.largest());
         for (start, end) in ranges {
             body.u32(*start).u32(*end);
         }
@@ -643,28 +551,14 @@ impl Writer<'_> {
 
     pub fn stale(&mut self, s: &Stale) {
         let mut body = self.frame(STALE, 0, 40);
-        body.u64(s.conversation)
-            .u64(s.number)
-            .u32(s.reason as u32)
-            .u32(0)
-            .u64(s.incarnation)
-            .u64(s.age);
+        body.u64(s.conversation).u64(s.number).u32(s.reason as u32).u32(0).u64(s.incarnation).u64(s.age);
     }
 
     pub fn bind(&mut self, b: &Bind<'_>) {
-        let renew = if b.renew.is_some() {
-            8 + TICKET_LEN + ADDRESS
-        } else {
-            0
-        };
+        let renew = if b.renew.is_some() { 8 + TICKET_LEN + ADDRESS } else { 0 };
         let flags = if renew > 0 { RENEW } else { 0 };
         let mut body = self.frame(BIND, flags, 28 + renew + opaque_len(b.name.len()) + 4);
-        body.u64(b.client)
-            .u64(b.nonce)
-            .u16(b.versions.0)
-            .u16(b.versions.1)
-            .u32(b.schemes)
-            .u32(b.from);
+        body.u64(b.client).u64(b.nonce).u16(b.versions.0).u16(b.versions.1).u32(b.schemes).u32(b.from);
         if let Some((conversation, ticket, address)) = &b.renew {
             body.u64(*conversation);
             write_ticket(&mut body, ticket);
@@ -684,11 +578,7 @@ impl Writer<'_> {
         let mut body = self.frame(WELCOME, 0, fixed + 12 * procedures.len());
         body.u64(w.nonce).u64(w.conversation);
         write_ticket(&mut body, &w.ticket);
-        body.u16(w.versions.0)
-            .u16(w.versions.1)
-            .u16(w.refused)
-            .u16(0)
-            .u64(w.export);
+        body.u16(w.versions.0).u16(w.versions.1).u16(w.refused).u16(0).u64(w.export);
         write_address(&mut body, w.seen);
         body.u32(0).u32(w.total);
         for (number, print) in procedures {
@@ -699,8 +589,7 @@ impl Writer<'_> {
 
     /// A probe, or the echo of one, that brings the datagram to exactly `size` bytes.
     pub fn mtu(&mut self, echo: bool, size: usize) {
-        self.frame(if echo { MTU_ECHO } else { MTU_PROBE }, 0, 4)
-            .u32(size as u32);
+        self.frame(if echo { MTU_ECHO } else { MTU_PROBE }, 0, 4).u32(size as u32);
         self.pad(size);
     }
 
@@ -738,10 +627,7 @@ impl Meta {
 }
 
 fn write_ticket(body: &mut super::Body<'_>, t: &Ticket) {
-    body.u64(t.client)
-        .u64(t.incarnation)
-        .u64(t.issued)
-        .bytes(&t.mac);
+    body.u64(t.client).u64(t.incarnation).u64(t.issued).bytes(&t.mac);
 }
 
 fn write_address(body: &mut super::Body<'_>, address: SocketAddr) {

@@ -7,8 +7,8 @@
 mod frame;
 
 pub(crate) use frame::{
-    Ack, Bind, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, ResultHead,
-    Select, Stale, StaleReason, Status, Ticket, Welcome,
+    Ack, Bind, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, ResultHead, Select, Stale,
+    StaleReason, Status, Ticket, Welcome,
 };
 
 use crate::scheme;
@@ -44,10 +44,7 @@ pub(crate) fn open(datagram: &[u8], check: bool) -> Result<(Header, &[u8]), Malf
     if head[0] != VERSION || head[1] != scheme::OPEN {
         return Err(Malformed);
     }
-    let header = Header {
-        conversation: u64_at(head, 4),
-        number: u64_at(head, 12),
-    };
+    let header = Header { conversation: u64_at(head, 4), number: u64_at(head, 12) };
     let sealed = scheme::open(datagram, HEADER, check).ok_or(Malformed)?;
     Ok((header, sealed))
 }
@@ -92,9 +89,7 @@ impl<'a> Writer<'a> {
         body[0] = kind;
         body[1] = flags;
         body[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-        Body {
-            rest: &mut body[FRAME_HEAD..],
-        }
+        Body { rest: &mut body[FRAME_HEAD..] }
     }
 
     /// Seals the datagram and gives its length.
