@@ -1,12 +1,12 @@
 //! One call outstanding: farcall and its peers beside raw sockets.
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use farcall_bench_method::counters::{Counts, What};
 use farcall_bench_method::interleave::abba;
 use farcall_bench_method::stats::estimate;
 use farcall_bench_method::{
-    Block, Cell, Mode, Options, Pair, Pin, Row, Setup, Tally, chart, conditions, table, write_json,
+    Block, Cell, Mode, Options, Pair, Pin, Row, Setup, Tally, chart, conditions, report,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -175,34 +175,23 @@ impl Run<'_> {
         faults
     }
 
-    fn show(mut self) -> Result<()> {
+    fn show(self) -> Result<()> {
         let options = &self.latency.options;
         let mut conditions = conditions::conditions(&self.versions);
         let (ratios, calls) = (2 * options.groups(), options.block().calls);
         conditions.push(format!(
             "each ratio the median of {ratios} pairs of blocks of {calls} calls"
         ));
-        for row in &mut self.rows {
-            row.conditions = Some(conditions.join("; "));
-        }
-        if options.json.as_deref() != Some(Path::new("-")) {
-            println!("{}\n{}", table::table(&self.rows), conditions.join("\n"));
-        }
-        for reason in &self.reasons {
-            eprintln!("void: {reason}");
-        }
-        if let Some(path) = &options.json {
-            write_json(path, &self.rows)?;
-        }
-        if let Some(path) = &options.svg {
-            chart::ratios(
+        let rows = report(self.rows, &conditions, &self.reasons, options)?;
+        match &options.svg {
+            Some(path) => chart::ratios(
                 path,
                 "Latency beside a raw UDP round trip",
-                &self.rows,
+                &rows,
                 &conditions,
-            )?;
+            ),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

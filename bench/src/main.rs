@@ -1,4 +1,5 @@
 //! Farcall beside raw sockets and its peers.
+mod idle;
 mod latency;
 mod peers;
 
@@ -22,6 +23,8 @@ struct Command {
 enum Bench {
     /// One call outstanding: how long, and what it costs.
     Latency(latency::Latency),
+    /// The server's memory for a conversation in which nothing happens.
+    Idle(idle::Idle),
     #[command(hide = true)]
     Agent(Agent),
 }
@@ -29,6 +32,7 @@ enum Bench {
 fn main() -> Result<()> {
     match Command::parse().bench {
         Bench::Latency(latency) => latency::run(&latency),
+        Bench::Idle(idle) => idle::run(&idle),
         Bench::Agent(agent) => agent::main(&agent, peers::peer(agent.peer())),
     }
 }

@@ -13,6 +13,7 @@ pub struct Counting;
 static ON: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicI64 = AtomicI64::new(0);
+static PEAK: AtomicI64 = AtomicI64::new(i64::MIN);
 
 /// Counts from now on, or no more. Off, the allocator costs one load: a peer that allocates much
 /// must not pay for being counted while it is timed.
@@ -30,11 +31,19 @@ pub fn live_bytes() -> i64 {
     LIVE.load(Relaxed)
 }
 
+/// The most that [`live_bytes`] was since this was last asked.
+pub fn peak_bytes() -> i64 {
+    PEAK.swap(live_bytes(), Relaxed).max(live_bytes())
+}
+
 #[inline]
 fn count(allocations: u64, bytes: i64) {
     if ON.load(Relaxed) {
         ALLOCATIONS.fetch_add(allocations, Relaxed);
-        LIVE.fetch_add(bytes, Relaxed);
+        let live = LIVE.fetch_add(bytes, Relaxed) + bytes;
+        if bytes > 0 {
+            PEAK.fetch_max(live, Relaxed);
+        }
     }
 }
 

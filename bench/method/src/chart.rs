@@ -1,7 +1,7 @@
 //! Rows as a picture.
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -19,53 +19,91 @@ const COLOURS: &[RGBColor] = &[
 ];
 
 /// Draws each row's ratio with its interval: a panel for each mode and pinning, a group for each
-/// size, a bar for each peer. `conditions` stand below.
+/// size, a bar for each peer, paler if it is void. `conditions` stand below.
 pub fn ratios(path: &Path, title: &str, rows: &[Row], conditions: &[String]) -> Result<()> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.ratio.is_some()).collect();
     let panels = distinct(rows.iter().map(|row| panel_of(row)));
     let peers = distinct(rows.iter().map(|row| row.peer.clone()));
-    let columns = panels.len().clamp(1, 2) as u32;
-    let lines = panels.len().div_ceil(2).max(1) as u32;
-    let foot = 16 * conditions.len() as u32 + 16;
-    let size = (columns * PANEL.0, 40 + lines * PANEL.1 + foot);
-
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        let drawn = root
-            .fill(&WHITE)
-            .map_err(failed)
-            .and_then(|()| root.titled(title, ("sans-serif", 20)).map_err(failed));
-        let (body, below) = drawn?.split_vertically(lines * PANEL.1);
-        for (area, panel) in body
-            .split_evenly((lines as usize, columns as usize))
-            .iter()
-            .zip(&panels)
-        {
+    let grid = (panels.len().div_ceil(2).max(1), panels.len().clamp(1, 2));
+    picture(path, title, conditions, grid, |areas| {
+        for (area, panel) in areas.iter().zip(&panels) {
             let rows: Vec<&Row> = rows
                 .iter()
                 .copied()
                 .filter(|row| panel_of(row) == *panel)
                 .collect();
-            draw_panel(area, panel, &peers, &rows).map_err(|why| anyhow!("cannot draw: {why}"))?;
+            draw_panel(area, panel, &peers, &rows)?;
         }
-        for (n, line) in conditions.iter().enumerate() {
-            let style = ("sans-serif", 12).into_font().color(&BLACK.mix(0.7));
-            below
-                .draw(&Text::new(line.clone(), (12, 6 + 16 * n as i32), style))
-                .map_err(failed)?;
-        }
-        root.present().map_err(failed)?;
-    }
-    std::fs::write(path, svg).map_err(|why| anyhow!("cannot write {}: {why}", path.display()))
+        Ok(())
+    })
 }
 
-fn draw_panel(
-    area: &DrawingArea<SVGBackend<'_>, Shift>,
-    caption: &str,
-    peers: &[String],
-    rows: &[&Row],
-) -> Result<(), Box<dyn std::error::Error>> {
+/// Draws one line through `points`, from zero.
+pub fn line(
+    path: &Path,
+    title: &str,
+    (x, y): (&str, &str),
+    points: &[(f64, f64)],
+    conditions: &[String],
+) -> Result<()> {
+    let end = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).fold(1.0, f64::max);
+    let (right, top) = (end(|point| point.0), end(|point| point.1) * 1.1);
+    picture(path, title, conditions, (1, 1), |areas| {
+        let mut chart = ChartBuilder::on(&areas[0])
+            .margin(10)
+            .x_label_area_size(40)
+            .y_label_area_size(50)
+            .build_cartesian_2d(0.0..right, 0.0..top)?;
+        chart
+            .configure_mesh()
+            .x_desc(x)
+            .y_desc(y)
+            .x_labels(5)
+            .light_line_style(WHITE)
+            .draw()?;
+        chart.draw_series(LineSeries::new(
+            points.iter().copied(),
+            COLOURS[2].stroke_width(2),
+        ))?;
+        Ok(())
+    })
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// A grid (rows, columns) of areas that `draw` fills, the title above it and `conditions` below.
+fn picture(
+    path: &Path,
+    title: &str,
+    conditions: &[String],
+    grid: (usize, usize),
+    draw: impl FnOnce(&[Area]) -> Drawn,
+) -> Result<()> {
+    let body = PANEL.1 * grid.0 as u32;
+    let size = (
+        PANEL.0 * grid.1 as u32,
+        40 + body + 16 * conditions.len() as u32 + 16,
+    );
+    let mut svg = String::new();
+    let fill = |svg| -> Drawn {
+        let root = SVGBackend::with_string(svg, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (body, foot) = root
+            .titled(title, ("sans-serif", 20))?
+            .split_vertically(body);
+        draw(&body.split_evenly(grid))?;
+        for (n, line) in conditions.iter().enumerate() {
+            let style = ("sans-serif", 12).into_font().color(&BLACK.mix(0.7));
+            foot.draw(&Text::new(line.clone(), (12, 6 + 16 * n as i32), style))?;
+        }
+        Ok(root.present()?)
+    };
+    fill(&mut svg).map_err(|why| anyhow!("cannot draw: {why}"))?;
+    std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn draw_panel(area: &Area, caption: &str, peers: &[String], rows: &[&Row]) -> Drawn {
     let sizes = distinct(rows.iter().map(|row| row.bytes.unwrap_or(0)));
     let highest = rows
         .iter()
@@ -159,8 +197,4 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
         }
     });
     seen
-}
-
-fn failed(why: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("cannot draw: {why}")
 }

@@ -7,7 +7,7 @@
 //!   the median over many [`interleave`]d blocks, with its interval ([`stats`]).
 //! - Instructions, system calls and allocations are counted in blocks apart from those that are
 //!   timed, since a counter that runs costs time ([`counters`], [`alloc`]).
-//! - What comes out are [`Row`]s: printed as a [`table`], written as JSON, drawn as SVG ([`chart`]),
+//! - What comes out are [`Row`]s: printed as a table, written as JSON ([`report`]), drawn as SVG ([`chart`]),
 //!   never without their [`conditions`].
 
 pub mod agent;
@@ -19,11 +19,13 @@ pub mod interleave;
 mod options;
 mod pair;
 mod peer;
+mod report;
 mod row;
 pub mod stats;
-pub mod table;
+mod table;
 
 pub use options::{Options, Pin};
 pub use pair::{Block, Cell, Pair, Tally};
 pub use peer::{Calling, Laps, Mode, Peer, Serving, Setup};
-pub use row::{Row, write_json};
+pub use report::report;
+pub use row::Row;

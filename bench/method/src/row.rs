@@ -1,8 +1,4 @@
 //! One measured figure with all that belongs to it: the flat object that every bench writes as JSON.
-use std::io::Write;
-use std::path::Path;
-
-use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::counters::Counts;
@@ -73,12 +69,24 @@ pub struct Row {
     /// The server's processor time per call, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpu_us: Option<f64>,
-    /// The server's memory per idle conversation, in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes_per_conversation: Option<f64>,
     /// Conversations held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversations: Option<usize>,
+    /// The server's memory per idle conversation with that many, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_each: Option<f64>,
+    /// The same at the worst number of conversations on the way there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst_bytes_each: Option<f64>,
+    /// That number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst_at: Option<usize>,
+    /// The same, with what lives only while a table is moved to a larger one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_bytes_each: Option<f64>,
+    /// Datagrams that both ends sent in 60 minutes of idleness.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_datagrams: Option<u64>,
     /// True where the control failed: the row must not be quoted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub void: Option<bool>,
@@ -108,17 +116,4 @@ impl Row {
 
 pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
-}
-
-/// Writes the rows as an array, one row a line; to standard output for `-`.
-pub fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
-    let lines: Vec<String> = rows
-        .iter()
-        .map(serde_json::to_string)
-        .collect::<Result<_, _>>()?;
-    let text = format!("[\n{}\n]\n", lines.join(",\n"));
-    if path == Path::new("-") {
-        return Ok(std::io::stdout().write_all(text.as_bytes())?);
-    }
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

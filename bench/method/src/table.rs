@@ -12,10 +12,12 @@ const COLUMNS: &[Column] = &[
     ("pin", |r| r.pin.clone().unwrap_or_default()),
     ("bytes", |r| r.bytes.map_or(String::new(), size)),
     ("peer", |r| r.peer.clone()),
-    ("conversations", |r| {
-        r.conversations.map_or(String::new(), |n| n.to_string())
-    }),
-    ("bytes each", |r| number(r.bytes_per_conversation, 1)),
+    ("conversations", |r| count(r.conversations)),
+    ("bytes each", |r| number(r.bytes_each, 1)),
+    ("worst", |r| number(r.worst_bytes_each, 1)),
+    ("at", |r| count(r.worst_at)),
+    ("peak", |r| number(r.peak_bytes_each, 1)),
+    ("datagrams in 60 min", |r| count(r.idle_datagrams)),
     ("p50 µs", |r| number(r.p50_us, 2)),
     ("p99", |r| number(r.p99_us, 2)),
     ("p99.9", |r| number(r.p999_us, 2)),
@@ -43,6 +45,10 @@ fn size(bytes: usize) -> String {
     } else {
         bytes.to_string()
     }
+}
+
+fn count(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
 }
 
 fn number(value: Option<f64>, digits: usize) -> String {

@@ -1,0 +1,44 @@
+//! The end of every bench: its rows as a table, as JSON, with their conditions.
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::options::Options;
+use crate::row::Row;
+use crate::table::table;
+
+/// Writes `rows` where the options say, each with `conditions`, and why some are void.
+pub fn report(
+    mut rows: Vec<Row>,
+    conditions: &[String],
+    void: &[String],
+    options: &Options,
+) -> Result<Vec<Row>> {
+    for row in &mut rows {
+        row.conditions = Some(conditions.join("; "));
+    }
+    if options.json.as_deref() != Some(Path::new("-")) {
+        println!("{}\n{}", table(&rows), conditions.join("\n"));
+    }
+    for reason in void {
+        eprintln!("void: {reason}");
+    }
+    if let Some(path) = &options.json {
+        write_json(path, &rows)?;
+    }
+    Ok(rows)
+}
+
+/// An array, one row a line; to standard output for `-`.
+fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
+    let lines: Vec<String> = rows
+        .iter()
+        .map(serde_json::to_string)
+        .collect::<Result<_, _>>()?;
+    let text = format!("[\n{}\n]\n", lines.join(",\n"));
+    if path == Path::new("-") {
+        return Ok(std::io::stdout().write_all(text.as_bytes())?);
+    }
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,279 @@
+//! The server's memory for a conversation in which nothing happens.
+//!
+//! Real conversations of the protocol's core, without sockets: simulated clients bind, make one call
+//! each, and are gone; the simulated time goes on until the server holds no more results; then the
+//! allocator says what is left.
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use farcall_bench_method::{Options, Row, alloc, chart, conditions, report};
+use farcall_proto::client::{Call, Conversation, Event, Outcome};
+use farcall_proto::server::{Export, Finish, Request, Server};
+use farcall_proto::{ClientConfig, MAX_DATAGRAM, ServerConfig, Time};
+use indicatif::ProgressBar;
+
+/// With fewer conversations than this, what the server owns anyway weighs too much.
+const FIRST_SAMPLE: usize = 10_000;
+/// Clients that stay, to be silent for an hour together with the server.
+const STAYING: usize = 100;
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[derive(Debug, clap::Args)]
+pub struct Idle {
+    #[command(flatten)]
+    options: Options,
+    /// How many.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(FIRST_SAMPLE as i64..))]
+    conversations: u32,
+}
+
+/// Measures, and shows one row.
+pub fn run(idle: &Idle) -> Result<()> {
+    let count = idle.conversations as usize;
+    alloc::counting(true);
+    // Room for all of them now: it must not grow among what is measured.
+    let mut samples: Vec<(f64, f64)> = Vec::with_capacity(count);
+    let mut world = World::new();
+    let mut peak: f64 = 0.0;
+    let progress = ProgressBar::new(idle.conversations.into());
+    for n in 1..=count {
+        world.converse()?;
+        world.settle()?;
+        let each = |live: i64| (live - world.before) as f64 / n as f64;
+        let most = alloc::peak_bytes();
+        if n >= FIRST_SAMPLE {
+            peak = peak.max(each(most));
+            samples.push((n as f64, each(alloc::live_bytes())));
+        }
+        if n % 1000 == 0 {
+            progress.set_position(n as u64);
+        }
+    }
+    progress.finish_and_clear();
+    let held = world.server.conversations();
+    ensure!(
+        held == count,
+        "the server remembers {held} conversations of {count}"
+    );
+    let idle_datagrams = world.an_hour()?;
+    show(idle, &samples, peak, idle_datagrams)
+}
+
+fn show(idle: &Idle, samples: &[(f64, f64)], peak: f64, idle_datagrams: u64) -> Result<()> {
+    let (_, last) = *samples.last().context("no samples")?;
+    let worst = samples
+        .iter()
+        .copied()
+        .fold((0.0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
+    let row = Row {
+        bench: "idle".into(),
+        peer: "farcall".into(),
+        conversations: Some(idle.conversations as usize),
+        bytes_each: Some(last),
+        worst_bytes_each: Some(worst.1),
+        worst_at: Some(worst.0 as usize),
+        peak_bytes_each: Some(peak),
+        idle_datagrams: Some(idle_datagrams),
+        ..Row::default()
+    };
+    let mut conditions = conditions::conditions(&[]);
+    conditions.push(
+        "open, unencrypted; bytes as asked of the allocator; simulated network and time".into(),
+    );
+    report(vec![row], &conditions, &[], &idle.options)?;
+    match &idle.options.svg {
+        Some(path) => {
+            let axes = ("conversations", "bytes of server memory each");
+            chart::line(
+                path,
+                "Memory of idle conversations",
+                axes,
+                samples,
+                &conditions,
+            )
+        }
+        None => Ok(()),
+    }
+}
+
+/// A server, the time, and the buffers through which datagrams pass.
+struct World {
+    server: Server,
+    now: Time,
+    clients: u32,
+    /// The datagram that is under way to the server, and the one to the client.
+    up: Vec<u8>,
+    down: Vec<u8>,
+    /// Live bytes before there was a server.
+    before: i64,
+}
+
+impl World {
+    fn new() -> World {
+        let now = Time::from_nanos(1_000_000_000);
+        let (up, down) = (vec![0; MAX_DATAGRAM], vec![0; MAX_DATAGRAM]);
+        let before = alloc::live_bytes();
+        let mut server = Server::new(ServerConfig::default(), now, [7; 32]);
+        let procedures = vec![(0, 1)];
+        server.export(Export {
+            id: 42,
+            type_name: "Echo".into(),
+            instance: String::new(),
+            procedures,
+        });
+        World {
+            server,
+            now,
+            clients: 0,
+            up,
+            down,
+            before,
+        }
+    }
+
+    /// A client comes, binds, and makes one call.
+    fn converse(&mut self) -> Result<(SocketAddr, Conversation)> {
+        self.clients += 1;
+        let number = self.clients;
+        // Each has an address of its own.
+        let host = Ipv4Addr::from(0x0a00_0000 + number / 50_000);
+        let from = SocketAddr::from((host, 1024 + (number % 50_000) as u16));
+        // Any identifiers will do that are as spread as random ones.
+        let id = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut client = Conversation::new(ClientConfig::default(), id);
+
+        client.bind(self.now, "Echo", 0);
+        let bound = self.exchange(from, &mut client)?;
+        let Some(Ended::Bound(export)) = bound else {
+            bail!("client {number} could not bind")
+        };
+        let call = Call {
+            export,
+            procedure: 0,
+            deadline: None,
+            trace: None,
+            token: 0,
+        };
+        if let Err((why, _)) = client.start(self.now, &call, vec![0; 32]) {
+            bail!("client {number} could not start its call: {why:?}");
+        }
+        match self.exchange(from, &mut client)? {
+            Some(Ended::Result(32)) => Ok((from, client)),
+            _ => bail!("client {number} did not get its result"),
+        }
+    }
+
+    /// Carries datagrams both ways until nobody has any.
+    fn exchange(&mut self, from: SocketAddr, client: &mut Conversation) -> Result<Option<Ended>> {
+        let mut ended = None;
+        loop {
+            let before = self.now;
+            while let Some(length) = client.transmit(self.now, &mut self.up) {
+                self.now = self.now + Duration::from_micros(10);
+                for datagram in self.serve(from, length) {
+                    client.handle(self.now, &datagram, &mut |event| {
+                        ended = Some(Ended::of(event))
+                    });
+                }
+            }
+            if self.now == before {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Hands the server the datagram that is under way, executes what it asks for (an echo), and
+    /// returns what it sends.
+    fn serve(&mut self, from: SocketAddr, length: usize) -> Vec<Vec<u8>> {
+        let mut calls = Vec::new();
+        self.server
+            .handle(self.now, from, &self.up[..length], &mut |request| {
+                if let Request::Call(call) = request {
+                    calls.push((call.key, call.args.into_owned()));
+                }
+            });
+        let mut sent = Vec::new();
+        for (key, args) in calls {
+            let mut result = self.server.buffer();
+            result.extend_from_slice(&args);
+            let datagram =
+                self.server
+                    .finish(self.now, key, Finish::Result, result, &mut self.down);
+            sent.extend(datagram.map(|datagram| self.down[..datagram.len].to_vec()));
+        }
+        while let Some(datagram) = self.server.transmit(self.now, &mut self.down) {
+            sent.push(self.down[..datagram.len].to_vec());
+        }
+        sent
+    }
+
+    /// Lets the time go on until the server waits for nothing any more.
+    fn settle(&mut self) -> Result<()> {
+        for _ in 0..1_000 {
+            let Some(due) = self.server.timeout() else {
+                return Ok(());
+            };
+            self.now = self.now.max(due);
+            self.server.handle_timeout(self.now);
+        }
+        bail!("the server's timers never end")
+    }
+
+    /// Datagrams that some clients and the server send while nobody calls for an hour.
+    fn an_hour(&mut self) -> Result<u64> {
+        let mut clients = (0..STAYING)
+            .map(|_| self.converse())
+            .collect::<Result<Vec<_>>>()?;
+        let end = self.now + HOUR;
+        let mut datagrams = 0;
+        for _ in 0..1_000_000 {
+            let timers = clients.iter().filter_map(|(_, client)| client.timeout());
+            match timers
+                .chain(self.server.timeout())
+                .min()
+                .filter(|due| *due <= end)
+            {
+                Some(due) => self.now = self.now.max(due),
+                None => return Ok(datagrams),
+            }
+            self.server.handle_timeout(self.now);
+            while self.server.transmit(self.now, &mut self.down).is_some() {
+                datagrams += 1;
+            }
+            for (from, client) in &mut clients {
+                client.handle_timeout(self.now, &mut |_| {});
+                while let Some(length) = client.transmit(self.now, &mut self.up) {
+                    datagrams += 1;
+                    for datagram in self.serve(*from, length) {
+                        datagrams += 1;
+                        client.handle(self.now, &datagram, &mut |_| {});
+                    }
+                }
+            }
+        }
+        bail!("somebody's timers never end")
+    }
+}
+
+/// What a client waited for.
+enum Ended {
+    Bound(u64),
+    Result(usize),
+    Failed,
+}
+
+impl Ended {
+    fn of(event: Event<'_>) -> Ended {
+        match event {
+            Event::Bound {
+                answer: Ok(bound), ..
+            } => Ended::Bound(bound.export),
+            Event::Ended {
+                outcome: Outcome::Result(bytes),
+                ..
+            } => Ended::Result(bytes.len()),
+            _ => Ended::Failed,
+        }
+    }
+}
