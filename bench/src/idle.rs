@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use farcall_bench_method::{Options, Row, alloc, chart, conditions, report};
 use farcall_proto::client::{Call, Conversation, Event, Outcome};
 use farcall_proto::server::{Export, Finish, Request, Server};
@@ -32,49 +32,16 @@ pub struct Idle {
 pub fn run(idle: &Idle) -> Result<()> {
     let count = idle.conversations as usize;
     alloc::counting(true);
-    // Room for all of them now: it must not grow among what is measured.
-    let mut samples: Vec<(f64, f64)> = Vec::with_capacity(count);
-    let mut world = World::new();
-    let mut peak: f64 = 0.0;
-    let progress = ProgressBar::new(idle.conversations.into());
-    for n in 1..=count {
-        world.converse()?;
-        world.settle()?;
-        let each = |live: i64| (live - world.before) as f64 / n as f64;
-        let most = alloc::peak_bytes();
-        if n >= FIRST_SAMPLE {
-            peak = peak.max(each(most));
-            samples.push((n as f64, each(alloc::live_bytes())));
-        }
-        if n % 1000 == 0 {
-            progress.set_position(n as u64);
-        }
-    }
-    progress.finish_and_clear();
-    let held = world.server.conversations();
-    ensure!(
-        held == count,
-        "the server remembers {held} conversations of {count}"
-    );
-    let idle_datagrams = world.an_hour()?;
-    show(idle, &samples, peak, idle_datagrams)
-}
-
-fn show(idle: &Idle, samples: &[(f64, f64)], peak: f64, idle_datagrams: u64) -> Result<()> {
-    let (_, last) = *samples.last().context("no samples")?;
-    let worst = samples
-        .iter()
-        .copied()
-        .fold((0.0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
+    let gentle = one_by_one(count)?;
     let row = Row {
         bench: "idle".into(),
         peer: "farcall".into(),
-        conversations: Some(idle.conversations as usize),
-        bytes_each: Some(last),
-        worst_bytes_each: Some(worst.1),
-        worst_at: Some(worst.0 as usize),
-        peak_bytes_each: Some(peak),
-        idle_datagrams: Some(idle_datagrams),
+        conversations: Some(count),
+        bytes_each: Some(at_once(count)?.max(gentle.last)),
+        worst_bytes_each: Some(at_once(gentle.worst.0)?.max(gentle.worst.1)),
+        worst_at: Some(gentle.worst.0),
+        peak_bytes_each: Some(gentle.peak),
+        idle_datagrams: Some(gentle.idle_datagrams),
         ..Row::default()
     };
     let mut conditions = conditions::conditions(&[]);
@@ -89,12 +56,69 @@ fn show(idle: &Idle, samples: &[(f64, f64)], peak: f64, idle_datagrams: u64) -> 
                 path,
                 "Memory of idle conversations",
                 axes,
-                samples,
+                &gentle.samples,
                 &conditions,
             )
         }
         None => Ok(()),
     }
+}
+
+/// Bytes for each of conversations of which one comes when those before it are idle.
+struct Gentle {
+    samples: Vec<(f64, f64)>,
+    last: f64,
+    worst: (usize, f64),
+    peak: f64,
+    idle_datagrams: u64,
+}
+
+/// Shows the steps of the table: each number of conversations on the way, all of them idle.
+fn one_by_one(count: usize) -> Result<Gentle> {
+    // Room for all of them now: it must not grow among what is measured.
+    let mut samples = Vec::with_capacity(count);
+    let mut world = World::new();
+    let (mut last, mut worst, mut peak) = (0.0, (0, 0.0), 0.0);
+    let progress = ProgressBar::new(count as u64);
+    for n in 1..=count {
+        world.converse()?;
+        world.settle()?;
+        let most = world.each(alloc::peak_bytes(), n);
+        if n >= FIRST_SAMPLE {
+            last = world.each(alloc::live_bytes(), n);
+            samples.push((n as f64, last));
+            worst = if last > worst.1 { (n, last) } else { worst };
+            peak = most.max(peak);
+        }
+        if n % 1000 == 0 {
+            progress.set_position(n as u64);
+        }
+    }
+    progress.finish_and_clear();
+    world.all_there(count)?;
+    Ok(Gentle {
+        samples,
+        last,
+        worst,
+        peak,
+        idle_datagrams: world.an_hour()?,
+    })
+}
+
+/// Bytes for each of conversations that were all busy together before they were idle: what the server
+/// needed then, and keeps, counts.
+fn at_once(count: usize) -> Result<f64> {
+    let mut world = World::new();
+    for _ in 0..count {
+        world.converse()?;
+    }
+    ensure!(
+        world.server.held_bytes() > 0,
+        "no result was held: they were not all busy together"
+    );
+    world.settle()?;
+    world.all_there(count)?;
+    Ok(world.each(alloc::live_bytes(), count))
 }
 
 /// A server, the time, and the buffers through which datagrams pass.
@@ -130,6 +154,21 @@ impl World {
             down,
             before,
         }
+    }
+
+    /// What `live` bytes are for each of `count` conversations.
+    fn each(&self, live: i64, count: usize) -> f64 {
+        (live - self.before) as f64 / count as f64
+    }
+
+    fn all_there(&self, count: usize) -> Result<()> {
+        let (there, held) = (self.server.conversations(), self.server.held_bytes());
+        ensure!(
+            there == count,
+            "the server remembers {there} conversations of {count}"
+        );
+        ensure!(held == 0, "the server still holds {held} bytes of results");
+        Ok(())
     }
 
     /// A client comes, binds, and makes one call.

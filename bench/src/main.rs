@@ -3,7 +3,8 @@ mod idle;
 mod latency;
 mod peers;
 
-use anyhow::Result;
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 use farcall_bench_method::agent::{self, Agent};
 use farcall_bench_method::alloc::Counting;
@@ -29,10 +30,17 @@ enum Bench {
     Agent(Agent),
 }
 
-fn main() -> Result<()> {
-    match Command::parse().bench {
+fn main() -> ExitCode {
+    let ran = match Command::parse().bench {
         Bench::Latency(latency) => latency::run(&latency),
         Bench::Idle(idle) => idle::run(&idle),
         Bench::Agent(agent) => agent::main(&agent, peers::peer(agent.peer())),
+    };
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("farcall-bench: {why:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -51,12 +51,15 @@ pub fn line(
     picture(path, title, conditions, (1, 1), |areas| {
         let mut chart = ChartBuilder::on(&areas[0])
             .margin(10)
+            .margin_right(40)
             .x_label_area_size(40)
             .y_label_area_size(50)
             .build_cartesian_2d(0.0..right, 0.0..top)?;
         chart
             .configure_mesh()
             .x_desc(x)
+            .x_label_formatter(&|x| format!("{x:.0}"))
+            .y_label_formatter(&|y| format!("{y:.0}"))
             .y_desc(y)
             .x_labels(5)
             .light_line_style(WHITE)

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use hdrhistogram::Histogram;
 
 use crate::agent::{self, Reply};
@@ -220,7 +220,7 @@ impl Process {
         let line = self
             .replies
             .recv_timeout(PATIENCE)
-            .context("it ended, or hangs")?;
+            .map_err(|_| anyhow!("it ended, or hangs"))?;
         match serde_json::from_str(&line).with_context(|| format!("it said {line:?}"))? {
             Reply::Failed(why) => bail!(why),
             reply => Ok(reply),
