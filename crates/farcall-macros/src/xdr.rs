@@ -3,7 +3,7 @@
 mod item;
 
 use item::{Field, Item, Shape, Variant, bare};
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{DeriveInput, GenericArgument, GenericParam, Generics, Lifetime, PathArguments, Type};
@@ -27,6 +27,12 @@ pub fn derive(item: TokenStream) -> syn::Result<TokenStream> {
 
 /// The bodies of the three implementations, after constants that they share.
 type Bodies = (TokenStream, TokenStream, TokenStream, TokenStream);
+
+/// Where errors about `tokens` are shown. Names are resolved as in all that is generated, also if a
+/// declarative macro wrote the tokens.
+fn at(tokens: &impl Spanned) -> Span {
+    Span::call_site().located_at(tokens.span())
+}
 
 // Structs.
 
@@ -58,7 +64,7 @@ fn of_struct(item: &Item, fields: &[Field], extensible: bool) -> Bodies {
                 .filter(|field| field.with.is_none())
                 .map(|field| {
                     let ty = &field.ty;
-                    quote_spanned!(ty.span()=> + <#ty as #xdr::Decode<'xdr>>::MIN_SIZE)
+                    quote_spanned!(at(ty)=> + <#ty as #xdr::Decode<'xdr>>::MIN_SIZE)
                 });
             quote!(0 #(#sizes)*)
         }
@@ -223,17 +229,17 @@ fn tags(item: &Item, variants: &[Variant]) -> TokenStream {
         .enumerate()
         .filter(|(_, variant)| !variant.default)
     {
-        let name = format_ident!("TAG_{index}", span = variant.ident.span());
+        let name = format_ident!("TAG_{index}");
         let value = match &variant.tag {
-            Some(tag) => quote_spanned!(tag.span()=> #xdr::derive::tag((#tag) as i128)),
-            None => quote_spanned!(variant.ident.span()=> #xdr::derive::tag(#next)),
+            Some(tag) => quote_spanned!(at(tag)=> #xdr::derive::tag((#tag) as i128)),
+            None => quote_spanned!(at(&variant.ident)=> #xdr::derive::tag(#next)),
         };
         constants.push((name.clone(), value));
         next = quote!(#name as i128 + 1);
     }
     let (names, values): (Vec<_>, Vec<_>) = constants.into_iter().unzip();
     let why = format!("two variants of {} have the same tag", item.ident);
-    quote_spanned! {item.ident.span()=>
+    quote_spanned! {at(&item.ident)=>
         #(#[allow(clippy::unnecessary_cast)] const #names: i32 = #values;)*
         const _: () = ::core::assert!(#xdr::derive::distinct(&[#(#names),*]), #why);
     }
@@ -290,9 +296,9 @@ fn encode_field(item: &Item, field: &Field, name: &str, value: TokenStream) -> T
     let encode = match (&field.with, &field.max) {
         (Some(with), _) => quote!(#with::encode(#value, encoder)),
         (None, Some(max)) => {
-            quote_spanned!(ty.span()=> #xdr::derive::encode_max::<#ty>(#value, #max, encoder))
+            quote_spanned!(at(ty)=> #xdr::derive::encode_max::<#ty>(#value, #max, encoder))
         }
-        (None, None) => quote_spanned!(ty.span()=> <#ty as #xdr::Encode>::encode(#value, encoder)),
+        (None, None) => quote_spanned!(at(ty)=> <#ty as #xdr::Encode>::encode(#value, encoder)),
     };
     quote!(#encode #place?;)
 }
@@ -306,10 +312,10 @@ fn decode_fields(item: &Item, fields: &[Field], prefix: &str) -> TokenStream {
         let decode = match (&field.with, &field.max) {
             (Some(with), _) => quote!(#with::decode(decoder)),
             (None, Some(max)) => {
-                quote_spanned!(ty.span()=> #xdr::derive::decode_max::<#ty>(#max, decoder))
+                quote_spanned!(at(ty)=> #xdr::derive::decode_max::<#ty>(#max, decoder))
             }
             (None, None) => {
-                quote_spanned!(ty.span()=> <#ty as #xdr::Decode<'xdr>>::decode(decoder))
+                quote_spanned!(at(ty)=> <#ty as #xdr::Decode<'xdr>>::decode(decoder))
             }
         };
         match field.default {
@@ -338,9 +344,9 @@ fn describe_fields(item: &Item, fields: &[Field]) -> TokenStream {
         let described = match (&field.with, &field.max) {
             (Some(with), _) => quote!(#with::schema(types)),
             (None, Some(max)) => {
-                quote_spanned!(ty.span()=> #xdr::derive::schema_max::<#ty>(#max, types))
+                quote_spanned!(at(ty)=> #xdr::derive::schema_max::<#ty>(#max, types))
             }
-            (None, None) => quote_spanned!(ty.span()=> <#ty as #xdr::Schema>::schema(types)),
+            (None, None) => quote_spanned!(at(ty)=> <#ty as #xdr::Schema>::schema(types)),
         };
         quote!(#xdr::derive::field(#name, #docs, #described, #default))
     });

@@ -350,21 +350,21 @@ impl<'a> Decoder<'a> {
         Ok(count.min(remaining.saturating_mul(8) / memory.max(1)))
     }
 
-    /// The elements of an array of numbers, `W` bytes each.
+    /// The elements of an array of numbers, `W` bytes each, in groups of `G` for speed.
     #[inline]
-    pub(crate) fn numbers<T, const W: usize>(
+    pub(crate) fn numbers<T, const W: usize, const G: usize>(
         &mut self,
         count: usize,
         from_bytes: impl Fn([u8; W]) -> T,
     ) -> Result<Vec<T>, Error> {
         self.admit(count, W, W)?;
         let bytes = self.take_slice(count * W)?;
-        Ok(bytes
-            .as_chunks()
-            .0
-            .iter()
-            .map(|chunk| from_bytes(*chunk))
-            .collect())
+        let (groups, tail) = bytes.as_chunks().0.as_chunks::<G>();
+        let mut items = Vec::with_capacity(count.div_ceil(G));
+        items.extend(groups.iter().map(|group| group.map(&from_bytes)));
+        let mut items = items.into_flattened();
+        items.extend(tail.iter().map(|chunk| from_bytes(*chunk)));
+        Ok(items)
     }
 
     /// The elements of an array of `N` numbers, `W` bytes each.

@@ -7,7 +7,7 @@ use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
 /// Numbers that cross in their own width; arrays of them are swapped in bulk.
 macro_rules! wide {
-    ($($number:ident $wire:ident $size:literal)*) => {$(
+    ($($number:ident $wire:ident $size:literal, $encode:literal $decode:literal;)*) => {$(
         impl Encode for $number {
             #[inline]
             fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
@@ -16,7 +16,7 @@ macro_rules! wide {
 
             #[inline]
             fn encode_slice(items: &[Self], e: &mut Encoder<'_>) -> Result<(), Error> {
-                e.numbers(items, $number::to_be_bytes)
+                e.numbers::<_, $size, $encode>(items, $number::to_be_bytes)
             }
         }
 
@@ -30,7 +30,7 @@ macro_rules! wide {
 
             #[inline]
             fn decode_vec(d: &mut Decoder<'_>, count: usize) -> Result<Vec<Self>, Error> {
-                d.numbers(count, $number::from_be_bytes)
+                d.numbers::<_, $size, $decode>(count, $number::from_be_bytes)
             }
 
             #[inline]
@@ -47,7 +47,17 @@ macro_rules! wide {
     )*};
 }
 
-wide! { i32 I32 4  u32 U32 4  i64 I64 8  u64 U64 8  f32 F32 4  f64 F64 8 }
+// Grouped as measured by `examples/speed.rs`: of eight bytes, eight together are swapped one by one, at
+// twice the speed of vectors where those cannot shuffle bytes (x86-64 as it comes); of four bytes,
+// vectors are the faster way, and for decoding the compiler groups best by itself.
+wide! {
+    i32 I32 4, 16 1;
+    u32 U32 4, 16 1;
+    f32 F32 4, 16 1;
+    i64 I64 8, 8 8;
+    u64 U64 8, 8 8;
+    f64 F64 8, 8 8;
+}
 
 impl Encoder<'_> {
     /// A floating-point number (RFC 4506 section 4.6).

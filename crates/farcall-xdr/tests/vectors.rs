@@ -1,0 +1,223 @@
+//! Golden vectors, both ways: `tests/vectors/*.txt` hold the bytes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Debug;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::num::NonZero;
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use farcall_macros::Xdr;
+use farcall_xdr::{Decode, Decoder, Encode, from_slice, to_vec};
+
+/// The vectors of a file by name, each of which must be checked.
+struct Vectors(HashMap<String, Vec<u8>>);
+
+impl Vectors {
+    fn parse(text: &str) -> Vectors {
+        let mut vectors = HashMap::new();
+        let mut name = "";
+        for line in text
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
+            let mut words = line.split_whitespace();
+            if !line.starts_with(' ') {
+                name = words.next().unwrap();
+            }
+            let bytes: &mut Vec<u8> = vectors.entry(name.to_owned()).or_default();
+            for word in words {
+                let digits = (0..word.len()).step_by(2);
+                bytes.extend(digits.map(|at| u8::from_str_radix(&word[at..at + 2], 16).unwrap()));
+            }
+        }
+        Vectors(vectors)
+    }
+
+    #[track_caller]
+    fn check<T: Encode + for<'a> Decode<'a> + PartialEq + Debug>(&mut self, name: &str, value: T) {
+        let bytes = self.0.remove(name).expect("the vector is in the file");
+        assert_eq!(to_vec(&value).unwrap(), bytes, "encoding of {name}");
+        assert_eq!(
+            from_slice::<T>(&bytes).unwrap(),
+            value,
+            "decoding of {name}"
+        );
+        assert!(bytes.len() >= T::MIN_SIZE, "least size of {name}");
+        for end in 0..bytes.len() {
+            assert!(
+                from_slice::<T>(&bytes[..end]).is_err(),
+                "{name} cut to {end}"
+            );
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(
+            from_slice::<T>(&longer).is_err(),
+            "{name} with a byte after it"
+        );
+        let mut lenient = Decoder::new(&longer).lenient();
+        assert_eq!(T::decode(&mut lenient).unwrap(), value);
+        lenient.finish().unwrap();
+    }
+
+    fn finish(self) {
+        assert!(self.0.is_empty(), "not checked: {:?}", self.0.keys());
+    }
+}
+
+#[derive(Debug, PartialEq, Xdr)]
+#[xdr(crate = farcall_xdr)]
+enum Colour {
+    Red = 2,
+    Yellow = 3,
+    Blue = 5,
+}
+
+#[derive(Debug, PartialEq, Xdr)]
+#[xdr(crate = farcall_xdr)]
+enum Union {
+    Nothing,
+    Text(#[xdr(max = 2)] String),
+    #[xdr(default)]
+    Other(i32, u32),
+}
+
+#[derive(Debug, PartialEq, Xdr)]
+#[xdr(crate = farcall_xdr)]
+struct Struct {
+    a: u32,
+    b: i64,
+    c: bool,
+}
+
+/// RFC 4506 section 4.19, `stringlist` with numbers.
+#[derive(Debug, PartialEq, Xdr)]
+#[xdr(crate = farcall_xdr)]
+struct Node {
+    item: u32,
+    next: Option<Box<Node>>,
+}
+
+/// RFC 4506 section 7.
+#[derive(Debug, PartialEq, Xdr)]
+#[xdr(crate = farcall_xdr)]
+struct File {
+    #[xdr(max = 255)]
+    filename: String,
+    kind: FileType,
+    #[xdr(max = 32)]
+    owner: String,
+    #[xdr(max = 65535)]
+    data: Vec<u8>,
+}
+
+#[derive(Debug, PartialEq, Xdr)]
+#[xdr(crate = farcall_xdr)]
+enum FileType {
+    Text,
+    Data(#[xdr(max = 255)] String),
+    Exec(#[xdr(max = 255)] String),
+}
+
+#[derive(Debug, PartialEq, Xdr)]
+#[xdr(crate = farcall_xdr, extensible)]
+struct Extensible {
+    a: u32,
+    #[xdr(default)]
+    b: bool,
+}
+
+#[test]
+fn rfc_4506() {
+    let mut vectors = Vectors::parse(include_str!("vectors/rfc4506.txt"));
+    vectors.check("int-min", i32::MIN);
+    vectors.check("int-minus-one", -1i32);
+    vectors.check("int-max", i32::MAX);
+    vectors.check("unsigned-262", 262u32);
+    vectors.check("unsigned-max", u32::MAX);
+    vectors.check("false", false);
+    vectors.check("true", true);
+    vectors.check("enum-blue", Colour::Blue);
+    vectors.check("hyper-min", i64::MIN);
+    vectors.check("unsigned-hyper", 0x0102_0304_0506_0708u64);
+    vectors.check("float-one", 1f32);
+    vectors.check("float-minus-zero", -0f32);
+    vectors.check("float-minus-infinity", f32::NEG_INFINITY);
+    vectors.check("float-smallest", f32::from_bits(1));
+    vectors.check("double-one-and-half", 1.5f64);
+    vectors.check("double-largest", f64::MAX);
+    vectors.check("opaque-fixed-0", [0u8; 0]);
+    vectors.check("opaque-fixed-3", [1u8, 2, 3]);
+    vectors.check("opaque-fixed-4", [1u8, 2, 3, 4]);
+    vectors.check("opaque-variable-0", Vec::<u8>::new());
+    vectors.check("opaque-variable-5", vec![1u8, 2, 3, 4, 5]);
+    vectors.check("string-empty", String::new());
+    vectors.check("string-utf8", "Müll".to_owned());
+    vectors.check("array-fixed", [1u32, 2, 3]);
+    vectors.check("array-variable", vec!["a".to_owned(), "bc".to_owned()]);
+    vectors.check(
+        "struct",
+        Struct {
+            a: 1,
+            b: -2,
+            c: true,
+        },
+    );
+    vectors.check("void", ());
+    vectors.check("union-void", Union::Nothing);
+    vectors.check("union-string", Union::Text("ok".into()));
+    vectors.check("union-default", Union::Other(9, 10));
+    vectors.check("optional-none", None::<u32>);
+    vectors.check("optional-some", Some(7));
+    let tail = Node {
+        item: 2,
+        next: None,
+    };
+    vectors.check(
+        "list",
+        Node {
+            item: 1,
+            next: Some(Box::new(tail)),
+        },
+    );
+    let file = File {
+        filename: "sillyprog".into(),
+        kind: FileType::Exec("lisp".into()),
+        owner: "john".into(),
+        data: b"(quit)".into(),
+    };
+    vectors.check("file", file);
+    vectors.finish();
+}
+
+#[test]
+fn std_types() {
+    let mut vectors = Vectors::parse(include_str!("vectors/std.txt"));
+    vectors.check("i8-min", i8::MIN);
+    vectors.check("u8-max", u8::MAX);
+    vectors.check("i16-min", i16::MIN);
+    vectors.check("u16-max", u16::MAX);
+    vectors.check("u128", 0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0fu128);
+    vectors.check("i128-minus-two", -2i128);
+    vectors.check("char", '😀');
+    vectors.check("non-zero", NonZero::<u16>::new(3).unwrap());
+    vectors.check("tuple", (1u8, "x".to_owned(), true));
+    vectors.check(
+        "map",
+        BTreeMap::from([(1, "a".to_owned()), (2, "b".to_owned())]),
+    );
+    vectors.check("set", BTreeSet::from([2u8, 1]));
+    vectors.check("bytes", Bytes::from_static(&[1, 2, 3]));
+    vectors.check("boxed", Box::new(5u32));
+    let span = Duration::from_millis(1500);
+    vectors.check("duration", span);
+    vectors.check("time-after", UNIX_EPOCH + span);
+    vectors.check("time-before", UNIX_EPOCH - span);
+    vectors.check("ipv4", IpAddr::from([127, 0, 0, 1]));
+    vectors.check("ipv6", IpAddr::from(1u128.to_be_bytes()));
+    vectors.check("socket-v4", SocketAddr::from(([127, 0, 0, 1], 80)));
+    let v6 = SocketAddrV6::new(1u128.to_be_bytes().into(), 80, 2, 3);
+    vectors.check("socket-v6", SocketAddr::V6(v6));
+    vectors.check("extensible", Extensible { a: 7, b: true });
+    vectors.finish();
+}
