@@ -55,16 +55,17 @@ pub fn dump(datagram: &[u8]) -> Result<Dump, NotOurs> {
     };
     let mut dump = Dump { header, len: datagram.len(), frames: Vec::new(), malformed: false };
     let mut frames = Frames::new(body);
-    loop {
-        match frames.next() {
+    while let Some(raw) = frames.next().transpose() {
+        match raw.and_then(|raw| raw.read()) {
             Ok(Some(frame)) => dump.frames.push(text(&frame)),
-            Ok(None) => return Ok(dump),
+            Ok(None) => {}
             Err(wire::Malformed) => {
                 dump.malformed = true;
-                return Ok(dump);
+                break;
             }
         }
     }
+    Ok(dump)
 }
 
 impl Dump {

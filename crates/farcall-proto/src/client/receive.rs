@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::slots::{Stage, Want};
 use super::{CallId, Conversation, Event, Outcome};
 use crate::transfer::{Incoming, Taken};
-use crate::wire::{self, Frame, Frames, Part, Position, Progress, ResultHead, Select, Status};
+use crate::wire::{self, Frame, Frames, Header, Malformed, Part, Position, Progress, Raw, ResultHead, Select, Status};
 use crate::{Failure, Kind, Ran, Rule, Time};
 
 impl Conversation {
@@ -22,24 +22,37 @@ impl Conversation {
             return;
         }
         self.stats.received += 1;
-        let ours = header.conversation == self.id;
         let mut frames = Frames::new(frames);
-        loop {
-            match frames.next() {
-                Ok(Some(frame)) => self.on_frame(now, ours, header.number, frame, sink),
-                Ok(None) => return,
-                Err(wire::Malformed) => {
-                    self.stats.dropped += 1;
-                    return;
-                }
+        while let Some(raw) = frames.next().transpose() {
+            if raw.and_then(|raw| self.on_frame(now, header, raw, sink)).is_err() {
+                self.stats.dropped += 1;
+                return;
             }
         }
     }
 
     #[inline]
-    fn on_frame(&mut self, now: Time, ours: bool, number: u64, frame: Frame<'_>, sink: &mut dyn FnMut(Event<'_>)) {
+    fn on_frame(
+        &mut self,
+        now: Time,
+        header: Header,
+        raw: Raw<'_>,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Malformed> {
+        let ours = header.conversation == self.id;
+        if ours && raw.is_result() {
+            let (head, part) = raw.result()?;
+            self.on_result(now, header.number, &head, part, sink);
+            return Ok(());
+        }
+        if let Some(frame) = raw.read()? {
+            self.on_other_frame(now, ours, frame, sink);
+        }
+        Ok(())
+    }
+
+    fn on_other_frame(&mut self, now: Time, ours: bool, frame: Frame<'_>, sink: &mut dyn FnMut(Event<'_>)) {
         match frame {
-            Frame::Result(head, part) if ours => self.on_result(now, number, &head, part, sink),
             Frame::State(position, progress) if ours => self.on_state(now, position, progress, sink),
             Frame::Select(position, select) if ours => self.on_select(now, position, &select),
             Frame::MtuEcho(size) if ours => self.mtu.passed(size as usize),

@@ -3,7 +3,7 @@
 
 use super::Server;
 use super::work::{More, Phase, Work};
-use crate::wire::{CallHead, Meta, Position};
+use crate::wire::Position;
 use crate::{Failure, Kind, Ran, Rule, Time};
 
 /// What an assembly costs besides its bytes, for the budget.
@@ -47,7 +47,7 @@ impl Server {
         match work.phase {
             Phase::Running => false,
             Phase::Receiving if old => {
-                let position = work.head.position;
+                let position = work.position;
                 self.refuse(
                     now,
                     place,
@@ -116,7 +116,7 @@ impl Server {
             let Some(work) = self.existing_work(place, activity) else {
                 continue;
             };
-            if matches!(work.phase, Phase::Done(_)) && work.head.position.sequence < low {
+            if matches!(work.phase, Phase::Done(_)) && work.position.sequence < low {
                 self.release(place, activity);
             }
         }
@@ -160,7 +160,7 @@ impl Server {
                 continue;
             };
             let spared = std::mem::take(&mut work.progressed);
-            let position = work.head.position;
+            let position = work.position;
             let receiving = work.phase == Phase::Receiving;
             self.works.push_back((conversation, activity));
             if receiving && !spared {
@@ -227,7 +227,7 @@ impl Work {
             phase: Phase::Receiving,
             incoming: None,
             outgoing: None,
-            head: CallHead { position, export: 0, procedure: 0, meta: Meta::default() },
+            position,
             payload: Vec::new(),
             since: Time::default(),
             queued: false,

@@ -8,7 +8,7 @@ use super::table::Last;
 use super::work::{More, Phase, Slot, Work};
 use super::{CallKey, Incoming, Request, Server};
 use crate::transfer::{self, Taken};
-use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Part, Position, Progress, Select};
+use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Raw, Select};
 use crate::{BASE_DATAGRAM, Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time};
 
 /// A datagram that is being read.
@@ -39,15 +39,11 @@ impl Server {
             visit.place = Some(place);
         }
         let mut frames = Frames::new(frames);
-        loop {
-            match frames.next() {
-                Ok(Some(frame)) => {
-                    if !self.on_frame(&mut visit, frame) {
-                        return;
-                    }
-                }
-                Ok(None) => return,
-                Err(wire::Malformed) => {
+        while let Some(raw) = frames.next().transpose() {
+            match raw.and_then(|raw| self.on_frame(&mut visit, raw)) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(Malformed) => {
                     self.stats.dropped += 1;
                     return;
                 }
@@ -57,7 +53,19 @@ impl Server {
 
     /// Whether to go on to the next frame.
     #[inline]
-    fn on_frame(&mut self, visit: &mut Visit<'_, '_>, frame: Frame<'_>) -> bool {
+    fn on_frame(&mut self, visit: &mut Visit<'_, '_>, raw: Raw<'_>) -> Result<bool, Malformed> {
+        if let (Some(place), true) = (visit.place, raw.is_call()) {
+            let (head, part) = raw.call()?;
+            self.on_call(visit, place, &head, part);
+            return Ok(true);
+        }
+        match raw.read()? {
+            Some(frame) => Ok(self.on_other_frame(visit, frame)),
+            None => Ok(true),
+        }
+    }
+
+    fn on_other_frame(&mut self, visit: &mut Visit<'_, '_>, frame: Frame<'_>) -> bool {
         match frame {
             Frame::Bind(bind) => {
                 self.on_bind(visit.now, visit.from, visit.len, &bind);
@@ -79,7 +87,6 @@ impl Server {
             return false;
         };
         match frame {
-            Frame::Call(head, part) => self.on_call(visit, place, &head, part),
             Frame::Ack(ack) => self.on_ack(place, ack),
             Frame::Select(position, select) => self.on_select(visit.now, place, position, &select),
             Frame::Cancel(position) => self.on_cancel(visit, place, position),
@@ -130,7 +137,7 @@ impl Server {
         self.set_last(place, position.activity, Last::new(position.sequence, false));
         let now = visit.now;
         let work = self.work(now, place, position.activity);
-        work.head = *head;
+        work.position = position;
         work.since = now;
         if let Some(failure) = self.objection(head, part) {
             self.refuse(now, place, position, failure);
@@ -203,6 +210,7 @@ impl Server {
     }
 
     /// The activity's last call came again.
+    #[cold]
     fn again(&mut self, visit: &mut Visit<'_, '_>, place: usize, head: &CallHead, part: Part<'_>) {
         let position = head.position;
         match self.existing_work(place, position.activity).map(|w| w.phase) {
@@ -427,7 +435,7 @@ impl Server {
         self.held += payload.len();
         let work = self.work(now, place, position.activity);
         work.phase = Phase::Done(status);
-        work.head.position = position;
+        work.position = position;
         work.payload = payload;
         work.since = now;
         self.send_again(place, position.activity);

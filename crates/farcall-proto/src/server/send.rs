@@ -97,7 +97,7 @@ impl Server {
     fn running(&mut self, key: CallKey) -> Option<usize> {
         let place = self.table.find(key.conversation)?;
         let work = self.existing_work(place, key.activity)?;
-        (work.phase == Phase::Running && work.head.position.sequence == key.sequence).then_some(place)
+        (work.phase == Phase::Running && work.position.sequence == key.sequence).then_some(place)
     }
 
     /// Writes a result that fits one datagram.
@@ -115,10 +115,7 @@ impl Server {
         if work.payload.len() > writer.result_room(false) {
             return None;
         }
-        writer.result(
-            &ResultHead { position: work.head.position, status },
-            Part { fragment: None, bytes: &work.payload },
-        );
+        writer.result(&ResultHead { position: work.position, status }, Part { fragment: None, bytes: &work.payload });
         Some(self.count_sent(to, writer))
     }
 
@@ -179,7 +176,7 @@ impl Server {
         let (start, end, again) = outgoing.next(max as u32, room)?;
         let bytes = &work.payload[start as usize..end as usize];
         let part = Part { fragment: Some(Fragment { total, offset: start }), bytes };
-        writer.result(&ResultHead { position: work.head.position, status }, part);
+        writer.result(&ResultHead { position: work.position, status }, part);
         let before = outgoing.in_flight();
         outgoing.sent(now, number, start, end);
         let flying = outgoing.in_flight() - before;
@@ -265,7 +262,7 @@ impl Server {
             Answer::Select { conversation, position } => {
                 let place = self.table.find(*conversation)?;
                 let work = self.existing_work(place, position.activity)?;
-                if work.head.position.sequence != position.sequence {
+                if work.position.sequence != position.sequence {
                     return None;
                 }
                 let incoming = work.incoming.as_mut()?;

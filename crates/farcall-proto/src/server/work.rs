@@ -5,7 +5,7 @@ use super::table::Last;
 use crate::Time;
 use crate::path::Congestion;
 use crate::transfer::{Incoming, Outgoing};
-use crate::wire::{CallHead, Status};
+use crate::wire::{Position, Status};
 
 /// What an entry of the table points to while there is more to remember than numbers.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ pub(super) struct Work {
     /// The fragments of arguments or of the result, when they are more than one.
     pub incoming: Option<Box<Incoming>>,
     pub outgoing: Option<Box<Outgoing>>,
-    pub head: CallHead,
+    pub position: Position,
     /// The result, while it is held.
     pub payload: Vec<u8>,
     /// When its phase began, or a fragment came.

@@ -251,70 +251,114 @@ pub(crate) struct Frames<'a> {
     rest: Reader<'a>,
 }
 
+/// A frame of which only the head was read.
+#[derive(Clone, Copy)]
+pub(crate) struct Raw<'a> {
+    kind: u8,
+    flags: u8,
+    body: Reader<'a>,
+}
+
 impl<'a> Frames<'a> {
     pub fn new(frames: &'a [u8]) -> Frames<'a> {
         Frames { rest: Reader::new(frames) }
     }
 
-    /// The next frame that this version knows; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<Frame<'a>>, Malformed> {
-        loop {
-            if self.rest.is_empty() {
-                return Ok(None);
-            }
-            let [kind, flags, high, low] = self.rest.array()?;
-            let len = u16::from_be_bytes([high, low]) as usize;
-            if !len.is_multiple_of(4) {
-                return Err(Malformed);
-            }
-            let body = Reader::new(self.rest.bytes(len)?);
-            if let Some(frame) = read(kind, flags, body)? {
-                return Ok(Some(frame));
-            }
+    /// The next frame; `None` at the end.
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Raw<'a>>, Malformed> {
+        if self.rest.is_empty() {
+            return Ok(None);
         }
+        let [kind, flags, high, low] = self.rest.array()?;
+        let len = u16::from_be_bytes([high, low]) as usize;
+        if !len.is_multiple_of(4) {
+            return Err(Malformed);
+        }
+        Ok(Some(Raw { kind, flags, body: Reader::new(self.rest.bytes(len)?) }))
     }
 }
 
-#[inline]
-fn read<'a>(kind: u8, flags: u8, mut r: Reader<'a>) -> Result<Option<Frame<'a>>, Malformed> {
-    Ok(Some(match kind {
-        CALL => {
-            let (head, args) = read_call(flags, r)?;
-            Frame::Call(head, args)
-        }
-        RESULT => {
-            let (head, args) = read_result(flags, r)?;
-            Frame::Result(head, args)
-        }
-        ACK => Frame::Ack(Ack { low: r.u64()?, datagram: r.u32()? }),
-        TICKET => Frame::Ticket(read_ticket(&mut r)?),
-        SELECT => {
-            let position = read_position(&mut r)?;
-            Frame::Select(position, read_select(flags, r)?)
-        }
-        CANCEL => Frame::Cancel(read_position(&mut r)?),
-        PROBE => Frame::Probe(read_position(&mut r)?),
-        STATE => {
-            let position = read_position(&mut r)?;
-            let progress = match r.u32()? {
-                0 => Progress::Unknown,
-                1 => Progress::Receiving,
-                2 => Progress::Running,
-                3 => Progress::Gone,
-                _ => return Err(Malformed),
-            };
-            Frame::State(position, progress)
-        }
-        MTU_PROBE => Frame::MtuProbe(r.u32()?),
-        MTU_ECHO => Frame::MtuEcho(r.u32()?),
-        BIND => Frame::Bind(read_bind(flags, r)?),
-        WELCOME => Frame::Welcome(read_welcome(r)?),
-        CHALLENGE => Frame::Challenge { conversation: r.u64()? },
-        STALE => Frame::Stale(read_stale(r)?),
-        PADDING => return Ok(None),
-        _ if kind >= NON_CRITICAL => return Ok(None),
-        _ => return Err(Malformed),
-    }))
+impl<'a> Raw<'a> {
+    #[inline]
+    pub fn is_call(&self) -> bool {
+        self.kind == CALL
+    }
+
+    #[inline]
+    pub fn is_result(&self) -> bool {
+        self.kind == RESULT
+    }
+
+    #[inline]
+    pub fn call(&self) -> Result<(CallHead, Part<'a>), Malformed> {
+        let mut r = self.body;
+        let position = read_position(&mut r)?;
+        let export = r.u64()?;
+        let procedure = r.u32()?;
+        let meta = if self.flags & META != 0 { read_meta(&mut r)? } else { Meta::default() };
+        Ok((CallHead { position, export, procedure, meta }, read_part(self.flags, r)?))
+    }
+
+    #[inline]
+    pub fn result(&self) -> Result<(ResultHead, Part<'a>), Malformed> {
+        let mut r = self.body;
+        let position = read_position(&mut r)?;
+        let [status, ran, high, low] = r.array()?;
+        let status = match status {
+            0 => Status::Result,
+            1 => Status::Exception,
+            2 => Status::Failed { ran, kind: u16::from_be_bytes([high, low]) },
+            _ => return Err(Malformed),
+        };
+        Ok((ResultHead { position, status }, read_part(self.flags, r)?))
+    }
+
+    /// Any frame that this version knows; `None` for one that may be skipped.
+    pub fn read(&self) -> Result<Option<Frame<'a>>, Malformed> {
+        let mut r = self.body;
+        Ok(Some(match self.kind {
+            CALL => {
+                let (head, part) = self.call()?;
+                Frame::Call(head, part)
+            }
+            RESULT => {
+                let (head, part) = self.result()?;
+                Frame::Result(head, part)
+            }
+            ACK => Frame::Ack(Ack { low: r.u64()?, datagram: r.u32()? }),
+            TICKET => Frame::Ticket(read_ticket(&mut r)?),
+            SELECT => {
+                let position = read_position(&mut r)?;
+                Frame::Select(position, read_select(self.flags, r)?)
+            }
+            CANCEL => Frame::Cancel(read_position(&mut r)?),
+            PROBE => Frame::Probe(read_position(&mut r)?),
+            STATE => {
+                let position = read_position(&mut r)?;
+                Frame::State(position, read_progress(&mut r)?)
+            }
+            MTU_PROBE => Frame::MtuProbe(r.u32()?),
+            MTU_ECHO => Frame::MtuEcho(r.u32()?),
+            BIND => Frame::Bind(read_bind(self.flags, r)?),
+            WELCOME => Frame::Welcome(read_welcome(r)?),
+            CHALLENGE => Frame::Challenge { conversation: r.u64()? },
+            STALE => Frame::Stale(read_stale(r)?),
+            PADDING => return Ok(None),
+            _ if self.kind >= NON_CRITICAL => return Ok(None),
+            _ => return Err(Malformed),
+        }))
+    }
+}
+
+fn read_progress(r: &mut Reader<'_>) -> Result<Progress, Malformed> {
+    match r.u32()? {
+        0 => Ok(Progress::Unknown),
+        1 => Ok(Progress::Receiving),
+        2 => Ok(Progress::Running),
+        3 => Ok(Progress::Gone),
+        _ => Err(Malformed),
+    }
 }
 
 #[inline]
@@ -322,15 +366,6 @@ fn read_position(r: &mut Reader<'_>) -> Result<Position, Malformed> {
     let p = r.array::<16>()?;
     let word = |at: usize| u32::from_be_bytes([p[at], p[at + 1], p[at + 2], p[at + 3]]);
     Ok(Position { activity: word(0), exchange: word(4), sequence: u64::from(word(8)) << 32 | u64::from(word(12)) })
-}
-
-#[inline]
-fn read_call<'a>(flags: u8, mut r: Reader<'a>) -> Result<(CallHead, Part<'a>), Malformed> {
-    let position = read_position(&mut r)?;
-    let export = r.u64()?;
-    let procedure = r.u32()?;
-    let meta = if flags & META != 0 { read_meta(&mut r)? } else { Meta::default() };
-    Ok((CallHead { position, export, procedure, meta }, read_part(flags, r)?))
 }
 
 fn read_meta(r: &mut Reader<'_>) -> Result<Meta, Malformed> {
@@ -365,21 +400,6 @@ fn read_part<'a>(flags: u8, mut r: Reader<'a>) -> Result<Part<'a>, Malformed> {
         return Err(Malformed);
     }
     Ok(Part { fragment: Some(fragment), bytes })
-}
-
-#[inline]
-fn read_result<'a>(flags: u8, mut r: Reader<'a>) -> Result<(ResultHead, Part<'a>), Malformed> {
-    let position = read_position(&mut r)?;
-    let status = r.u8()?;
-    let ran = r.u8()?;
-    let kind = r.u16()?;
-    let status = match status {
-        0 => Status::Result,
-        1 => Status::Exception,
-        2 => Status::Failed { ran, kind },
-        _ => return Err(Malformed),
-    };
-    Ok((ResultHead { position, status }, read_part(flags, r)?))
 }
 
 fn read_select<'a>(flags: u8, mut r: Reader<'a>) -> Result<Select<'a>, Malformed> {

@@ -7,7 +7,7 @@
 mod frame;
 
 pub(crate) use frame::{
-    Ack, Bind, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, ResultHead, Select, Stale,
+    Ack, Bind, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, Raw, ResultHead, Select, Stale,
     StaleReason, Status, Ticket, Welcome,
 };
 
@@ -166,10 +166,6 @@ impl<'a> Reader<'a> {
         let (head, rest) = self.rest.split_at_checked(n).ok_or(Malformed)?;
         self.rest = rest;
         Ok(head)
-    }
-
-    pub fn u8(&mut self) -> Result<u8, Malformed> {
-        Ok(self.array::<1>()?[0])
     }
 
     pub fn u16(&mut self) -> Result<u16, Malformed> {
