@@ -10,9 +10,7 @@ use farcall_idl::stubs::{Argument, Procedure, Source, generate};
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::{
-    Error, FnArg, Ident, ItemTrait, Pat, ReceiverKind, Result, ReturnType, Signature, TraitItem,
-};
+use syn::{Error, FnArg, Ident, ItemTrait, Pat, ReceiverKind, Result, ReturnType, Signature, TraitItem};
 use syn::{TraitItemFn, Type, TypeParamBound, WhereClause};
 
 use attributes::{Options, Settings};
@@ -41,12 +39,8 @@ const RESERVED_NAMES: &[&str] = &[
 /// What stands in the place of `#[interface(arguments)] item`.
 pub fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let options: Options = syn::parse2(arguments)?;
-    let item: ItemTrait = syn::parse2(item).map_err(|error| {
-        Error::new(
-            error.span(),
-            format!("{error}\nhint: #[farcall::interface] stands on a trait"),
-        )
-    })?;
+    let item: ItemTrait = syn::parse2(item)
+        .map_err(|error| Error::new(error.span(), format!("{error}\nhint: #[farcall::interface] stands on a trait")))?;
     read(options, item).map(|source| generate(&source))
 }
 
@@ -81,9 +75,7 @@ fn read(options: Options, item: ItemTrait) -> Result<Source> {
     refusals.take(check_trait(&item));
     let mut procedures: Vec<Procedure> = Vec::new();
     for item in item.items {
-        let next = procedures
-            .last()
-            .map_or(1, |last| last.number.saturating_add(1));
+        let next = procedures.last().map_or(1, |last| last.number.saturating_add(1));
         let read = procedure_of(item).and_then(|method| read_procedure(method, next));
         let Some(procedure) = refusals.take(read) else {
             continue;
@@ -95,9 +87,7 @@ fn read(options: Options, item: ItemTrait) -> Result<Source> {
         farcall: options.farcall,
         attributes: item.attrs,
         visibility: item.vis,
-        type_name: options
-            .type_name
-            .unwrap_or_else(|| item.ident.unraw().to_string()),
+        type_name: options.type_name.unwrap_or_else(|| item.ident.unraw().to_string()),
         name: item.ident,
         asynchronous: options.asynchronous,
         procedures,
@@ -106,11 +96,7 @@ fn read(options: Options, item: ItemTrait) -> Result<Source> {
 
 fn check_trait(item: &ItemTrait) -> Result<()> {
     if let Some(token) = &item.unsafety {
-        return Err(refuse(
-            token,
-            "an interface is a safe trait",
-            "remove `unsafe`",
-        ));
+        return Err(refuse(token, "an interface is a safe trait", "remove `unsafe`"));
     }
     item.modifiers.require_empty()?;
     if !item.generics.params.is_empty() || item.generics.where_clause.is_some() {
@@ -129,11 +115,9 @@ fn check_trait(item: &ItemTrait) -> Result<()> {
 fn check_supertrait(bound: &TypeParamBound) -> Result<()> {
     let known = match bound {
         TypeParamBound::Lifetime(lifetime) => lifetime.ident == "static",
-        TypeParamBound::Trait(bound) => bound
-            .path
-            .segments
-            .last()
-            .is_some_and(|last| last.ident == "Send" || last.ident == "Sync"),
+        TypeParamBound::Trait(bound) => {
+            bound.path.segments.last().is_some_and(|last| last.ident == "Send" || last.ident == "Sync")
+        }
         _ => false,
     };
     if known {
@@ -154,22 +138,12 @@ fn procedure_of(item: TraitItem) -> Result<TraitItemFn> {
         TraitItem::Type(_) => "an associated type",
         _ => "a macro",
     };
-    Err(refuse(
-        tokens,
-        &format!("an interface holds procedures; {what} cannot cross"),
-        "put it outside the trait",
-    ))
+    Err(refuse(tokens, &format!("an interface holds procedures; {what} cannot cross"), "put it outside the trait"))
 }
 
 fn read_procedure(method: TraitItemFn, next: u32) -> Result<Procedure> {
     let mut refusals = Refusals::default();
-    let TraitItemFn {
-        attrs,
-        modifiers,
-        sig,
-        default,
-        ..
-    } = method;
+    let TraitItemFn { attrs, modifiers, sig, default, .. } = method;
     refusals.take(modifiers.require_empty());
     refusals.take(check_name(&sig.ident));
     refusals.take(check_signature(&sig));
@@ -181,10 +155,7 @@ fn read_procedure(method: TraitItemFn, next: u32) -> Result<Procedure> {
         ));
     }
     let settings = refusals.take(Settings::read(attrs)).unwrap_or_default();
-    let arguments = sig
-        .inputs
-        .into_iter()
-        .filter_map(|input| refusals.take(read_argument(input).transpose()?));
+    let arguments = sig.inputs.into_iter().filter_map(|input| refusals.take(read_argument(input).transpose()?));
     let arguments = arguments.collect();
     let output = refusals.take(read_output(sig.output, &sig.ident));
     let (output, (result, exception)) =
@@ -206,14 +177,8 @@ fn read_procedure(method: TraitItemFn, next: u32) -> Result<Procedure> {
 fn check_name(name: &Ident) -> Result<()> {
     let text = name.unraw().to_string();
     if RESERVED_NAMES.contains(&text.as_str()) {
-        let what = format!(
-            "`{text}` is taken: it is a method of the user-stub that this procedure would hide"
-        );
-        return Err(refuse(
-            name,
-            &what,
-            &format!("another name, as in `do_{text}`"),
-        ));
+        let what = format!("`{text}` is taken: it is a method of the user-stub that this procedure would hide");
+        return Err(refuse(name, &what, &format!("another name, as in `do_{text}`")));
     }
     Ok(())
 }
@@ -222,17 +187,10 @@ fn check_number(procedure: &Procedure, earlier: &[Procedure]) -> Result<()> {
     let Procedure { number, name, .. } = procedure;
     if *number == 0 || *number >= RESERVED_NUMBERS {
         let what = format!("procedure number {number} belongs to the runtime");
-        return Err(refuse(
-            name,
-            &what,
-            "numbers from 1 to 4294901759 are an interface's own",
-        ));
+        return Err(refuse(name, &what, "numbers from 1 to 4294901759 are an interface's own"));
     }
     if let Some(other) = earlier.iter().find(|other| other.number == *number) {
-        let what = format!(
-            "`{name}` and `{}` both have procedure number {number}",
-            other.name
-        );
+        let what = format!("`{name}` and `{}` both have procedure number {number}", other.name);
         let hint = "a procedure that is not pinned by #[procedure(n)] takes the number after its predecessor's";
         return Err(refuse(name, &what, hint));
     }
@@ -249,25 +207,13 @@ fn check_signature(sig: &Signature) -> Result<()> {
         ));
     }
     if let Some(token) = &sig.constness {
-        return Err(refuse(
-            token,
-            "a procedure cannot be `const`",
-            "remove `const`",
-        ));
+        return Err(refuse(token, "a procedure cannot be `const`", "remove `const`"));
     }
     if !matches!(sig.safety, syn::Safety::Default) {
-        return Err(refuse(
-            &sig.safety,
-            "a procedure is a safe function",
-            "remove the qualifier",
-        ));
+        return Err(refuse(&sig.safety, "a procedure is a safe function", "remove the qualifier"));
     }
     if let Some(abi) = &sig.abi {
-        return Err(refuse(
-            abi,
-            "a procedure has no calling convention but farcall's",
-            "remove `extern`",
-        ));
+        return Err(refuse(abi, "a procedure has no calling convention but farcall's", "remove `extern`"));
     }
     if !sig.generics.params.is_empty() {
         return Err(refuse(
@@ -276,47 +222,29 @@ fn check_signature(sig: &Signature) -> Result<()> {
             "write the types out; elided lifetimes are all that an argument needs",
         ));
     }
-    sig.generics
-        .where_clause
-        .as_ref()
-        .map_or(Ok(()), refuse_where)?;
+    sig.generics.where_clause.as_ref().map_or(Ok(()), refuse_where)?;
     check_receiver(sig)
 }
 
 fn refuse_where(clause: &WhereClause) -> Result<()> {
-    Err(refuse(
-        clause,
-        "a procedure has no bounds",
-        "remove the `where` clause",
-    ))
+    Err(refuse(clause, "a procedure has no bounds", "remove the `where` clause"))
 }
 
 fn check_receiver(sig: &Signature) -> Result<()> {
-    let hint = "write `&self`: many calls run at the same time; a server guards what they share, with a Mutex or atomics";
+    let hint =
+        "write `&self`: many calls run at the same time; a server guards what they share, with a Mutex or atomics";
     let Some(FnArg::Receiver(receiver)) = sig.inputs.first() else {
-        return Err(refuse(
-            &sig.ident,
-            "a procedure is called on its server",
-            hint,
-        ));
+        return Err(refuse(&sig.ident, "a procedure is called on its server", hint));
     };
     match &receiver.kind {
         ReceiverKind::Reference(_, None, None) if receiver.attrs.is_empty() => Ok(()),
-        ReceiverKind::Reference(_, None, Some(_)) => Err(refuse(
-            receiver,
-            "a procedure cannot have its server to itself",
-            hint,
-        )),
-        ReceiverKind::Reference(_, Some(lifetime), _) => Err(refuse(
-            lifetime,
-            "no lifetime crosses a call",
-            "write `&self`",
-        )),
-        _ => Err(refuse(
-            receiver,
-            "a procedure does not consume its server",
-            hint,
-        )),
+        ReceiverKind::Reference(_, None, Some(_)) => {
+            Err(refuse(receiver, "a procedure cannot have its server to itself", hint))
+        }
+        ReceiverKind::Reference(_, Some(lifetime), _) => {
+            Err(refuse(lifetime, "no lifetime crosses a call", "write `&self`"))
+        }
+        _ => Err(refuse(receiver, "a procedure does not consume its server", hint)),
     }
 }
 
@@ -326,32 +254,16 @@ fn read_argument(input: FnArg) -> Result<Option<Argument>> {
         return Ok(None);
     };
     if let Some(attribute) = argument.attrs.first() {
-        return Err(refuse(
-            attribute,
-            "an argument has no attributes",
-            "put them on its type's fields",
-        ));
+        return Err(refuse(attribute, "an argument has no attributes", "put them on its type's fields"));
     }
     let name = match *argument.pat {
-        Pat::Ident(name)
-            if name.by_ref.is_none() && name.mutability.is_none() && name.subpat.is_none() =>
-        {
-            name.ident
-        }
+        Pat::Ident(name) if name.by_ref.is_none() && name.mutability.is_none() && name.subpat.is_none() => name.ident,
         other => {
-            return Err(refuse(
-                other,
-                "an argument is a plain name",
-                "take it apart in the server's body",
-            ));
+            return Err(refuse(other, "an argument is a plain name", "take it apart in the server's body"));
         }
     };
     if name.to_string().starts_with("__") {
-        return Err(refuse(
-            name,
-            "names that begin with `__` are the stub's own",
-            "another name",
-        ));
+        return Err(refuse(name, "names that begin with `__` are the stub's own", "another name"));
     }
     types::check_argument(&argument.ty)?;
     Ok(Some(Argument::new(name, *argument.ty)))
@@ -359,13 +271,10 @@ fn read_argument(input: FnArg) -> Result<Option<Argument>> {
 
 /// The return type as written, and the result and exception in it.
 fn read_output(output: ReturnType, procedure: &Ident) -> Result<(Type, (Type, Option<Type>))> {
-    let hint = "every procedure returns `farcall::Result<T>` or `farcall::Result<T, Exception>`: the call itself may fail";
+    let hint =
+        "every procedure returns `farcall::Result<T>` or `farcall::Result<T, Exception>`: the call itself may fail";
     let ReturnType::Type(_, written) = output else {
-        return Err(refuse(
-            procedure,
-            "a procedure says that its call can fail",
-            hint,
-        ));
+        return Err(refuse(procedure, "a procedure says that its call can fail", hint));
     };
     let Some(parts) = types::result_of(&written) else {
         return Err(refuse(written, "not a `farcall::Result`", hint));

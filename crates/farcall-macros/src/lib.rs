@@ -6,13 +6,59 @@ mod xdr;
 
 use proc_macro::TokenStream;
 
-/// Implements `Encode`, `Decode` and `Schema` for a struct or an enum; see the crate `farcall-xdr`
-/// for the wire form and the list of attributes.
+/// Implements `Encode`, `Decode` and `Schema` of farcall-xdr for a struct or an enum, so that its values cross
+/// between machines in the form of RFC 4506; and `farcall::Exception`, so that procedures can raise it.
+///
+/// ```
+/// #[derive(farcall::Xdr)]
+/// struct Entry {
+///     #[xdr(max = 255)]
+///     name: String,
+///     size: u64,
+///     kind: Kind,
+/// }
+///
+/// #[derive(farcall::Xdr)]
+/// enum Kind {
+///     File,
+///     Directory,
+///     Link { to: String },
+///     #[xdr(default)]
+///     Unknown(i32),
+/// }
+///
+/// let link = Kind::Link { to: "x".into() };
+/// assert_eq!(farcall::xdr::to_vec(&link)?, b"\0\0\0\x02\0\0\0\x01x\0\0\0");
+/// # Ok::<(), farcall::xdr::Error>(())
+/// ```
+///
+/// A **struct** is its fields in order. An **enum** is an integer, then the fields of the variant. The integer is the
+/// variant's discriminant where one is written, else one more than that of the variant before. Lifetimes
+/// (`&'a str`, `&'a [u8]`) borrow from the packet. Each type parameter gets the trait as a bound.
+///
+/// A struct whose last field is `Option<Box<Self>>` is a **linked list**. A peer may make it as long as its packets
+/// allow, so it is encoded, decoded and also dropped by loops: the derive implements `Drop`. (So
+/// fields cannot be moved out; `take` them.) Other recursion is limited in depth.
+///
+/// On the item:
+/// - `#[xdr(extensible)]`, a struct: it may gain fields at its end, each with `#[xdr(default)]`; older
+///   readers skip them, and newer ones fill them in. Costs four bytes, the length.
+/// - `#[xdr(own_drop)]`, a linked list: the type implements `Drop` itself, or no peer makes it long.
+/// - `#[xdr(crate = path)]`: where farcall-xdr is, if not at `::farcall::xdr`; `Exception` is left out.
+///
+/// On a field:
+/// - `#[xdr(max = N)]`: the most bytes of a string or opaque data, or elements of a list, set or map; checked both ways.
+/// - `#[xdr(with = path)]`: the functions of that module are used instead of the type's traits:
+///   `encode(&T, &mut Encoder<'_>) -> Result<(), Error>`, `decode(&mut Decoder<'_>) -> Result<T, Error>`
+///   and `schema(&mut Types) -> Type`.
+/// - `#[xdr(default)]`, in an extensible struct: `Default::default()` where the value ends before it.
+///
+/// On a variant:
+/// - `#[xdr(tag = N)]`: its integer.
+/// - `#[xdr(default)]`: it takes all integers that no other variant has; its first field, an `i32`, holds them.
 #[proc_macro_derive(Xdr, attributes(xdr))]
 pub fn derive_xdr(item: TokenStream) -> TokenStream {
-    xdr::derive(item.into())
-        .unwrap_or_else(syn::Error::into_compile_error)
-        .into()
+    xdr::derive(item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Makes stubs of a trait: what a caller holds, and what a server is exported through.
@@ -51,7 +97,5 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 /// - `#[deadline(ms = n)]`: a call may take that long, unless its caller says less.
 #[proc_macro_attribute]
 pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    interface::expand(arguments.into(), item.into())
-        .unwrap_or_else(syn::Error::into_compile_error)
-        .into()
+    interface::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -1,6 +1,8 @@
 //! `#[derive(Xdr)]`: from a Rust struct or enum to its wire form.
 
 mod item;
+#[cfg(test)]
+mod tests;
 
 use item::{Field, Item, Shape, Variant, bare};
 use proc_macro2::{Span, TokenStream};
@@ -48,10 +50,7 @@ fn of_struct(item: &Item, fields: &[Field], extensible: bool) -> Bodies {
             let decode = decode_fields(item, fields, "");
             let (encode, decode) = (quote!(#(#encode)* Ok(())), quote!(Ok(Self { #decode })));
             match extensible {
-                true => (
-                    quote!(encoder.sized(|encoder| { #encode })),
-                    quote!(decoder.sized(|decoder| { #decode })),
-                ),
+                true => (quote!(encoder.sized(|encoder| { #encode })), quote!(decoder.sized(|decoder| { #decode }))),
                 false => (encode, decode),
             }
         }
@@ -59,13 +58,10 @@ fn of_struct(item: &Item, fields: &[Field], extensible: bool) -> Bodies {
     let size = match extensible {
         true => quote!(4),
         false => {
-            let sizes = fields
-                .iter()
-                .filter(|field| field.with.is_none())
-                .map(|field| {
-                    let ty = &field.ty;
-                    quote_spanned!(at(ty)=> + <#ty as #xdr::Decode<'xdr>>::MIN_SIZE)
-                });
+            let sizes = fields.iter().filter(|field| field.with.is_none()).map(|field| {
+                let ty = &field.ty;
+                quote_spanned!(at(ty)=> + <#ty as #xdr::Decode<'xdr>>::MIN_SIZE)
+            });
             quote!(0 #(#sizes)*)
         }
     };
@@ -86,11 +82,7 @@ fn of_struct(item: &Item, fields: &[Field], extensible: bool) -> Bodies {
 
 /// The last field, if it is the rest of a linked list, and the fields before it.
 fn list_tail(item: &Item) -> Option<(&Field, &[Field])> {
-    let Shape::Struct {
-        fields,
-        extensible: false,
-    } = &item.shape
-    else {
+    let Shape::Struct { fields, extensible: false } = &item.shape else {
         return None;
     };
     let (tail, heads) = fields.split_last()?;
@@ -108,11 +100,7 @@ fn only_parameter<'t>(ty: &'t Type, name: &str) -> Option<&'t Type> {
     let Type::Path(path) = bare(ty) else {
         return None;
     };
-    let last = path
-        .path
-        .segments
-        .last()
-        .filter(|segment| segment.ident == name)?;
+    let last = path.path.segments.last().filter(|segment| segment.ident == name)?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else {
         return None;
     };
@@ -166,9 +154,10 @@ fn of_enum(item: &Item, variants: &[Variant]) -> Bodies {
         .filter(|index| !variants[*index].default)
         .map(|index| format_ident!("TAG_{index}"))
         .collect();
-    let encode = variants.iter().enumerate().map(|(index, variant)| {
-        encode_variant(item, variant, &format_ident!("TAG_{index}"), &taken)
-    });
+    let encode = variants
+        .iter()
+        .enumerate()
+        .map(|(index, variant)| encode_variant(item, variant, &format_ident!("TAG_{index}"), &taken));
     let mut otherwise = quote!(Err(#xdr::derive::unknown_tag(tag, #name, decoder)));
     let mut arms = Vec::new();
     for (index, variant) in variants.iter().enumerate() {
@@ -195,28 +184,16 @@ fn of_enum(item: &Item, variants: &[Variant]) -> Bodies {
         }
     };
     let described = variants.iter().enumerate().map(|(index, variant)| {
-        let (name, docs, tag) = (
-            variant.ident.to_string(),
-            &variant.docs,
-            format_ident!("TAG_{index}"),
-        );
+        let (name, docs, tag) = (variant.ident.to_string(), &variant.docs, format_ident!("TAG_{index}"));
         let (tag, fields) = match variant.default {
             true => (quote!(::core::option::Option::None), &variant.fields[1..]),
-            false => (
-                quote!(::core::option::Option::Some(#tag)),
-                &variant.fields[..],
-            ),
+            false => (quote!(::core::option::Option::Some(#tag)), &variant.fields[..]),
         };
         let fields = describe_fields(item, fields);
         quote!(#xdr::derive::arm(#name, #docs, #tag, #fields))
     });
     let schema = quote!(#xdr::derive::Body::Union { arms: ::std::vec![#(#described),*] });
-    (
-        tags,
-        quote!(match self { #(#encode)* } Ok(())),
-        decode,
-        schema,
-    )
+    (tags, quote!(match self { #(#encode)* } Ok(())), decode, schema)
 }
 
 /// A constant for the tag of each variant: as given, or one more than that of the variant before.
@@ -224,11 +201,7 @@ fn tags(item: &Item, variants: &[Variant]) -> TokenStream {
     let xdr = &item.xdr;
     let mut constants = Vec::new();
     let mut next = quote!(0);
-    for (index, variant) in variants
-        .iter()
-        .enumerate()
-        .filter(|(_, variant)| !variant.default)
-    {
+    for (index, variant) in variants.iter().enumerate().filter(|(_, variant)| !variant.default) {
         let name = format_ident!("TAG_{index}");
         let value = match &variant.tag {
             Some(tag) => quote_spanned!(at(tag)=> #xdr::derive::tag((#tag) as i128)),
@@ -245,26 +218,15 @@ fn tags(item: &Item, variants: &[Variant]) -> TokenStream {
     }
 }
 
-fn encode_variant(
-    item: &Item,
-    variant: &Variant,
-    tag: &syn::Ident,
-    taken: &[syn::Ident],
-) -> TokenStream {
+fn encode_variant(item: &Item, variant: &Variant, tag: &syn::Ident, taken: &[syn::Ident]) -> TokenStream {
     let xdr = &item.xdr;
     let ident = &variant.ident;
     let members = variant.fields.iter().map(|field| &field.member);
-    let bindings: Vec<_> = (0..variant.fields.len())
-        .map(|index| format_ident!("field_{index}"))
-        .collect();
-    let encode = variant
-        .fields
-        .iter()
-        .zip(&bindings)
-        .map(|(field, binding)| {
-            let name = format!("{ident}.{}", field.name);
-            encode_field(item, field, &name, quote!(#binding))
-        });
+    let bindings: Vec<_> = (0..variant.fields.len()).map(|index| format_ident!("field_{index}")).collect();
+    let encode = variant.fields.iter().zip(&bindings).map(|(field, binding)| {
+        let name = format!("{ident}.{}", field.name);
+        encode_field(item, field, &name, quote!(#binding))
+    });
     let encode = match variant.default {
         false => quote!(encoder.i32(#tag)?; #(#encode)*),
         true => {
@@ -334,13 +296,7 @@ fn decode_fields(item: &Item, fields: &[Field], prefix: &str) -> TokenStream {
 fn describe_fields(item: &Item, fields: &[Field]) -> TokenStream {
     let xdr = &item.xdr;
     let fields = fields.iter().map(|field| {
-        let Field {
-            name,
-            docs,
-            ty,
-            default,
-            ..
-        } = field;
+        let Field { name, docs, ty, default, .. } = field;
         let described = match (&field.with, &field.max) {
             (Some(with), _) => quote!(#with::schema(types)),
             (None, Some(max)) => {
@@ -358,15 +314,10 @@ fn describe_fields(item: &Item, fields: &[Field]) -> TokenStream {
 /// The item's generics, each type parameter with one more bound.
 fn bounded(generics: &Generics, bound: &TokenStream) -> Generics {
     let mut generics = generics.clone();
-    let parameters: Vec<_> = generics
-        .type_params()
-        .map(|parameter| parameter.ident.clone())
-        .collect();
+    let parameters: Vec<_> = generics.type_params().map(|parameter| parameter.ident.clone()).collect();
     let clause = generics.make_where_clause();
     for parameter in parameters {
-        clause
-            .predicates
-            .push(syn::parse_quote!(#parameter: #bound));
+        clause.predicates.push(syn::parse_quote!(#parameter: #bound));
     }
     generics
 }
@@ -390,10 +341,7 @@ fn implement_encode(item: &Item, body: TokenStream) -> TokenStream {
 fn implement_decode(item: &Item, body: TokenStream) -> TokenStream {
     let (xdr, ident) = (&item.xdr, &item.ident);
     let mut generics = bounded(&item.generics, &quote!(#xdr::Decode<'xdr>));
-    let lifetimes: Vec<Lifetime> = generics
-        .lifetimes()
-        .map(|parameter| parameter.lifetime.clone())
-        .collect();
+    let lifetimes: Vec<Lifetime> = generics.lifetimes().map(|parameter| parameter.lifetime.clone()).collect();
     let clause = generics.make_where_clause();
     for lifetime in lifetimes {
         // What is borrowed is borrowed from the packet.
@@ -401,9 +349,7 @@ fn implement_decode(item: &Item, body: TokenStream) -> TokenStream {
     }
     let (_, arguments, clause) = generics.split_for_impl();
     let mut with_packet = generics.clone();
-    with_packet
-        .params
-        .insert(0, GenericParam::Lifetime(syn::parse_quote!('xdr)));
+    with_packet.params.insert(0, GenericParam::Lifetime(syn::parse_quote!('xdr)));
     let (parameters, _, _) = with_packet.split_for_impl();
     quote! {
         #[automatically_derived]
@@ -417,11 +363,7 @@ fn implement_schema(item: &Item, body: TokenStream) -> TokenStream {
     let generics = bounded(&item.generics, &quote!(#xdr::Schema));
     let (parameters, arguments, clause) = generics.split_for_impl();
     let name = ident.to_string();
-    let types: Vec<_> = item
-        .generics
-        .type_params()
-        .map(|parameter| &parameter.ident)
-        .collect();
+    let types: Vec<_> = item.generics.type_params().map(|parameter| &parameter.ident).collect();
     let name = match types.len() {
         0 => quote!(::std::string::String::from(#name)),
         count => {

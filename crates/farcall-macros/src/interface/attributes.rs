@@ -14,11 +14,7 @@ pub struct Options {
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Options> {
-        let mut options = Options {
-            asynchronous: false,
-            type_name: None,
-            farcall: syn::parse_quote!(::farcall),
-        };
+        let mut options = Options { asynchronous: false, type_name: None, farcall: syn::parse_quote!(::farcall) };
         while !input.is_empty() {
             options.parse_one(input)?;
             if !input.is_empty() {
@@ -58,11 +54,7 @@ fn type_name(text: &LitStr) -> Result<String> {
     let name = text.value();
     let word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     if name.is_empty() || !name.chars().all(word) {
-        return Err(refuse(
-            text,
-            "not a name of an interface",
-            "letters, digits, `_`, `-` and `.`",
-        ));
+        return Err(refuse(text, "not a name of an interface", "letters, digits, `_`, `-` and `.`"));
     }
     Ok(name)
 }
@@ -89,11 +81,7 @@ impl Settings {
     }
 
     fn read_one(&mut self, attribute: Attribute) -> Result<()> {
-        let name = attribute
-            .path()
-            .get_ident()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let name = attribute.path().get_ident().map(ToString::to_string).unwrap_or_default();
         match name.as_str() {
             "procedure" => self.number = Some(attribute.parse_args::<LitInt>()?.base10_parse()?),
             "idempotent" => {
@@ -110,15 +98,10 @@ impl Settings {
             }
             "cfg" | "cfg_attr" => {
                 let what = "a procedure cannot be conditional: both sides number them the same";
-                return Err(refuse(
-                    attribute,
-                    what,
-                    "put the condition in the server's body",
-                ));
+                return Err(refuse(attribute, what, "put the condition in the server's body"));
             }
             _ => {
-                let hint =
-                    "known are #[procedure(n)], #[idempotent], #[blocking] and #[deadline(ms = n)]";
+                let hint = "known are #[procedure(n)], #[idempotent], #[blocking] and #[deadline(ms = n)]";
                 return Err(refuse(attribute, "unknown attribute on a procedure", hint));
             }
         }
@@ -137,15 +120,8 @@ fn deadline(attribute: &Attribute) -> Result<u64> {
         Ok(())
     })?;
     match found {
-        Some(0) => Err(refuse(
-            attribute,
-            "a deadline of 0 ms has passed before the call begins",
-            "at least 1",
-        )),
+        Some(0) => Err(refuse(attribute, "a deadline of 0 ms has passed before the call begins", "at least 1")),
         Some(ms) => Ok(ms),
-        None => Err(Error::new_spanned(
-            attribute,
-            "a deadline is given as `ms = n`, in milliseconds",
-        )),
+        None => Err(Error::new_spanned(attribute, "a deadline is given as `ms = n`, in milliseconds")),
     }
 }

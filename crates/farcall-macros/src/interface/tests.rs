@@ -13,10 +13,7 @@ fn expands_to(name: &str, options: proc_macro2::TokenStream, item: proc_macro2::
         std::fs::write(&path, &expanded).expect("the file can be written");
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        kept == expanded,
-        "{path} is not what comes out; see what changed with BLESS=1 and git diff"
-    );
+    assert!(kept == expanded, "{path} is not what comes out; see what changed with BLESS=1 and git diff");
 }
 
 #[test]
@@ -51,11 +48,7 @@ fn asynchronous() {
 
 fn refusal(options: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> String {
     let refused = expand(options, item).expect_err("a refusal");
-    refused
-        .into_iter()
-        .map(|error| error.to_string())
-        .collect::<Vec<_>>()
-        .join("\n")
+    refused.into_iter().map(|error| error.to_string()).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -18,11 +18,7 @@ pub fn check_argument(ty: &Type) -> Result<()> {
         return Err(refuse(token, "`&mut` cannot cross", hint));
     }
     if let Some(lifetime) = &reference.lifetime {
-        return Err(refuse(
-            lifetime,
-            "no lifetime crosses a call",
-            "write `&` alone",
-        ));
+        return Err(refuse(lifetime, "no lifetime crosses a call", "write `&` alone"));
     }
     match plain(&reference.elem) {
         Type::Slice(slice) => check_owned(&slice.elem, OWNED),
@@ -33,17 +29,11 @@ pub fn check_argument(ty: &Type) -> Result<()> {
 
 /// Refuses a result or an exception that cannot cross.
 pub fn check_result(ty: &Type) -> Result<()> {
-    check_owned(
-        ty,
-        "a result is owned: `String`, `Vec<T>`, `Bytes`; the packet that it came in is gone",
-    )
+    check_owned(ty, "a result is owned: `String`, `Vec<T>`, `Bytes`; the packet that it came in is gone")
 }
 
 fn check_owned(ty: &Type, hint: &'static str) -> Result<()> {
-    let mut crossing = Crossing {
-        hint,
-        refusal: None,
-    };
+    let mut crossing = Crossing { hint, refusal: None };
     crossing.visit_type(ty);
     crossing.refusal.map_or(Ok(()), Err)
 }
@@ -66,22 +56,10 @@ impl<'ast> Visit<'ast> for Crossing {
         let (what, hint) = match ty {
             Type::Reference(_) => ("a reference cannot cross here", self.hint),
             Type::Slice(_) => ("a slice cannot cross here", self.hint),
-            Type::Ptr(_) => (
-                "a pointer means nothing in another process",
-                "pass what it points to",
-            ),
-            Type::FnPtr(_) => (
-                "a function cannot cross",
-                "the other side has its own; pass data that chooses one",
-            ),
-            Type::ImplTrait(_) => (
-                "`impl Trait` cannot cross: the server must know what it decodes",
-                data,
-            ),
-            Type::TraitObject(_) => (
-                "`dyn Trait` cannot cross: the server must know what it decodes",
-                data,
-            ),
+            Type::Ptr(_) => ("a pointer means nothing in another process", "pass what it points to"),
+            Type::FnPtr(_) => ("a function cannot cross", "the other side has its own; pass data that chooses one"),
+            Type::ImplTrait(_) => ("`impl Trait` cannot cross: the server must know what it decodes", data),
+            Type::TraitObject(_) => ("`dyn Trait` cannot cross: the server must know what it decodes", data),
             Type::Infer(_) => ("the type must be written out", data),
             Type::Never(_) => ("`!` has no value that could cross", "farcall::Result<()>"),
             Type::Macro(_) | Type::Verbatim(_) => ("the type must be written out", data),
@@ -93,18 +71,10 @@ impl<'ast> Visit<'ast> for Crossing {
     fn visit_path(&mut self, path: &'ast Path) {
         if path.is_ident("usize") || path.is_ident("isize") {
             let what = "`usize` and `isize` cannot cross: their width depends on the machine";
-            return self.refuse(refuse(
-                path,
-                what,
-                "write `u64` or `i64`, or a narrower type that suffices",
-            ));
+            return self.refuse(refuse(path, what, "write `u64` or `i64`, or a narrower type that suffices"));
         }
         if path.is_ident("str") {
-            return self.refuse(refuse(
-                path,
-                "`str` stands alone only as `&str`",
-                "write `String`",
-            ));
+            return self.refuse(refuse(path, "`str` stands alone only as `&str`", "write `String`"));
         }
         if path.is_ident("Self") {
             let hint = "a server cannot be passed; export it and pass its name";

@@ -20,10 +20,7 @@ pub struct Item {
 }
 
 pub enum Shape {
-    Struct {
-        fields: Vec<Field>,
-        extensible: bool,
-    },
+    Struct { fields: Vec<Field>, extensible: bool },
     Enum(Vec<Variant>),
 }
 
@@ -65,10 +62,7 @@ impl Item {
                     let why = "a field after an #[xdr(default)] one needs #[xdr(default)] too: it comes later";
                     errors.push(Error::new(field.ty.span(), why));
                 }
-                Shape::Struct {
-                    fields,
-                    extensible: attributes.extensible,
-                }
+                Shape::Struct { fields, extensible: attributes.extensible }
             }
             Data::Enum(data) => {
                 if attributes.extensible {
@@ -84,9 +78,7 @@ impl Item {
         };
         all(errors)?;
         let in_farcall = attributes.krate.is_none();
-        let xdr = attributes
-            .krate
-            .map_or(quote!(::farcall::xdr), |path| quote!(#path));
+        let xdr = attributes.krate.map_or(quote!(::farcall::xdr), |path| quote!(#path));
         Ok(Item {
             docs: docs(&input.attrs),
             own_drop: attributes.own_drop,
@@ -117,10 +109,7 @@ fn parse_field(field: &syn::Field, member: Member) -> Result<Field> {
     if attributes.with.is_none() {
         refuse(&field.ty)?;
     } else if let Some(max) = attributes.max {
-        return Err(Error::new(
-            max.span(),
-            "the functions of `with` check the length themselves",
-        ));
+        return Err(Error::new(max.span(), "the functions of `with` check the length themselves"));
     }
     let name = match &member {
         Member::Named(ident) => ident.to_string().trim_start_matches("r#").to_owned(),
@@ -139,17 +128,10 @@ fn parse_field(field: &syn::Field, member: Member) -> Result<Field> {
 
 /// A field that comes after one with a default, and has none.
 fn between_defaults(fields: &[Field]) -> Option<&Field> {
-    fields
-        .iter()
-        .skip_while(|field| !field.default)
-        .find(|field| !field.default)
+    fields.iter().skip_while(|field| !field.default).find(|field| !field.default)
 }
 
-fn parse_variants(
-    data: &syn::DataEnum,
-    ident: &Ident,
-    errors: &mut Vec<Error>,
-) -> Result<Vec<Variant>> {
+fn parse_variants(data: &syn::DataEnum, ident: &Ident, errors: &mut Vec<Error>) -> Result<Vec<Variant>> {
     let mut variants = Vec::new();
     for variant in &data.variants {
         let attributes = Attributes::parse(&variant.attrs)?;
@@ -164,36 +146,20 @@ fn parse_variants(
         });
     }
     if variants.is_empty() {
-        return Err(Error::new(
-            ident.span(),
-            "an enum without variants has no value to cross",
-        ));
+        return Err(Error::new(ident.span(), "an enum without variants has no value to cross"));
     }
     for variant in variants.iter().filter(|variant| variant.default) {
-        let holds_tag = variant
-            .fields
-            .first()
-            .is_some_and(|field| is_path(&field.ty, &["i32"]));
+        let holds_tag = variant.fields.first().is_some_and(|field| is_path(&field.ty, &["i32"]));
         if !holds_tag || variant.tag.is_some() {
             let why = "a default variant has no tag; its first field is the i32 that selected it";
             errors.push(Error::new(variant.ident.span(), why));
         }
     }
     if let Some(second) = variants.iter().filter(|variant| variant.default).nth(1) {
-        errors.push(Error::new(
-            second.ident.span(),
-            "there can be only one default variant",
-        ));
+        errors.push(Error::new(second.ident.span(), "there can be only one default variant"));
     }
-    for field in variants
-        .iter()
-        .flat_map(|variant| &variant.fields)
-        .filter(|field| field.default)
-    {
-        errors.push(Error::new(
-            field.ty.span(),
-            "fields of variants have no #[xdr(default)]",
-        ));
+    for field in variants.iter().flat_map(|variant| &variant.fields).filter(|field| field.default) {
+        errors.push(Error::new(field.ty.span(), "fields of variants have no #[xdr(default)]"));
     }
     Ok(variants)
 }
@@ -215,20 +181,9 @@ struct Attributes {
 impl Attributes {
     fn parse(attributes: &[Attribute]) -> Result<Attributes> {
         let mut parsed = Attributes::default();
-        for attribute in attributes
-            .iter()
-            .filter(|attribute| attribute.path().is_ident("xdr"))
-        {
+        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("xdr")) {
             attribute.parse_nested_meta(|meta| {
-                const NAMES: [&str; 7] = [
-                    "max",
-                    "with",
-                    "tag",
-                    "crate",
-                    "extensible",
-                    "default",
-                    "own_drop",
-                ];
+                const NAMES: [&str; 7] = ["max", "with", "tag", "crate", "extensible", "default", "own_drop"];
                 let Some(name) = NAMES.into_iter().find(|name| meta.path.is_ident(name)) else {
                     return Err(meta.error(format!("expected one of {}", NAMES.join(", "))));
                 };
@@ -256,10 +211,7 @@ impl Attributes {
         match self.used.iter().find(|(name, _)| !allowed.contains(name)) {
             None => Ok(()),
             Some((name, span)) => {
-                let why = format!(
-                    "`{name}` is not for {place}; there are {}",
-                    allowed.join(", ")
-                );
+                let why = format!("`{name}` is not for {place}; there are {}", allowed.join(", "));
                 Err(Error::new(*span, why))
             }
         }
@@ -268,15 +220,9 @@ impl Attributes {
 
 fn docs(attributes: &[Attribute]) -> String {
     let mut lines = Vec::new();
-    for attribute in attributes
-        .iter()
-        .filter(|attribute| attribute.path().is_ident("doc"))
-    {
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("doc")) {
         if let syn::Meta::NameValue(meta) = &attribute.meta
-            && let Expr::Lit(syn::ExprLit {
-                lit: syn::Lit::Str(text),
-                ..
-            }) = &meta.value
+            && let Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = &meta.value
         {
             let text = text.value();
             lines.push(text.strip_prefix(' ').unwrap_or(&text).to_owned());
@@ -318,12 +264,8 @@ impl<'ast> Visit<'ast> for Refusal {
             Type::Reference(reference) if reference.mutability.is_some() => {
                 "`&mut` cannot cross: the other side has a copy. Send the value, and return it"
             }
-            Type::Path(_) if is_path(ty, &["usize"]) => {
-                "`usize` differs between machines: use u32 or u64"
-            }
-            Type::Path(_) if is_path(ty, &["isize"]) => {
-                "`isize` differs between machines: use i32 or i64"
-            }
+            Type::Path(_) if is_path(ty, &["usize"]) => "`usize` differs between machines: use u32 or u64",
+            Type::Path(_) if is_path(ty, &["isize"]) => "`isize` differs between machines: use i32 or i64",
             _ => return visit::visit_type(self, ty),
         };
         self.0.push(Error::new(ty.span(), why));

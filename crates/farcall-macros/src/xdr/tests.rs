@@ -1,0 +1,178 @@
+//! What `#[derive(Xdr)]` refuses: with which words, and at which token.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+/// The errors of deriving for `item`.
+fn refusals(item: TokenStream) -> Vec<String> {
+    let Err(error) = super::derive(item) else { return Vec::new() };
+    error.into_iter().map(|error| error.to_string()).collect()
+}
+
+#[track_caller]
+fn refused(item: TokenStream, why: &str) {
+    assert_eq!(refusals(item), [why]);
+}
+
+#[test]
+fn types_that_cannot_cross() {
+    let hints = refusals(quote! {
+        struct S {
+            fine: HashMap<u8, [u8; 1usize]>,
+            a: usize,
+            b: Vec<Option<isize>>,
+            c: *const u8,
+            d: (fn(u8) -> u8, u8),
+            e: &'a mut u8,
+            f: Box<dyn Any>,
+        }
+    });
+    let expected = [
+        "`usize` differs between machines: use u32 or u64",
+        "`isize` differs between machines: use i32 or i64",
+        "a pointer means nothing on another machine",
+        "a function cannot cross: it is code of this process",
+        "`&mut` cannot cross: the other side has a copy. Send the value, and return it",
+        "a trait object cannot cross: use an enum of the types that it may be",
+    ];
+    assert_eq!(hints, expected);
+    assert!(
+        refusals(quote!(
+            struct S {
+                #[xdr(with = size)]
+                a: usize,
+            }
+        ))
+        .is_empty()
+    );
+    refused(
+        quote!(union U { a: u8 }),
+        "a Rust union cannot cross: use an enum, which is a discriminated union on the wire",
+    );
+    refused(
+        quote!(
+            enum E {}
+        ),
+        "an enum without variants has no value to cross",
+    );
+}
+
+#[test]
+fn attributes_that_mean_nothing() {
+    refused(
+        quote!(
+            struct S {
+                #[xdr(length = 1)]
+                a: u8,
+            }
+        ),
+        "expected one of max, with, tag, crate, extensible, default, own_drop",
+    );
+    refused(
+        quote!(
+            struct S(#[xdr(tag = 1)] u8);
+        ),
+        "`tag` is not for a field; there are max, with, default",
+    );
+    refused(
+        quote!(
+            #[xdr(max = 1)]
+            struct S(u8);
+        ),
+        "`max` is not for a struct or an enum; there are extensible, own_drop, crate",
+    );
+    refused(
+        quote!(
+            struct S(#[xdr(max = 1, max = 2)] String);
+        ),
+        "given twice",
+    );
+    refused(
+        quote!(
+            struct S(#[xdr(max = 1, with = path)] String);
+        ),
+        "the functions of `with` check the length themselves",
+    );
+}
+
+#[test]
+fn defaults_in_the_wrong_place() {
+    refused(
+        quote!(
+            struct S {
+                #[xdr(default)]
+                a: u8,
+            }
+        ),
+        "only an #[xdr(extensible)] struct can end before a field",
+    );
+    refused(
+        quote!(
+            #[xdr(extensible)]
+            struct S {
+                #[xdr(default)]
+                a: u8,
+                b: u8,
+            }
+        ),
+        "a field after an #[xdr(default)] one needs #[xdr(default)] too: it comes later",
+    );
+    let why = "a default variant has no tag; its first field is the i32 that selected it";
+    refused(
+        quote!(
+            enum E {
+                A,
+                #[xdr(default)]
+                B,
+            }
+        ),
+        why,
+    );
+    refused(
+        quote!(
+            enum E {
+                A,
+                #[xdr(default)]
+                B(u32),
+            }
+        ),
+        why,
+    );
+    refused(
+        quote!(
+            enum E {
+                #[xdr(default)]
+                A(i32),
+                #[xdr(default)]
+                B(i32),
+            }
+        ),
+        "there can be only one default variant",
+    );
+    refused(
+        quote!(
+            #[xdr(extensible)]
+            enum E {
+                A,
+            }
+        ),
+        "an enum is extended by an #[xdr(default)] variant, which holds the unknown i32",
+    );
+}
+
+#[test]
+fn an_exception_is_implemented_within_farcall_alone() {
+    let inside = super::derive(quote!(
+        struct S(u8);
+    ))
+    .expect("fine")
+    .to_string();
+    assert!(inside.contains("Exception"));
+    let outside = super::derive(quote!(
+        #[xdr(crate = x)]
+        struct S(u8);
+    ))
+    .expect("fine")
+    .to_string();
+    assert!(!outside.contains("Exception"));
+}
