@@ -82,7 +82,21 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///
 /// **Arguments** may be `&str`, `&[u8]` (borrowed from the packet at the server), `&T`, `&[T]`, or owned. Results and
 /// exceptions are owned. All types in them implement [`Xdr`](macro@Xdr). Every procedure takes `&self` and returns
-/// `farcall::Result<T>` or `farcall::Result<T, E>`.
+/// `farcall::Result<T>` or `farcall::Result<T, E>`. What cannot cross is refused where it stands:
+///
+/// ```compile_fail,E0277
+/// #[farcall::interface]
+/// trait Files {
+///     fn put(&self, file: std::fs::File) -> farcall::Result<()>; // `File` cannot be put on the wire
+/// }
+/// ```
+///
+/// ```compile_fail,E0277
+/// #[farcall::interface]
+/// trait Store {
+///     fn get(&self) -> std::result::Result<u64, String>; // a procedure returns `farcall::Result<T, E>`
+/// }
+/// ```
 ///
 /// **On the trait**: `#[farcall::interface(async)]` also makes `StoreAsync`, the same procedures as `async fn`s for a
 /// server, and `StoreAsyncServer`, which exports one; `name = "…"` gives the interface another type name than the

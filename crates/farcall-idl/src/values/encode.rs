@@ -103,12 +103,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// `7 is not a string<>`
+    /// `expected string<>, found 7`
     fn mismatch(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Error {
         at.error(format!(
-            "{} is not a {}",
-            brief(value),
-            spell(self.types, ty)
+            "expected {}, found {}",
+            spell(self.types, ty),
+            brief(value)
         ))
     }
 
@@ -286,7 +286,7 @@ impl<'a> Writer<'a> {
             Value::Null if fields.is_empty() => &none,
             _ => {
                 return Err(at.error(format!(
-                    "{} is not an object with {}",
+                    "expected an object with {1}, found {0}",
                     brief(value),
                     expected(fields)
                 )));
@@ -315,9 +315,10 @@ impl<'a> Writer<'a> {
                     return Ok(());
                 }
                 None => {
-                    return Err(
-                        at.error(format!("missing; it is a {}", spell(self.types, &field.ty)))
-                    );
+                    return Err(at.error(format!(
+                        "missing; expected {}",
+                        spell(self.types, &field.ty)
+                    )));
                 }
             }
         }
@@ -334,7 +335,7 @@ impl<'a> Writer<'a> {
     ) -> Done {
         let Some(items) = value.as_array() else {
             return Err(at.error(format!(
-                "{} is not an array of {} elements",
+                "expected an array of {1} elements, found {0}",
                 brief(value),
                 fields.len()
             )));
@@ -362,7 +363,7 @@ impl<'a> Writer<'a> {
             },
             _ => {
                 return Err(at.error(format!(
-                    "{} is not \"Variant\" or {{\"Variant\": …}}",
+                    "expected \"Variant\" or {{\"Variant\": …}}, found {}",
                     brief(value)
                 )));
             }

@@ -1,0 +1,238 @@
+//! `check`: what breaks, and the place of the first difference.
+
+use farcall_idl::{Builder, Interface, check};
+use farcall_macros::Xdr;
+
+/// Ends what is told of a procedure.
+fn done(_: Builder<'_>) {}
+
+fn told(old: impl FnOnce(&mut Interface), new: impl FnOnce(&mut Interface)) -> Vec<String> {
+    let (mut before, mut after) = (Interface::new("Store"), Interface::new("Store"));
+    old(&mut before);
+    new(&mut after);
+    let changes = check(&before, &after);
+    let breaking = changes.iter().any(|change| change.breaking);
+    let same = before
+        .fingerprints()
+        .iter()
+        .all(|print| after.fingerprints().contains(print));
+    assert!(
+        breaking || same,
+        "a fingerprint changed, and nothing breaking was told: {changes:?}"
+    );
+    changes.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn procedures() {
+    assert!(
+        told(
+            |old| done(old.procedure(1, "get")),
+            |new| done(new.procedure(1, "get"))
+        )
+        .is_empty()
+    );
+    assert_eq!(
+        told(|old| done(old.procedure(1, "get")), |_| ()),
+        ["breaking: Store.get: procedure 1 is gone"]
+    );
+    assert_eq!(
+        told(|_| (), |new| done(new.procedure(4, "list"))),
+        ["fine: Store.list: is new, as procedure 4"]
+    );
+    assert_eq!(
+        told(
+            |old| done(old.procedure(1, "get")),
+            |new| done(new.procedure(1, "fetch"))
+        ),
+        ["fine: Store.get: is named fetch now"]
+    );
+    let swapped = told(
+        |old| {
+            old.procedure(1, "get");
+            old.procedure(2, "put");
+        },
+        |new| {
+            new.procedure(1, "put");
+            new.procedure(2, "get");
+        },
+    );
+    assert_eq!(
+        swapped,
+        [
+            "breaking: Store.get: moved from number 1 to 2; pin it with #[procedure(1)]",
+            "breaking: Store.put: moved from number 2 to 1; pin it with #[procedure(2)]",
+        ]
+    );
+    let mut renamed = Interface::new("Shop");
+    renamed.procedure(1, "get");
+    assert!(check(&Interface::new("Store"), &renamed)[0].breaking);
+}
+
+#[test]
+fn facts_beside_the_types() {
+    let changes = told(
+        |old| done(old.procedure(1, "get").idempotent().docs("Old.")),
+        |new| {
+            done(
+                new.procedure(1, "get")
+                    .deadline_ms(9)
+                    .blocking()
+                    .docs("New."),
+            )
+        },
+    );
+    assert_eq!(
+        changes,
+        [
+            "fine: Store.get: is no longer idempotent; callers of the old version still repeat it",
+            "fine: Store.get: deadline none became 9 ms",
+        ]
+    );
+}
+
+#[test]
+fn arguments_results_exceptions() {
+    let changes = told(
+        |old| {
+            done(
+                old.procedure(1, "get")
+                    .argument::<String>("key")
+                    .argument::<u8>("n")
+                    .result::<Vec<u32>>(),
+            )
+        },
+        |new| {
+            done(
+                new.procedure(1, "get")
+                    .argument::<Vec<u8>>("name")
+                    .result::<Vec<u64>>()
+                    .exception::<String>(),
+            )
+        },
+    );
+    assert_eq!(
+        changes,
+        [
+            "fine: Store.get argument key: is named name now",
+            "breaking: Store.get argument key: string<> became opaque<>",
+            "breaking: Store.get argument n: is gone",
+            "breaking: Store.get result[]: u32 became u64",
+            "breaking: Store.get exception: void became string<>",
+        ]
+    );
+}
+
+mod old {
+    #[derive(super::Xdr)]
+    #[xdr(crate = farcall_xdr)]
+    #[allow(dead_code)]
+    pub struct Entry {
+        #[xdr(max = 255)]
+        name: String,
+        inner: Option<Box<Entry>>,
+        state: State,
+    }
+    #[derive(super::Xdr)]
+    #[xdr(crate = farcall_xdr)]
+    #[allow(dead_code)]
+    pub enum State {
+        Fresh,
+        Stale { since: u64 },
+    }
+    #[derive(super::Xdr)]
+    #[xdr(crate = farcall_xdr, extensible)]
+    #[allow(dead_code)]
+    pub struct Grows {
+        a: u32,
+    }
+}
+
+mod new {
+    #[derive(super::Xdr)]
+    #[xdr(crate = farcall_xdr)]
+    #[allow(dead_code)]
+    pub struct Entry {
+        #[xdr(max = 100)]
+        title: String,
+        inner: Option<Box<Entry>>,
+        state: State,
+    }
+    #[derive(super::Xdr)]
+    #[xdr(crate = farcall_xdr)]
+    #[allow(dead_code)]
+    pub enum State {
+        Fresh,
+        Stale { since: u64 },
+        Gone,
+    }
+    #[derive(super::Xdr)]
+    #[xdr(crate = farcall_xdr, extensible)]
+    #[allow(dead_code)]
+    pub struct Grows {
+        a: u32,
+        #[xdr(default)]
+        b: u64,
+    }
+}
+
+#[test]
+fn inside_structs_and_enums() {
+    let entries = told(
+        |old| done(old.procedure(1, "list").result::<Vec<old::Entry>>()),
+        |new| done(new.procedure(1, "list").result::<Vec<new::Entry>>()),
+    );
+    assert_eq!(
+        entries,
+        [
+            "breaking: Store.list result[].name: string<255> became string<100>",
+            "fine: Store.list result[].name: is named title now",
+        ]
+    );
+    assert_eq!(
+        told(
+            |old| done(old.procedure(1, "state").result::<old::State>()),
+            |new| done(new.procedure(1, "state").result::<new::State>()),
+        ),
+        ["breaking: Store.state result::Gone: variant 2 is new: the old version cannot decode it"]
+    );
+    assert_eq!(
+        told(
+            |old| done(old.procedure(1, "grow").argument::<old::Grows>("it")),
+            |new| done(new.procedure(1, "grow").argument::<new::Grows>("it")),
+        ),
+        ["fine: Store.grow argument it.b: is new, with a default"]
+    );
+    assert_eq!(
+        told(
+            |old| done(old.procedure(1, "grow").argument::<new::Grows>("it")),
+            |new| done(new.procedure(1, "grow").argument::<old::Grows>("it")),
+        ),
+        ["fine: Store.grow argument it.b: is gone; the old version has a default for it"]
+    );
+    assert_eq!(
+        told(
+            |old| done(old.procedure(1, "p").argument::<old::Grows>("it")),
+            |new| done(new.procedure(1, "p").argument::<old::State>("it")),
+        ),
+        ["breaking: Store.p argument it: extensible struct Grows became enum State"]
+    );
+}
+
+#[test]
+fn a_tuple_is_a_struct_without_names() {
+    #[derive(Xdr)]
+    #[xdr(crate = farcall_xdr)]
+    #[allow(dead_code)]
+    struct Pair {
+        left: u32,
+        right: String,
+    }
+    assert!(
+        told(
+            |old| done(old.procedure(1, "p").argument::<(u32, String)>("it")),
+            |new| done(new.procedure(1, "p").argument::<Pair>("it")),
+        )
+        .is_empty()
+    );
+}

@@ -1,0 +1,118 @@
+//! The model: fingerprints, and its own encoding.
+
+use farcall_idl::{Builder, Interface};
+use farcall_macros::Xdr;
+use farcall_xdr::{from_slice, to_vec};
+
+#[derive(Xdr)]
+#[xdr(crate = farcall_xdr)]
+#[allow(dead_code)]
+struct Node {
+    name: String,
+    next: Option<Box<Node>>,
+}
+
+/// Ends what is told of a procedure.
+fn done(_: Builder<'_>) {}
+
+fn tree() -> Interface {
+    let mut tree = Interface::new("Tree").docs("A tree.");
+    tree.procedure(1, "get")
+        .docs("One node.")
+        .argument::<Vec<u32>>("path")
+        .result::<Node>()
+        .exception::<String>();
+    tree.procedure(9, "put")
+        .argument::<Node>("node")
+        .argument::<u8>("at")
+        .idempotent()
+        .blocking()
+        .deadline_ms(5);
+    tree
+}
+
+#[test]
+fn survives_the_wire() {
+    let packet = to_vec(&tree()).unwrap();
+    assert_eq!(from_slice::<Interface>(&packet).unwrap(), tree());
+    assert_eq!(
+        tree().to_string(),
+        "/// A tree.\ninterface Tree {\n    /// One node.\n      1  get(path: u32<>) -> Node raises string<>\n      \
+         9  put(node: Node, at: u8), idempotent, within 5 ms\n}"
+    );
+}
+
+#[test]
+fn fingerprints_are_of_wire_types_alone() {
+    let tree = tree();
+    let mut renamed = Interface::new("Other");
+    renamed
+        .procedure(9, "set")
+        .docs("Docs.")
+        .argument::<Node>("a")
+        .argument::<u8>("b");
+    assert_eq!(tree.fingerprints()[1], renamed.fingerprints()[0]);
+
+    let print = |build: fn(&mut Interface)| {
+        let mut interface = Interface::new("X");
+        build(&mut interface);
+        interface.fingerprints()[0].1
+    };
+    let all = [
+        print(|x| done(x.procedure(1, "p"))),
+        print(|x| done(x.procedure(1, "p").argument::<u32>("a"))),
+        print(|x| done(x.procedure(1, "p").result::<u32>())),
+        print(|x| done(x.procedure(1, "p").exception::<u32>())),
+        print(|x| done(x.procedure(1, "p").argument::<u64>("a"))),
+        print(|x| {
+            done(
+                x.procedure(1, "p")
+                    .argument::<u32>("a")
+                    .argument::<u32>("b"),
+            )
+        }),
+        print(|x| done(x.procedure(1, "p").argument::<(u32, u32)>("a"))),
+    ];
+    for (index, one) in all.iter().enumerate() {
+        for other in &all[index + 1..] {
+            assert_ne!(one, other, "{index}");
+        }
+    }
+}
+
+#[test]
+fn any_bytes_give_an_interface_or_an_error() {
+    let packet = to_vec(&tree()).unwrap();
+    for length in 0..packet.len() {
+        assert!(
+            from_slice::<Interface>(&packet[..length]).is_err(),
+            "{length}"
+        );
+    }
+    for at in 0..packet.len() {
+        for bit in 0..8 {
+            let mut packet = packet.clone();
+            packet[at] ^= 1 << bit;
+            if let Ok(interface) = from_slice::<Interface>(&packet) {
+                let _ = (interface.fingerprints(), interface.to_string());
+                let _ = farcall_idl::check(&tree(), &interface);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_later_version_may_say_more_of_a_procedure() {
+    let mut one = Interface::new("One");
+    one.procedure(1, "p");
+    let mut packet = to_vec(&one).unwrap();
+    // The procedure is the last thing; its length stands before its nine fields.
+    let start = packet.len() - 4 - 40;
+    assert_eq!(packet[start..start + 4], 40u32.to_be_bytes());
+    packet.extend([0, 0, 0, 1]);
+    packet[start..start + 4].copy_from_slice(&44u32.to_be_bytes());
+    assert_eq!(from_slice::<Interface>(&packet).unwrap(), one);
+    packet[3] = 2;
+    let why = from_slice::<Interface>(&packet).unwrap_err();
+    assert!(why.to_string().contains("version 2"), "{why}");
+}
