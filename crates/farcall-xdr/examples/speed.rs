@@ -20,10 +20,7 @@ const BLOCK: usize = 16 << 20;
 
 fn main() {
     let heads = ["encode / memcpy", "decode / memcpy", "decode / to_vec"];
-    println!(
-        "type        bytes  {:<22} {:<22} {:<22}",
-        heads[0], heads[1], heads[2]
-    );
+    println!("type        bytes  {:<22} {:<22} {:<22}", heads[0], heads[1], heads[2]);
     for bytes in [4 << 10, 64 << 10, 1 << 20] {
         row("opaque", &vec![7u8; bytes]);
         row("u32", &vec![7u32; bytes / 4]);
@@ -38,10 +35,7 @@ fn row<T: Copy + Encode + for<'a> Decode<'a>>(name: &str, items: &[T]) {
     let mut ratios = [const { Vec::new() }; 3];
     for round in 0..ROUNDS {
         let samples = sample(items, 64 * (round * 37 % ROUNDS));
-        ratios
-            .iter_mut()
-            .zip(samples)
-            .for_each(|(ratios, sample)| ratios.push(sample));
+        ratios.iter_mut().zip(samples).for_each(|(ratios, sample)| ratios.push(sample));
     }
     let [encode, decode, decode_to_vec] = ratios.map(summary);
     println!("{name:<8} {bytes:>8}  {encode:<22} {decode:<22} {decode_to_vec:<22}");

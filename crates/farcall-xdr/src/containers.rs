@@ -136,10 +136,7 @@ impl<T: Schema> Schema for [T] {
 }
 
 fn list(element: Type) -> Type {
-    Type::List {
-        max: u32::MAX,
-        element: Box::new(element),
-    }
+    Type::List { max: u32::MAX, element: Box::new(element) }
 }
 
 impl<T: Encode> Encode for Vec<T> {
@@ -188,19 +185,13 @@ impl<T: Schema, const N: usize> Schema for [T; N] {
         if T::IS_BYTE {
             return Type::Opaque { size };
         }
-        Type::Array {
-            size,
-            element: Box::new(T::schema(types)),
-        }
+        Type::Array { size, element: Box::new(T::schema(types)) }
     }
 }
 
 // Maps and sets: lists of pairs and of elements, in the order of iteration.
 
-fn encode_each<T: Encode>(
-    items: impl ExactSizeIterator<Item = T>,
-    e: &mut Encoder<'_>,
-) -> Result<(), Error> {
+fn encode_each<T: Encode>(items: impl ExactSizeIterator<Item = T>, e: &mut Encoder<'_>) -> Result<(), Error> {
     e.count(items.len())?;
     e.nested(|e| {
         for (index, item) in items.enumerate() {
@@ -211,10 +202,7 @@ fn encode_each<T: Encode>(
 }
 
 /// Decodes a list by passing each element to `insert`, which says whether it is new.
-fn decode_each<'a, T: Decode<'a>>(
-    d: &mut Decoder<'a>,
-    mut insert: impl FnMut(T) -> bool,
-) -> Result<(), Error> {
+fn decode_each<'a, T: Decode<'a>>(d: &mut Decoder<'a>, mut insert: impl FnMut(T) -> bool) -> Result<(), Error> {
     let count = d.count()?;
     d.admit(count, T::MIN_SIZE, size_of::<T>())?;
     d.elements(count, |d| {

@@ -17,10 +17,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits {
-            depth: DEPTH,
-            bytes: MEMORY,
-        }
+        Limits { depth: DEPTH, bytes: MEMORY }
     }
 }
 
@@ -60,10 +57,7 @@ impl<'a> Decoder<'a> {
     /// A strict decoder with the default limits.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
-        let limits = Limits {
-            depth: DEPTH,
-            bytes: MEMORY,
-        };
+        let limits = Limits { depth: DEPTH, bytes: MEMORY };
         Decoder {
             rest: bytes,
             end: bytes.len(),
@@ -80,10 +74,7 @@ impl<'a> Decoder<'a> {
     /// of it; shorter ones are copied, so that they do not keep the packet in memory.
     #[inline]
     pub fn with_packet(packet: &'a Bytes) -> Self {
-        Decoder {
-            packet: Some(packet),
-            ..Self::new(packet)
-        }
+        Decoder { packet: Some(packet), ..Self::new(packet) }
     }
 
     /// Accepts what older peers send though RFC 4506 forbids it: padding that is not zero or, at the very
@@ -133,10 +124,7 @@ impl<'a> Decoder<'a> {
 
     #[cold]
     fn truncated(&self, needed: usize) -> Error {
-        self.error(ErrorKind::Truncated {
-            needed,
-            remaining: self.rest.len(),
-        })
+        self.error(ErrorKind::Truncated { needed, remaining: self.rest.len() })
     }
 
     /// Ends the decoding.
@@ -208,9 +196,24 @@ impl<'a> Decoder<'a> {
     #[inline]
     pub fn opaque(&mut self, length: usize) -> Result<&'a [u8], Error> {
         let bytes = self.take_slice(length)?;
+        self.skip_padding(length)?;
+        Ok(bytes)
+    }
+
+    /// Opaque data of a length that the compiler knows.
+    #[inline]
+    pub(crate) fn opaque_array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let bytes = self.take()?;
+        self.skip_padding(N)?;
+        Ok(bytes)
+    }
+
+    /// Takes the padding after `length` bytes of opaque data.
+    #[inline]
+    fn skip_padding(&mut self, length: usize) -> Result<(), Error> {
         let padding = padding(length);
         if padding == 0 {
-            return Ok(bytes);
+            return Ok(());
         }
         match self.rest.split_at_checked(padding) {
             Some((zeros, rest)) if self.lenient || zeros.iter().all(|byte| *byte == 0) => {
@@ -220,7 +223,7 @@ impl<'a> Decoder<'a> {
             None if self.lenient => self.rest = &[],
             None => return Err(self.truncated(padding)),
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Opaque data that tells its length (section 4.10).
@@ -235,8 +238,7 @@ impl<'a> Decoder<'a> {
     pub fn string(&mut self) -> Result<&'a str, Error> {
         let start = self.offset() + 4;
         let bytes = self.bytes()?;
-        std::str::from_utf8(bytes)
-            .map_err(|error| Error::new(ErrorKind::NotUtf8, start + error.valid_up_to()))
+        std::str::from_utf8(bytes).map_err(|error| Error::new(ErrorKind::NotUtf8, start + error.valid_up_to()))
     }
 
     /// Opaque data that tells its length, sharing the packet where that is worth while.
@@ -244,9 +246,7 @@ impl<'a> Decoder<'a> {
         let start = self.offset() + 4;
         let bytes = self.bytes()?;
         match self.packet {
-            Some(packet) if bytes.len() >= packet.len() / 4 => {
-                Ok(packet.slice(start..start + bytes.len()))
-            }
+            Some(packet) if bytes.len() >= packet.len() / 4 => Ok(packet.slice(start..start + bytes.len())),
             _ => {
                 self.charge(bytes.len())?;
                 Ok(Bytes::copy_from_slice(bytes))
@@ -273,10 +273,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// [`ErrorKind::TooDeep`] at the limit; else what `inner` returns.
     #[inline]
-    pub fn nested<T>(
-        &mut self,
-        inner: impl FnOnce(&mut Self) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    pub fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.depth == 0 {
             return Err(self.error(ErrorKind::TooDeep(self.limits.depth)));
         }
@@ -335,12 +332,7 @@ impl<'a> Decoder<'a> {
     /// Admits the `count` that was just decoded, of elements that take at least `wire` bytes each
     /// there and `memory` bytes here: returns how many to make room for at once.
     #[inline]
-    pub(crate) fn admit(
-        &mut self,
-        count: usize,
-        wire: usize,
-        memory: usize,
-    ) -> Result<usize, Error> {
+    pub(crate) fn admit(&mut self, count: usize, wire: usize, memory: usize) -> Result<usize, Error> {
         let remaining = self.rest.len();
         if count.saturating_mul(wire) > remaining {
             return Err(self.error_in_last(4, ErrorKind::Count { count, remaining }));
@@ -383,10 +375,7 @@ impl<'a> Decoder<'a> {
 
     /// Decodes, by `inner`, what is preceded by its length in bytes. What `inner` leaves is skipped:
     /// a later version put it there.
-    pub fn sized<T>(
-        &mut self,
-        inner: impl FnOnce(&mut Self) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    pub fn sized<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let length = self.count()?;
         if length % 4 != 0 {
             let why = "the length of an extensible struct is not a multiple of four";

@@ -7,11 +7,7 @@ pub use crate::schema::{Arm, Body, Field};
 
 /// Encodes a value whose length is declared to be at most `max`.
 #[inline]
-pub fn encode_max<T: Encode + Counted + ?Sized>(
-    value: &T,
-    max: u32,
-    e: &mut Encoder<'_>,
-) -> Result<(), Error> {
+pub fn encode_max<T: Encode + Counted + ?Sized>(value: &T, max: u32, e: &mut Encoder<'_>) -> Result<(), Error> {
     if let Some(length) = value.count().filter(|count| *count > max as usize) {
         return Err(e.error(ErrorKind::TooLong { length, max }));
     }
@@ -22,10 +18,7 @@ pub fn encode_max<T: Encode + Counted + ?Sized>(
 #[inline]
 pub fn decode_max<'a, T: Decode<'a> + Counted>(max: u32, d: &mut Decoder<'a>) -> Result<T, Error> {
     if let Some(count) = T::count_ahead(d.ahead()).filter(|count| *count > max) {
-        return Err(d.error(ErrorKind::TooLong {
-            length: count as usize,
-            max,
-        }));
+        return Err(d.error(ErrorKind::TooLong { length: count as usize, max }));
     }
     T::decode(d)
 }
@@ -63,30 +56,18 @@ pub fn define<T: ?Sized>(
 
 /// A field of a definition.
 pub fn field(name: &str, docs: &str, ty: Type, defaulted: bool) -> Field {
-    Field {
-        name: name.into(),
-        docs: docs.into(),
-        ty,
-        defaulted,
-    }
+    Field { name: name.into(), docs: docs.into(), ty, defaulted }
 }
 
 /// An arm of a definition.
 pub fn arm(name: &str, docs: &str, tag: Option<i32>, fields: Vec<Field>) -> Arm {
-    Arm {
-        name: name.into(),
-        docs: docs.into(),
-        tag,
-        fields,
-    }
+    Arm { name: name.into(), docs: docs.into(), tag, fields }
 }
 
 /// The name of `T` without the modules, as a parameter of a generic type's name.
 pub fn short_name<T: ?Sized>() -> String {
     let mut short = String::new();
-    for part in
-        std::any::type_name::<T>().split_inclusive(|c: char| !c.is_alphanumeric() && c != '_')
-    {
+    for part in std::any::type_name::<T>().split_inclusive(|c: char| !c.is_alphanumeric() && c != '_') {
         match part.strip_suffix(':') {
             Some(_) => {}
             None => short.push_str(part),

@@ -42,12 +42,7 @@ impl<'b> Encoder<'b> {
     #[inline]
     pub fn with_limit(out: &'b mut Vec<u8>, limit: usize) -> Self {
         let start = out.len();
-        Encoder {
-            out,
-            start,
-            end: start.saturating_add(limit),
-            depth: DEPTH,
-        }
+        Encoder { out, start, end: start.saturating_add(limit), depth: DEPTH }
     }
 
     /// How many bytes have been appended.
@@ -140,10 +135,7 @@ impl<'b> Encoder<'b> {
     pub fn count(&mut self, count: usize) -> Result<(), Error> {
         match u32::try_from(count) {
             Ok(count) => self.u32(count),
-            Err(_) => Err(self.error(ErrorKind::TooLong {
-                length: count,
-                max: u32::MAX,
-            })),
+            Err(_) => Err(self.error(ErrorKind::TooLong { length: count, max: u32::MAX })),
         }
     }
 
@@ -153,10 +145,7 @@ impl<'b> Encoder<'b> {
     /// # Errors
     /// [`ErrorKind::TooDeep`], at the depth at which decoders refuse by default; else what `inner` returns.
     #[inline]
-    pub fn nested(
-        &mut self,
-        inner: impl FnOnce(&mut Self) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    pub fn nested(&mut self, inner: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
         if self.depth == 0 {
             return Err(self.error(ErrorKind::TooDeep(DEPTH)));
         }
@@ -167,10 +156,7 @@ impl<'b> Encoder<'b> {
     }
 
     /// Encodes what `inner` encodes, preceded by its length in bytes.
-    pub fn sized(
-        &mut self,
-        inner: impl FnOnce(&mut Self) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    pub fn sized(&mut self, inner: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
         let at = self.out.len();
         self.u32(0)?;
         inner(self)?;
@@ -178,10 +164,7 @@ impl<'b> Encoder<'b> {
         match u32::try_from(length) {
             Ok(length) => self.out[at..at + 4].copy_from_slice(&length.to_be_bytes()),
             Err(_) => {
-                return Err(self.error(ErrorKind::TooLong {
-                    length,
-                    max: u32::MAX,
-                }));
+                return Err(self.error(ErrorKind::TooLong { length, max: u32::MAX }));
             }
         }
         Ok(())
@@ -201,8 +184,7 @@ impl<'b> Encoder<'b> {
         self.out.reserve(size_of_val(items));
         let (groups, tail) = items.as_chunks::<G>();
         for group in groups {
-            self.out
-                .extend_from_slice(group.map(&to_bytes).as_flattened());
+            self.out.extend_from_slice(group.map(&to_bytes).as_flattened());
         }
         for item in tail {
             self.out.extend_from_slice(&to_bytes(*item));

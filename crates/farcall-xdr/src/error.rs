@@ -93,12 +93,7 @@ impl Error {
     /// [`Encoder::error`](crate::Encoder::error) know the offset by themselves.
     #[cold]
     pub fn new(kind: ErrorKind, offset: usize) -> Error {
-        Error(Box::new(Inner {
-            kind,
-            offset,
-            container: None,
-            path: String::new(),
-        }))
+        Error(Box::new(Inner { kind, offset, container: None, path: String::new() }))
     }
 
     /// The reason.
@@ -141,12 +136,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at byte {}", self.0.offset)?;
         if !self.0.path.is_empty() {
-            write!(
-                f,
-                ", in {}{}",
-                self.0.container.unwrap_or_default(),
-                self.0.path
-            )?;
+            write!(f, ", in {}{}", self.0.container.unwrap_or_default(), self.0.path)?;
         }
         write!(f, ": {}", self.0.kind)
     }
@@ -168,10 +158,7 @@ impl fmt::Display for ErrorKind {
                 write!(f, "{needed} bytes are needed, {remaining} are left")
             }
             Count { count, remaining } => {
-                write!(
-                    f,
-                    "{count} elements cannot be in the {remaining} bytes that are left"
-                )
+                write!(f, "{count} elements cannot be in the {remaining} bytes that are left")
             }
             TooLong { length, max } => write!(f, "length {length} is over the maximum of {max}"),
             NotUtf8 => f.write_str("string is not UTF-8"),

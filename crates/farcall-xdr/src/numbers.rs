@@ -119,20 +119,8 @@ narrow!(i16 as i32, I16);
 narrow!(u16 as u32, U16);
 
 #[inline]
-fn narrowed<W: Copy + Into<i64>, N: TryFrom<W>>(
-    value: W,
-    d: &Decoder<'_>,
-    of: &'static str,
-) -> Result<N, Error> {
-    N::try_from(value).map_err(|_| {
-        d.error_in_last(
-            4,
-            ErrorKind::OutOfRange {
-                value: value.into(),
-                of,
-            },
-        )
-    })
+fn narrowed<W: Copy + Into<i64>, N: TryFrom<W>>(value: W, d: &Decoder<'_>, of: &'static str) -> Result<N, Error> {
+    N::try_from(value).map_err(|_| d.error_in_last(4, ErrorKind::OutOfRange { value: value.into(), of }))
 }
 
 /// A lone byte is an unsigned integer; several are opaque data (sections 4.9 and 4.10).
@@ -166,9 +154,7 @@ impl Decode<'_> for u8 {
 
     #[inline]
     fn decode_array<const N: usize>(d: &mut Decoder<'_>) -> Result<[Self; N], Error> {
-        let mut array = [0; N];
-        array.copy_from_slice(d.opaque(N)?);
-        Ok(array)
+        d.opaque_array()
     }
 }
 

@@ -87,16 +87,9 @@ impl Type {
     /// optional; other types are left as they are.
     pub fn bounded(self, bound: u32) -> Type {
         match self {
-            Type::Bytes { max } => Type::Bytes {
-                max: max.min(bound),
-            },
-            Type::String { max } => Type::String {
-                max: max.min(bound),
-            },
-            Type::List { max, element } => Type::List {
-                max: max.min(bound),
-                element,
-            },
+            Type::Bytes { max } => Type::Bytes { max: max.min(bound) },
+            Type::String { max } => Type::String { max: max.min(bound) },
+            Type::List { max, element } => Type::List { max: max.min(bound), element },
             Type::Optional(inner) => Type::Optional(Box::new(inner.bounded(bound))),
             other => other,
         }
@@ -194,11 +187,7 @@ impl Types {
         }
         let place = self.definitions.len();
         let nothing = Body::Union { arms: Vec::new() };
-        let definition = Definition {
-            name: name.into(),
-            docs: docs.into(),
-            body: nothing,
-        };
+        let definition = Definition { name: name.into(), docs: docs.into(), body: nothing };
         self.definitions.push(definition);
         // A program does not have four billion types.
         self.places.insert(key.to_owned(), place as u32);

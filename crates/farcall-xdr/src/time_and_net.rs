@@ -8,10 +8,7 @@ use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
 fn define_struct(types: &mut Types, name: &str, docs: &str, fields: &[(&str, Type)]) -> Type {
     let fields = self::fields(fields);
-    types.define(&format!("std {name}"), name, docs, |_| Body::Struct {
-        fields,
-        extensible: false,
-    })
+    types.define(&format!("std {name}"), name, docs, |_| Body::Struct { fields, extensible: false })
 }
 
 fn fields(fields: &[(&str, Type)]) -> Vec<Field> {
@@ -80,10 +77,7 @@ impl Encode for SystemTime {
                 let borrow = before.subsec_nanos() != 0;
                 let seconds = 0i64.checked_sub_unsigned(before.as_secs());
                 let seconds = seconds.and_then(|seconds| seconds.checked_sub(borrow.into()));
-                (
-                    seconds,
-                    (1_000_000_000 - before.subsec_nanos()) % 1_000_000_000,
-                )
+                (seconds, (1_000_000_000 - before.subsec_nanos()) % 1_000_000_000)
             }
         };
         let Some(seconds) = seconds else {
@@ -113,12 +107,7 @@ impl Decode<'_> for SystemTime {
 impl Schema for SystemTime {
     fn schema(types: &mut Types) -> Type {
         let fields = [("seconds", Type::I64), ("nanoseconds", Type::U32)];
-        define_struct(
-            types,
-            "SystemTime",
-            "A time, counted from 1970 in UTC.",
-            &fields,
-        )
+        define_struct(types, "SystemTime", "A time, counted from 1970 in UTC.", &fields)
     }
 }
 
@@ -164,13 +153,7 @@ impl Decode<'_> for IpAddr {
         match d.i32()? {
             4 => Ipv4Addr::decode(d).map(IpAddr::V4),
             6 => Ipv6Addr::decode(d).map(IpAddr::V6),
-            value => Err(d.error_in_last(
-                4,
-                ErrorKind::UnknownTag {
-                    value,
-                    of: "IpAddr",
-                },
-            )),
+            value => Err(d.error_in_last(4, ErrorKind::UnknownTag { value, of: "IpAddr" })),
         }
     }
 }
@@ -187,9 +170,7 @@ impl Encode for SocketAddr {
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
         match self {
             SocketAddr::V4(v4) => (4i32, v4.ip(), v4.port()).encode(e),
-            SocketAddr::V6(v6) => {
-                (6i32, v6.ip(), v6.port(), v6.flowinfo(), v6.scope_id()).encode(e)
-            }
+            SocketAddr::V6(v6) => (6i32, v6.ip(), v6.port(), v6.flowinfo(), v6.scope_id()).encode(e),
         }
     }
 }
@@ -207,13 +188,7 @@ impl Decode<'_> for SocketAddr {
                 let (ip, port, flow, scope) = Decode::decode(d)?;
                 Ok(SocketAddrV6::new(ip, port, flow, scope).into())
             }
-            value => Err(d.error_in_last(
-                4,
-                ErrorKind::UnknownTag {
-                    value,
-                    of: "SocketAddr",
-                },
-            )),
+            value => Err(d.error_in_last(4, ErrorKind::UnknownTag { value, of: "SocketAddr" })),
         }
     }
 }
@@ -221,12 +196,8 @@ impl Decode<'_> for SocketAddr {
 impl Schema for SocketAddr {
     fn schema(types: &mut Types) -> Type {
         let v4 = [("address", Type::Opaque { size: 4 }), ("port", Type::U16)];
-        let v6 = [
-            ("address", Type::Opaque { size: 16 }),
-            ("port", Type::U16),
-            ("flow", Type::U32),
-            ("scope", Type::U32),
-        ];
+        let v6 =
+            [("address", Type::Opaque { size: 16 }), ("port", Type::U16), ("flow", Type::U32), ("scope", Type::U32)];
         define_versions(types, "SocketAddr", "An address and a port.", [&v4, &v6])
     }
 }

@@ -133,91 +133,44 @@ fn round_trip<T: Encode + for<'a> Decode<'a> + PartialEq + std::fmt::Debug>(valu
 fn structs() {
     is_xdr::<Place>();
     is_xdr::<Page<Vec<Place>, 2>>();
-    let bytes = round_trip(Place {
-        latitude: 1.0,
-        longitude: -2.0,
-        name: "x".into(),
-    });
+    let bytes = round_trip(Place { latitude: 1.0, longitude: -2.0, name: "x".into() });
     assert_eq!(bytes.len(), 24);
     assert_eq!(round_trip(Unit), []);
-    assert_eq!(
-        round_trip(Pair(3, Some("ab".into()))),
-        *b"\0\0\0\x03\0\0\0\x01\0\0\0\x02ab\0\0"
-    );
-    assert_eq!(
-        round_trip(Custom {
-            digits: "ff".into(),
-            r#type: -1
-        }),
-        *b"\0\0\0\0\0\0\0\xff\xff\xff\xff\xff"
-    );
+    assert_eq!(round_trip(Pair(3, Some("ab".into()))), *b"\0\0\0\x03\0\0\0\x01\0\0\0\x02ab\0\0");
+    assert_eq!(round_trip(Custom { digits: "ff".into(), r#type: -1 }), *b"\0\0\0\0\0\0\0\xff\xff\xff\xff\xff");
 }
 
 #[test]
 fn enums_and_unions() {
     assert_eq!(round_trip(Colour::Yellow), [0, 0, 0, 3]);
     assert_eq!(round_trip(Shape::Nothing), [0, 0, 0, 0]);
-    assert_eq!(
-        round_trip(Shape::Circle { radius: 1.0 }),
-        [0, 0, 0, 1, 0x3f, 0x80, 0, 0]
-    );
-    assert_eq!(
-        round_trip(Shape::Polygon(vec![(1, -1)], Colour::Red))[..4],
-        [0, 0, 0, 7]
-    );
+    assert_eq!(round_trip(Shape::Circle { radius: 1.0 }), [0, 0, 0, 1, 0x3f, 0x80, 0, 0]);
+    assert_eq!(round_trip(Shape::Polygon(vec![(1, -1)], Colour::Red))[..4], [0, 0, 0, 7]);
     assert_eq!(round_trip(Shape::Later(9))[..4], [0, 0, 0, 8]);
-    assert_eq!(
-        round_trip(Shape::Unknown(-5, vec![1]))[..4],
-        [255, 255, 255, 251]
-    );
+    assert_eq!(round_trip(Shape::Unknown(-5, vec![1]))[..4], [255, 255, 255, 251]);
     let error = from_slice::<Colour>(&[0, 0, 0, 4]).unwrap_err();
     assert_eq!(error.to_string(), "at byte 0: 4 is not a variant of Colour");
     let error = to_vec(&Shape::Unknown(7, vec![])).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "at byte 0: 7 has a variant of its own, and cannot be in the default one"
-    );
+    assert_eq!(error.to_string(), "at byte 0: 7 has a variant of its own, and cannot be in the default one");
 }
 
 #[test]
 fn references_borrow_from_the_packet() {
-    let bytes = to_vec(&Borrowed {
-        key: "k",
-        value: &[1, 2],
-        extra: Colour::Blue,
-    })
-    .unwrap();
+    let bytes = to_vec(&Borrowed { key: "k", value: &[1, 2], extra: Colour::Blue }).unwrap();
     let value: Borrowed<'_, Colour> = from_slice(&bytes).unwrap();
-    assert_eq!(
-        value,
-        Borrowed {
-            key: "k",
-            value: &[1, 2],
-            extra: Colour::Blue
-        }
-    );
+    assert_eq!(value, Borrowed { key: "k", value: &[1, 2], extra: Colour::Blue });
     assert!(bytes.as_ptr_range().contains(&value.key.as_ptr()));
 }
 
 #[test]
 fn maxima_hold_both_ways() {
-    let place = |name: &str| Place {
-        latitude: 0.0,
-        longitude: 0.0,
-        name: name.into(),
-    };
+    let place = |name: &str| Place { latitude: 0.0, longitude: 0.0, name: name.into() };
     round_trip(place("12345678"));
     let error = to_vec(&place("123456789")).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "at byte 16, in Place.name: length 9 is over the maximum of 8"
-    );
+    assert_eq!(error.to_string(), "at byte 16, in Place.name: length 9 is over the maximum of 8");
     let bytes = to_vec(&(0.0, 0.0, "123456789")).unwrap();
     let error = from_slice::<Place>(&bytes).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "at byte 16, in Place.name: length 9 is over the maximum of 8"
-    );
+    assert_eq!(error.to_string(), "at byte 16, in Place.name: length 9 is over the maximum of 8");
     let error = to_vec(&Shape::Unknown(-5, vec![0; 5])).unwrap_err();
     let text = "at byte 4, in Shape.Unknown.1: length 5 is over the maximum of 4";
     assert_eq!(error.to_string(), text);
@@ -225,58 +178,28 @@ fn maxima_hold_both_ways() {
 
 #[test]
 fn extensible_structs_read_each_other() {
-    let new = New {
-        id: 1,
-        name: "n".into(),
-        size: Some(2),
-    };
+    let new = New { id: 1, name: "n".into(), size: Some(2) };
     let bytes = to_vec(&(&new, 9u32)).unwrap();
-    assert_eq!(
-        from_slice::<(Old, u32)>(&bytes).unwrap(),
-        (Old { id: 1 }, 9)
-    );
+    assert_eq!(from_slice::<(Old, u32)>(&bytes).unwrap(), (Old { id: 1 }, 9));
     assert_eq!(from_slice::<(New, u32)>(&bytes).unwrap(), (new, 9));
     let bytes = to_vec(&(Old { id: 1 }, 9u32)).unwrap();
-    assert_eq!(
-        from_slice::<(New, u32)>(&bytes).unwrap(),
-        (
-            New {
-                id: 1,
-                ..New::default()
-            },
-            9
-        )
-    );
+    assert_eq!(from_slice::<(New, u32)>(&bytes).unwrap(), (New { id: 1, ..New::default() }, 9));
     let error = from_slice::<Old>(&[0, 0, 0, 0]).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "at byte 4, in Old.id: 4 bytes are needed, 0 are left"
-    );
+    assert_eq!(error.to_string(), "at byte 4, in Old.id: 4 bytes are needed, 0 are left");
     assert!(from_slice::<Old>(&[0, 0, 0, 3, 0, 0, 0]).is_err());
     assert!(from_slice::<Old>(&[0, 0, 0, 8, 0, 0, 0, 0]).is_err());
 }
 
 fn list(length: u32) -> Node {
-    let mut node = Node {
-        value: length - 1,
-        next: None,
-    };
+    let mut node = Node { value: length - 1, next: None };
     for value in (0..length - 1).rev() {
-        node = Node {
-            value,
-            next: Some(Box::new(node)),
-        };
+        node = Node { value, next: Some(Box::new(node)) };
     }
     node
 }
 
 fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
-    thread::Builder::new()
-        .stack_size(128 << 10)
-        .spawn(test)
-        .unwrap()
-        .join()
-        .unwrap();
+    thread::Builder::new().stack_size(128 << 10).spawn(test).unwrap().join().unwrap();
 }
 
 #[test]
@@ -299,10 +222,7 @@ fn a_list_that_breaks_off_is_dropped_without_stack() {
     on_a_small_stack(|| {
         let bytes = to_vec(&list(1_000_000)).unwrap();
         let error = from_slice::<Node>(&bytes[..bytes.len() - 2]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "at byte 7999996, in Node.next: 4 bytes are needed, 2 are left"
-        );
+        assert_eq!(error.to_string(), "at byte 7999996, in Node.next: 4 bytes are needed, 2 are left");
     });
 }
 
@@ -310,16 +230,8 @@ fn a_list_that_breaks_off_is_dropped_without_stack() {
 fn trees_are_limited_in_depth() {
     let tree = |depth| (0..depth).fold(Tree::Leaf(1), |tree, _| Tree::Branch(vec![tree]));
     round_trip(tree(128));
-    assert!(
-        to_vec(&tree(129))
-            .unwrap_err()
-            .to_string()
-            .ends_with("nested deeper than 128")
-    );
-    round_trip(Tree::Pair(
-        Box::new(Tree::Leaf(1)),
-        Box::new(Tree::Branch(vec![])),
-    ));
+    assert!(to_vec(&tree(129)).unwrap_err().to_string().ends_with("nested deeper than 128"));
+    round_trip(Tree::Pair(Box::new(Tree::Leaf(1)), Box::new(Tree::Branch(vec![]))));
     let bytes = [0, 0, 0, 1, 0, 0, 0, 1].repeat(100_000);
     let error = from_slice::<Tree>(&bytes).unwrap_err();
     assert!(error.to_string().ends_with("nested deeper than 128"));
@@ -340,8 +252,7 @@ fn errors_say_where() {
         entries: Vec<Entry>,
         sizes: BTreeMap<String, [u16; 2]>,
     }
-    let error =
-        from_slice::<Directory>(b"\0\0\0\x02\0\0\0\x01a\0\0\0\0\0\0\x02b\xff\0\0").unwrap_err();
+    let error = from_slice::<Directory>(b"\0\0\0\x02\0\0\0\x01a\0\0\0\0\0\0\x02b\xff\0\0").unwrap_err();
     let text = "at byte 17, in Directory.entries[1].name: string is not UTF-8";
     assert_eq!(error.to_string(), text);
     let bytes = to_vec(&(0u32, vec![("a", [1u32, 65536])])).unwrap();
@@ -355,46 +266,21 @@ fn errors_say_where() {
 fn schemas_describe_the_source() {
     let mut types = Types::new();
     let ty = <(Place, Place, Node)>::schema(&mut types);
-    assert_eq!(
-        ty,
-        Type::Tuple(vec![Type::Named(0), Type::Named(0), Type::Named(1)])
-    );
+    assert_eq!(ty, Type::Tuple(vec![Type::Named(0), Type::Named(0), Type::Named(1)]));
     let place = types.get(0).unwrap();
     assert_eq!((&*place.name, &*place.docs), ("Place", "A place."));
-    let Body::Struct {
-        fields,
-        extensible: false,
-    } = &place.body
-    else {
-        panic!()
-    };
-    assert_eq!(
-        (&*fields[0].name, &*fields[0].docs),
-        ("latitude", "Degrees.")
-    );
+    let Body::Struct { fields, extensible: false } = &place.body else { panic!() };
+    assert_eq!((&*fields[0].name, &*fields[0].docs), ("latitude", "Degrees."));
     assert_eq!(fields[2].ty, Type::String { max: 8 });
-    let Body::Struct { fields, .. } = &types.get(1).unwrap().body else {
-        panic!()
-    };
+    let Body::Struct { fields, .. } = &types.get(1).unwrap().body else { panic!() };
     assert_eq!(fields[1].ty, Type::Optional(Box::new(Type::Named(1))));
-    let Type::Named(page) = Page::<Option<Place>, 3>::schema(&mut types) else {
-        panic!()
-    };
+    let Type::Named(page) = Page::<Option<Place>, 3>::schema(&mut types) else { panic!() };
     assert_eq!(types.get(page).unwrap().name, "Page<Option<Place>>");
-    let Type::Named(shape) = Shape::schema(&mut types) else {
-        panic!()
-    };
-    let Body::Union { arms } = &types.get(shape).unwrap().body else {
-        panic!()
-    };
+    let Type::Named(shape) = Shape::schema(&mut types) else { panic!() };
+    let Body::Union { arms } = &types.get(shape).unwrap().body else { panic!() };
     let tags: Vec<_> = arms.iter().map(|arm| (&*arm.name, arm.tag)).collect();
-    let expected = [
-        ("Nothing", Some(0)),
-        ("Circle", Some(1)),
-        ("Polygon", Some(7)),
-        ("Later", Some(8)),
-        ("Unknown", None),
-    ];
+    let expected =
+        [("Nothing", Some(0)), ("Circle", Some(1)), ("Polygon", Some(7)), ("Later", Some(8)), ("Unknown", None)];
     assert_eq!(tags, expected);
     types.check(&[]).unwrap();
 }

@@ -26,43 +26,22 @@ fn lenient<T: for<'a> Decode<'a>>(bytes: &[u8]) -> T {
 fn values_out_of_range() {
     assert_eq!(error::<u8>(&[256]), "at byte 0: 256 does not fit u8");
     assert_eq!(error::<i8>(&[128]), "at byte 0: 128 does not fit i8");
-    assert_eq!(
-        error::<(u32, u16)>(&[0, 65536]),
-        "at byte 4, in .1: 65536 does not fit u16"
-    );
+    assert_eq!(error::<(u32, u16)>(&[0, 65536]), "at byte 4, in .1: 65536 does not fit u16");
     assert_eq!(error::<i16>(&[0x8000]), "at byte 0: 32768 does not fit i16");
-    assert_eq!(
-        error::<bool>(&[2]),
-        "at byte 0: 2 is not a boolean (0 or 1)"
-    );
-    assert_eq!(
-        error::<Option<u32>>(&[2, 0]),
-        "at byte 0: 2 is not a boolean (0 or 1)"
-    );
-    assert_eq!(
-        error::<char>(&[0xd800]),
-        "at byte 0: 0xd800 is not a Unicode scalar value"
-    );
-    assert_eq!(
-        error::<NonZero<u32>>(&[0]),
-        "at byte 0: zero, where it must not be"
-    );
+    assert_eq!(error::<bool>(&[2]), "at byte 0: 2 is not a boolean (0 or 1)");
+    assert_eq!(error::<Option<u32>>(&[2, 0]), "at byte 0: 2 is not a boolean (0 or 1)");
+    assert_eq!(error::<char>(&[0xd800]), "at byte 0: 0xd800 is not a Unicode scalar value");
+    assert_eq!(error::<NonZero<u32>>(&[0]), "at byte 0: zero, where it must not be");
     let text = "at byte 8: nanoseconds make more than a second";
     assert_eq!(error::<Duration>(&[0, 0, 1_000_000_000]), text);
-    assert_eq!(
-        error::<std::net::IpAddr>(&[5]),
-        "at byte 0: 5 is not a variant of IpAddr"
-    );
+    assert_eq!(error::<std::net::IpAddr>(&[5]), "at byte 0: 5 is not a variant of IpAddr");
 }
 
 #[test]
 fn strict_and_lenient() {
     let padded = [0, 0, 0, 1, 7, 0, 0, 1];
     let text = "at byte 5: padding is not zero";
-    assert_eq!(
-        from_slice::<Vec<u8>>(&padded).unwrap_err().to_string(),
-        text
-    );
+    assert_eq!(from_slice::<Vec<u8>>(&padded).unwrap_err().to_string(), text);
     assert_eq!(lenient::<Vec<u8>>(&padded), [7]);
     assert!(from_slice::<Vec<u8>>(&padded[..5]).is_err());
     assert_eq!(lenient::<Vec<u8>>(&padded[..5]), [7]);
@@ -72,20 +51,9 @@ fn strict_and_lenient() {
     assert_eq!(lenient::<u32>(&[0; 5]), 0);
     let twice = to_vec(&vec![(1u32, 2u32), (1, 3)]).unwrap();
     let text = "at byte 12, in [1]: the same key stands twice";
-    assert_eq!(
-        from_slice::<BTreeMap<u32, u32>>(&twice)
-            .unwrap_err()
-            .to_string(),
-        text
-    );
-    assert_eq!(
-        lenient::<HashMap<u32, u32>>(&twice),
-        HashMap::from([(1, 3)])
-    );
-    assert_eq!(
-        error::<HashSet<u32>>(&[2, 1, 1]),
-        "at byte 8, in [1]: the same key stands twice"
-    );
+    assert_eq!(from_slice::<BTreeMap<u32, u32>>(&twice).unwrap_err().to_string(), text);
+    assert_eq!(lenient::<HashMap<u32, u32>>(&twice), HashMap::from([(1, 3)]));
+    assert_eq!(error::<HashSet<u32>>(&[2, 1, 1]), "at byte 8, in [1]: the same key stands twice");
 }
 
 #[test]
@@ -104,12 +72,7 @@ fn false_counts_fail_before_the_first_element() {
 
 #[test]
 fn elements_of_no_bytes_are_few() {
-    assert_eq!(
-        from_slice::<Vec<()>>(&to_vec(&[(); 1000][..]).unwrap())
-            .unwrap()
-            .len(),
-        1000
-    );
+    assert_eq!(from_slice::<Vec<()>>(&to_vec(&[(); 1000][..]).unwrap()).unwrap().len(), 1000);
     let text = "at byte 4: more than 65536 elements of no bytes";
     assert_eq!(error::<Vec<()>>(&[u32::MAX]), text);
     let lists = [vec![100_000], vec![1; 100_000]].concat();
@@ -119,21 +82,12 @@ fn elements_of_no_bytes_are_few() {
 #[test]
 fn large_elements_are_limited_by_memory() {
     let nones = to_vec(&vec![None::<Box<u8>>; 1000]).unwrap();
-    let limits = Limits {
-        bytes: 100_000,
-        ..Limits::default()
-    };
+    let limits = Limits { bytes: 100_000, ..Limits::default() };
     let mut decoder = Decoder::new(&nones).limits(limits);
     let error = Vec::<Option<[u64; 100]>>::decode(&mut decoder).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "at byte 4: takes more than 100000 bytes of memory"
-    );
+    assert_eq!(error.to_string(), "at byte 4: takes more than 100000 bytes of memory");
     let mut decoder = Decoder::new(&nones).limits(limits);
-    assert_eq!(
-        Vec::<Option<u32>>::decode(&mut decoder).unwrap().len(),
-        1000
-    );
+    assert_eq!(Vec::<Option<u32>>::decode(&mut decoder).unwrap().len(), 1000);
 }
 
 #[test]
@@ -142,10 +96,7 @@ fn depth_is_a_setting() {
     let value: Nested = vec![vec![vec![1]]];
     let bytes = to_vec(&value).unwrap();
     let decode = |depth| {
-        let limits = Limits {
-            depth,
-            ..Limits::default()
-        };
+        let limits = Limits { depth, ..Limits::default() };
         Nested::decode(&mut Decoder::new(&bytes).limits(limits))
     };
     assert_eq!(decode(2).unwrap(), value);
@@ -159,10 +110,7 @@ fn an_encoder_keeps_its_limit() {
     let mut encoder = Encoder::with_limit(&mut packet, 8);
     7u64.encode(&mut encoder).unwrap();
     let error = ().encode(&mut encoder).and(1u32.encode(&mut encoder)).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "at byte 8: the encoding is longer than 8 bytes"
-    );
+    assert_eq!(error.to_string(), "at byte 8: the encoding is longer than 8 bytes");
     assert_eq!(error.kind(), &ErrorKind::BufferFull(8));
     assert!([1u32].encode(&mut encoder).is_err() && [1u8].encode(&mut encoder).is_err());
     assert_eq!(packet.len(), 11);
@@ -185,8 +133,5 @@ fn bytes_share_a_packet_that_they_fill() {
 #[test]
 fn an_error_is_one_word() {
     assert_eq!(size_of::<farcall_xdr::Error>(), size_of::<usize>());
-    assert_eq!(
-        size_of::<Result<(), farcall_xdr::Error>>(),
-        size_of::<usize>()
-    );
+    assert_eq!(size_of::<Result<(), farcall_xdr::Error>>(), size_of::<usize>());
 }

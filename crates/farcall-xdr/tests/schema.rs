@@ -101,11 +101,7 @@ fn fingerprints_never_change() {
         .map(|(name, hash)| (name, u64::from_str_radix(hash.trim(), 16).unwrap()))
         .collect();
     let mut check = |name, fingerprint: u64| {
-        assert_eq!(
-            lines.remove(name),
-            Some(fingerprint),
-            "{name} {fingerprint:016x}"
-        );
+        assert_eq!(lines.remove(name), Some(fingerprint), "{name} {fingerprint:016x}");
     };
     check("nothing", fingerprint(&Types::new(), &[]));
     check("void", print::<()>());
@@ -121,27 +117,16 @@ fn fingerprints_never_change() {
 }
 
 fn field(ty: Type) -> Field {
-    Field {
-        name: "f".into(),
-        docs: String::new(),
-        ty,
-        defaulted: false,
-    }
+    Field { name: "f".into(), docs: String::new(), ty, defaulted: false }
 }
 
 fn named(fields: Vec<Type>) -> Body {
-    Body::Struct {
-        fields: fields.into_iter().map(field).collect(),
-        extensible: false,
-    }
+    Body::Struct { fields: fields.into_iter().map(field).collect(), extensible: false }
 }
 
 /// What decoding the table of `bodies` says.
 fn refused(bodies: Vec<Body>) -> Option<String> {
-    let bodies: Vec<_> = bodies
-        .into_iter()
-        .map(|body| ("name", "docs", Encoded(body)))
-        .collect();
+    let bodies: Vec<_> = bodies.into_iter().map(|body| ("name", "docs", Encoded(body))).collect();
     let error = from_slice::<Types>(&to_vec(&bodies).unwrap()).err()?;
     Some(error.to_string())
 }
@@ -155,82 +140,43 @@ impl Encode for Encoded {
 }
 
 fn array(size: u32, element: Type) -> Type {
-    Type::Array {
-        size,
-        element: Box::new(element),
-    }
+    Type::Array { size, element: Box::new(element) }
 }
 
 #[test]
 fn forged_descriptions_are_refused() {
     let itself = "at byte 0: a type contains itself, or is nested too deeply".to_owned();
     let empty = "at byte 0: a type has too many parts of no bytes".to_owned();
-    assert_eq!(
-        refused(vec![named(vec![Type::Named(0)])]),
-        Some(itself.clone())
-    );
+    assert_eq!(refused(vec![named(vec![Type::Named(0)])]), Some(itself.clone()));
     let turn = |place| named(vec![Type::U32, array(2, Type::Named(place))]);
-    assert_eq!(
-        refused(vec![turn(1), turn(2), turn(0)]),
-        Some(itself.clone())
-    );
+    assert_eq!(refused(vec![turn(1), turn(2), turn(0)]), Some(itself.clone()));
     let missing = "at byte 0: a type refers to a definition that is not there".to_owned();
-    assert_eq!(
-        refused(vec![named(vec![Type::Named(1)])]),
-        Some(missing.clone())
-    );
-    let arm = |ty| Arm {
-        name: String::new(),
-        docs: String::new(),
-        tag: None,
-        fields: vec![field(ty)],
-    };
-    let union = |ty| Body::Union {
-        arms: vec![arm(ty)],
-    };
-    assert_eq!(
-        refused(vec![union(Type::Optional(Box::new(Type::Named(9))))]),
-        Some(missing)
-    );
+    assert_eq!(refused(vec![named(vec![Type::Named(1)])]), Some(missing.clone()));
+    let arm = |ty| Arm { name: String::new(), docs: String::new(), tag: None, fields: vec![field(ty)] };
+    let union = |ty| Body::Union { arms: vec![arm(ty)] };
+    assert_eq!(refused(vec![union(Type::Optional(Box::new(Type::Named(9))))]), Some(missing));
     // Recursion that costs bytes is what recursive types are made of.
     assert_eq!(refused(vec![union(Type::Named(0))]), None);
-    assert_eq!(
-        refused(vec![named(vec![array(u32::MAX, Type::Void)])]),
-        Some(empty.clone())
-    );
-    let list = Type::List {
-        max: 1,
-        element: Box::new(array(300, Type::Tuple(vec![]))),
-    };
+    assert_eq!(refused(vec![named(vec![array(u32::MAX, Type::Void)])]), Some(empty.clone()));
+    let list = Type::List { max: 1, element: Box::new(array(300, Type::Tuple(vec![]))) };
     assert_eq!(refused(vec![named(vec![list])]), Some(empty.clone()));
-    assert_eq!(
-        refused(vec![named(vec![array(1000, Type::Opaque { size: 32 })])]),
-        None
-    );
+    assert_eq!(refused(vec![named(vec![array(1000, Type::Opaque { size: 32 })])]), None);
     // A chain of doublings: 2^60 parts in a few hundred bytes.
     let double = |place| named(vec![Type::Named(place), Type::Named(place)]);
     let mut chain: Vec<_> = (1..60).map(double).collect();
     chain.push(named(vec![]));
     assert_eq!(refused(chain), Some(empty));
-    let mut chain: Vec<_> = (1..100_000)
-        .map(|place| named(vec![Type::Named(place)]))
-        .collect();
+    let mut chain: Vec<_> = (1..100_000).map(|place| named(vec![Type::Named(place)])).collect();
     chain.push(named(vec![Type::U32]));
     assert_eq!(refused(chain), Some(itself));
     let types = Types::new();
     assert!(types.check(&[Type::Named(0)]).is_err());
-    assert!(
-        types
-            .check(&[Type::U32, Type::Optional(Box::new(Type::Void))])
-            .is_ok()
-    );
+    assert!(types.check(&[Type::U32, Type::Optional(Box::new(Type::Void))]).is_ok());
 }
 
 #[test]
 fn a_forged_description_still_has_a_fingerprint() {
     let mut types = Types::new();
-    types.define("key", "name", "", |_| {
-        named(vec![Type::Named(0), Type::Named(7)])
-    });
+    types.define("key", "name", "", |_| named(vec![Type::Named(0), Type::Named(7)]));
     fingerprint(&types, &[Type::Named(0), Type::Named(u32::MAX)]);
 }

@@ -8,11 +8,7 @@ const EMPTY: (u32, u32) = (256, 1 << 16);
 
 pub(super) fn check(types: &Types, roots: &[Type]) -> Result<(), Error> {
     let extents = vec![None; types.definitions.len()];
-    let mut walk = Walk {
-        types,
-        extents,
-        later: Vec::new(),
-    };
+    let mut walk = Walk { types, extents, later: Vec::new() };
     for place in 0..types.definitions.len() {
         walk.named(place as u32, DEPTH)?;
     }
@@ -65,11 +61,7 @@ impl<'t> Walk<'t> {
             Type::Array { size, element } => {
                 let extent = self.ty(element, depth)?;
                 let times = |n: u32| n.saturating_mul(*size);
-                Extent {
-                    bytes: times(extent.bytes),
-                    empty: times(extent.empty),
-                    ..extent
-                }
+                Extent { bytes: times(extent.bytes), empty: times(extent.empty), ..extent }
             }
             Type::List { element: inner, .. } | Type::Optional(inner) => {
                 self.later.push(Part::Type(inner));
@@ -96,21 +88,14 @@ impl<'t> Walk<'t> {
             return Ok(*extent);
         }
         let extent = match &self.types.definitions[place as usize].body {
-            Body::Struct {
-                fields,
-                extensible: false,
-            } => self.fields(fields, depth)?,
-            Body::Struct {
-                fields,
-                extensible: true,
-            } => {
+            Body::Struct { fields, extensible: false } => self.fields(fields, depth)?,
+            Body::Struct { fields, extensible: true } => {
                 let mut extent = self.fields(fields, depth)?;
                 extent.bytes = 4;
                 extent
             }
             Body::Union { arms } => {
-                self.later
-                    .extend(arms.iter().map(|arm| Part::Fields(&arm.fields)));
+                self.later.extend(arms.iter().map(|arm| Part::Fields(&arm.fields)));
                 bytes(4)
             }
         };
@@ -145,18 +130,12 @@ impl Extent {
         if self.empty > EMPTY.1 || self.empty > EMPTY.0.max(self.bytes) {
             return Err(invalid("a type has too many parts of no bytes"));
         }
-        Ok(Extent {
-            height: self.height + 1,
-            ..self
-        })
+        Ok(Extent { height: self.height + 1, ..self })
     }
 }
 
 fn bytes(bytes: u32) -> Extent {
-    Extent {
-        bytes,
-        ..Extent::default()
-    }
+    Extent { bytes, ..Extent::default() }
 }
 
 fn invalid(why: &'static str) -> Error {

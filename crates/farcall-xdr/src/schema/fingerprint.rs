@@ -16,11 +16,7 @@ pub fn fingerprint(types: &Types, shape: &[Type]) -> u64 {
     let mut hashes = vec![0; types.definitions.len()];
     // Each round sees one level deeper. Types that are not recursive are soon done.
     for _ in 0..DEPTH {
-        let deeper: Vec<u64> = types
-            .definitions
-            .iter()
-            .map(|definition| of_body(&definition.body, &hashes))
-            .collect();
+        let deeper: Vec<u64> = types.definitions.iter().map(|definition| of_body(&definition.body, &hashes)).collect();
         if deeper == hashes {
             break;
         }
@@ -31,14 +27,8 @@ pub fn fingerprint(types: &Types, shape: &[Type]) -> u64 {
 
 fn of_body(body: &Body, hashes: &[u64]) -> u64 {
     match body {
-        Body::Struct {
-            fields,
-            extensible: false,
-        } => of_fields(fields, hashes),
-        Body::Struct {
-            fields,
-            extensible: true,
-        } => Hash::new(21).word(of_fields(fields, hashes)).finish(),
+        Body::Struct { fields, extensible: false } => of_fields(fields, hashes),
+        Body::Struct { fields, extensible: true } => Hash::new(21).word(of_fields(fields, hashes)).finish(),
         Body::Union { arms } => {
             let mut arms: Vec<_> = arms.iter().collect();
             // The order of declaration does not show on the wire. The default arm has no number.
@@ -53,19 +43,11 @@ fn of_body(body: &Body, hashes: &[u64]) -> u64 {
 }
 
 fn of_fields(fields: &[Field], hashes: &[u64]) -> u64 {
-    of_types(
-        fields
-            .iter()
-            .filter(|field| !field.defaulted)
-            .map(|field| &field.ty),
-        hashes,
-    )
+    of_types(fields.iter().filter(|field| !field.defaulted).map(|field| &field.ty), hashes)
 }
 
 fn of_types<'t>(types: impl Iterator<Item = &'t Type>, hashes: &[u64]) -> u64 {
-    types
-        .fold(Hash::new(20), |hash, ty| hash.word(of_type(ty, hashes)))
-        .finish()
+    types.fold(Hash::new(20), |hash, ty| hash.word(of_type(ty, hashes))).finish()
 }
 
 fn of_type(ty: &Type, hashes: &[u64]) -> u64 {
@@ -85,12 +67,8 @@ fn of_type(ty: &Type, hashes: &[u64]) -> u64 {
         Type::Opaque { size } => Hash::new(12).word((*size).into()),
         Type::Bytes { max } => Hash::new(13).word((*max).into()),
         Type::String { max } => Hash::new(14).word((*max).into()),
-        Type::Array { size, element } => Hash::new(15)
-            .word((*size).into())
-            .word(of_type(element, hashes)),
-        Type::List { max, element } => Hash::new(16)
-            .word((*max).into())
-            .word(of_type(element, hashes)),
+        Type::Array { size, element } => Hash::new(15).word((*size).into()).word(of_type(element, hashes)),
+        Type::List { max, element } => Hash::new(16).word((*max).into()).word(of_type(element, hashes)),
         Type::Optional(inner) => Hash::new(17).word(of_type(inner, hashes)),
         Type::Tuple(types) => return of_types(types.iter(), hashes),
         Type::Named(place) => return hashes.get(*place as usize).copied().unwrap_or_default(),

@@ -4,12 +4,7 @@ use super::{Arm, Body, Definition, Field, Type, Types};
 use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
 fn field(name: &str, ty: Type) -> Field {
-    Field {
-        name: name.into(),
-        docs: String::new(),
-        ty,
-        defaulted: false,
-    }
+    Field { name: name.into(), docs: String::new(), ty, defaulted: false }
 }
 
 /// What `#[derive(Xdr)]` does for structs; it stands above this crate.
@@ -135,13 +130,8 @@ impl Decode<'_> for Types {
     /// Takes a table, and [checks](Types::check) it.
     fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
         let start = d.offset();
-        let types = Types {
-            definitions: Decode::decode(d)?,
-            ..Types::default()
-        };
-        types
-            .check(&[])
-            .map_err(|error| Error::new(error.kind().clone(), start))?;
+        let types = Types { definitions: Decode::decode(d)?, ..Types::default() };
+        types.check(&[]).map_err(|error| Error::new(error.kind().clone(), start))?;
         Ok(types)
     }
 }
