@@ -36,17 +36,9 @@ impl fmt::Display for Change {
 /// assert_eq!(check(&old, &new)[0].to_string(), "breaking: Store.get argument key: string<> became opaque<>");
 /// ```
 pub fn check(old: &Interface, new: &Interface) -> Vec<Change> {
-    let mut comparison = Comparison {
-        old,
-        new,
-        changes: Vec::new(),
-    };
+    let mut comparison = Comparison { old, new, changes: Vec::new() };
     if old.name != new.name {
-        comparison.add(
-            true,
-            &old.name,
-            format!("is named {} now: importers ask for the old name", new.name),
-        );
+        comparison.add(true, &old.name, format!("is named {} now: importers ask for the old name", new.name));
     }
     for procedure in &old.procedures {
         comparison.procedure(procedure);
@@ -67,11 +59,7 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     fn add(&mut self, breaking: bool, place: impl Into<String>, what: impl Into<String>) {
-        self.changes.push(Change {
-            breaking,
-            place: place.into(),
-            what: what.into(),
-        });
+        self.changes.push(Change { breaking, place: place.into(), what: what.into() });
     }
 
     fn place(&self, procedure: &Procedure) -> String {
@@ -89,15 +77,10 @@ impl Comparison<'_> {
     fn procedure(&mut self, was: &Procedure) {
         let place = self.place(was);
         let here = self.new.by_number(was.number);
-        let elsewhere = self
-            .new
-            .by_name(&was.name)
-            .filter(|is| is.number != was.number);
+        let elsewhere = self.new.by_name(&was.name).filter(|is| is.number != was.number);
         if let Some(is) = elsewhere {
-            let what = format!(
-                "moved from number {} to {}; pin it with #[procedure({})]",
-                was.number, is.number, was.number
-            );
+            let what =
+                format!("moved from number {} to {}; pin it with #[procedure({})]", was.number, is.number, was.number);
             return self.add(true, place, what);
         }
         let Some(is) = here else {
@@ -112,11 +95,7 @@ impl Comparison<'_> {
         self.types(format!("{place} exception"), &was.exception, &is.exception);
         let found = self.changes[before..].iter().any(|change| change.breaking);
         if !found && was.fingerprint(&self.old.types) != is.fingerprint(&self.new.types) {
-            self.add(
-                true,
-                &*place,
-                "has another fingerprint: importers of the old version refuse it",
-            );
+            self.add(true, &*place, "has another fingerprint: importers of the old version refuse it");
         }
         self.facts(&place, was, is);
     }
@@ -134,8 +113,7 @@ impl Comparison<'_> {
             self.add(true, format!("{place} argument {}", gone.name), "is gone");
         }
         for added in &is.arguments[common..] {
-            let what =
-                "is new; add a procedure instead, or a trailing field to an extensible struct";
+            let what = "is new; add a procedure instead, or a trailing field to an extensible struct";
             self.add(true, format!("{place} argument {}", added.name), what);
         }
     }
@@ -144,38 +122,19 @@ impl Comparison<'_> {
     fn facts(&mut self, place: &str, was: &Procedure, is: &Procedure) {
         match (was.idempotent, is.idempotent) {
             (true, false) => {
-                self.add(
-                    false,
-                    place,
-                    "is no longer idempotent; callers of the old version still repeat it",
-                );
+                self.add(false, place, "is no longer idempotent; callers of the old version still repeat it");
             }
             (false, true) => self.add(false, place, "is idempotent now"),
             _ => {}
         }
         if was.deadline_ms != is.deadline_ms {
             let spell = |ms: Option<u64>| ms.map_or_else(|| "none".into(), |ms| format!("{ms} ms"));
-            let what = format!(
-                "deadline {} became {}",
-                spell(was.deadline_ms),
-                spell(is.deadline_ms)
-            );
+            let what = format!("deadline {} became {}", spell(was.deadline_ms), spell(is.deadline_ms));
             self.add(false, place, what);
         }
     }
 
-    fn types(
-        &mut self,
-        place: String,
-        was: &farcall_xdr::schema::Type,
-        is: &farcall_xdr::schema::Type,
-    ) {
-        self.changes.extend(types::compare(
-            &self.old.types,
-            &self.new.types,
-            place,
-            was,
-            is,
-        ));
+    fn types(&mut self, place: String, was: &farcall_xdr::schema::Type, is: &farcall_xdr::schema::Type) {
+        self.changes.extend(types::compare(&self.old.types, &self.new.types, place, was, is));
     }
 }

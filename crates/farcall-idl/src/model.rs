@@ -64,12 +64,7 @@ pub struct Argument {
 impl Interface {
     /// An interface without procedures.
     pub fn new(name: impl Into<String>) -> Interface {
-        Interface {
-            name: name.into(),
-            docs: String::new(),
-            procedures: Vec::new(),
-            types: Types::new(),
-        }
+        Interface { name: name.into(), docs: String::new(), procedures: Vec::new(), types: Types::new() }
     }
 
     /// With documentation.
@@ -94,42 +89,29 @@ impl Interface {
         };
         self.procedures.push(procedure);
         let last = self.procedures.len() - 1;
-        Builder {
-            procedure: &mut self.procedures[last],
-            types: &mut self.types,
-        }
+        Builder { procedure: &mut self.procedures[last], types: &mut self.types }
     }
 
     /// The procedure of this name.
     pub fn by_name(&self, name: &str) -> Option<&Procedure> {
-        self.procedures
-            .iter()
-            .find(|procedure| procedure.name == name)
+        self.procedures.iter().find(|procedure| procedure.name == name)
     }
 
     /// The procedure of this number.
     pub fn by_number(&self, number: u32) -> Option<&Procedure> {
-        self.procedures
-            .iter()
-            .find(|procedure| procedure.number == number)
+        self.procedures.iter().find(|procedure| procedure.number == number)
     }
 
     /// Number and fingerprint of each procedure: what a binding compares.
     pub fn fingerprints(&self) -> Vec<(u32, u64)> {
-        self.procedures
-            .iter()
-            .map(|procedure| (procedure.number, procedure.fingerprint(&self.types)))
-            .collect()
+        self.procedures.iter().map(|procedure| (procedure.number, procedure.fingerprint(&self.types))).collect()
     }
 
     /// The procedure on one line: `get(key: string<255>) -> u64 raises NoSuchKey`.
     pub fn signature(&self, procedure: &Procedure) -> String {
         let spell = |ty: &Type| crate::spell(&self.types, ty);
-        let arguments: Vec<String> = procedure
-            .arguments
-            .iter()
-            .map(|argument| format!("{}: {}", argument.name, spell(&argument.ty)))
-            .collect();
+        let arguments: Vec<String> =
+            procedure.arguments.iter().map(|argument| format!("{}: {}", argument.name, spell(&argument.ty))).collect();
         let mut line = format!("{}({})", procedure.name, arguments.join(", "));
         if procedure.result != Type::Void {
             line += &format!(" -> {}", spell(&procedure.result));
@@ -158,10 +140,7 @@ impl Builder<'_> {
     /// The next argument.
     pub fn argument<T: Schema>(self, name: impl Into<String>) -> Self {
         let ty = T::schema(self.types);
-        self.procedure.arguments.push(Argument {
-            name: name.into(),
-            ty,
-        });
+        self.procedure.arguments.push(Argument { name: name.into(), ty });
         self
     }
 
@@ -200,26 +179,12 @@ impl Procedure {
     /// Equal for two procedures between which calls cross unharmed: it depends on the wire types of arguments, result
     /// and exception alone, not on names or documentation.
     pub fn fingerprint(&self, types: &Types) -> u64 {
-        let arguments = self
-            .arguments
-            .iter()
-            .map(|argument| argument.ty.clone())
-            .collect();
-        fingerprint(
-            types,
-            &[
-                Type::Tuple(arguments),
-                self.result.clone(),
-                self.exception.clone(),
-            ],
-        )
+        let arguments = self.arguments.iter().map(|argument| argument.ty.clone()).collect();
+        fingerprint(types, &[Type::Tuple(arguments), self.result.clone(), self.exception.clone()])
     }
 
     fn roots(&self) -> impl Iterator<Item = &Type> {
-        self.arguments
-            .iter()
-            .map(|argument| &argument.ty)
-            .chain([&self.result, &self.exception])
+        self.arguments.iter().map(|argument| &argument.ty).chain([&self.result, &self.exception])
     }
 }
 
@@ -239,28 +204,17 @@ impl<'a> Decode<'a> for Interface {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
         let version = u32::decode(d)?;
         if version != VERSION {
-            let why =
-                format!("version {version} of the interface model; this program knows {VERSION}");
+            let why = format!("version {version} of the interface model; this program knows {VERSION}");
             return Err(d.error(ErrorKind::Invalid(why.into())));
         }
         let name = String::decode(d).map_err(|why| why.in_field("Interface", "name"))?;
         let docs = String::decode(d).map_err(|why| why.in_field("Interface", "docs"))?;
         let types = Types::decode(d).map_err(|why| why.in_field("Interface", "types"))?;
-        let procedures =
-            Vec::<Procedure>::decode(d).map_err(|why| why.in_field("Interface", "procedures"))?;
+        let procedures = Vec::<Procedure>::decode(d).map_err(|why| why.in_field("Interface", "procedures"))?;
         // A decoded table has been checked, but not these, which refer to it.
-        let roots: Vec<Type> = procedures
-            .iter()
-            .flat_map(Procedure::roots)
-            .cloned()
-            .collect();
+        let roots: Vec<Type> = procedures.iter().flat_map(Procedure::roots).cloned().collect();
         types.check(&roots)?;
-        Ok(Interface {
-            name,
-            docs,
-            procedures,
-            types,
-        })
+        Ok(Interface { name, docs, procedures, types })
     }
 }
 
@@ -312,10 +266,7 @@ impl<'a> Decode<'a> for Argument {
     const MIN_SIZE: usize = 8;
 
     fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
-        Ok(Argument {
-            name: Decode::decode(d)?,
-            ty: Decode::decode(d)?,
-        })
+        Ok(Argument { name: Decode::decode(d)?, ty: Decode::decode(d)? })
     }
 }
 
@@ -326,12 +277,7 @@ impl fmt::Display for Interface {
         writeln!(f, "interface {} {{", self.name)?;
         for procedure in &self.procedures {
             document(f, "    ", &procedure.docs)?;
-            write!(
-                f,
-                "    {:>3}  {}",
-                procedure.number,
-                self.signature(procedure)
-            )?;
+            write!(f, "    {:>3}  {}", procedure.number, self.signature(procedure))?;
             if procedure.idempotent {
                 write!(f, ", idempotent")?;
             }
@@ -345,6 +291,5 @@ impl fmt::Display for Interface {
 }
 
 fn document(f: &mut fmt::Formatter<'_>, indent: &str, docs: &str) -> fmt::Result {
-    docs.lines()
-        .try_for_each(|line| writeln!(f, "{indent}/// {line}"))
+    docs.lines().try_for_each(|line| writeln!(f, "{indent}/// {line}"))
 }

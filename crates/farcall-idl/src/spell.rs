@@ -25,9 +25,7 @@ pub fn spell(types: &Types, ty: &Type) -> String {
         Type::List { max, element } => format!("{}{}", of(element), most(*max)),
         Type::Optional(inner) => format!("{}?", of(inner)),
         Type::Tuple(parts) => format!("({})", parts.iter().map(of).collect::<Vec<_>>().join(", ")),
-        Type::Named(place) => types
-            .get(*place)
-            .map_or_else(|| "?".into(), |found| found.name.clone()),
+        Type::Named(place) => types.get(*place).map_or_else(|| "?".into(), |found| found.name.clone()),
     }
 }
 

@@ -88,33 +88,19 @@ impl Argument {
             Type::Reference(reference) => lent(plain(&reference.elem)),
             _ => (Passing::Owned, written.clone()),
         };
-        Argument {
-            name,
-            written,
-            owned,
-            passing,
-        }
+        Argument { name, written, owned, passing }
     }
 }
 
 /// How a reference to `referent` crosses, and as what.
 fn lent(referent: &Type) -> (Passing, Type) {
     match referent {
-        Type::Path(path) if path.path.is_ident("str") => {
-            (Passing::Borrowed, syn::parse_quote!(::std::string::String))
-        }
+        Type::Path(path) if path.path.is_ident("str") => (Passing::Borrowed, syn::parse_quote!(::std::string::String)),
         Type::Slice(slice) => {
             let element = &slice.elem;
             let octets = matches!(plain(element), Type::Path(path) if path.path.is_ident("u8"));
-            let passing = if octets {
-                Passing::Borrowed
-            } else {
-                Passing::Lent
-            };
-            (
-                passing,
-                syn::parse_quote_spanned!(element.span()=> ::std::vec::Vec<#element>),
-            )
+            let passing = if octets { Passing::Borrowed } else { Passing::Lent };
+            (passing, syn::parse_quote_spanned!(element.span()=> ::std::vec::Vec<#element>))
         }
         other => (Passing::Lent, other.clone()),
     }
@@ -139,11 +125,7 @@ fn doc_line(attribute: &Attribute) -> Option<String> {
     let Meta::NameValue(pair) = &attribute.meta else {
         return None;
     };
-    let Expr::Lit(ExprLit {
-        lit: Lit::Str(text),
-        ..
-    }) = &pair.value
-    else {
+    let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = &pair.value else {
         return None;
     };
     if !pair.path.is_ident("doc") {

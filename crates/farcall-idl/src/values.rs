@@ -77,16 +77,10 @@ pub fn encode_arguments(
     value: &Value,
     out: &mut Encoder<'_>,
 ) -> Result<(), Error> {
-    let fields: Vec<Field> = procedure
-        .arguments
-        .iter()
-        .map(|argument| field(&argument.name, &argument.ty))
-        .collect();
+    let fields: Vec<Field> = procedure.arguments.iter().map(|argument| field(&argument.name, &argument.ty)).collect();
     let roots: Vec<Type> = fields.iter().map(|field| field.ty.clone()).collect();
     interface.types.check(&roots)?;
-    let writer = encode::Writer {
-        types: &interface.types,
-    };
+    let writer = encode::Writer { types: &interface.types };
     match (value, fields.as_slice()) {
         (Value::Array(_), _) => writer.positional(&fields, value, out, &Path::ROOT),
         (Value::Object(_), _) | (Value::Null, []) => writer.named(&fields, value, out, &Path::ROOT),
@@ -96,12 +90,7 @@ pub fn encode_arguments(
 }
 
 fn field(name: &str, ty: &Type) -> Field {
-    Field {
-        name: name.into(),
-        docs: String::new(),
-        ty: ty.clone(),
-        defaulted: false,
-    }
+    Field { name: name.into(), docs: String::new(), ty: ty.clone(), defaulted: false }
 }
 
 /// How the fields of a struct or a variant are written.
@@ -115,10 +104,7 @@ enum Form {
 }
 
 fn form(fields: &[Field]) -> Form {
-    let unnamed = fields
-        .iter()
-        .enumerate()
-        .all(|(index, field)| field.name == index.to_string());
+    let unnamed = fields.iter().enumerate().all(|(index, field)| field.name == index.to_string());
     match (unnamed, fields.len()) {
         (false, _) | (true, 0) => Form::Named,
         (true, 1) => Form::Single,

@@ -12,39 +12,18 @@ fn told(old: impl FnOnce(&mut Interface), new: impl FnOnce(&mut Interface)) -> V
     new(&mut after);
     let changes = check(&before, &after);
     let breaking = changes.iter().any(|change| change.breaking);
-    let same = before
-        .fingerprints()
-        .iter()
-        .all(|print| after.fingerprints().contains(print));
-    assert!(
-        breaking || same,
-        "a fingerprint changed, and nothing breaking was told: {changes:?}"
-    );
+    let same = before.fingerprints().iter().all(|print| after.fingerprints().contains(print));
+    assert!(breaking || same, "a fingerprint changed, and nothing breaking was told: {changes:?}");
     changes.iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn procedures() {
-    assert!(
-        told(
-            |old| done(old.procedure(1, "get")),
-            |new| done(new.procedure(1, "get"))
-        )
-        .is_empty()
-    );
+    assert!(told(|old| done(old.procedure(1, "get")), |new| done(new.procedure(1, "get"))).is_empty());
+    assert_eq!(told(|old| done(old.procedure(1, "get")), |_| ()), ["breaking: Store.get: procedure 1 is gone"]);
+    assert_eq!(told(|_| (), |new| done(new.procedure(4, "list"))), ["fine: Store.list: is new, as procedure 4"]);
     assert_eq!(
-        told(|old| done(old.procedure(1, "get")), |_| ()),
-        ["breaking: Store.get: procedure 1 is gone"]
-    );
-    assert_eq!(
-        told(|_| (), |new| done(new.procedure(4, "list"))),
-        ["fine: Store.list: is new, as procedure 4"]
-    );
-    assert_eq!(
-        told(
-            |old| done(old.procedure(1, "get")),
-            |new| done(new.procedure(1, "fetch"))
-        ),
+        told(|old| done(old.procedure(1, "get")), |new| done(new.procedure(1, "fetch"))),
         ["fine: Store.get: is named fetch now"]
     );
     let swapped = told(
@@ -73,14 +52,7 @@ fn procedures() {
 fn facts_beside_the_types() {
     let changes = told(
         |old| done(old.procedure(1, "get").idempotent().docs("Old.")),
-        |new| {
-            done(
-                new.procedure(1, "get")
-                    .deadline_ms(9)
-                    .blocking()
-                    .docs("New."),
-            )
-        },
+        |new| done(new.procedure(1, "get").deadline_ms(9).blocking().docs("New.")),
     );
     assert_eq!(
         changes,
@@ -94,22 +66,8 @@ fn facts_beside_the_types() {
 #[test]
 fn arguments_results_exceptions() {
     let changes = told(
-        |old| {
-            done(
-                old.procedure(1, "get")
-                    .argument::<String>("key")
-                    .argument::<u8>("n")
-                    .result::<Vec<u32>>(),
-            )
-        },
-        |new| {
-            done(
-                new.procedure(1, "get")
-                    .argument::<Vec<u8>>("name")
-                    .result::<Vec<u64>>()
-                    .exception::<String>(),
-            )
-        },
+        |old| done(old.procedure(1, "get").argument::<String>("key").argument::<u8>("n").result::<Vec<u32>>()),
+        |new| done(new.procedure(1, "get").argument::<Vec<u8>>("name").result::<Vec<u64>>().exception::<String>()),
     );
     assert_eq!(
         changes,

@@ -17,17 +17,8 @@ fn done(_: Builder<'_>) {}
 
 fn tree() -> Interface {
     let mut tree = Interface::new("Tree").docs("A tree.");
-    tree.procedure(1, "get")
-        .docs("One node.")
-        .argument::<Vec<u32>>("path")
-        .result::<Node>()
-        .exception::<String>();
-    tree.procedure(9, "put")
-        .argument::<Node>("node")
-        .argument::<u8>("at")
-        .idempotent()
-        .blocking()
-        .deadline_ms(5);
+    tree.procedure(1, "get").docs("One node.").argument::<Vec<u32>>("path").result::<Node>().exception::<String>();
+    tree.procedure(9, "put").argument::<Node>("node").argument::<u8>("at").idempotent().blocking().deadline_ms(5);
     tree
 }
 
@@ -46,11 +37,7 @@ fn survives_the_wire() {
 fn fingerprints_are_of_wire_types_alone() {
     let tree = tree();
     let mut renamed = Interface::new("Other");
-    renamed
-        .procedure(9, "set")
-        .docs("Docs.")
-        .argument::<Node>("a")
-        .argument::<u8>("b");
+    renamed.procedure(9, "set").docs("Docs.").argument::<Node>("a").argument::<u8>("b");
     assert_eq!(tree.fingerprints()[1], renamed.fingerprints()[0]);
 
     let print = |build: fn(&mut Interface)| {
@@ -64,13 +51,7 @@ fn fingerprints_are_of_wire_types_alone() {
         print(|x| done(x.procedure(1, "p").result::<u32>())),
         print(|x| done(x.procedure(1, "p").exception::<u32>())),
         print(|x| done(x.procedure(1, "p").argument::<u64>("a"))),
-        print(|x| {
-            done(
-                x.procedure(1, "p")
-                    .argument::<u32>("a")
-                    .argument::<u32>("b"),
-            )
-        }),
+        print(|x| done(x.procedure(1, "p").argument::<u32>("a").argument::<u32>("b"))),
         print(|x| done(x.procedure(1, "p").argument::<(u32, u32)>("a"))),
     ];
     for (index, one) in all.iter().enumerate() {
@@ -84,10 +65,7 @@ fn fingerprints_are_of_wire_types_alone() {
 fn any_bytes_give_an_interface_or_an_error() {
     let packet = to_vec(&tree()).unwrap();
     for length in 0..packet.len() {
-        assert!(
-            from_slice::<Interface>(&packet[..length]).is_err(),
-            "{length}"
-        );
+        assert!(from_slice::<Interface>(&packet[..length]).is_err(), "{length}");
     }
     for at in 0..packet.len() {
         for bit in 0..8 {

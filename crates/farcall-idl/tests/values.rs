@@ -26,10 +26,7 @@ fn to_json(types: &Types, ty: &Type, bytes: &[u8]) -> Result<Value, String> {
 fn same<T: Xdr + PartialEq + Debug>(value: T, json: Value, others: &[Value]) {
     let mut types = Types::new();
     let ty = T::schema(&mut types);
-    assert_eq!(
-        to_json(&types, &ty, &to_vec(&value).unwrap()).unwrap(),
-        json
-    );
+    assert_eq!(to_json(&types, &ty, &to_vec(&value).unwrap()).unwrap(), json);
     for json in [&json].into_iter().chain(others) {
         let bytes = to_xdr(&types, &ty, json).unwrap();
         assert_eq!(from_slice::<T>(&bytes).unwrap(), value, "{json}");
@@ -93,65 +90,34 @@ fn numbers() {
     same(f32::NEG_INFINITY, json!("-Infinity"), &[]);
     assert_eq!(refused::<u8>(json!(256)), "at $: expected u8, found 256");
     assert_eq!(refused::<u32>(json!(-1)), "at $: expected u32, found -1");
-    assert_eq!(
-        refused::<i8>(json!("128")),
-        "at $: expected i8, found \"128\""
-    );
+    assert_eq!(refused::<i8>(json!("128")), "at $: expected i8, found \"128\"");
     assert_eq!(refused::<u64>(json!(1.5)), "at $: expected u64, found 1.5");
-    assert_eq!(
-        refused::<f32>(json!(1e300)),
-        "at $: expected f32, found 1e+300"
-    );
+    assert_eq!(refused::<f32>(json!(1e300)), "at $: expected f32, found 1e+300");
     assert_eq!(refused::<bool>(json!(1)), "at $: expected bool, found 1");
-    assert_eq!(
-        refused::<()>(json!({})),
-        "at $: expected void, found an object"
-    );
+    assert_eq!(refused::<()>(json!({})), "at $: expected void, found an object");
 }
 
 #[test]
 fn text_and_bytes() {
     same("tea".to_string(), json!("tea"), &[]);
-    same(
-        b"hi".to_vec(),
-        json!("aGk="),
-        &[json!("aGk"), json!({"hex": "6869"}), json!({"text": "hi"})],
-    );
+    same(b"hi".to_vec(), json!("aGk="), &[json!("aGk"), json!({"hex": "6869"}), json!({"text": "hi"})]);
     same(*b"hi!", json!("aGkh"), &[json!({"hex": "686921"})]);
     assert!(refused::<Vec<u8>>(json!("a b")).starts_with("at $: not base64"));
-    assert_eq!(
-        refused::<Vec<u8>>(json!({"hex": "123"})),
-        "at $.hex: not pairs of hexadecimal digits"
-    );
-    assert_eq!(
-        refused::<Vec<u8>>(json!({"hex": "+1"})),
-        "at $.hex: not pairs of hexadecimal digits"
-    );
-    assert_eq!(
-        refused::<[u8; 3]>(json!("aGk=")),
-        "at $: 2 bytes where 3 are declared"
-    );
+    assert_eq!(refused::<Vec<u8>>(json!({"hex": "123"})), "at $.hex: not pairs of hexadecimal digits");
+    assert_eq!(refused::<Vec<u8>>(json!({"hex": "+1"})), "at $.hex: not pairs of hexadecimal digits");
+    assert_eq!(refused::<[u8; 3]>(json!("aGk=")), "at $: 2 bytes where 3 are declared");
 }
 
 #[test]
 fn structs_and_enums() {
-    let entry = Entry {
-        name: "a".into(),
-        tags: vec![1],
-        owner: None,
-        kind: Kind::Device { major: 1, minor: 2 },
-    };
+    let entry = Entry { name: "a".into(), tags: vec![1], owner: None, kind: Kind::Device { major: 1, minor: 2 } };
     let device = json!({"Device": {"major": 1, "minor": 2}});
     same(
         entry,
         json!({"name": "a", "tags": "AQ==", "owner": null, "kind": device}),
         &[json!({"name": "a", "tags": "AQ==", "kind": device})],
     );
-    same(
-        Kind::File,
-        json!("File"),
-        &[json!({"File": null}), json!({"File": {}})],
-    );
+    same(Kind::File, json!("File"), &[json!({"File": null}), json!({"File": {}})]);
     same(Kind::Link("x".into()), json!({"Link": "x"}), &[]);
     same(Kind::Pair(1, 2), json!({"Pair": [1, 2]}), &[]);
     same(Meters(2.5), json!(2.5), &[]);
@@ -159,33 +125,17 @@ fn structs_and_enums() {
     same((1u32, "x".to_string()), json!([1, "x"]), &[]);
     same([1u32, 2], json!([1, 2]), &[]);
     same(BTreeMap::from([(1u32, 2u32)]), json!([[1, 2]]), &[]);
-    same(
-        vec![None, Some(Some(1u32)), Some(None)],
-        json!([null, [1], [null]]),
-        &[],
-    );
+    same(vec![None, Some(Some(1u32)), Some(None)], json!([null, [1], [null]]), &[]);
 
     let missing = refused::<Entry>(json!({"name": "a"}));
     assert_eq!(missing, "at $.tags: missing; expected opaque<3>");
     let unknown = refused::<Entry>(json!({"nam": "a"}));
-    assert_eq!(
-        unknown,
-        "at $: no field \"nam\"; there is name, tags, owner, kind"
-    );
+    assert_eq!(unknown, "at $: no field \"nam\"; there is name, tags, owner, kind");
     let long = refused::<Vec<Entry>>(json!([{"name": "a", "tags": "AAAAAA==", "kind": "File"}]));
     assert_eq!(long, "at $[0].tags: length 4 is over the maximum of 3");
-    assert_eq!(
-        refused::<Kind>(json!("Fil")),
-        "at $: no variant \"Fil\"; there is File, Link, Pair, Device"
-    );
-    assert_eq!(
-        refused::<Kind>(json!({"Pair": [1]})),
-        "at $.Pair: 1 elements where 2 are declared"
-    );
-    assert_eq!(
-        refused::<Kind>(json!({"Pair": [1, "x"]})),
-        "at $.Pair[1]: expected u32, found \"x\""
-    );
+    assert_eq!(refused::<Kind>(json!("Fil")), "at $: no variant \"Fil\"; there is File, Link, Pair, Device");
+    assert_eq!(refused::<Kind>(json!({"Pair": [1]})), "at $.Pair: 1 elements where 2 are declared");
+    assert_eq!(refused::<Kind>(json!({"Pair": [1, "x"]})), "at $.Pair[1]: expected u32, found \"x\"");
     assert!(refused::<Kind>(json!({"File": 1, "Link": 2})).contains("expected \"Variant\""));
     assert!(refused::<Option<Option<u32>>>(json!(1)).contains("in brackets"));
     assert!(refused::<[u32; 2]>(json!([1])).contains("where 2 are declared"));
@@ -193,74 +143,32 @@ fn structs_and_enums() {
 
 #[test]
 fn extensible_structs_may_end_early() {
-    same(
-        Grows {
-            a: 1,
-            b: 2,
-            c: Some(3),
-        },
-        json!({"a": 1, "b": 2, "c": 3}),
-        &[],
-    );
+    same(Grows { a: 1, b: 2, c: Some(3) }, json!({"a": 1, "b": 2, "c": 3}), &[]);
     let mut types = Types::new();
     let ty = <Grows as farcall_xdr::Schema>::schema(&mut types);
     let bytes = to_xdr(&types, &ty, &json!({"a": 1})).unwrap();
     assert_eq!(bytes, [0, 0, 0, 4, 0, 0, 0, 1]);
-    assert_eq!(
-        from_slice::<Grows>(&bytes).unwrap(),
-        Grows {
-            a: 1,
-            b: 0,
-            c: None
-        }
-    );
+    assert_eq!(from_slice::<Grows>(&bytes).unwrap(), Grows { a: 1, b: 0, c: None });
     assert_eq!(to_json(&types, &ty, &bytes).unwrap(), json!({"a": 1}));
     assert!(refused::<Grows>(json!({"a": 1, "c": 3})).starts_with("at $.b: missing"));
 }
 
 #[test]
 fn the_variant_of_all_other_integers() {
-    let unit = |name: &str, tag| Arm {
-        name: name.into(),
-        docs: String::new(),
-        tag,
-        fields: Vec::new(),
-    };
+    let unit = |name: &str, tag| Arm { name: name.into(), docs: String::new(), tag, fields: Vec::new() };
     let mut types = Types::new();
-    let ty = types.define("k", "K", "", |_| Body::Union {
-        arms: vec![unit("Zero", Some(0)), unit("Other", None)],
-    });
-    assert_eq!(
-        to_json(&types, &ty, &[0, 0, 0, 9]).unwrap(),
-        json!({"Other": [9, {}]})
-    );
-    assert_eq!(
-        to_xdr(&types, &ty, &json!({"Other": [9, {}]})).unwrap(),
-        [0, 0, 0, 9]
-    );
-    assert_eq!(
-        to_xdr(&types, &ty, &json!({"Other": [9]})).unwrap(),
-        [0, 0, 0, 9]
-    );
-    assert!(
-        to_xdr(&types, &ty, &json!({"Other": [0]}))
-            .unwrap_err()
-            .contains("0 is variant Zero")
-    );
-    assert!(
-        to_xdr(&types, &ty, &json!("Other"))
-            .unwrap_err()
-            .contains("[integer, fields]")
-    );
+    let ty = types.define("k", "K", "", |_| Body::Union { arms: vec![unit("Zero", Some(0)), unit("Other", None)] });
+    assert_eq!(to_json(&types, &ty, &[0, 0, 0, 9]).unwrap(), json!({"Other": [9, {}]}));
+    assert_eq!(to_xdr(&types, &ty, &json!({"Other": [9, {}]})).unwrap(), [0, 0, 0, 9]);
+    assert_eq!(to_xdr(&types, &ty, &json!({"Other": [9]})).unwrap(), [0, 0, 0, 9]);
+    assert!(to_xdr(&types, &ty, &json!({"Other": [0]})).unwrap_err().contains("0 is variant Zero"));
+    assert!(to_xdr(&types, &ty, &json!("Other")).unwrap_err().contains("[integer, fields]"));
 }
 
 #[test]
 fn arguments_by_name_by_order_or_alone() {
     let mut store = Interface::new("Store");
-    store
-        .procedure(1, "put")
-        .argument::<String>("key")
-        .argument::<Option<u32>>("value");
+    store.procedure(1, "put").argument::<String>("key").argument::<Option<u32>>("value");
     store.procedure(2, "get").argument::<String>("key");
     store.procedure(3, "size");
     let encode = |name: &str, json: Value| {
@@ -271,88 +179,44 @@ fn arguments_by_name_by_order_or_alone() {
             .map_err(|why| why.to_string())
     };
     let put = to_vec(&("k", Some(7u32))).unwrap();
-    assert_eq!(
-        encode("put", json!({"value": 7, "key": "k"})),
-        Ok(put.clone())
-    );
+    assert_eq!(encode("put", json!({"value": 7, "key": "k"})), Ok(put.clone()));
     assert_eq!(encode("put", json!(["k", 7])), Ok(put));
-    assert_eq!(
-        encode("put", json!({"key": "k"})),
-        Ok(to_vec(&("k", None::<u32>)).unwrap())
-    );
+    assert_eq!(encode("put", json!({"key": "k"})), Ok(to_vec(&("k", None::<u32>)).unwrap()));
     assert_eq!(encode("get", json!("k")), Ok(to_vec("k").unwrap()));
     assert_eq!(encode("size", json!(null)), Ok(vec![]));
     assert_eq!(encode("size", json!([])), Ok(vec![]));
-    assert_eq!(
-        encode("get", json!({})).unwrap_err(),
-        "at $.key: missing; expected string<>"
-    );
-    assert_eq!(
-        encode("put", json!("k")).unwrap_err(),
-        "at $: expected an object with key, value, found \"k\""
-    );
-    assert_eq!(
-        encode("size", json!([1])).unwrap_err(),
-        "at $: 1 elements where 0 are declared"
-    );
+    assert_eq!(encode("get", json!({})).unwrap_err(), "at $.key: missing; expected string<>");
+    assert_eq!(encode("put", json!("k")).unwrap_err(), "at $: expected an object with key, value, found \"k\"");
+    assert_eq!(encode("size", json!([1])).unwrap_err(), "at $: 1 elements where 0 are declared");
 }
 
 #[test]
 fn hostile_bytes_and_descriptions_are_bounded() {
     // A list whose count is a lie, of elements of no bytes.
     let types = Types::new();
-    let nothing = Type::List {
-        max: u32::MAX,
-        element: Box::new(Type::Void),
-    };
+    let nothing = Type::List { max: u32::MAX, element: Box::new(Type::Void) };
     assert!(to_json(&types, &nothing, &[0xff; 4]).is_err());
     // Fixed arrays of nothing, one in the other.
-    let many = |inner: Type| Type::Array {
-        size: u32::MAX,
-        element: Box::new(inner),
-    };
+    let many = |inner: Type| Type::Array { size: u32::MAX, element: Box::new(inner) };
     assert!(to_json(&types, &many(many(Type::Void)), &[]).is_err());
     // A place that is not there.
     assert!(to_json(&types, &Type::Named(7), &[]).is_err());
     assert!(to_xdr(&types, &Type::Named(7), &json!(1)).is_err());
     // A list that is nested deeper than JSON programs take.
     let mut types = Types::new();
-    let field = |ty| Field {
-        name: "next".into(),
-        docs: String::new(),
-        ty,
-        defaulted: false,
-    };
+    let field = |ty| Field { name: "next".into(), docs: String::new(), ty, defaulted: false };
     let node = types.define("n", "Node", "", |_| Body::Struct {
         fields: vec![field(Type::Optional(Box::new(Type::Named(0))))],
         extensible: false,
     });
     let deep = [0, 0, 0, 1].repeat(100_000);
-    assert!(
-        to_json(&types, &node, &deep)
-            .unwrap_err()
-            .contains("deeper")
-    );
+    assert!(to_json(&types, &node, &deep).unwrap_err().contains("deeper"));
     // A long name, in each element of a list.
     let mut types = Types::new();
-    let long = Field {
-        name: "x".repeat(1 << 20),
-        docs: String::new(),
-        ty: Type::U32,
-        defaulted: false,
-    };
-    let element = types.define("l", "L", "", |_| Body::Struct {
-        fields: vec![long],
-        extensible: false,
-    });
-    let list = Type::List {
-        max: u32::MAX,
-        element: Box::new(element),
-    };
+    let long = Field { name: "x".repeat(1 << 20), docs: String::new(), ty: Type::U32, defaulted: false };
+    let element = types.define("l", "L", "", |_| Body::Struct { fields: vec![long], extensible: false });
+    let list = Type::List { max: u32::MAX, element: Box::new(element) };
     let bytes = to_vec(&vec![0u32; 1000]).unwrap();
-    let mut decoder = Decoder::new(&bytes).limits(Limits {
-        bytes: 64 << 20,
-        ..Limits::default()
-    });
+    let mut decoder = Decoder::new(&bytes).limits(Limits { bytes: 64 << 20, ..Limits::default() });
     assert!(values::decode(&types, &list, &mut decoder).is_err());
 }

@@ -181,9 +181,7 @@ impl Encode for Never {
 
 impl<'a> Decode<'a> for Never {
     fn decode(d: &mut Decoder<'a>) -> std::result::Result<Self, xdr::Error> {
-        Err(d.error(ErrorKind::Invalid(
-            "an exception where none is declared".into(),
-        )))
+        Err(d.error(ErrorKind::Invalid("an exception where none is declared".into())))
     }
 }
 
@@ -222,12 +220,7 @@ struct Failure {
 impl CallFailed {
     /// A failure with nothing to add to its kind.
     pub fn new(kind: Kind, ran: Ran) -> CallFailed {
-        CallFailed(Arc::new(Failure {
-            kind,
-            ran,
-            detail: Cow::Borrowed(""),
-            source: None,
-        }))
+        CallFailed(Arc::new(Failure { kind, ran, detail: Cow::Borrowed(""), source: None }))
     }
 
     /// Adds what a reader of the message should know.
@@ -239,10 +232,7 @@ impl CallFailed {
 
     /// Keeps the cause. Its text becomes the detail, if there is none yet.
     #[must_use]
-    pub fn caused_by(
-        mut self,
-        source: impl std::error::Error + Send + Sync + 'static,
-    ) -> CallFailed {
+    pub fn caused_by(mut self, source: impl std::error::Error + Send + Sync + 'static) -> CallFailed {
         let failure = Arc::make_mut(&mut self.0);
         if failure.detail.is_empty() {
             failure.detail = source.to_string().into();
@@ -255,9 +245,7 @@ impl CallFailed {
     /// procedure ran, whatever became of the inner call.
     pub fn nested(inner: CallFailed) -> CallFailed {
         let detail = format!("{inner}; {}", inner.ran());
-        CallFailed::new(Kind::Nested, Ran::Yes)
-            .because(detail)
-            .caused_by(inner)
+        CallFailed::new(Kind::Nested, Ran::Yes).because(detail).caused_by(inner)
     }
 
     /// What went wrong.
@@ -310,10 +298,7 @@ impl fmt::Display for CallFailed {
 
 impl std::error::Error for CallFailed {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0
-            .source
-            .as_ref()
-            .map(|source| &**source as &(dyn std::error::Error + 'static))
+        self.0.source.as_ref().map(|source| &**source as &(dyn std::error::Error + 'static))
     }
 }
 
@@ -353,8 +338,7 @@ mod tests {
         }
         assert_eq!(declares().unwrap_err().ran(), Ran::No);
         assert_eq!(undeclared().unwrap_err().kind(), Kind::Draining);
-        let boxed: Box<dyn std::error::Error + Send + Sync> =
-            Error::Declared("odd".to_string()).into();
+        let boxed: Box<dyn std::error::Error + Send + Sync> = Error::Declared("odd".to_string()).into();
         assert_eq!(boxed.to_string(), "exception \"odd\"");
     }
 }

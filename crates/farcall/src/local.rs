@@ -13,9 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use crate::stub::{
-    AsyncServer, Binding, Call, Channel, Dispatched, Interface, PendingCall, Reply, Sink,
-};
+use crate::stub::{AsyncServer, Binding, Call, Channel, Dispatched, Interface, PendingCall, Reply, Sink};
 use crate::stub::{bad_arguments, catch};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran};
@@ -51,11 +49,7 @@ use workers::{Run, Workers};
 /// # }
 /// ```
 pub fn local<T: ?Sized + Interface>(server: Arc<T>) -> T::Client {
-    Binding::new(Arc::new(Local {
-        server,
-        workers: Workers::default(),
-    }))
-    .into()
+    Binding::new(Arc::new(Local { server, workers: Workers::default() })).into()
 }
 
 /// A user-stub bound to an asynchronous server in this process.
@@ -87,17 +81,11 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
         let job = Arc::new(Job {
             server: self.server.clone(),
             procedure: call.procedure.number,
-            progress: Mutex::new(Progress {
-                stage: Stage::Queued(arguments),
-                waker: None,
-            }),
+            progress: Mutex::new(Progress { stage: Stage::Queued(arguments), waker: None }),
             ended: Condvar::new(),
         });
         match self.workers.add(job.clone()) {
-            Ok(()) => Box::new(Started {
-                job,
-                detached: false,
-            }),
+            Ok(()) => Box::new(Started { job, detached: false }),
             Err(why) => Box::new(why),
         }
     }
@@ -112,17 +100,9 @@ fn encode(call: &Call<'_>) -> Result<Vec<u8>, CallFailed> {
 fn execute<T: ?Sized + Interface>(server: &T, procedure: u32, arguments: Vec<u8>) -> Ended {
     let packet = Bytes::from(arguments);
     let mut reply = Vec::new();
-    let dispatched = catch(|| {
-        server.dispatch(
-            procedure,
-            &mut Decoder::with_packet(&packet),
-            &mut Encoder::new(&mut reply),
-        )
-    });
-    Ended {
-        dispatched,
-        reply: reply.into(),
-    }
+    let dispatched =
+        catch(|| server.dispatch(procedure, &mut Decoder::with_packet(&packet), &mut Encoder::new(&mut reply)));
+    Ended { dispatched, reply: reply.into() }
 }
 
 /// What a server gave.
@@ -133,10 +113,7 @@ struct Ended {
 
 impl Ended {
     fn failed(why: CallFailed) -> Ended {
-        Ended {
-            dispatched: Dispatched::Failed(why),
-            reply: Bytes::new(),
-        }
+        Ended { dispatched: Dispatched::Failed(why), reply: Bytes::new() }
     }
 
     fn deliver(self, sink: Sink<'_>) {
@@ -231,11 +208,7 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
         self.job.run();
         let mut progress = self.job.progress();
         while matches!(progress.stage, Stage::Running) {
-            progress = self
-                .job
-                .ended
-                .wait(progress)
-                .unwrap_or_else(PoisonError::into_inner);
+            progress = self.job.ended.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
         let ended = progress.take();
         drop(progress);

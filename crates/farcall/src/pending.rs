@@ -24,10 +24,7 @@ pub struct Pending<T, E = Never> {
 impl<T, E> Pending<T, E> {
     /// The handle of a call that a channel has started.
     pub fn new(call: Box<dyn PendingCall>) -> Pending<T, E> {
-        Pending {
-            call: Some(call),
-            reply: PhantomData,
-        }
+        Pending { call: Some(call), reply: PhantomData }
     }
 
     /// Asks the server to stop, without waiting for it to do so. Whoever waits hears that the call was cancelled, and
@@ -67,10 +64,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Future for Pending<T, E> {
     /// If polled again after it was ready, as other futures do.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut outcome = None;
-        let call = self
-            .call
-            .as_mut()
-            .expect("a Pending is not polled after it was ready");
+        let call = self.call.as_mut().expect("a Pending is not polled after it was ready");
         let polled = call.poll(context, &mut |reply| outcome = Some(decode_reply(reply)));
         if polled.is_pending() {
             return Poll::Pending;
@@ -82,8 +76,6 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Future for Pending<T, E> {
 
 impl<T, E> fmt::Debug for Pending<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending")
-            .field("ended", &self.call.is_none())
-            .finish()
+        f.debug_struct("Pending").field("ended", &self.call.is_none()).finish()
     }
 }

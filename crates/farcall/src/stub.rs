@@ -48,12 +48,7 @@ pub trait Interface: Send + Sync + 'static {
 
     /// Decodes the arguments, all of them to the last byte, calls the procedure, and appends to `reply` what it gave.
     /// It panics if the procedure does.
-    fn dispatch(
-        &self,
-        procedure: u32,
-        arguments: &mut Decoder<'_>,
-        reply: &mut Encoder<'_>,
-    ) -> Dispatched;
+    fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched;
 }
 
 /// What must be known of a procedure before it is called.
@@ -93,9 +88,7 @@ impl Dispatched {
     pub fn failure(self) -> Option<CallFailed> {
         Some(match self {
             Dispatched::Result | Dispatched::Exception => return None,
-            Dispatched::BadArguments(why) => {
-                CallFailed::new(Kind::BadArguments, Ran::No).caused_by(why)
-            }
+            Dispatched::BadArguments(why) => CallFailed::new(Kind::BadArguments, Ran::No).caused_by(why),
             Dispatched::BadResult(why) => CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why),
             Dispatched::Failed(why) => why,
             Dispatched::NoSuchProcedure => CallFailed::new(Kind::NoSuchProcedure, Ran::No),
@@ -183,19 +176,13 @@ pub struct Binding {
 impl Binding {
     /// A binding over `channel`, without a deadline.
     pub fn new(channel: Arc<dyn Channel>) -> Binding {
-        Binding {
-            channel,
-            within: None,
-        }
+        Binding { channel, within: None }
     }
 
     /// The same binding with a deadline on each call. The procedure's own counts too: the earliest wins.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> Binding {
-        Binding {
-            channel: self.channel.clone(),
-            within: Some(deadline),
-        }
+        Binding { channel: self.channel.clone(), within: Some(deadline) }
     }
 
     /// What carries the calls.
@@ -210,10 +197,7 @@ impl Binding {
         encode: EncodeArguments<'_>,
     ) -> Result<T, E> {
         let mut outcome = None;
-        self.channel
-            .call(self.prepare(procedure, encode), &mut |reply| {
-                outcome = Some(decode_reply(reply))
-            });
+        self.channel.call(self.prepare(procedure, encode), &mut |reply| outcome = Some(decode_reply(reply)));
         outcome.unwrap_or_else(|| Err(no_reply().into()))
     }
 
@@ -227,39 +211,27 @@ impl Binding {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        Call {
-            procedure,
-            within,
-            encode,
-        }
+        Call { procedure, within, encode }
     }
 }
 
 impl fmt::Debug for Binding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Binding")
-            .field("within", &self.within)
-            .finish_non_exhaustive()
+        f.debug_struct("Binding").field("within", &self.within).finish_non_exhaustive()
     }
 }
 
 /// The value in a reply.
-pub(crate) fn decode_reply<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
-    reply: Reply<'_>,
-) -> Result<T, E> {
+pub(crate) fn decode_reply<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(reply: Reply<'_>) -> Result<T, E> {
     let decoded = match reply {
         Reply::Result(decoder) => decode_whole(decoder).map(Ok),
-        Reply::Exception(decoder) => {
-            decode_whole(decoder).map(|exception| Err(Error::Declared(exception)))
-        }
+        Reply::Exception(decoder) => decode_whole(decoder).map(|exception| Err(Error::Declared(exception))),
         Reply::Failed(why) => return Err(why.into()),
     };
     decoded.unwrap_or_else(|why| Err(bad_result(why).into()))
 }
 
-fn decode_whole<T: for<'a> Decode<'a>>(
-    mut decoder: Decoder<'_>,
-) -> std::result::Result<T, xdr::Error> {
+fn decode_whole<T: for<'a> Decode<'a>>(mut decoder: Decoder<'_>) -> std::result::Result<T, xdr::Error> {
     let value = T::decode(&mut decoder)?;
     decoder.finish()?;
     Ok(value)
@@ -286,8 +258,7 @@ pub(crate) fn no_reply() -> CallFailed {
 pub fn catch(dispatch: impl FnOnce() -> Dispatched) -> Dispatched {
     // The procedure's server decides by itself (by poisoned locks, say) what a panic means for its state; the reply
     // is discarded.
-    catch_unwind(AssertUnwindSafe(dispatch))
-        .unwrap_or_else(|panic| Dispatched::Failed(panicked(&*panic)))
+    catch_unwind(AssertUnwindSafe(dispatch)).unwrap_or_else(|panic| Dispatched::Failed(panicked(&*panic)))
 }
 
 /// The failure of a call whose procedure panicked with this payload.
@@ -324,9 +295,7 @@ pub fn encode<T: Encode + ?Sized>(
     name: &'static str,
     value: &T,
 ) -> std::result::Result<(), xdr::Error> {
-    value
-        .encode(arguments)
-        .map_err(|why| why.in_field(procedure, name))
+    value.encode(arguments).map_err(|why| why.in_field(procedure, name))
 }
 
 /// Of server-stubs: takes one argument.

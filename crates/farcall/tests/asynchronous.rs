@@ -71,13 +71,9 @@ fn callers_cannot_tell_the_difference() {
     assert_eq!(store.get("answer", &[40, 2]), Ok(42));
     assert_eq!(store.get("question", &[]), Err(Error::Declared(NoSuchKey)));
     assert_eq!(store.start().get("answer", &[1]).wait(), Ok(1));
-    let Err(Error::CallFailed(why)) = store.fail() else {
-        panic!()
-    };
+    let Err(Error::CallFailed(why)) = store.fail() else { panic!() };
     assert_eq!((why.kind(), why.ran()), (Kind::Nested, Ran::Yes));
-    let Err(Error::CallFailed(why)) = store.panics(b"x") else {
-        panic!()
-    };
+    let Err(Error::CallFailed(why)) = store.panics(b"x") else { panic!() };
     assert_eq!((why.kind(), why.detail()), (Kind::Panicked, "too much"));
     assert_eq!(<dyn Store as Interface>::NAME, "store-2");
 }
@@ -96,16 +92,10 @@ fn cancelling_drops_the_servers_future() {
     let store = local_async(StoreAsyncServer::new(memory));
     let mut pending = store.start().never();
     let mut context = Context::from_waker(Waker::noop());
-    assert!(
-        std::pin::Pin::new(&mut pending)
-            .poll(&mut context)
-            .is_pending()
-    );
+    assert!(std::pin::Pin::new(&mut pending).poll(&mut context).is_pending());
     pending.cancel();
     assert!(ended.load(SeqCst));
-    let Err(Error::CallFailed(why)) = pending.wait() else {
-        panic!()
-    };
+    let Err(Error::CallFailed(why)) = pending.wait() else { panic!() };
     assert_eq!((why.kind(), why.ran()), (Kind::Cancelled, Ran::Yes));
 
     let mut unbegun = store.start().never();

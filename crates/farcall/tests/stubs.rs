@@ -45,10 +45,7 @@ impl Kitchen for Cook {
         Ok(bytes.iter().rev().copied().collect())
     }
     fn lent(&self, dish: &Dish) -> farcall::Result<Dish> {
-        Ok(Dish {
-            price: dish.price + 1,
-            ..dish.clone()
-        })
+        Ok(Dish { price: dish.price + 1, ..dish.clone() })
     }
     fn slice(&self, dishes: &[Dish]) -> farcall::Result<u32> {
         Ok(dishes.iter().map(|dish| u32::from(dish.price)).sum())
@@ -73,10 +70,7 @@ impl Kitchen for Cook {
 }
 
 fn dish(name: &str, price: u16) -> Dish {
-    Dish {
-        name: name.into(),
-        price,
-    }
+    Dish { name: name.into(), price }
 }
 
 #[test]
@@ -87,14 +81,8 @@ fn every_kind_of_argument_crosses() {
     assert_eq!(kitchen.lent(&dish("tea", 2)), Ok(dish("tea", 3)));
     assert_eq!(kitchen.slice(&[dish("tea", 2), dish("pie", 5)]), Ok(7));
     let owned = kitchen.owned(dish("tea", 2), 2, Some(Box::new(dish("pie", 5))));
-    assert_eq!(
-        owned,
-        Ok(vec![dish("tea", 2), dish("tea", 2), dish("pie", 5)])
-    );
-    assert_eq!(
-        kitchen.shared(Bytes::from_static(b"xyz")),
-        Ok(Bytes::from_static(b"yz"))
-    );
+    assert_eq!(owned, Ok(vec![dish("tea", 2), dish("tea", 2), dish("pie", 5)]));
+    assert_eq!(kitchen.shared(Bytes::from_static(b"xyz")), Ok(Bytes::from_static(b"yz")));
     let map = BTreeMap::from([("one".to_string(), 1)]);
     assert_eq!(kitchen.map(&map), Ok(map.clone()));
     assert_eq!(kitchen.nothing(), Ok(()));
@@ -154,9 +142,7 @@ fn results_over_their_maximum_ran() {
             Ok(dish("long-winded", 1))
         }
     }
-    let Err(Error::CallFailed(why)) = local::<dyn Short>(Arc::new(Verbose)).say() else {
-        panic!()
-    };
+    let Err(Error::CallFailed(why)) = local::<dyn Short>(Arc::new(Verbose)).say() else { panic!() };
     assert_eq!((why.kind(), why.ran()), (Kind::BadResult, Ran::Yes));
 }
 
@@ -202,10 +188,7 @@ impl Store for Memory {
     fn sum(&self, keys: &[String]) -> farcall::Result<u64, String> {
         let mut sum = 0;
         for key in keys {
-            sum += self
-                .0
-                .get(key)
-                .map_declared(|NoSuchKey| format!("no {key}"))?;
+            sum += self.0.get(key).map_declared(|NoSuchKey| format!("no {key}"))?;
         }
         Ok(sum)
     }
@@ -221,18 +204,13 @@ fn exceptions_and_failures_are_told_apart() {
     assert_eq!(store.get("answer"), Ok(42));
     assert_eq!(store.get("question"), Err(Error::Declared(NoSuchKey)));
     assert_eq!(store.sum(&["answer".into(), "answer".into()]), Ok(84));
-    assert_eq!(
-        store.sum(&["question".into()]),
-        Err(Error::Declared("no question".into()))
-    );
+    assert_eq!(store.sum(&["question".into()]), Err(Error::Declared("no question".into())));
 }
 
 #[test]
 fn a_failed_call_of_the_procedure_is_nested() {
     let base = local::<dyn Store>(Arc::new(Base));
-    let Err(Error::CallFailed(why)) = base.fail() else {
-        panic!()
-    };
+    let Err(Error::CallFailed(why)) = base.fail() else { panic!() };
     assert_eq!((why.kind(), why.ran()), (Kind::Nested, Ran::Yes));
     assert!(std::error::Error::source(&why).is_some());
     assert!(why.to_string().contains("did not run"), "{why}");
@@ -242,13 +220,8 @@ fn a_failed_call_of_the_procedure_is_nested() {
 fn a_panic_is_the_callers_failure_and_the_server_goes_on() {
     let store = local::<dyn Store>(Arc::new(Base));
     for outcome in [store.sum(&[]), store.start().sum(&[]).wait()] {
-        let Err(Error::CallFailed(why)) = outcome else {
-            panic!()
-        };
-        assert_eq!(
-            (why.kind(), why.ran(), why.detail()),
-            (Kind::Panicked, Ran::Yes, "out of memory")
-        );
+        let Err(Error::CallFailed(why)) = outcome else { panic!() };
+        assert_eq!((why.kind(), why.ran(), why.detail()), (Kind::Panicked, Ran::Yes, "out of memory"));
     }
     assert_eq!(store.get("answer"), Ok(42));
 }
@@ -256,41 +229,22 @@ fn a_panic_is_the_callers_failure_and_the_server_goes_on() {
 #[test]
 fn the_interface_describes_itself() {
     let facts = <dyn Store as Interface>::PROCEDURES;
-    assert_eq!(
-        facts.iter().map(|facts| facts.number).collect::<Vec<_>>(),
-        [1, 7, 8]
-    );
+    assert_eq!(facts.iter().map(|facts| facts.number).collect::<Vec<_>>(), [1, 7, 8]);
     assert!(facts[0].idempotent && facts[1].blocking && !facts[2].blocking);
     assert_eq!(facts[0].deadline, Some(Duration::from_millis(500)));
 
     let model = <dyn Kitchen as Interface>::interface();
-    assert_eq!(
-        (&*model.name, &*model.docs),
-        ("Kitchen", "Everything that an argument or a result may be.")
-    );
+    assert_eq!((&*model.name, &*model.docs), ("Kitchen", "Everything that an argument or a result may be."));
     let text = model.by_name("text").unwrap();
     assert_eq!(text.docs, "Text, lent from the packet.");
     assert_eq!(model.signature(text), "text(text: string<>) -> string<>");
-    assert_eq!(
-        model.signature(model.by_name("owned").unwrap()),
-        "owned(dish: Dish, count: u8, more: Dish?) -> Dish<>"
-    );
-    assert!(
-        model
-            .by_name("type")
-            .is_some_and(|found| found.arguments[0].name == "in")
-    );
+    assert_eq!(model.signature(model.by_name("owned").unwrap()), "owned(dish: Dish, count: u8, more: Dish?) -> Dish<>");
+    assert!(model.by_name("type").is_some_and(|found| found.arguments[0].name == "in"));
     let store = <dyn Store as Interface>::interface();
-    assert_eq!(
-        store.signature(&store.procedures[0]),
-        "get(key: string<>) -> u64 raises NoSuchKey"
-    );
+    assert_eq!(store.signature(&store.procedures[0]), "get(key: string<>) -> u64 raises NoSuchKey");
 
     let packet = farcall::xdr::to_vec(model).unwrap();
-    assert_eq!(
-        &farcall::xdr::from_slice::<farcall::idl::Interface>(&packet).unwrap(),
-        model
-    );
+    assert_eq!(&farcall::xdr::from_slice::<farcall::idl::Interface>(&packet).unwrap(), model);
     assert_eq!(<dyn Kitchen as Interface>::NAME, "Kitchen");
 }
 
@@ -299,11 +253,7 @@ fn malformed_arguments_are_not_served() {
     fn dispatch(procedure: u32, packet: &[u8]) -> CallFailed {
         let server: &dyn Kitchen = &Cook;
         let mut reply = Vec::new();
-        let dispatched = server.dispatch(
-            procedure,
-            &mut Decoder::new(packet),
-            &mut Encoder::new(&mut reply),
-        );
+        let dispatched = server.dispatch(procedure, &mut Decoder::new(packet), &mut Encoder::new(&mut reply));
         assert!(reply.is_empty());
         dispatched.failure().expect("a failure")
     }
@@ -342,11 +292,7 @@ impl Wait for Gate {
 
 fn gate() -> (Arc<Gate>, mpsc::Receiver<()>) {
     let (entered, entries) = mpsc::channel();
-    let gate = Gate {
-        entered: Mutex::new(entered),
-        open: Barrier::new(2),
-        calls: AtomicU32::new(0),
-    };
+    let gate = Gate { entered: Mutex::new(entered), open: Barrier::new(2), calls: AtomicU32::new(0) };
     (Arc::new(gate), entries)
 }
 
@@ -359,17 +305,10 @@ fn a_started_call_runs_meanwhile_and_is_awaited() {
     let (woken, wakes) = mpsc::channel();
     let waker = Waker::from(Arc::new(Wakes(Mutex::new(woken))));
     let mut context = Context::from_waker(&waker);
-    assert!(
-        std::pin::Pin::new(&mut pending)
-            .poll(&mut context)
-            .is_pending()
-    );
+    assert!(std::pin::Pin::new(&mut pending).poll(&mut context).is_pending());
     server.open.wait();
     wakes.recv().unwrap();
-    assert_eq!(
-        std::pin::Pin::new(&mut pending).poll(&mut context),
-        Poll::Ready(Ok(0))
-    );
+    assert_eq!(std::pin::Pin::new(&mut pending).poll(&mut context), Poll::Ready(Ok(0)));
 }
 
 struct Wakes(Mutex<mpsc::Sender<()>>);
@@ -453,12 +392,7 @@ fn the_earliest_deadline_counts() {
     let _ = store.within(long).get("");
     let _ = store.within(long).fail();
     let declared = Some(Duration::from_millis(500));
-    assert_eq!(
-        *channel.0.lock().unwrap(),
-        [None, declared, Some(short), declared, Some(long)]
-    );
-    let Err(Error::CallFailed(why)) = store.start().fail().wait() else {
-        panic!()
-    };
+    assert_eq!(*channel.0.lock().unwrap(), [None, declared, Some(short), declared, Some(long)]);
+    let Err(Error::CallFailed(why)) = store.start().fail().wait() else { panic!() };
     assert_eq!(why.kind(), Kind::Overloaded);
 }

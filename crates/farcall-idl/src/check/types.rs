@@ -9,13 +9,8 @@ use crate::spell;
 
 /// Walks both types together, level by level and without recursion, for a decoded table may be long.
 pub fn compare(old: &Types, new: &Types, place: String, was: &Type, is: &Type) -> Vec<Change> {
-    let mut walk = Walk {
-        old,
-        new,
-        waiting: VecDeque::from([(place, was, is)]),
-        met: HashSet::new(),
-        fine: Vec::new(),
-    };
+    let mut walk =
+        Walk { old, new, waiting: VecDeque::from([(place, was, is)]), met: HashSet::new(), fine: Vec::new() };
     while let Some((place, was, is)) = walk.waiting.pop_front() {
         if let Err(breaking) = walk.step(place, was, is) {
             walk.fine.insert(0, breaking);
@@ -37,28 +32,10 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn step(&mut self, place: String, was: &'a Type, is: &'a Type) -> Result<(), Change> {
         match (was, is) {
-            (
-                Type::Array {
-                    size: a,
-                    element: before,
-                },
-                Type::Array {
-                    size: b,
-                    element: after,
-                },
-            ) if a == b => {
+            (Type::Array { size: a, element: before }, Type::Array { size: b, element: after }) if a == b => {
                 self.waiting.push_back((place + "[]", before, after));
             }
-            (
-                Type::List {
-                    max: a,
-                    element: before,
-                },
-                Type::List {
-                    max: b,
-                    element: after,
-                },
-            ) if a == b => {
+            (Type::List { max: a, element: before }, Type::List { max: b, element: after }) if a == b => {
                 self.waiting.push_back((place + "[]", before, after));
             }
             (Type::Optional(before), Type::Optional(after)) => {
@@ -77,8 +54,7 @@ impl<'a> Walk<'a> {
         match (parts(self.old, was), parts(self.new, is)) {
             (Some(before), Some(after)) if before.len() == after.len() => {
                 for (index, (before, after)) in before.into_iter().zip(after).enumerate() {
-                    self.waiting
-                        .push_back((format!("{place}.{index}"), before, after));
+                    self.waiting.push_back((format!("{place}.{index}"), before, after));
                 }
                 Ok(())
             }
@@ -87,10 +63,7 @@ impl<'a> Walk<'a> {
     }
 
     fn became(&self, place: String, was: &Type, is: &Type) -> Change {
-        breaking(
-            place,
-            format!("{} became {}", spell(self.old, was), spell(self.new, is)),
-        )
+        breaking(place, format!("{} became {}", spell(self.old, was), spell(self.new, is)))
     }
 
     fn named(&mut self, place: String, was: u32, is: u32) -> Result<(), Change> {
@@ -102,35 +75,16 @@ impl<'a> Walk<'a> {
             return Err(breaking(place, "refers to no type".into()));
         };
         match (&before.body, &after.body) {
-            (
-                Body::Struct {
-                    fields: was,
-                    extensible: false,
-                },
-                Body::Struct {
-                    fields: is,
-                    extensible: false,
-                },
-            ) => self.fields(place, was, is),
-            (
-                Body::Struct {
-                    fields: was,
-                    extensible: true,
-                },
-                Body::Struct {
-                    fields: is,
-                    extensible: true,
-                },
-            ) => self.extensible(place, was, is),
+            (Body::Struct { fields: was, extensible: false }, Body::Struct { fields: is, extensible: false }) => {
+                self.fields(place, was, is)
+            }
+            (Body::Struct { fields: was, extensible: true }, Body::Struct { fields: is, extensible: true }) => {
+                self.extensible(place, was, is)
+            }
             (Body::Union { arms: was }, Body::Union { arms: is }) => self.arms(place, was, is),
             _ => {
-                let what = format!(
-                    "{} {} became {} {}",
-                    kind(&before.body),
-                    before.name,
-                    kind(&after.body),
-                    after.name
-                );
+                let what =
+                    format!("{} {} became {} {}", kind(&before.body), before.name, kind(&after.body), after.name);
                 Err(breaking(place, what))
             }
         }
@@ -150,34 +104,19 @@ impl<'a> Walk<'a> {
     }
 
     /// Fields that may be missing can come and go at the end.
-    fn extensible(
-        &mut self,
-        place: String,
-        was: &'a [Field],
-        is: &'a [Field],
-    ) -> Result<(), Change> {
+    fn extensible(&mut self, place: String, was: &'a [Field], is: &'a [Field]) -> Result<(), Change> {
         let common = was.len().min(is.len());
         self.common(&place, &was[..common], &is[..common]);
-        if let Some((before, _)) = was
-            .iter()
-            .zip(is)
-            .find(|(before, after)| before.defaulted != after.defaulted)
-        {
+        if let Some((before, _)) = was.iter().zip(is).find(|(before, after)| before.defaulted != after.defaulted) {
             let what = "has a default in one version only".into();
             return Err(breaking(format!("{place}.{}", before.name), what));
         }
         for gone in &was[common..] {
             let place = format!("{place}.{}", gone.name);
             if !gone.defaulted {
-                return Err(breaking(
-                    place,
-                    "is gone, and the old version has no default for it".into(),
-                ));
+                return Err(breaking(place, "is gone, and the old version has no default for it".into()));
             }
-            self.fine(
-                place,
-                "is gone; the old version has a default for it".into(),
-            );
+            self.fine(place, "is gone; the old version has a default for it".into());
         }
         for added in &is[common..] {
             let place = format!("{place}.{}", added.name);
@@ -211,15 +150,9 @@ impl<'a> Walk<'a> {
             }
             self.fields(place, &before.fields, &after.fields)?;
         }
-        match is
-            .iter()
-            .find(|after| !was.iter().any(|before| before.tag == after.tag))
-        {
+        match is.iter().find(|after| !was.iter().any(|before| before.tag == after.tag)) {
             Some(added) => {
-                let what = format!(
-                    "variant {} is new: the old version cannot decode it",
-                    tag(added)
-                );
+                let what = format!("variant {} is new: the old version cannot decode it", tag(added));
                 Err(breaking(format!("{place}::{}", added.name), what))
             }
             None => Ok(()),
@@ -227,11 +160,7 @@ impl<'a> Walk<'a> {
     }
 
     fn fine(&mut self, place: String, what: String) {
-        self.fine.push(Change {
-            breaking: false,
-            place,
-            what,
-        });
+        self.fine.push(Change { breaking: false, place, what });
     }
 }
 
@@ -240,10 +169,7 @@ fn parts<'a>(types: &'a Types, ty: &'a Type) -> Option<Vec<&'a Type>> {
     match ty {
         Type::Tuple(parts) => Some(parts.iter().collect()),
         Type::Named(place) => match &types.get(*place)?.body {
-            Body::Struct {
-                fields,
-                extensible: false,
-            } => Some(fields.iter().map(|field| &field.ty).collect()),
+            Body::Struct { fields, extensible: false } => Some(fields.iter().map(|field| &field.ty).collect()),
             _ => None,
         },
         _ => None,
@@ -251,26 +177,17 @@ fn parts<'a>(types: &'a Types, ty: &'a Type) -> Option<Vec<&'a Type>> {
 }
 
 fn breaking(place: String, what: String) -> Change {
-    Change {
-        breaking: true,
-        place,
-        what,
-    }
+    Change { breaking: true, place, what }
 }
 
 fn kind(body: &Body) -> &'static str {
     match body {
-        Body::Struct {
-            extensible: false, ..
-        } => "struct",
-        Body::Struct {
-            extensible: true, ..
-        } => "extensible struct",
+        Body::Struct { extensible: false, .. } => "struct",
+        Body::Struct { extensible: true, .. } => "extensible struct",
         Body::Union { .. } => "enum",
     }
 }
 
 fn tag(arm: &Arm) -> String {
-    arm.tag
-        .map_or_else(|| "default".into(), |tag| tag.to_string())
+    arm.tag.map_or_else(|| "default".into(), |tag| tag.to_string())
 }

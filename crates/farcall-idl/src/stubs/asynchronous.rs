@@ -6,13 +6,7 @@ use quote::{format_ident, quote};
 use super::{Procedure, Source};
 
 pub(super) fn generate(source: &Source) -> TokenStream {
-    let Source {
-        farcall,
-        visibility,
-        name,
-        procedures,
-        ..
-    } = source;
+    let Source { farcall, visibility, name, procedures, .. } = source;
     let asynchronous = format_ident!("{name}Async");
     let server = format_ident!("{name}AsyncServer");
     let methods = procedures.iter().map(method);
@@ -70,12 +64,7 @@ pub(super) fn generate(source: &Source) -> TokenStream {
 
 /// `fn get(&self, key: &str) -> impl Future<Output = …> + Send;`
 fn method(procedure: &Procedure) -> TokenStream {
-    let Procedure {
-        attributes,
-        name,
-        output,
-        ..
-    } = procedure;
+    let Procedure { attributes, name, output, .. } = procedure;
     let parameters = procedure.parameters();
     quote! {
         #(#attributes)*
@@ -88,12 +77,7 @@ fn method(procedure: &Procedure) -> TokenStream {
 fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     let asynchronous = format_ident!("{}Async", source.name);
-    let Procedure {
-        number,
-        name,
-        result,
-        ..
-    } = procedure;
+    let Procedure { number, name, result, .. } = procedure;
     let exception = procedure.raised(source);
     let decode = procedure.decode(source);
     let names = procedure.names();

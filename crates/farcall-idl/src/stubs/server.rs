@@ -35,13 +35,7 @@ fn assertions(source: &Source) -> TokenStream {
 
 /// `impl Interface for dyn Store`
 fn implementation(source: &Source) -> TokenStream {
-    let Source {
-        farcall,
-        name,
-        type_name,
-        procedures,
-        ..
-    } = source;
+    let Source { farcall, name, type_name, procedures, .. } = source;
     let client = source.client_name();
     let facts = procedures.iter().map(|procedure| facts(source, procedure));
     let docs = documentation(&source.attributes);
@@ -82,12 +76,7 @@ fn implementation(source: &Source) -> TokenStream {
 /// A `stub::Procedure`: what the runtime must know before it calls.
 fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
-    let Procedure {
-        number,
-        idempotent,
-        blocking,
-        ..
-    } = procedure;
+    let Procedure { number, idempotent, blocking, .. } = procedure;
     let name = procedure.name.unraw().to_string();
     let deadline = match procedure.deadline_ms {
         Some(ms) => quote!(::core::option::Option::Some(::core::time::Duration::from_millis(#ms))),
@@ -106,22 +95,14 @@ fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
 
 /// The statement that adds the procedure to the runtime's description of the interface.
 fn described(procedure: &Procedure) -> TokenStream {
-    let Procedure {
-        number,
-        result,
-        exception,
-        ..
-    } = procedure;
+    let Procedure { number, result, exception, .. } = procedure;
     let name = procedure.name.unraw().to_string();
     let docs = documentation(&procedure.attributes);
     let docs = (!docs.is_empty()).then(|| quote!(.docs(#docs)));
-    let arguments = procedure
-        .arguments
-        .iter()
-        .map(|Argument { name, owned, .. }| {
-            let name = name.unraw().to_string();
-            quote!(.argument::<#owned>(#name))
-        });
+    let arguments = procedure.arguments.iter().map(|Argument { name, owned, .. }| {
+        let name = name.unraw().to_string();
+        quote!(.argument::<#owned>(#name))
+    });
     let exception = exception.as_ref().map(|ty| quote!(.exception::<#ty>()));
     let idempotent = procedure.idempotent.then(|| quote!(.idempotent()));
     let blocking = procedure.blocking.then(|| quote!(.blocking()));
@@ -141,18 +122,8 @@ fn described(procedure: &Procedure) -> TokenStream {
 
 /// `1 => serve(arguments, reply, |d| Ok((…)), |(key,)| Store::get(self, key)),`
 fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
-    let Source {
-        farcall,
-        name: interface,
-        ..
-    } = source;
-    let Procedure {
-        number,
-        name,
-        output,
-        result,
-        ..
-    } = procedure;
+    let Source { farcall, name: interface, .. } = source;
+    let Procedure { number, name, output, result, .. } = procedure;
     let exception = procedure.raised(source);
     let decode = procedure.decode(source);
     let names = procedure.names();
@@ -174,9 +145,7 @@ impl Procedure {
     pub(super) fn raised(&self, source: &Source) -> Type {
         let farcall = &source.farcall;
         let span = self.output.span();
-        self.exception
-            .clone()
-            .unwrap_or_else(|| syn::parse_quote_spanned!(span=> #farcall::Never))
+        self.exception.clone().unwrap_or_else(|| syn::parse_quote_spanned!(span=> #farcall::Never))
     }
 
     /// The closure that decodes all arguments, as one tuple.
@@ -206,13 +175,10 @@ impl Procedure {
 
     /// The arguments as the trait's method takes them.
     pub(super) fn passed(&self) -> TokenStream {
-        let values = self
-            .arguments
-            .iter()
-            .map(|Argument { name, passing, .. }| match passing {
-                Passing::Owned | Passing::Borrowed => quote!(#name),
-                Passing::Lent => quote!(&#name),
-            });
+        let values = self.arguments.iter().map(|Argument { name, passing, .. }| match passing {
+            Passing::Owned | Passing::Borrowed => quote!(#name),
+            Passing::Lent => quote!(&#name),
+        });
         quote!(#(#values),*)
     }
 }

@@ -6,13 +6,7 @@ use quote::{quote, quote_spanned};
 use super::{Procedure, Source};
 
 pub(super) fn generate(source: &Source) -> TokenStream {
-    let Source {
-        attributes,
-        visibility,
-        name,
-        procedures,
-        ..
-    } = source;
+    let Source { attributes, visibility, name, procedures, .. } = source;
     let methods = procedures.iter().map(method);
     quote! {
         #(#attributes)*

@@ -25,12 +25,7 @@ impl Source {
 
     /// `farcall`, as a link in documentation names it.
     fn farcall_in_docs(&self) -> String {
-        let segments: Vec<String> = self
-            .farcall
-            .segments
-            .iter()
-            .map(|s| s.ident.to_string())
-            .collect();
+        let segments: Vec<String> = self.farcall.segments.iter().map(|s| s.ident.to_string()).collect();
         segments.join("::")
     }
 
@@ -41,12 +36,7 @@ impl Source {
 
 /// `struct StoreClient` and what it offers beside the trait.
 fn client(source: &Source) -> TokenStream {
-    let Source {
-        farcall,
-        visibility,
-        name,
-        ..
-    } = source;
+    let Source { farcall, visibility, name, .. } = source;
     let client = source.client_name();
     let start = source.start_name();
     let about = format!(
@@ -96,19 +86,15 @@ fn client(source: &Source) -> TokenStream {
 fn calls(source: &Source) -> TokenStream {
     let name = &source.name;
     let client = source.client_name();
-    let methods = source
-        .procedures
-        .iter()
-        .enumerate()
-        .map(|(index, procedure)| {
-            let signature = procedure.signature();
-            let call = forward(source, index, &format_ident!("call"));
-            quote! {
-                #signature {
-                    #call
-                }
+    let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
+        let signature = procedure.signature();
+        let call = forward(source, index, &format_ident!("call"));
+        quote! {
+            #signature {
+                #call
             }
-        });
+        }
+    });
     quote! {
         #[allow(deprecated)]
         impl #name for #client {
@@ -119,38 +105,23 @@ fn calls(source: &Source) -> TokenStream {
 
 /// `struct StoreStart`
 fn starts(source: &Source) -> TokenStream {
-    let Source {
-        farcall,
-        visibility,
-        name,
-        ..
-    } = source;
+    let Source { farcall, visibility, name, .. } = source;
     let client = source.client_name();
     let start = source.start_name();
-    let about = format!(
-        " Starts calls of [`{name}`] without waiting for them; made by [`{client}::start`]."
-    );
-    let methods = source
-        .procedures
-        .iter()
-        .enumerate()
-        .map(|(index, procedure)| {
-            let Procedure {
-                name: method,
-                result,
-                ..
-            } = procedure;
-            let exception = procedure.raised(source);
-            let about = format!(" Starts [`{name}::{method}`].");
-            let parameters = procedure.parameters();
-            let start = forward(source, index, &format_ident!("start"));
-            quote! {
-                #[doc = #about]
-                pub fn #method(&self, #parameters) -> #farcall::Pending<#result, #exception> {
-                    #start
-                }
+    let about = format!(" Starts calls of [`{name}`] without waiting for them; made by [`{client}::start`].");
+    let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
+        let Procedure { name: method, result, .. } = procedure;
+        let exception = procedure.raised(source);
+        let about = format!(" Starts [`{name}::{method}`].");
+        let parameters = procedure.parameters();
+        let start = forward(source, index, &format_ident!("start"));
+        quote! {
+            #[doc = #about]
+            pub fn #method(&self, #parameters) -> #farcall::Pending<#result, #exception> {
+                #start
             }
-        });
+        }
+    });
     quote! {
         #[doc = #about]
         #[derive(Clone, Copy, Debug)]

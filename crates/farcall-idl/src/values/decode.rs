@@ -15,18 +15,11 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn value(
-        &self,
-        ty: &'a Type,
-        bytes: &mut Decoder<'_>,
-        at: &Path<'_>,
-    ) -> Result<Value, Error> {
+    pub(super) fn value(&self, ty: &'a Type, bytes: &mut Decoder<'_>, at: &Path<'_>) -> Result<Value, Error> {
         if at.depth >= DEPTH {
             return Err(at.error(format!("nested deeper than {DEPTH}")));
         }
-        bytes
-            .charge(COST)
-            .map_err(|why| at.error(why.to_string()))?;
+        bytes.charge(COST).map_err(|why| at.error(why.to_string()))?;
         match ty {
             Type::Array { size, element } => self.elements(element, *size as usize, bytes, at),
             Type::List { max, element } => {
@@ -36,18 +29,14 @@ impl<'a> Reader<'a> {
             }
             Type::Optional(inner) => match wrap(bytes.bool(), at)? {
                 false => Ok(Value::Null),
-                true if nullable(self.types, inner) => Ok(Value::Array(vec![self.value(
-                    inner,
-                    bytes,
-                    &at.index(0),
-                )?])),
+                true if nullable(self.types, inner) => {
+                    Ok(Value::Array(vec![self.value(inner, bytes, &at.index(0))?]))
+                }
                 true => self.value(inner, bytes, &at.inside()),
             },
             Type::Tuple(parts) => {
                 let parts = parts.iter().enumerate();
-                parts
-                    .map(|(index, part)| self.value(part, bytes, &at.index(index)))
-                    .collect()
+                parts.map(|(index, part)| self.value(part, bytes, &at.index(index))).collect()
             }
             Type::Named(place) => self.definition(*place, bytes, at),
             _ => wrap(scalar(ty, bytes), at),
@@ -80,24 +69,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn definition(
-        &self,
-        place: u32,
-        bytes: &mut Decoder<'_>,
-        at: &Path<'_>,
-    ) -> Result<Value, Error> {
+    fn definition(&self, place: u32, bytes: &mut Decoder<'_>, at: &Path<'_>) -> Result<Value, Error> {
         let Some(definition) = self.types.get(place) else {
             return Err(at.error("refers to no type"));
         };
         match &definition.body {
-            Body::Struct {
-                fields,
-                extensible: false,
-            } => self.fields(fields, bytes, at),
-            Body::Struct {
-                fields,
-                extensible: true,
-            } => {
+            Body::Struct { fields, extensible: false } => self.fields(fields, bytes, at),
+            Body::Struct { fields, extensible: true } => {
                 let mut value = Err(at.error("empty"));
                 let done = bytes.sized(|bytes| {
                     value = self.extensible(fields, bytes, at);
@@ -116,12 +94,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The fields that are there, up to the end of the struct.
-    fn extensible(
-        &self,
-        fields: &'a [Field],
-        bytes: &mut Decoder<'_>,
-        at: &Path<'_>,
-    ) -> Result<Value, Error> {
+    fn extensible(&self, fields: &'a [Field], bytes: &mut Decoder<'_>, at: &Path<'_>) -> Result<Value, Error> {
         let mut members = Map::new();
         for field in fields {
             if field.defaulted && bytes.remaining() == 0 {
@@ -132,26 +105,17 @@ impl<'a> Reader<'a> {
         Ok(members.into())
     }
 
-    fn fields(
-        &self,
-        fields: &'a [Field],
-        bytes: &mut Decoder<'_>,
-        at: &Path<'_>,
-    ) -> Result<Value, Error> {
+    fn fields(&self, fields: &'a [Field], bytes: &mut Decoder<'_>, at: &Path<'_>) -> Result<Value, Error> {
         match (form(fields), fields) {
             (Form::Single, [only]) => self.value(&only.ty, bytes, &at.inside()),
             (Form::Named, _) => {
                 let mut members = Map::new();
-                fields
-                    .iter()
-                    .try_for_each(|field| self.member(field, &mut members, bytes, at))?;
+                fields.iter().try_for_each(|field| self.member(field, &mut members, bytes, at))?;
                 Ok(members.into())
             }
             _ => {
                 let fields = fields.iter().enumerate();
-                fields
-                    .map(|(index, field)| self.value(&field.ty, bytes, &at.index(index)))
-                    .collect()
+                fields.map(|(index, field)| self.value(&field.ty, bytes, &at.index(index))).collect()
             }
         }
     }
@@ -165,31 +129,18 @@ impl<'a> Reader<'a> {
     ) -> Result<(), Error> {
         let value = self.value(&field.ty, bytes, &at.field(&field.name))?;
         // Names come from the description, which may be a peer's: repeated in a list, a long one takes much memory.
-        bytes
-            .charge(field.name.len())
-            .map_err(|why| at.error(why.to_string()))?;
+        bytes.charge(field.name.len()).map_err(|why| at.error(why.to_string()))?;
         members.insert(field.name.clone(), value);
         Ok(())
     }
 
-    fn union(
-        &self,
-        of: &str,
-        arms: &'a [Arm],
-        bytes: &mut Decoder<'_>,
-        at: &Path<'_>,
-    ) -> Result<Value, Error> {
+    fn union(&self, of: &str, arms: &'a [Arm], bytes: &mut Decoder<'_>, at: &Path<'_>) -> Result<Value, Error> {
         let tag = wrap(bytes.i32(), at)?;
         let exact = arms.iter().find(|arm| arm.tag == Some(tag));
         let Some(arm) = exact.or_else(|| arms.iter().find(|arm| arm.tag.is_none())) else {
-            return Err(at.error(format!(
-                "at byte {}: {tag} is not a variant of {of}",
-                bytes.offset()
-            )));
+            return Err(at.error(format!("at byte {}: {tag} is not a variant of {of}", bytes.offset())));
         };
-        bytes
-            .charge(arm.name.len())
-            .map_err(|why| at.error(why.to_string()))?;
+        bytes.charge(arm.name.len()).map_err(|why| at.error(why.to_string()))?;
         let at = at.field(&arm.name);
         if arm.tag.is_some() && arm.fields.is_empty() {
             return Ok(arm.name.clone().into());

@@ -24,26 +24,14 @@ pub(super) struct Writer<'a> {
 type Done = Result<(), Error>;
 
 impl<'a> Writer<'a> {
-    pub(super) fn value(
-        &self,
-        ty: &'a Type,
-        value: &Value,
-        out: &mut Encoder<'_>,
-        at: &Path<'_>,
-    ) -> Done {
+    pub(super) fn value(&self, ty: &'a Type, value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
         if at.depth >= DEPTH {
             return Err(at.error(format!("nested deeper than {DEPTH}")));
         }
-        let wrap =
-            |done: Result<(), xdr::Error>| done.map_err(|why| at.error(why.kind().to_string()));
+        let wrap = |done: Result<(), xdr::Error>| done.map_err(|why| at.error(why.kind().to_string()));
         match ty {
             Type::Void if value.is_null() => Ok(()),
-            Type::Bool => wrap(
-                value
-                    .as_bool()
-                    .ok_or_else(|| self.mismatch(ty, value, at))?
-                    .encode(out),
-            ),
+            Type::Bool => wrap(value.as_bool().ok_or_else(|| self.mismatch(ty, value, at))?.encode(out)),
             Type::I8 => wrap(self.integer::<i8>(ty, value, at)?.encode(out)),
             Type::I16 => wrap(self.integer::<i16>(ty, value, at)?.encode(out)),
             Type::I32 => wrap(self.integer::<i32>(ty, value, at)?.encode(out)),
@@ -57,9 +45,7 @@ impl<'a> Writer<'a> {
             Type::Opaque { size } => {
                 let bytes = self.bytes(ty, value, at)?;
                 if bytes.len() != *size as usize {
-                    return Err(
-                        at.error(format!("{} bytes where {size} are declared", bytes.len()))
-                    );
+                    return Err(at.error(format!("{} bytes where {size} are declared", bytes.len())));
                 }
                 wrap(out.opaque(&bytes))
             }
@@ -74,21 +60,14 @@ impl<'a> Writer<'a> {
                 wrap(text.encode(out))
             }
             Type::Array { size, element } => {
-                let items = value
-                    .as_array()
-                    .ok_or_else(|| self.mismatch(ty, value, at))?;
+                let items = value.as_array().ok_or_else(|| self.mismatch(ty, value, at))?;
                 if items.len() != *size as usize {
-                    return Err(at.error(format!(
-                        "{} elements where {size} are declared",
-                        items.len()
-                    )));
+                    return Err(at.error(format!("{} elements where {size} are declared", items.len())));
                 }
                 self.elements(element, items, out, at)
             }
             Type::List { max, element } => {
-                let items = value
-                    .as_array()
-                    .ok_or_else(|| self.mismatch(ty, value, at))?;
+                let items = value.as_array().ok_or_else(|| self.mismatch(ty, value, at))?;
                 at_most(items.len(), *max, at)?;
                 wrap(out.count(items.len()))?;
                 self.elements(element, items, out, at)
@@ -105,19 +84,10 @@ impl<'a> Writer<'a> {
 
     /// `expected string<>, found 7`
     fn mismatch(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Error {
-        at.error(format!(
-            "expected {}, found {}",
-            spell(self.types, ty),
-            brief(value)
-        ))
+        at.error(format!("expected {}, found {}", spell(self.types, ty), brief(value)))
     }
 
-    fn integer<T: TryFrom<i128>>(
-        &self,
-        ty: &Type,
-        value: &Value,
-        at: &Path<'_>,
-    ) -> Result<T, Error> {
+    fn integer<T: TryFrom<i128>>(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Result<T, Error> {
         let number = match value {
             Value::Number(number) => match (number.as_i64(), number.as_u64()) {
                 (Some(number), _) => Some(i128::from(number)),
@@ -127,9 +97,7 @@ impl<'a> Writer<'a> {
             Value::String(digits) => digits.parse().ok(),
             _ => None,
         };
-        number
-            .and_then(|number| T::try_from(number).ok())
-            .ok_or_else(|| self.mismatch(ty, value, at))
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| self.mismatch(ty, value, at))
     }
 
     fn double(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Result<f64, Error> {
@@ -162,12 +130,13 @@ impl<'a> Writer<'a> {
             _ => None,
         };
         match value {
-            Value::String(text) => BASE64
-                .decode(text)
-                .map_err(|why| at.error(format!("not base64 ({why}); or {{\"hex\": \"…\"}}"))),
+            Value::String(text) => {
+                BASE64.decode(text).map_err(|why| at.error(format!("not base64 ({why}); or {{\"hex\": \"…\"}}")))
+            }
             Value::Object(map) => match (only(map, "hex"), only(map, "text")) {
-                (Some(digits), _) => hex(&digits)
-                    .ok_or_else(|| at.field("hex").error("not pairs of hexadecimal digits")),
+                (Some(digits), _) => {
+                    hex(&digits).ok_or_else(|| at.field("hex").error("not pairs of hexadecimal digits"))
+                }
                 (_, Some(text)) => Ok(text.into_bytes()),
                 _ => Err(self.mismatch(ty, value, at)),
             },
@@ -175,26 +144,11 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn elements(
-        &self,
-        element: &'a Type,
-        items: &[Value],
-        out: &mut Encoder<'_>,
-        at: &Path<'_>,
-    ) -> Done {
-        items
-            .iter()
-            .enumerate()
-            .try_for_each(|(index, item)| self.value(element, item, out, &at.index(index)))
+    fn elements(&self, element: &'a Type, items: &[Value], out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
+        items.iter().enumerate().try_for_each(|(index, item)| self.value(element, item, out, &at.index(index)))
     }
 
-    fn optional(
-        &self,
-        inner: &'a Type,
-        value: &Value,
-        out: &mut Encoder<'_>,
-        at: &Path<'_>,
-    ) -> Done {
+    fn optional(&self, inner: &'a Type, value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
         if value.is_null() {
             return Ok(());
         }
@@ -203,29 +157,14 @@ impl<'a> Writer<'a> {
         }
         match value.as_array().map(Vec::as_slice) {
             Some([value]) => self.value(inner, value, out, &at.index(0)),
-            _ => Err(at.error(
-                "an optional value that may itself be null is written in brackets, [value]",
-            )),
+            _ => Err(at.error("an optional value that may itself be null is written in brackets, [value]")),
         }
     }
 
-    fn tuple(
-        &self,
-        ty: &Type,
-        parts: &'a [Type],
-        value: &Value,
-        out: &mut Encoder<'_>,
-        at: &Path<'_>,
-    ) -> Done {
-        let items = value
-            .as_array()
-            .ok_or_else(|| self.mismatch(ty, value, at))?;
+    fn tuple(&self, ty: &Type, parts: &'a [Type], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
+        let items = value.as_array().ok_or_else(|| self.mismatch(ty, value, at))?;
         if items.len() != parts.len() {
-            return Err(at.error(format!(
-                "{} elements where {} are declared",
-                items.len(),
-                parts.len()
-            )));
+            return Err(at.error(format!("{} elements where {} are declared", items.len(), parts.len())));
         }
         let mut both = parts.iter().zip(items).enumerate();
         both.try_for_each(|(index, (part, item))| self.value(part, item, out, &at.index(index)))
@@ -236,14 +175,8 @@ impl<'a> Writer<'a> {
             return Err(at.error("refers to no type"));
         };
         match &definition.body {
-            Body::Struct {
-                fields,
-                extensible: false,
-            } => self.fields(fields, value, out, at),
-            Body::Struct {
-                fields,
-                extensible: true,
-            } => {
+            Body::Struct { fields, extensible: false } => self.fields(fields, value, out, at),
+            Body::Struct { fields, extensible: true } => {
                 let mut refusal = None;
                 let done = out.sized(|out| {
                     refusal = self.fields(fields, value, out, at).err();
@@ -258,13 +191,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn fields(
-        &self,
-        fields: &'a [Field],
-        value: &Value,
-        out: &mut Encoder<'_>,
-        at: &Path<'_>,
-    ) -> Done {
+    fn fields(&self, fields: &'a [Field], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
         match (form(fields), fields) {
             (Form::Named, _) => self.named(fields, value, out, at),
             (Form::Single, [only]) => self.value(&only.ty, value, out, &at.inside()),
@@ -273,13 +200,7 @@ impl<'a> Writer<'a> {
     }
 
     /// An object with a member for each field. Optional ones may be left out, and defaulted ones from some field on.
-    pub(super) fn named(
-        &self,
-        fields: &'a [Field],
-        value: &Value,
-        out: &mut Encoder<'_>,
-        at: &Path<'_>,
-    ) -> Done {
+    pub(super) fn named(&self, fields: &'a [Field], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
         let none = Map::new();
         let members = match value {
             Value::Object(members) => members,
@@ -292,14 +213,8 @@ impl<'a> Writer<'a> {
                 )));
             }
         };
-        if let Some(unknown) = members
-            .keys()
-            .find(|key| !fields.iter().any(|field| field.name == **key))
-        {
-            return Err(at.error(format!(
-                "no field {unknown:?}; there is {}",
-                expected(fields)
-            )));
+        if let Some(unknown) = members.keys().find(|key| !fields.iter().any(|field| field.name == **key)) {
+            return Err(at.error(format!("no field {unknown:?}; there is {}", expected(fields))));
         }
         for (index, field) in fields.iter().enumerate() {
             let at = at.field(&field.name);
@@ -308,17 +223,11 @@ impl<'a> Writer<'a> {
                 None if matches!(field.ty, Type::Optional(_)) && !field.defaulted => {
                     self.value(&field.ty, &Value::Null, out, &at)?;
                 }
-                None if fields[index..]
-                    .iter()
-                    .all(|field| field.defaulted && !members.contains_key(&field.name)) =>
-                {
+                None if fields[index..].iter().all(|field| field.defaulted && !members.contains_key(&field.name)) => {
                     return Ok(());
                 }
                 None => {
-                    return Err(at.error(format!(
-                        "missing; expected {}",
-                        spell(self.types, &field.ty)
-                    )));
+                    return Err(at.error(format!("missing; expected {}", spell(self.types, &field.ty))));
                 }
             }
         }
@@ -326,32 +235,16 @@ impl<'a> Writer<'a> {
     }
 
     /// An array with an element for each field.
-    pub(super) fn positional(
-        &self,
-        fields: &'a [Field],
-        value: &Value,
-        out: &mut Encoder<'_>,
-        at: &Path<'_>,
-    ) -> Done {
+    pub(super) fn positional(&self, fields: &'a [Field], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
         let Some(items) = value.as_array() else {
-            return Err(at.error(format!(
-                "expected an array of {1} elements, found {0}",
-                brief(value),
-                fields.len()
-            )));
+            return Err(at.error(format!("expected an array of {1} elements, found {0}", brief(value), fields.len())));
         };
         let needed = fields.iter().filter(|field| !field.defaulted).count();
         if items.len() < needed || items.len() > fields.len() {
-            return Err(at.error(format!(
-                "{} elements where {} are declared",
-                items.len(),
-                fields.len()
-            )));
+            return Err(at.error(format!("{} elements where {} are declared", items.len(), fields.len())));
         }
         let mut both = fields.iter().zip(items).enumerate();
-        both.try_for_each(|(index, (field, item))| {
-            self.value(&field.ty, item, out, &at.index(index))
-        })
+        both.try_for_each(|(index, (field, item))| self.value(&field.ty, item, out, &at.index(index)))
     }
 
     fn union(&self, arms: &'a [Arm], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
@@ -362,10 +255,7 @@ impl<'a> Writer<'a> {
                 None => return Err(at.error("an empty object")),
             },
             _ => {
-                return Err(at.error(format!(
-                    "expected \"Variant\" or {{\"Variant\": …}}, found {}",
-                    brief(value)
-                )));
+                return Err(at.error(format!("expected \"Variant\" or {{\"Variant\": …}}, found {}", brief(value))));
             }
         };
         let Some(arm) = arms.iter().find(|arm| arm.name == *name) else {
@@ -376,8 +266,7 @@ impl<'a> Writer<'a> {
             Some(tag) => (tag, content),
             None => self.default_arm(arms, content, &at)?,
         };
-        tag.encode(out)
-            .map_err(|why| at.error(why.kind().to_string()))?;
+        tag.encode(out).map_err(|why| at.error(why.kind().to_string()))?;
         if arm.fields.is_empty() && content.is_null() {
             return Ok(());
         }
@@ -385,19 +274,12 @@ impl<'a> Writer<'a> {
     }
 
     /// `[integer, fields]`, the integer none of another variant's.
-    fn default_arm<'v>(
-        &self,
-        arms: &[Arm],
-        content: &'v Value,
-        at: &Path<'_>,
-    ) -> Result<(i32, &'v Value), Error> {
+    fn default_arm<'v>(&self, arms: &[Arm], content: &'v Value, at: &Path<'_>) -> Result<(i32, &'v Value), Error> {
         let (tag, content) = match content.as_array().map(Vec::as_slice) {
             Some([tag]) => (tag, &Value::Null),
             Some([tag, content]) => (tag, content),
             _ => {
-                return Err(
-                    at.error("the variant of all other integers is written [integer, fields]")
-                );
+                return Err(at.error("the variant of all other integers is written [integer, fields]"));
             }
         };
         let tag: i32 = self.integer(&Type::I32, tag, &at.index(0))?;
@@ -416,16 +298,8 @@ fn at_most(length: usize, max: u32, at: &Path<'_>) -> Done {
 }
 
 fn expected(fields: &[Field]) -> String {
-    let names: Vec<&str> = fields
-        .iter()
-        .take(16)
-        .map(|field| field.name.as_str())
-        .collect();
-    if names.is_empty() {
-        "no fields".into()
-    } else {
-        names.join(", ")
-    }
+    let names: Vec<&str> = fields.iter().take(16).map(|field| field.name.as_str()).collect();
+    if names.is_empty() { "no fields".into() } else { names.join(", ") }
 }
 
 /// The value in a message: not all of a long one.

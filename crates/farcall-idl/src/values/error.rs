@@ -51,42 +51,23 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    pub(super) const ROOT: Path<'static> = Path {
-        outer: None,
-        step: Step::Whole,
-        depth: 0,
-    };
+    pub(super) const ROOT: Path<'static> = Path { outer: None, step: Step::Whole, depth: 0 };
 
     pub(super) fn field(&'a self, name: &'a str) -> Path<'a> {
-        Path {
-            outer: Some(self),
-            step: Step::Field(name),
-            depth: self.depth + 1,
-        }
+        Path { outer: Some(self), step: Step::Field(name), depth: self.depth + 1 }
     }
 
     pub(super) fn index(&'a self, index: usize) -> Path<'a> {
-        Path {
-            outer: Some(self),
-            step: Step::Index(index),
-            depth: self.depth + 1,
-        }
+        Path { outer: Some(self), step: Step::Index(index), depth: self.depth + 1 }
     }
 
     /// The same place, one level deeper in the types.
     pub(super) fn inside(&'a self) -> Path<'a> {
-        Path {
-            outer: Some(self),
-            step: Step::Whole,
-            depth: self.depth + 1,
-        }
+        Path { outer: Some(self), step: Step::Whole, depth: self.depth + 1 }
     }
 
     pub(super) fn error(&self, what: impl Into<String>) -> Error {
-        Error {
-            path: self.to_string(),
-            what: what.into(),
-        }
+        Error { path: self.to_string(), what: what.into() }
     }
 }
 

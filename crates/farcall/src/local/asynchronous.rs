@@ -6,9 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use super::{Ended, encode};
-use crate::stub::{
-    AsyncDispatched, AsyncServer, Call, Channel, Dispatched, PendingCall, Reply, Sink, panicked,
-};
+use crate::stub::{AsyncDispatched, AsyncServer, Call, Channel, Dispatched, PendingCall, Reply, Sink, panicked};
 use crate::{CallFailed, Kind, Ran};
 
 pub(super) struct Local<S>(pub(super) Arc<S>);
@@ -17,11 +15,7 @@ impl<S: AsyncServer> Local<S> {
     fn begin(&self, call: &Call<'_>) -> Result<Started, CallFailed> {
         let arguments = encode(call)?;
         let future = self.0.clone().dispatch(call.procedure.number, arguments);
-        Ok(Started {
-            future: Some(future),
-            polled: false,
-            waker: None,
-        })
+        Ok(Started { future: Some(future), polled: false, waker: None })
     }
 }
 
@@ -60,14 +54,10 @@ impl Started {
                 self.waker = Some(context.waker().clone());
                 Poll::Pending
             }
-            Ok(Poll::Ready((dispatched, reply))) => Poll::Ready(Ended {
-                dispatched,
-                reply: reply.into(),
-            }),
-            Err(panic) => Poll::Ready(Ended {
-                dispatched: Dispatched::Failed(panicked(&*panic)),
-                reply: Vec::new().into(),
-            }),
+            Ok(Poll::Ready((dispatched, reply))) => Poll::Ready(Ended { dispatched, reply: reply.into() }),
+            Err(panic) => {
+                Poll::Ready(Ended { dispatched: Dispatched::Failed(panicked(&*panic)), reply: Vec::new().into() })
+            }
         }
     }
 
@@ -102,9 +92,7 @@ impl PendingCall for Started {
 
     fn detach(self: Box<Self>) {
         // Whether a thread can be had decides nothing that anybody would hear of.
-        let _ = thread::Builder::new()
-            .name("farcall-local".into())
-            .spawn(move || self.block());
+        let _ = thread::Builder::new().name("farcall-local".into()).spawn(move || self.block());
     }
 }
 

@@ -40,9 +40,7 @@ impl Workers {
     pub(super) fn add(&self, job: Arc<dyn Run>) -> Result<(), CallFailed> {
         let mut queue = self.0.lock();
         if queue.jobs.len() >= QUEUE {
-            return Err(
-                CallFailed::new(Kind::Overloaded, Ran::No).because("too many calls are started")
-            );
+            return Err(CallFailed::new(Kind::Overloaded, Ran::No).because("too many calls are started"));
         }
         queue.jobs.push_back(job);
         if queue.jobs.len() <= queue.idle {
@@ -51,9 +49,7 @@ impl Workers {
         }
         if queue.threads < THREADS {
             let shared = self.0.clone();
-            let spawned = thread::Builder::new()
-                .name("farcall-local".into())
-                .spawn(move || shared.serve());
+            let spawned = thread::Builder::new().name("farcall-local".into()).spawn(move || shared.serve());
             match spawned {
                 Ok(_) => queue.threads += 1,
                 Err(why) if queue.threads == 0 => {
@@ -97,10 +93,7 @@ impl Shared {
                 return None;
             }
             queue.idle += 1;
-            queue = self
-                .changed
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
             queue.idle -= 1;
         }
     }
