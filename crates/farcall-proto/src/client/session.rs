@@ -41,7 +41,8 @@ struct Request {
     name: String,
     /// The asker's mark; `None` when only a ticket is wanted.
     token: Option<u64>,
-    renew: bool,
+    /// The conversation whose ticket is to be renewed.
+    renew: Option<u64>,
     procedures: Vec<(u32, u64)>,
     began: Time,
     sent: Option<Time>,
@@ -76,21 +77,21 @@ impl Session {
     /// Asks for a ticket only, unless a question is under way that brings one.
     pub fn greet(&mut self, now: Time, interval: Duration) {
         if self.requests.is_empty() {
-            self.ask(now, String::new(), None, false, interval);
+            self.ask(now, String::new(), None, None, interval);
         }
     }
 
     pub fn bind(&mut self, now: Time, name: &str, token: u64, interval: Duration) {
-        self.ask(now, name.to_owned(), Some(token), false, interval);
+        self.ask(now, name.to_owned(), Some(token), None, interval);
     }
 
-    fn renew(&mut self, now: Time, interval: Duration) {
-        if !self.requests.iter().any(|r| r.renew) {
-            self.ask(now, String::new(), None, true, interval);
+    fn renew(&mut self, now: Time, conversation: u64, interval: Duration) {
+        if !self.requests.iter().any(|r| r.renew == Some(conversation)) {
+            self.ask(now, String::new(), None, Some(conversation), interval);
         }
     }
 
-    fn ask(&mut self, now: Time, name: String, token: Option<u64>, renew: bool, interval: Duration) {
+    fn ask(&mut self, now: Time, name: String, token: Option<u64>, renew: Option<u64>, interval: Duration) {
         // Unlike any other question of ours, and not to be guessed by who does not see our datagrams.
         self.nonce = self.nonce.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ self.client;
         self.requests.push(Request {
@@ -123,7 +124,7 @@ impl Conversation {
         let session = &mut self.session;
         let request = session.requests.iter_mut().find(|r| r.due <= now)?;
         let renew = match session.granted {
-            Some(g) if request.renew => Some((g.conversation, g.ticket, g.address)),
+            Some(g) if request.renew == Some(g.conversation) => Some((g.conversation, g.ticket, g.address)),
             _ => None,
         };
         if request.sent.replace(now).is_some() {
@@ -193,28 +194,19 @@ impl Conversation {
         sink(Event::Bound { token, answer });
     }
 
-    fn take_ticket(&mut self, now: Time, w: &Welcome<'_>, renewed: bool, sink: &mut dyn FnMut(Event<'_>)) {
+    fn take_ticket(&mut self, now: Time, w: &Welcome<'_>, renewed: Option<u64>, sink: &mut dyn FnMut(Event<'_>)) {
         let granted = Granted { conversation: w.conversation, ticket: w.ticket, address: w.seen, known: false };
         match self.session.granted {
-            Some(old) if !renewed => {
-                // We have one; this question was about an export only. But one of another
-                // incarnation says that ours is worth nothing any more.
-                if old.ticket.incarnation == w.ticket.incarnation {
-                    return;
+            Some(old) if renewed == Some(old.conversation) => {
+                if w.conversation != old.conversation {
+                    self.lose_session(Kind::ServerRestarted, None, now, sink);
                 }
-                let stale = Stale {
-                    conversation: old.conversation,
-                    number: 0,
-                    reason: StaleReason::Incarnation,
-                    incarnation: w.ticket.incarnation,
-                    age: 0,
-                };
-                self.on_stale(now, &stale, sink);
             }
-            Some(old) if old.conversation != w.conversation => {
-                self.lose_session(Kind::ServerRestarted, None, now, sink)
-            }
-            _ => {}
+            // We have a ticket; this question was about something else. But an answer of another
+            // incarnation says that ours is worth nothing any more.
+            Some(old) if old.ticket.incarnation == w.ticket.incarnation => return,
+            Some(_) => self.lose_session(Kind::ServerRestarted, None, now, sink),
+            None => {}
         }
         self.session.granted = Some(granted);
         self.resend_all(now);
@@ -239,7 +231,7 @@ impl Conversation {
         }
         let age = Some(Duration::from_nanos(stale.age));
         match stale.reason {
-            StaleReason::Address => self.session.renew(now, self.config.min_retransmit),
+            StaleReason::Address => self.session.renew(now, stale.conversation, self.config.min_retransmit),
             StaleReason::Incarnation => self.lose_session(Kind::ServerRestarted, age, now, sink),
             StaleReason::Horizon => self.lose_session(Kind::Forgotten, age, now, sink),
             StaleReason::Full => self.lose_session(Kind::Overloaded, Some(Duration::MAX), now, sink),

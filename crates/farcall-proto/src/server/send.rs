@@ -9,7 +9,7 @@ use crate::transfer::Outgoing;
 use crate::wire::{
     Fragment, Header, Part, Position, Progress, ResultHead, Stale, Status, Ticket, VERSION, Welcome, Writer,
 };
-use crate::{BASE_DATAGRAM, Failure, Ran, Time};
+use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Time};
 
 /// Short answers that may wait to be sent; further ones are dropped, and asked for again.
 const MAX_REPLIES: usize = 8192;
@@ -66,6 +66,13 @@ impl Server {
         let Some(place) = self.running(key) else {
             self.recycle(payload);
             return None;
+        };
+        let finish = match payload.len() {
+            len if len.is_multiple_of(4) && u32::try_from(len).is_ok() => finish,
+            len => {
+                let detail = format!("a result of {len} bytes, which is not XDR or too long");
+                Finish::Failed(Failure::new(Kind::BadResult, Ran::Yes).with_detail(detail))
+            }
         };
         let status = match &finish {
             Finish::Result => Status::Result,
