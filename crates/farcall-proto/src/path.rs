@@ -3,40 +3,42 @@
 use std::time::Duration;
 
 use crate::config::BASE_DATAGRAM;
-use crate::time::Time;
+use crate::time::{Time, nanos};
 
 /// The smoothed round-trip time (RFC 6298 section 2, without the variance: the first retransmission
 /// waits for three round trips, which leaves room enough).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RoundTrip {
-    smoothed: Option<Duration>,
+    /// In nanoseconds; zero before anything was measured.
+    smoothed: u64,
 }
 
 impl RoundTrip {
     pub fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
+        (self.smoothed > 0).then(|| Duration::from_nanos(self.smoothed))
     }
 
-    /// Learns from one exchange that was answered at once.
-    pub fn sample(&mut self, took: Duration) {
-        self.smoothed = Some(match self.smoothed {
-            None => took,
-            Some(old) => old - old / 8 + took / 8,
-        });
+    /// Learns from one exchange that was answered at once and took `nanos`.
+    #[inline]
+    pub fn sample(&mut self, nanos: u64) {
+        self.smoothed = match self.smoothed {
+            0 => nanos.max(1),
+            old => old - old / 8 + nanos / 8,
+        };
     }
 
     /// Learns from a call, whose time has the procedure's in it: only if that can have been short.
     #[inline]
-    pub fn sample_call(&mut self, took: Duration) {
-        match self.smoothed {
-            Some(old) if took > old * 2 => {}
-            _ => self.sample(took),
+    pub fn sample_call(&mut self, nanos: u64) {
+        if self.smoothed == 0 || nanos <= self.smoothed * 2 {
+            self.sample(nanos);
         }
     }
 
-    /// How long to wait for an answer before asking again.
-    pub fn patience(&self, least: Duration) -> Duration {
-        self.smoothed.map_or(least, |s| (s * 3).max(least))
+    /// How long to wait for an answer before asking again, in nanoseconds.
+    #[inline]
+    pub fn patience(&self, least: Duration) -> u64 {
+        nanos(least).max(self.smoothed * 3)
     }
 }
 
@@ -166,8 +168,8 @@ mod tests {
     #[test]
     fn a_slow_procedure_does_not_lengthen_the_round_trip() {
         let mut r = RoundTrip::default();
-        r.sample(Duration::from_micros(100));
-        r.sample_call(Duration::from_secs(2));
+        r.sample(100_000);
+        r.sample_call(2_000_000_000);
         assert_eq!(r.smoothed(), Some(Duration::from_micros(100)));
     }
 

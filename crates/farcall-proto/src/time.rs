@@ -26,6 +26,18 @@ impl Time {
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// Nanoseconds since `earlier`; zero if this moment is not after it.
+    #[inline]
+    pub(crate) fn nanos_since(self, earlier: Time) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The moment `nanos` nanoseconds later. (Durations divide; the path of a call does without.)
+    #[inline]
+    pub(crate) fn plus(self, nanos: u64) -> Time {
+        Time(self.0.saturating_add(nanos))
+    }
 }
 
 impl Add<Duration> for Time {
@@ -46,5 +58,5 @@ impl Sub<Duration> for Time {
 
 /// A duration in nanoseconds, the largest that fits when it does not.
 pub(crate) fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+    d.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(d.subsec_nanos()))
 }

@@ -92,7 +92,7 @@ impl Conversation {
             return self.on_result_fragment(now, number, activity, head, part, sink);
         }
         if let Some(sent) = self.slots.at(activity).timed {
-            self.round_trip.sample_call(now.since(sent));
+            self.round_trip.sample_call(now.nanos_since(sent));
         }
         self.end(activity, outcome(head.status, Cow::Borrowed(part.bytes)), sink);
     }
@@ -198,7 +198,7 @@ impl Conversation {
         let heard = sending.heard(now, select, patience);
         self.in_flight -= before - sending.in_flight();
         if let Some(sent) = heard.answered {
-            self.round_trip.sample(now.since(sent));
+            self.round_trip.sample(now.nanos_since(sent));
         }
         self.congestion.arrived(heard.arrived, datagram);
         if let Some(since) = heard.lost_since {

@@ -158,10 +158,10 @@ impl Conversation {
             return;
         };
         let request = &mut self.session.requests[at];
-        let took = now.since(request.sent.unwrap_or(now));
+        let sent = request.sent.unwrap_or(now);
         let renewed = request.renew;
         if request.timed {
-            self.round_trip.sample(took);
+            self.round_trip.sample(now.nanos_since(sent));
         }
         if w.refused == 0 {
             self.take_ticket(now, w, renewed, sink);
@@ -180,7 +180,7 @@ impl Conversation {
         let request = self.session.requests.swap_remove(at);
         let Some(token) = request.token else { return };
         let answer = match w.refused {
-            0 => Ok(Bound { export: w.export, procedures: request.procedures, round_trip: took }),
+            0 => Ok(Bound { export: w.export, procedures: request.procedures, round_trip: now.since(sent) }),
             code => {
                 let kind = Kind::from_code(code);
                 let mut failure = Failure::new(kind, Ran::No).with_detail(format!("{:?}", request.name));
@@ -197,10 +197,9 @@ impl Conversation {
     fn take_ticket(&mut self, now: Time, w: &Welcome<'_>, renewed: Option<u64>, sink: &mut dyn FnMut(Event<'_>)) {
         let granted = Granted { conversation: w.conversation, ticket: w.ticket, address: w.seen, known: false };
         match self.session.granted {
+            Some(old) if renewed == Some(old.conversation) && w.conversation == old.conversation => {}
             Some(old) if renewed == Some(old.conversation) => {
-                if w.conversation != old.conversation {
-                    self.lose_session(Kind::ServerRestarted, None, now, sink);
-                }
+                self.lose_session(Kind::ServerRestarted, None, now, sink);
             }
             // We have a ticket; this question was about something else. But an answer of another
             // incarnation says that ours is worth nothing any more.

@@ -4,8 +4,6 @@
 //! The last activity used is the first used again, so that a client which rarely has two calls
 //! outstanding needs one, and the server remembers one number of it.
 
-use std::time::Duration;
-
 use super::{Call, CallId};
 use crate::Time;
 use crate::transfer::{Incoming, Outgoing};
@@ -77,9 +75,10 @@ pub(super) struct Slot {
     pub timed: Option<Time>,
     /// When to send again, or to probe.
     pub due: Time,
-    pub interval: Duration,
-    /// The time between probes that are answered.
-    pub calm: Duration,
+    /// The time to the next try, in nanoseconds.
+    pub interval: u64,
+    /// The time between probes that are answered, in nanoseconds.
+    pub calm: u64,
     /// Retransmissions and probes since the server last spoke of this call, or the call began.
     pub unanswered: u32,
     pub heard: Time,
@@ -127,8 +126,8 @@ impl Slots {
         slot.unanswered = 0;
         slot.heard = now;
         slot.due = now;
-        slot.interval = Duration::ZERO;
-        slot.calm = Duration::ZERO;
+        slot.interval = 0;
+        slot.calm = 0;
         slot.prev = prev;
         slot.next = NONE;
         activity
@@ -220,8 +219,8 @@ impl Slot {
             first_sent: None,
             timed: None,
             due: Time::default(),
-            interval: Duration::ZERO,
-            calm: Duration::ZERO,
+            interval: 0,
+            calm: 0,
             unanswered: 0,
             heard: Time::default(),
             prev: NONE,

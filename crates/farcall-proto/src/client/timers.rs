@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::slots::{Stage, Want};
 use super::{Conversation, Event, Outcome};
+use crate::time::nanos;
 use crate::{Failure, Kind, Ran, Rule, Time};
 
 /// A call that was given up in silence is forgotten after this many reminders.
@@ -86,8 +87,8 @@ impl Conversation {
         let slot = self.slots.at_mut(activity);
         slot.unanswered += 1;
         slot.timed = None;
-        slot.due = now + slot.interval;
-        slot.interval = (slot.interval * 2).min(self.config.max_retransmit);
+        slot.due = now.plus(slot.interval);
+        slot.interval = (slot.interval * 2).min(nanos(self.config.max_retransmit));
         let unanswered = slot.unanswered;
         let want = match slot.stage {
             Stage::Cancelling { .. } => Want::CANCEL,
@@ -114,10 +115,12 @@ impl Conversation {
         slot.unanswered = 0;
         slot.interval = base;
         slot.calm = match slot.stage {
-            Stage::Running if slot.receiving.is_none() => (slot.calm * 2).clamp(base, self.config.max_probe.max(base)),
+            Stage::Running if slot.receiving.is_none() => {
+                (slot.calm * 2).clamp(base, nanos(self.config.max_probe).max(base))
+            }
             _ => base,
         };
-        slot.due = now + slot.calm;
+        slot.due = now.plus(slot.calm);
         self.check = self.check.min(slot.due);
     }
 
@@ -128,8 +131,8 @@ impl Conversation {
         slot.unanswered = 0;
         slot.heard = now;
         slot.interval = interval * 2;
-        slot.calm = Duration::ZERO;
-        slot.due = now + interval;
+        slot.calm = 0;
+        slot.due = now.plus(interval);
         self.check = self.check.min(slot.due);
     }
 

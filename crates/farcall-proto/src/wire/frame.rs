@@ -483,10 +483,21 @@ const POSITION: usize = 16;
 const TICKET_LEN: usize = 40;
 const ADDRESS: usize = 20;
 
+impl Position {
+    #[inline]
+    fn bytes(self) -> [u8; POSITION] {
+        let mut bytes = [0; POSITION];
+        bytes[..4].copy_from_slice(&self.activity.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.exchange.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes
+    }
+}
+
 impl Writer<'_> {
     fn position(&mut self, kind: u8, p: Position, more: usize) -> super::Body<'_> {
         let mut body = self.frame(kind, 0, POSITION + more);
-        body.u32(p.activity).u32(p.exchange).u64(p.sequence);
+        body.bytes(&p.bytes());
         body
     }
 
@@ -501,8 +512,11 @@ impl Writer<'_> {
         let fragment = if args.fragment.is_some() { 8 } else { 0 };
         let flags = if meta > 0 { META } else { 0 } | if fragment > 0 { FRAGMENT } else { 0 };
         let mut body = self.frame(CALL, flags, POSITION + 12 + meta + fragment + args.bytes.len());
-        let p = head.position;
-        body.u32(p.activity).u32(p.exchange).u64(p.sequence).u64(head.export).u32(head.procedure);
+        let mut fixed = [0; POSITION + 12];
+        fixed[..POSITION].copy_from_slice(&head.position.bytes());
+        fixed[POSITION..POSITION + 8].copy_from_slice(&head.export.to_be_bytes());
+        fixed[POSITION + 8..].copy_from_slice(&head.procedure.to_be_bytes());
+        body.bytes(&fixed);
         head.meta.write(&mut body);
         if let Some(f) = args.fragment {
             body.u32(f.total).u32(f.offset);
@@ -520,13 +534,16 @@ impl Writer<'_> {
         let fragment = if args.fragment.is_some() { 8 } else { 0 };
         let flags = if fragment > 0 { FRAGMENT } else { 0 };
         let mut body = self.frame(RESULT, flags, POSITION + 4 + fragment + args.bytes.len());
-        let p = head.position;
         let (status, ran, kind) = match head.status {
             Status::Result => (0, 0, 0),
             Status::Exception => (1, 0, 0),
             Status::Failed { ran, kind } => (2, ran, kind),
         };
-        body.u32(p.activity).u32(p.exchange).u64(p.sequence).bytes(&[status, ran]).u16(kind);
+        let [high, low] = u16::to_be_bytes(kind);
+        let mut fixed = [0; POSITION + 4];
+        fixed[..POSITION].copy_from_slice(&head.position.bytes());
+        fixed[POSITION..].copy_from_slice(&[status, ran, high, low]);
+        body.bytes(&fixed);
         if let Some(f) = args.fragment {
             body.u32(f.total).u32(f.offset);
         }
@@ -538,8 +555,7 @@ impl Writer<'_> {
         let ranges = incoming.beyond();
         let ranges = &ranges[..ranges.len().min(MAX_RANGES).min(fits)];
         let mut body = self.frame(SELECT, if pull { PULL } else { 0 }, POSITION + 16 + 8 * ranges.len());
-        body.u32(p.activity).u32(p.exchange).u64(p.sequence);
-        body.u32(incoming.through()).u32(incoming.limit()).u64(incoming.largest());
+        body.bytes(&p.bytes()).u32(incoming.through()).u32(incoming.limit()).u64(incoming.largest());
         for (start, end) in ranges {
             body.u32(*start).u32(*end);
         }

@@ -63,36 +63,40 @@ pub(crate) struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Begins a datagram of at most `limit` bytes; the buffer bounds it too.
+    #[inline]
     pub fn new(out: &'a mut [u8], limit: usize, header: Header) -> Writer<'a> {
         let limit = limit.min(out.len());
         let out = &mut out[..limit];
         debug_assert!(limit >= HEADER + scheme::TAG);
-        out[0] = VERSION;
-        out[1] = scheme::OPEN;
-        out[2..4].fill(0);
-        out[4..12].copy_from_slice(&header.conversation.to_be_bytes());
-        out[12..20].copy_from_slice(&header.number.to_be_bytes());
+        let mut head = [0; HEADER];
+        head[0] = VERSION;
+        head[1] = scheme::OPEN;
+        head[4..12].copy_from_slice(&header.conversation.to_be_bytes());
+        head[12..20].copy_from_slice(&header.number.to_be_bytes());
+        out[..HEADER].copy_from_slice(&head);
         Writer { out, len: HEADER }
     }
 
     /// Bytes that the body of one more frame may have.
+    #[inline]
     pub fn room(&self) -> usize {
         (self.out.len() - scheme::TAG - self.len).saturating_sub(FRAME_HEAD) & !3
     }
 
     /// Begins a frame whose body has `len` bytes, which must be within [`Writer::room`].
+    #[inline]
     pub fn frame(&mut self, kind: u8, flags: u8, len: usize) -> Body<'_> {
         debug_assert!(len <= self.room() && len.is_multiple_of(4));
         let start = self.len;
         self.len += FRAME_HEAD + len;
-        let body = &mut self.out[start..self.len];
-        body[0] = kind;
-        body[1] = flags;
-        body[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-        Body { rest: &mut body[FRAME_HEAD..] }
+        let (head, rest) = self.out[start..self.len].split_at_mut(FRAME_HEAD);
+        let [high, low] = (len as u16).to_be_bytes();
+        head.copy_from_slice(&[kind, flags, high, low]);
+        Body { rest }
     }
 
     /// Seals the datagram and gives its length.
+    #[inline]
     pub fn finish(self) -> usize {
         let end = self.len + scheme::TAG;
         scheme::seal(&mut self.out[..end]);
