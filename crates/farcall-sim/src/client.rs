@@ -1,0 +1,464 @@
+//! A simulated client: one conversation with each server, and a user that makes calls.
+
+use std::net::SocketAddr;
+
+use farcall_proto::client::{self, CallId, Conversation, Outcome};
+use farcall_proto::{Failure, Kind, Route, route};
+
+use crate::clock::Clock;
+use crate::ground::{Event, Ground};
+use crate::net::{MILLIS, Nanos, SECS, address};
+use crate::oracle::{Call, State};
+use crate::server::{NAME, SOCKET_BUFFER};
+
+/// One client and its machine.
+pub struct ClientNode {
+    /// Its number among the machines, and its host's.
+    pub index: usize,
+    /// Where its datagrams come from, as the network sees it.
+    pub address: SocketAddr,
+    /// Its machine's clock.
+    pub clock: Clock,
+    /// How often it was started.
+    pub life: u32,
+    /// Whether the process is alive.
+    pub alive: bool,
+    /// Whether the process is stopped.
+    pub stopped: bool,
+    /// When it was stopped last.
+    pub resumed_at: Nanos,
+    inbox: Vec<(SocketAddr, Vec<u8>)>,
+    armed: Nanos,
+    conversations: Vec<Option<Talk>>,
+    /// What ended in the datagram or timer being handled.
+    ended: Vec<Ended>,
+}
+
+/// A conversation and what its user knows.
+struct Talk {
+    core: Conversation,
+    export: Option<u64>,
+    binding: bool,
+    open: Vec<(usize, CallId)>,
+    /// When something happened to it last that was not a timer.
+    touched: Nanos,
+}
+
+enum Ended {
+    Call { call: usize, rebind: bool },
+    Bound(Option<u64>),
+}
+
+/// The mark of a bind; those of calls are their numbers.
+const BIND: u64 = u64::MAX;
+
+/// A conversation without outstanding calls says nothing later than this after the last event.
+const IDLE_AFTER: Nanos = 2 * SECS;
+
+impl ClientNode {
+    /// A client on a machine of its own.
+    pub fn new(index: usize, g: &mut Ground) -> ClientNode {
+        let grain = if g.rng.chance(300_000) { 1_000_000 } else { 1 };
+        let clock = Clock::new(&mut g.rng, 0, g.plan.drift, grain);
+        ClientNode {
+            index,
+            address: address(index, 40_000),
+            clock,
+            life: 0,
+            alive: false,
+            stopped: false,
+            resumed_at: 0,
+            inbox: Vec::new(),
+            armed: Nanos::MAX,
+            conversations: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// The process starts.
+    pub fn start(&mut self, g: &mut Ground) {
+        self.life += 1;
+        (self.alive, self.stopped) = (true, false);
+        self.conversations = (0..g.plan.servers).map(|_| None).collect();
+        g.net.bind(self.address);
+        let pause = g.rng.below(g.plan.pause);
+        g.net.after(
+            pause,
+            Event::Act {
+                client: self.index,
+                life: self.life,
+            },
+        );
+    }
+
+    /// The process dies with all it knew.
+    pub fn crash(&mut self, g: &mut Ground) {
+        for (call, _) in self
+            .conversations
+            .iter()
+            .flatten()
+            .flat_map(|talk| &talk.open)
+        {
+            g.oracle.abandon(*call);
+        }
+        self.alive = false;
+        self.armed = Nanos::MAX;
+        self.conversations.clear();
+        self.inbox.clear();
+        g.net.unbind(self.address);
+    }
+
+    /// Its datagrams come from another address now, and those to the old one reach nobody.
+    pub fn move_away(&mut self, g: &mut Ground) {
+        g.net.unbind(self.address);
+        self.address.set_port(self.address.port() + 1);
+        g.net.bind(self.address);
+    }
+
+    /// A datagram arrives at the socket.
+    pub fn receive(&mut self, g: &mut Ground, from: SocketAddr, bytes: Vec<u8>) {
+        if !self.stopped {
+            self.handle(g, from, bytes);
+            return self.settle(g);
+        }
+        if self.inbox.len() < SOCKET_BUFFER {
+            self.inbox.push((from, bytes));
+        }
+    }
+
+    /// The process goes on: first what came in the meantime, then the timers.
+    pub fn resume(&mut self, g: &mut Ground) {
+        (self.stopped, self.resumed_at) = (false, g.now());
+        for (from, bytes) in std::mem::take(&mut self.inbox) {
+            self.handle(g, from, bytes);
+        }
+        self.wake(g);
+    }
+
+    /// An ICMP error spoke of a server's address.
+    pub fn unreachable(&mut self, g: &mut Ground, server: usize) {
+        if self.stopped {
+            return;
+        }
+        let now = self.clock.read(g.now());
+        if let Some(Some(talk)) = self.conversations.get_mut(server) {
+            talk.touched = g.net.now();
+            talk.core.handle_unreachable(now);
+        }
+        self.settle(g);
+    }
+
+    /// A timer event has come out of the queue.
+    pub fn wake(&mut self, g: &mut Ground) {
+        self.armed = Nanos::MAX;
+        if self.stopped || !self.alive {
+            return;
+        }
+        let (at, now) = (g.now(), self.clock.read(g.now()));
+        for server in 0..self.conversations.len() {
+            let Some(talk) = &mut self.conversations[server] else {
+                continue;
+            };
+            if talk.core.timeout().is_none_or(|t| t > now) {
+                continue;
+            }
+            g.note(&[5, self.index as u64, server as u64], || {
+                format!("client {} timer", self.index)
+            });
+            let (oracle, ended) = (&mut g.oracle, &mut self.ended);
+            talk.core
+                .handle_timeout(now, &mut |event| take(oracle, ended, at, event));
+            if talk.core.timeout().is_some_and(|t| t <= now) {
+                oracle.violate("timers-move-on", at, || format!("client {}", self.index));
+            }
+            self.after_events(g, server);
+        }
+        self.settle(g);
+    }
+
+    /// Its user does something, and plans when to do the next thing.
+    pub fn act(&mut self, g: &mut Ground, life: u32) {
+        if life != self.life || !self.alive || g.healed {
+            return;
+        }
+        if !self.stopped {
+            let server = g.rng.index(self.conversations.len());
+            self.use_server(g, server);
+            self.settle(g);
+        }
+        if g.budget == 0 {
+            return;
+        }
+        let pause = if g.rng.chance(g.plan.rest) {
+            g.rng.spread(SECS, 6 * 3600 * SECS)
+        } else {
+            g.rng.spread(1, g.plan.pause)
+        };
+        g.net.after(
+            pause,
+            Event::Act {
+                client: self.index,
+                life,
+            },
+        );
+    }
+
+    /// Its user gives a call up.
+    pub fn cancel(&mut self, g: &mut Ground, call: usize) {
+        if self.stopped {
+            return;
+        }
+        let now = self.clock.read(g.now());
+        for talk in self.conversations.iter_mut().flatten() {
+            let Some((_, id)) = talk.open.iter().find(|(c, _)| *c == call) else {
+                continue;
+            };
+            g.oracle.calls[call].cancelled = true;
+            g.note(&[6, call as u64], || {
+                format!("client {} cancels call {call}", self.index)
+            });
+            talk.core.cancel(now, *id);
+        }
+        self.settle(g);
+    }
+
+    fn use_server(&mut self, g: &mut Ground, server: usize) {
+        let (at, now) = (g.now(), self.clock.read(g.now()));
+        if g.rng.chance(3_000)
+            && self.conversations[server]
+                .as_ref()
+                .is_some_and(|t| t.open.is_empty() && !t.binding)
+        {
+            self.conversations[server] = None;
+        }
+        let talk = self.conversations[server].get_or_insert_with(|| Talk {
+            core: Conversation::new(g.plan.client.clone(), g.rng.next() | 1),
+            export: None,
+            binding: false,
+            open: Vec::new(),
+            touched: at,
+        });
+        if talk.binding {
+            return;
+        }
+        let Some(export) = talk.export else {
+            (talk.binding, talk.touched) = (true, at);
+            return talk.core.bind(now, NAME, BIND);
+        };
+        for _ in 0..g.rng.within(1, g.plan.burst) {
+            // Now and then an export that does not exist.
+            let export = if g.rng.chance(2_000) {
+                g.rng.next() | 1
+            } else {
+                export
+            };
+            self.call(g, server, export);
+        }
+    }
+
+    fn call(&mut self, g: &mut Ground, server: usize, export: u64) {
+        let (at, now) = (g.now(), self.clock.read(g.now()));
+        let Some(talk) = &mut self.conversations[server] else {
+            return;
+        };
+        if g.budget == 0 || talk.open.len() >= g.plan.open {
+            return;
+        }
+        g.budget -= 1;
+        let call = g.oracle.calls.len();
+        let wait = g
+            .rng
+            .chance(g.plan.deadline)
+            .then(|| g.rng.spread(MILLIS, 10 * SECS));
+        let args = g.plan.size(&mut g.rng);
+        g.oracle.calls.push(Call {
+            client: self.index,
+            server,
+            export,
+            procedure: g.rng.within(1, 2) as u32,
+            args,
+            started: at,
+            deadline: wait.map(|d| at + d),
+            traced: args < 8 || g.rng.chance(100_000),
+            cancelled: false,
+            state: State::Open,
+            executed: 0,
+            refused: false,
+            nonce: 0,
+            result: 0,
+            exception: false,
+        });
+        let meant = g.oracle.calls[call];
+        g.note(&[7, call as u64], || {
+            format!(
+                "client {} starts call {call} to server {server}, {args} bytes",
+                self.index
+            )
+        });
+        let mut body = talk.core.buffer();
+        g.oracle.write_args(call, &mut body);
+        let what = client::Call {
+            export,
+            procedure: meant.procedure,
+            deadline: wait.map(|d| now + std::time::Duration::from_nanos(d)),
+            trace: meant.traced.then(|| g.oracle.trace(call)),
+            token: call as u64,
+        };
+        talk.touched = at;
+        match talk.core.start(now, &what, body) {
+            Ok(id) => talk.open.push((call, id)),
+            Err((failure, _)) => g.oracle.failed(at, call, &failure),
+        }
+        if g.rng.chance(g.plan.cancel) {
+            let later = if g.rng.chance(300_000) {
+                0
+            } else {
+                g.rng.spread(1, 4 * g.plan.pause)
+            };
+            g.net.after(
+                later,
+                Event::Cancel {
+                    client: self.index,
+                    call,
+                },
+            );
+        }
+    }
+
+    fn handle(&mut self, g: &mut Ground, from: SocketAddr, bytes: Vec<u8>) {
+        let (at, now) = (g.now(), self.clock.read(g.now()));
+        let server = crate::net::host(from);
+        if server < g.plan.servers {
+            g.server_reached(server, self.address);
+        }
+        let to = match route(&bytes) {
+            None => None,
+            Some(Route::Sender) => Some(server),
+            Some(Route::Conversation(id)) => {
+                let has = |talk: &Option<Talk>| talk.as_ref().is_some_and(|t| t.core.id() == id);
+                self.conversations.iter().position(has)
+            }
+        };
+        if let Some(server) = to
+            && let Some(Some(talk)) = self.conversations.get_mut(server)
+        {
+            talk.touched = at;
+            let (oracle, ended) = (&mut g.oracle, &mut self.ended);
+            talk.core
+                .handle(now, &bytes, &mut |event| take(oracle, ended, at, event));
+            self.after_events(g, server);
+        }
+        g.net.recycle(bytes);
+    }
+
+    /// What the user does about calls and binds that ended.
+    fn after_events(&mut self, g: &mut Ground, server: usize) {
+        let ended = std::mem::take(&mut self.ended);
+        for end in &ended {
+            let Some(talk) = &mut self.conversations[server] else {
+                break;
+            };
+            talk.touched = g.now();
+            match *end {
+                Ended::Bound(export) => (talk.binding, talk.export) = (false, export),
+                Ended::Call { call, rebind } => {
+                    talk.open.retain(|(c, _)| *c != call);
+                    if rebind && talk.export == Some(g.oracle.calls[call].export) {
+                        talk.export = None;
+                    }
+                    let now = g.now();
+                    let state = g.oracle.calls[call].state;
+                    g.note(&[8, call as u64], || {
+                        format!("client {}: call {call} has ended: {state:?}", self.index)
+                    });
+                    if now - self.resumed_at > 50 * MILLIS {
+                        g.oracle.deadline_kept(now, call);
+                    }
+                    if let Some(export) = talk.export.filter(|_| g.rng.chance(g.plan.chain)) {
+                        self.call(g, server, export);
+                    }
+                }
+            }
+        }
+        self.ended = ended;
+        self.ended.clear();
+    }
+
+    /// Sends what is ready and arms the timer.
+    fn settle(&mut self, g: &mut Ground) {
+        let (at, now) = (g.now(), self.clock.read(g.now()));
+        for server in 0..self.conversations.len() {
+            let Some(talk) = &mut self.conversations[server] else {
+                continue;
+            };
+            let idle = talk.open.is_empty() && !talk.binding && at - talk.touched > IDLE_AFTER;
+            let mut sent = 0;
+            while let Some(len) = talk.core.transmit(now, &mut g.scratch) {
+                g.send(self.address, address(server, 7000), len);
+                sent += 1;
+                if sent > 100_000 {
+                    return g
+                        .oracle
+                        .violate("sending-ends", at, || format!("client {}", self.index));
+                }
+            }
+            if idle && sent > 0 {
+                g.oracle.violate("idle-is-silent", at, || {
+                    format!("client {} to server {server}", self.index)
+                });
+            }
+            if let Some(due) = talk.core.timeout() {
+                let due = self.clock.when(at, due);
+                if due < self.armed {
+                    self.armed = due;
+                    g.net.at(due, Event::Wake(self.index));
+                }
+            }
+        }
+    }
+
+    /// After everything: nothing is outstanding, nothing is waited for.
+    pub fn must_be_idle(&self, g: &mut Ground) {
+        for talk in self.conversations.iter().flatten() {
+            let left = (talk.core.outstanding(), talk.core.timeout());
+            if left != (0, None) {
+                let now = g.now();
+                g.oracle.violate("memory-returns", now, || {
+                    format!("client {}: outstanding, timeout are {left:?}", self.index)
+                });
+            }
+        }
+    }
+}
+
+/// Tells the oracle how a call ended and keeps what the user wants to know.
+fn take(
+    oracle: &mut crate::oracle::Oracle,
+    ended: &mut Vec<Ended>,
+    at: Nanos,
+    event: client::Event<'_>,
+) {
+    let (token, outcome) = match event {
+        client::Event::Bound { answer, .. } => {
+            return ended.push(Ended::Bound(answer.ok().map(|bound| bound.export)));
+        }
+        client::Event::Ended { token, outcome, .. } => (token, outcome),
+    };
+    let call = token as usize;
+    if call >= oracle.calls.len() {
+        return oracle.violate("ends-once", at, || format!("call {call} does not exist"));
+    }
+    let rebind = matches!(
+        &outcome,
+        Outcome::Failed(Failure {
+            kind: Kind::ServerRestarted | Kind::NotExported | Kind::Unreachable,
+            ..
+        })
+    );
+    match outcome {
+        Outcome::Result(body) => oracle.returned(at, call, &body, false),
+        Outcome::Exception(body) => oracle.returned(at, call, &body, true),
+        Outcome::Failed(failure) => oracle.failed(at, call, &failure),
+    }
+    ended.push(Ended::Call { call, rebind });
+}

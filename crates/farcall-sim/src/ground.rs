@@ -1,0 +1,190 @@
+//! What every machine of a run stands on: the network, chance, the oracle, and the trace.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::net::{MICROS, Nanos, Net, SECS, host};
+use crate::oracle::Oracle;
+use crate::plan::Plan;
+use crate::rng::{Rng, mix};
+
+/// Something that is to happen, besides the arrival of a datagram.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// A machine's timer may be due.
+    Wake(usize),
+    /// A client does something.
+    Act {
+        /// Which client.
+        client: usize,
+        /// Which life of it.
+        life: u32,
+    },
+    /// A client cancels a call, if it has not ended.
+    Cancel {
+        /// Which client.
+        client: usize,
+        /// Which call.
+        call: usize,
+    },
+    /// A server's procedure is done.
+    Done {
+        /// Which server.
+        server: usize,
+        /// Which of the calls that it took.
+        job: u64,
+    },
+    /// Something happens to a machine or a path.
+    Chaos,
+    /// A machine that crashed comes back.
+    Restart(usize),
+    /// A process that was stopped goes on.
+    Resume(usize),
+    /// Faults end.
+    Heal,
+    /// Every call must have ended soon after faults did.
+    Judge,
+}
+
+/// What a server sent to an address that has not proven yet that it receives.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    received: u64,
+    sent: u64,
+    /// Something that the server sent has arrived there.
+    reached: bool,
+}
+
+/// The ground of one run.
+pub struct Ground {
+    /// The network.
+    pub net: Net<Event>,
+    /// Chance, for everything but the network.
+    pub rng: Rng,
+    /// The invariants.
+    pub oracle: Oracle,
+    /// The seed's decisions.
+    pub plan: Plan,
+    /// Room for a datagram of any size.
+    pub scratch: Vec<u8>,
+    /// Whether faults have ended.
+    pub healed: bool,
+    /// Calls that may still be started.
+    pub budget: u64,
+    /// When a server's procedure ended last.
+    pub last_done: Nanos,
+    /// Datagrams sent.
+    pub sent: u64,
+    accounts: HashMap<(usize, SocketAddr), Account>,
+    hash: u64,
+    verbose: bool,
+}
+
+impl Ground {
+    /// The ground of a run of `calls` calls that follows `plan`.
+    pub fn new(plan: Plan, mut rng: Rng, calls: u64, verbose: bool) -> Ground {
+        let hosts = plan.servers + plan.clients;
+        let mut net = Net::new(rng.fork(), hosts, plan.path.delay);
+        for path in net.paths() {
+            *path = plan.own_path(&mut rng);
+        }
+        let patience = plan.client.patience.as_nanos() as Nanos;
+        Ground {
+            net,
+            oracle: Oracle::new(rng.next(), plan.calm, patience),
+            rng,
+            plan,
+            scratch: vec![0; 1 << 16],
+            healed: false,
+            budget: calls,
+            last_done: 0,
+            sent: 0,
+            accounts: HashMap::new(),
+            hash: 0,
+            verbose,
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Nanos {
+        self.net.now()
+    }
+
+    /// The hash of everything that happened so far.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Folds something that happened into the trace, and says it if the run is verbose.
+    pub fn note(&mut self, facts: &[u64], say: impl FnOnce() -> String) {
+        for fact in facts {
+            self.hash = mix(self.hash ^ fact).wrapping_add(self.net.now());
+        }
+        if self.verbose {
+            println!(
+                "{:>16.6}  {}",
+                self.net.now() as f64 / MICROS as f64 / 1e6,
+                say()
+            );
+        }
+    }
+
+    /// A datagram arrives.
+    pub fn note_arrival(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let ports = u64::from(from.port()) << 48 | u64::from(to.port()) << 32;
+        let facts = [
+            ports ^ (host(from) as u64) << 16 ^ host(to) as u64,
+            bytes.len() as u64,
+            xxh3_64(bytes),
+        ];
+        self.note(&facts, || format!("{from} -> {to}  {}", show(bytes)));
+    }
+
+    /// Sends the first `len` bytes of the scratch buffer.
+    pub fn send(&mut self, from: SocketAddr, to: SocketAddr, len: usize) {
+        self.sent += 1;
+        if self.verbose {
+            let now = self.net.now() as f64 / SECS as f64;
+            println!(
+                "{now:>16.6}  {from} sends to {to}  {}",
+                show(&self.scratch[..len])
+            );
+        }
+        self.net.send(from, to, &self.scratch[..len]);
+    }
+
+    /// A server took in a datagram.
+    pub fn server_received(&mut self, server: usize, from: SocketAddr, len: usize) {
+        self.accounts.entry((server, from)).or_default().received += len as u64;
+    }
+
+    /// A server sends: to an address that nothing of it has reached, at most three times what came.
+    pub fn server_sent(&mut self, server: usize, to: SocketAddr, len: usize) {
+        let account = self.accounts.entry((server, to)).or_default();
+        account.sent += len as u64;
+        let account = *account;
+        if !account.reached && account.sent > 3 * account.received {
+            let now = self.now();
+            self.oracle.violate("no-amplification", now, || {
+                format!("server {server} to {to}: {account:?}")
+            });
+        }
+    }
+
+    /// A datagram of a server reached an address, which can prove now that it receives.
+    pub fn server_reached(&mut self, server: usize, to: SocketAddr) {
+        self.accounts.entry((server, to)).or_default().reached = true;
+    }
+
+    /// A server's new life knows no address.
+    pub fn server_forgot(&mut self, server: usize) {
+        self.accounts.retain(|(s, _), _| *s != server);
+    }
+}
+
+/// A datagram, for people.
+fn show(bytes: &[u8]) -> String {
+    format!("{} bytes {:016x}", bytes.len(), xxh3_64(bytes))
+}

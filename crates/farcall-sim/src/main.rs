@@ -1,0 +1,239 @@
+//! The simulator's command: `soak` runs many seeds, `replay` shows one, `bulk` a large transfer.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Args, Parser, Subcommand};
+use farcall_proto::{Mutant, Rule};
+use farcall_sim::net::{MICROS, Path, SECS};
+use farcall_sim::{Bulk, Soak, Summary, run};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// The packet exchange protocol of farcall under seeded faults.
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs many seeds on all processors and prints one line of JSON.
+    Soak(SoakArgs),
+    /// Runs one seed again, and prints what happened in it with --verbose.
+    Replay(ReplayArgs),
+    /// Transfers one large result over a path that loses datagrams, both ways.
+    Bulk(BulkArgs),
+}
+
+#[derive(Args)]
+struct SoakArgs {
+    /// How many seeds.
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// How many calls, all seeds together (at least one each) [default: 1000 for each seed].
+    #[arg(long)]
+    calls: Option<u64>,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Breaks a rule of the protocol on purpose; see --list-breaks.
+    #[arg(long = "break", value_name = "NAME", value_parser = rule)]
+    broken: Option<Rule>,
+    /// Prints the names of the rules that can be broken.
+    #[arg(long)]
+    list_breaks: bool,
+    /// Prints the line of JSON and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct ReplayArgs {
+    /// The seed.
+    #[arg(long)]
+    seed: u64,
+    /// Calls of its run.
+    #[arg(long, default_value_t = 1000)]
+    calls: u64,
+    /// The rule that was broken on purpose.
+    #[arg(long = "break", value_name = "NAME", value_parser = rule)]
+    broken: Option<Rule>,
+    /// Prints every datagram and event.
+    #[arg(long)]
+    verbose: bool,
+}
+
+#[derive(Args)]
+struct BulkArgs {
+    /// Mebibytes of the result.
+    #[arg(long, default_value_t = 64)]
+    mib: usize,
+    /// Datagrams lost, in percent, each way.
+    #[arg(long, default_value_t = 20)]
+    loss: u32,
+    /// One way's delay, in microseconds.
+    #[arg(long, default_value_t = 100)]
+    delay: u64,
+    /// The path's rate, in megabits per second; 0 is no limit.
+    #[arg(long, default_value_t = 1000)]
+    rate: u64,
+    /// The largest datagram that the path lets pass, in bytes.
+    #[arg(long, default_value_t = 1472)]
+    mtu: usize,
+    /// The network's chance.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Prints one line of JSON and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Soak(args) if args.list_breaks => {
+            Rule::ALL
+                .iter()
+                .for_each(|rule| println!("{}", rule.name()));
+            ExitCode::SUCCESS
+        }
+        Command::Soak(args) => soak(&args),
+        Command::Replay(args) => replay(&args),
+        Command::Bulk(args) => bulk(&args),
+    }
+}
+
+fn rule(name: &str) -> Result<Rule, String> {
+    let found = Rule::ALL.iter().find(|rule| rule.name() == name);
+    found
+        .copied()
+        .ok_or_else(|| "no such rule (soak --list-breaks names them)".into())
+}
+
+fn mutant(rule: Option<Rule>) -> Mutant {
+    rule.map_or(Mutant::NONE, Mutant::of)
+}
+
+fn soak(args: &SoakArgs) -> ExitCode {
+    let soak = Soak {
+        seeds: args.seeds,
+        calls: args.calls.unwrap_or(args.seeds.saturating_mul(1000)),
+        from: args.from,
+        mutant: mutant(args.broken),
+        threads: 0,
+        first: false,
+    };
+    let bar = progress(&soak, args.json);
+    let start = Instant::now();
+    // A panic is reported as a violation of its seed, not twice.
+    std::panic::set_hook(Box::new(|_| {}));
+    let summary = soak.run(&|report| bar.inc(report.calls));
+    let _ = std::panic::take_hook();
+    bar.finish_and_clear();
+    println!("{}", summary.json());
+    if !args.json {
+        tell(&summary, start.elapsed().as_secs_f64());
+    }
+    tell_failing(&summary, args.broken);
+    if summary.failing.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn progress(soak: &Soak, quiet: bool) -> ProgressBar {
+    if quiet || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = "{bar:40} {human_pos} of {human_len} calls, {per_sec}, {eta} left";
+    let style =
+        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(soak.calls).with_style(style)
+}
+
+fn tell(summary: &Summary, seconds: f64) {
+    let o = &summary.outcomes;
+    eprintln!(
+        "{} calls over {} seeds in {seconds:.1} s ({:.0} calls per second): {} datagrams, {} simulated hours",
+        summary.calls,
+        summary.seeds,
+        summary.calls as f64 / seconds,
+        summary.datagrams,
+        summary.simulated_hours(),
+    );
+    eprintln!(
+        "executed {}; returned {}, did not run {}, may have run {}, ran {}, caller died {}",
+        o.executed, o.returned, o.no, o.maybe, o.yes, o.abandoned
+    );
+    eprintln!("violations: {}", summary.failing.len());
+}
+
+fn tell_failing(summary: &Summary, broken: Option<Rule>) {
+    for failing in summary.failing.iter().take(5) {
+        let broken = broken
+            .map(|rule| format!(" --break {}", rule.name()))
+            .unwrap_or_default();
+        eprintln!("seed {}: {}", failing.seed, failing.violation);
+        eprintln!(
+            "  cargo run --release -p farcall-sim -- replay --seed {} --calls {}{broken} --verbose",
+            failing.seed, failing.calls
+        );
+    }
+}
+
+fn replay(args: &ReplayArgs) -> ExitCode {
+    let report = run(args.seed, args.calls, mutant(args.broken), args.verbose);
+    println!(
+        "seed {}: {} calls, {} datagrams, trace hash {:016x}",
+        report.seed, report.calls, report.datagrams, report.trace_hash
+    );
+    match report.violation {
+        None => ExitCode::SUCCESS,
+        Some(violation) => {
+            println!("{violation}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bulk(args: &BulkArgs) -> ExitCode {
+    let mut path = Path::clean(args.delay * MICROS);
+    path.loss = args.loss * 10_000;
+    path.rate = args.rate * 125_000;
+    path.queue = SECS / 100;
+    path.mtu = args.mtu;
+    let bytes = args.mib << 20;
+    let t = Bulk {
+        bytes,
+        path,
+        seed: args.seed,
+    }
+    .run();
+    let (seconds, ratio) = (
+        t.elapsed as f64 / SECS as f64,
+        t.sent.0 as f64 / bytes as f64,
+    );
+    if args.json {
+        println!(
+            r#"{{"bytes":{bytes},"loss_percent":{},"intact":{},"seconds":{seconds:.3},"sent_ratio":{ratio:.4},"server_datagrams":{},"client_datagrams":{},"client_bytes":{},"idle_datagrams":{}}}"#,
+            args.loss, t.intact, t.sent.1, t.client_sent.1, t.client_sent.0, t.idle_datagrams
+        );
+    } else {
+        println!(
+            "{} MiB through {} % loss each way: intact {}, {seconds:.2} s of virtual time, sent {ratio:.3} times its bytes",
+            args.mib, args.loss, t.intact
+        );
+        println!(
+            "server {} datagrams; client {} datagrams, {} bytes; then {} datagrams in an hour of idleness",
+            t.sent.1, t.client_sent.1, t.client_sent.0, t.idle_datagrams
+        );
+    }
+    if t.intact {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

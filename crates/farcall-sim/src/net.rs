@@ -1,0 +1,416 @@
+//! The simulated network: virtual time, one queue of what is to happen, and paths with faults.
+//!
+//! A host is the low half of an address `10.0.h.h`; between two hosts there is one [`Path`] each
+//! way. A datagram sent takes the path's chances; what arrives, and every event that a user of the
+//! network put into the queue with [`Net::after`], comes out of [`Net::step`] in the order of time.
+//! There is no UDP checksum: a corrupted datagram arrives as it is.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use crate::rng::Rng;
+
+/// Nanoseconds of virtual time.
+pub type Nanos = u64;
+/// A microsecond.
+pub const MICROS: Nanos = 1_000;
+/// A millisecond.
+pub const MILLIS: Nanos = 1_000_000;
+/// A second.
+pub const SECS: Nanos = 1_000_000_000;
+
+/// One direction between two hosts. Chances are in parts per million.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// The time that any datagram takes.
+    pub delay: Nanos,
+    /// Up to this much more, evenly.
+    pub jitter: Nanos,
+    /// Datagrams that vanish.
+    pub loss: u32,
+    /// Datagrams that arrive twice.
+    pub duplicate: u32,
+    /// Datagrams that are overtaken: up to a hundred delays late.
+    pub reorder: u32,
+    /// Datagrams of which a copy comes seconds to hours later.
+    pub late: u32,
+    /// Datagrams that are changed on the way.
+    pub corrupt: u32,
+    /// Datagrams of which a copy comes from an address that did not send it.
+    pub spoof: u32,
+    /// Datagrams to a dead process that the sender is told of by ICMP.
+    pub icmp: u32,
+    /// The largest datagram that passes; a larger one vanishes.
+    pub mtu: usize,
+    /// Bytes per second; 0 is no limit.
+    pub rate: u64,
+    /// How long a datagram may wait for its turn at that rate before it is dropped.
+    pub queue: Nanos,
+    /// Nothing passes until then.
+    pub cut_until: Nanos,
+    /// When the last datagram is through, at that rate.
+    free_at: Nanos,
+}
+
+impl Path {
+    /// A path without faults.
+    pub fn clean(delay: Nanos) -> Path {
+        Path {
+            delay,
+            jitter: 0,
+            loss: 0,
+            duplicate: 0,
+            reorder: 0,
+            late: 0,
+            corrupt: 0,
+            spoof: 0,
+            icmp: 0,
+            mtu: usize::MAX,
+            rate: 0,
+            queue: 0,
+            cut_until: 0,
+            free_at: 0,
+        }
+    }
+
+    /// Takes every fault away but what the path is made of: delay, rate and size.
+    pub fn heal(&mut self) {
+        *self = Path {
+            mtu: self.mtu,
+            rate: self.rate,
+            queue: self.queue.max(SECS),
+            free_at: self.free_at,
+            icmp: self.icmp,
+            ..Path::clean(self.delay.min(50 * MILLIS))
+        };
+    }
+}
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// How many faults there were, of each sort.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Faults { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Faults {
+            /// Each sort by name, with its count.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+
+            /// Adds those of another run.
+            pub fn add(&mut self, other: &Faults) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+faults! {
+    /// Datagrams lost by chance.
+    lost,
+    /// Datagrams that came twice.
+    duplicated,
+    /// Copies that came seconds to hours later.
+    late,
+    /// Datagrams overtaken by later ones.
+    reordered,
+    /// Datagrams changed on the way.
+    corrupted,
+    /// Copies that came from an address that did not send them.
+    spoofed,
+    /// Datagrams larger than their path lets pass.
+    oversize,
+    /// Datagrams dropped from a full queue.
+    congested,
+    /// Datagrams that met a partition.
+    partitioned,
+    /// Datagrams to a process that was dead, or to an address given up.
+    undeliverable,
+    /// One-way partitions.
+    partitions,
+    /// Servers that crashed and came back.
+    server_crashes,
+    /// Clients that crashed and came back.
+    client_crashes,
+    /// Processes stopped for a while: their clocks step forward.
+    clock_steps,
+    /// Clients that moved to another address in the middle of a conversation.
+    address_changes,
+    /// Exports withdrawn and offered anew.
+    reexports,
+    /// Paths that began to let only smaller datagrams pass.
+    mtu_changes,
+    /// Conversations that servers forgot.
+    evictions,
+}
+
+/// What comes out of the network.
+#[derive(Debug)]
+pub enum Step<E> {
+    /// A datagram arrives. Give the bytes back with [`Net::recycle`].
+    Datagram {
+        /// Who seems to have sent it.
+        from: SocketAddr,
+        /// Where it arrives.
+        to: SocketAddr,
+        /// The datagram.
+        bytes: Vec<u8>,
+    },
+    /// An ICMP error tells `sender` that nobody is at `peer`.
+    Unreachable {
+        /// Who sent the datagram that nobody took.
+        sender: SocketAddr,
+        /// Where it was sent.
+        peer: SocketAddr,
+    },
+    /// An event of the network's user.
+    Event(E),
+}
+
+/// What happens when: first by time, then in the order of asking.
+type Entry = Reverse<(Nanos, u64, u32)>;
+
+/// The network and its clock.
+pub struct Net<E> {
+    now: Nanos,
+    asked: u64,
+    queue: BinaryHeap<Entry>,
+    /// What the queue's entries stand for; free places are listed apart.
+    slots: Vec<Option<Step<E>>>,
+    free: Vec<u32>,
+    spare: Vec<Vec<u8>>,
+    hosts: usize,
+    paths: Vec<Path>,
+    bound: Vec<SocketAddr>,
+    rng: Rng,
+    in_flight: usize,
+    last_arrival: Nanos,
+    /// Counts of the faults so far.
+    pub faults: Faults,
+}
+
+/// The address of a host, at a port.
+pub fn address(host: usize, port: u16) -> SocketAddr {
+    let [.., high, low] = host.to_be_bytes();
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, high, low)), port)
+}
+
+/// The host of an address made by [`address`].
+pub fn host(address: SocketAddr) -> usize {
+    match address.ip() {
+        IpAddr::V4(ip) => usize::from(u16::from_be_bytes([ip.octets()[2], ip.octets()[3]])),
+        IpAddr::V6(_) => usize::MAX,
+    }
+}
+
+impl<E> Net<E> {
+    /// A network of `hosts` hosts, at time 0, with clean paths of `delay`.
+    pub fn new(rng: Rng, hosts: usize, delay: Nanos) -> Net<E> {
+        Net {
+            now: 0,
+            asked: 0,
+            queue: BinaryHeap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            spare: Vec::new(),
+            hosts,
+            paths: vec![Path::clean(delay); hosts * hosts],
+            bound: Vec::new(),
+            rng,
+            in_flight: 0,
+            last_arrival: 0,
+            faults: Faults::default(),
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// The path from one host to another.
+    pub fn path(&mut self, from: usize, to: usize) -> &mut Path {
+        &mut self.paths[from * self.hosts + to]
+    }
+
+    /// Every path.
+    pub fn paths(&mut self) -> &mut [Path] {
+        &mut self.paths
+    }
+
+    /// From now on somebody is at this address.
+    pub fn bind(&mut self, address: SocketAddr) {
+        if !self.bound.contains(&address) {
+            self.bound.push(address);
+        }
+    }
+
+    /// Nobody is there any more.
+    pub fn unbind(&mut self, address: SocketAddr) {
+        self.bound.retain(|a| *a != address);
+    }
+
+    /// Lets an event come out of [`Net::step`] when `delay` has passed.
+    pub fn after(&mut self, delay: Nanos, event: E) {
+        self.at(self.now.saturating_add(delay), event);
+    }
+
+    /// Lets an event come out of [`Net::step`] at `time`, or now if that has passed.
+    pub fn at(&mut self, time: Nanos, event: E) {
+        self.push(time.max(self.now), Step::Event(event));
+    }
+
+    /// Datagrams that have not arrived yet.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// When the last of the datagrams sent so far arrives, or arrived.
+    pub fn last_arrival(&self) -> Nanos {
+        self.last_arrival
+    }
+
+    /// Sends a datagram; it takes the chances of its path.
+    pub fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let (source, target) = (host(from), host(to));
+        if source >= self.hosts || target >= self.hosts {
+            self.faults.undeliverable += 1;
+            return;
+        }
+        let index = source * self.hosts + target;
+        let path = self.paths[index];
+        let Some(wait) = self.admit(index, path, bytes.len()) else {
+            return;
+        };
+        if self.rng.chance(path.spoof) {
+            self.faults.spoofed += 1;
+            let victim = address(source, 60_000 + self.rng.below(4) as u16);
+            let later = self.rng.spread(path.delay, 10 * SECS);
+            self.deliver(path, victim, to, bytes, wait + later);
+        }
+        if self.rng.chance(path.late) {
+            self.faults.late += 1;
+            let later = self.rng.spread(SECS, 6 * 3600 * SECS);
+            self.deliver(path, from, to, bytes, later);
+        }
+        if self.rng.chance(path.duplicate) {
+            self.faults.duplicated += 1;
+            let later = self.rng.spread(MICROS, 100 * MILLIS);
+            self.deliver(path, from, to, bytes, wait + path.delay + later);
+        }
+        if self.rng.chance(path.loss) {
+            self.faults.lost += 1;
+            return;
+        }
+        let mut delay = wait + path.delay + self.rng.below(path.jitter);
+        if self.rng.chance(path.reorder) {
+            self.faults.reordered += 1;
+            delay += self.rng.spread(path.delay, path.delay.saturating_mul(100));
+        }
+        self.deliver(path, from, to, bytes, delay);
+    }
+
+    /// What comes next; `None` when nothing ever will. Time moves to it.
+    pub fn step(&mut self) -> Option<(Nanos, Step<E>)> {
+        loop {
+            let Reverse((time, _, slot)) = self.queue.pop()?;
+            self.now = time;
+            let step = self.slots[slot as usize].take()?;
+            self.free.push(slot);
+            let Step::Datagram { from, to, bytes } = step else {
+                return Some((time, step));
+            };
+            self.in_flight -= 1;
+            if self.bound.contains(&to) {
+                return Some((time, Step::Datagram { from, to, bytes }));
+            }
+            self.undeliverable(from, to);
+            self.recycle(bytes);
+        }
+    }
+
+    /// Takes a buffer back, to be used again.
+    pub fn recycle(&mut self, mut bytes: Vec<u8>) {
+        if self.spare.len() < 256 {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Whether a datagram may enter the path, and how long it waits there for those before it.
+    fn admit(&mut self, index: usize, path: Path, len: usize) -> Option<Nanos> {
+        if path.cut_until > self.now {
+            self.faults.partitioned += 1;
+            return None;
+        }
+        if len > path.mtu {
+            self.faults.oversize += 1;
+            return None;
+        }
+        if path.rate == 0 {
+            return Some(0);
+        }
+        let wait = path.free_at.saturating_sub(self.now);
+        if wait > path.queue {
+            self.faults.congested += 1;
+            return None;
+        }
+        let takes = (len as u64).saturating_mul(SECS) / path.rate;
+        self.paths[index].free_at = path.free_at.max(self.now) + takes;
+        Some(wait + takes)
+    }
+
+    fn deliver(&mut self, path: Path, from: SocketAddr, to: SocketAddr, sent: &[u8], delay: Nanos) {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.extend_from_slice(sent);
+        if self.rng.chance(path.corrupt) {
+            self.faults.corrupted += 1;
+            corrupt(&mut self.rng, &mut bytes);
+        }
+        let time = self.now + delay;
+        self.last_arrival = self.last_arrival.max(time);
+        self.in_flight += 1;
+        self.push(time, Step::Datagram { from, to, bytes });
+    }
+
+    /// Nobody took a datagram: perhaps its sender is told.
+    fn undeliverable(&mut self, from: SocketAddr, to: SocketAddr) {
+        self.faults.undeliverable += 1;
+        let back = *self.path(host(to), host(from));
+        if self.bound.contains(&from) && self.rng.chance(back.icmp) {
+            let (sender, peer) = (from, to);
+            self.push(self.now + back.delay, Step::Unreachable { sender, peer });
+        }
+    }
+
+    fn push(&mut self, time: Nanos, step: Step<E>) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
+        });
+        self.slots[slot as usize] = Some(step);
+        self.asked += 1;
+        self.queue.push(Reverse((time, self.asked, slot)));
+    }
+}
+
+/// Changes a datagram the way that faulty memory, cables and tunnels do.
+fn corrupt(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    match rng.below(4) {
+        0 | 1 if !bytes.is_empty() => {
+            for _ in 0..rng.spread(1, 16) {
+                let at = rng.index(bytes.len());
+                bytes[at] ^= 1 << rng.below(8);
+            }
+        }
+        2 => bytes.truncate(rng.index(bytes.len())),
+        _ => {
+            let more = rng.spread(1, 64) as usize;
+            let old = bytes.len();
+            bytes.resize(old + more, 0);
+            rng.fill(&mut bytes[old..]);
+        }
+    }
+}

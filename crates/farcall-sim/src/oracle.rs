@@ -1,0 +1,385 @@
+//! Who knows everything: every call, every execution, and the invariants that join them.
+
+use std::fmt;
+
+use farcall_proto::server::Incoming;
+use farcall_proto::{Failure, Kind, Ran, Trace};
+
+use crate::net::{MILLIS, Nanos, SECS};
+use crate::rng::mix;
+
+/// An invariant that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The invariant's name.
+    pub rule: &'static str,
+    /// When, in virtual time.
+    pub at: Nanos,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.at as f64 / SECS as f64;
+        write!(f, "{} at {seconds:.6} s: {}", self.rule, self.what)
+    }
+}
+
+/// What its caller knows of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has not ended.
+    Open,
+    /// It returned a result or an exception.
+    Returned,
+    /// It failed, and that was said about it.
+    Failed(Ran),
+    /// Its caller is dead and will never know.
+    Abandoned,
+}
+
+/// One logical call, as its caller meant it.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Who calls.
+    pub client: usize,
+    /// Which server is called.
+    pub server: usize,
+    /// The export that the caller had in mind.
+    pub export: u64,
+    /// The procedure.
+    pub procedure: u32,
+    /// Bytes of arguments.
+    pub args: usize,
+    /// When it was started.
+    pub started: Nanos,
+    /// When its caller stops waiting.
+    pub deadline: Option<Nanos>,
+    /// Whether it carries trace context.
+    pub traced: bool,
+    /// Whether its caller cancelled it.
+    pub cancelled: bool,
+    /// What its caller knows.
+    pub state: State,
+    /// How often it was executed, by anyone.
+    pub executed: u32,
+    /// A server said that it never will be.
+    pub refused: bool,
+    /// The execution that its result comes from.
+    pub nonce: u64,
+    /// Bytes of its result.
+    pub result: usize,
+    /// Whether the result is an exception.
+    pub exception: bool,
+}
+
+/// Counts of how calls ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// With a result or an exception.
+    pub returned: u64,
+    /// Failed, "did not run".
+    pub no: u64,
+    /// Failed, "may have run".
+    pub maybe: u64,
+    /// Failed, "ran".
+    pub yes: u64,
+    /// With their caller.
+    pub abandoned: u64,
+    /// Executions.
+    pub executed: u64,
+}
+
+impl Outcomes {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Outcomes) {
+        self.returned += other.returned;
+        self.no += other.no;
+        self.maybe += other.maybe;
+        self.yes += other.yes;
+        self.abandoned += other.abandoned;
+        self.executed += other.executed;
+    }
+}
+
+/// The oracle of one run.
+pub struct Oracle {
+    salt: u64,
+    /// Whether no fault happens in this run, so that no call has a reason to fail.
+    calm: bool,
+    /// How long a server must be silent before a call may fail for that.
+    patience: Nanos,
+    /// Every call, in the order of starting.
+    pub calls: Vec<Call>,
+    /// The first invariant that did not hold.
+    pub violation: Option<Violation>,
+    executions: u64,
+}
+
+impl Oracle {
+    /// One that has seen nothing.
+    pub fn new(salt: u64, calm: bool, patience: Nanos) -> Oracle {
+        let (calls, violation) = (Vec::new(), None);
+        Oracle {
+            salt,
+            calm,
+            patience,
+            calls,
+            violation,
+            executions: 0,
+        }
+    }
+
+    /// Notes that an invariant does not hold; the first such note is kept.
+    pub fn violate(&mut self, rule: &'static str, at: Nanos, what: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            self.violation = Some(Violation {
+                rule,
+                at,
+                what: what(),
+            });
+        }
+    }
+
+    /// The mark that a call bears in its arguments and its trace context.
+    pub fn token(&self, call: usize) -> u64 {
+        (mix(self.salt ^ call as u64) << 32) | call as u64
+    }
+
+    /// The trace context of a call.
+    pub fn trace(&self, call: usize) -> Trace {
+        let token = self.token(call);
+        let mut trace = [0; 16];
+        trace[..8].copy_from_slice(&token.to_be_bytes());
+        trace[8..].copy_from_slice(&(!token).to_be_bytes());
+        Trace {
+            trace,
+            span: token.to_be_bytes(),
+        }
+    }
+
+    /// Writes a call's arguments.
+    pub fn write_args(&self, call: usize, out: &mut Vec<u8>) {
+        let token = self.token(call);
+        let length = self.calls[call].args;
+        if length >= 8 {
+            out.extend_from_slice(&token.to_be_bytes());
+        }
+        pattern(token, length, out);
+    }
+
+    /// A server's user was given a call: which is it, and is it intact?
+    pub fn arrived(&mut self, now: Nanos, server: usize, call: &Incoming<'_>) -> Option<usize> {
+        let Some(index) = self.identify(call) else {
+            self.violate("arguments-intact", now, || {
+                format!(
+                    "server {server} got a call that nobody made: {:?}",
+                    call.key
+                )
+            });
+            return None;
+        };
+        let meant = self.calls[index];
+        let args = &call.args[..];
+        let body = if meant.args >= 8 {
+            args.get(8..)
+        } else {
+            Some(args)
+        };
+        let whole = args.len() == meant.args
+            && body.is_some_and(|body| is_pattern(self.token(index), meant.args, body));
+        let trace = meant.traced.then(|| self.trace(index));
+        if !whole
+            || call.procedure != meant.procedure
+            || call.trace != trace
+            || call.deadline.is_some() != meant.deadline.is_some()
+        {
+            self.violate("arguments-intact", now, || {
+                format!(
+                    "call {index} {meant:?} came as {} bytes, procedure {}",
+                    args.len(),
+                    call.procedure
+                )
+            });
+        }
+        if meant.server != server || meant.export != call.export {
+            self.violate("export-is-the-one-meant", now, || {
+                format!(
+                    "call {index} {meant:?} came to server {server} export {}",
+                    call.export
+                )
+            });
+        }
+        Some(index)
+    }
+
+    fn identify(&self, call: &Incoming<'_>) -> Option<usize> {
+        let in_args = call.args.first_chunk::<8>();
+        let token = u64::from_be_bytes(match call.trace {
+            Some(trace) => trace.span,
+            None => *in_args?,
+        });
+        let index = (token & 0xffff_ffff) as usize;
+        (index < self.calls.len() && self.token(index) == token).then_some(index)
+    }
+
+    /// A server's user begins to execute a call.
+    pub fn execute(&mut self, now: Nanos, call: usize, result: usize, exception: bool) {
+        self.executions += 1;
+        let nonce = mix(self.salt.wrapping_add(self.executions));
+        let c = &mut self.calls[call];
+        c.executed += 1;
+        (c.nonce, c.result, c.exception) = (nonce, result, exception);
+        let c = *c;
+        if c.executed > 1 {
+            self.violate("at-most-once", now, || {
+                format!("call {call} was executed again: {c:?}")
+            });
+        }
+        if c.refused || c.state == State::Failed(Ran::No) {
+            self.violate("no-means-never", now, || {
+                format!("call {call} was executed after it was said not to run: {c:?}")
+            });
+        }
+    }
+
+    /// A server's user refuses a call.
+    pub fn refuse(&mut self, call: usize) {
+        self.calls[call].refused = true;
+    }
+
+    /// Writes the result of a call's execution.
+    pub fn write_result(&self, call: usize, out: &mut Vec<u8>) {
+        let c = &self.calls[call];
+        pattern(self.token(call) ^ c.nonce, c.result, out);
+    }
+
+    /// A call returned to its caller.
+    pub fn returned(&mut self, now: Nanos, call: usize, body: &[u8], exception: bool) {
+        let c = self.end(now, call, State::Returned);
+        let key = self.token(call) ^ c.nonce;
+        let right = c.executed == 1
+            && body.len() == c.result
+            && exception == c.exception
+            && is_pattern(key, c.result, body);
+        if !right {
+            self.violate("result-is-the-executions", now, || {
+                format!("call {call} {c:?} returned {} bytes", body.len())
+            });
+        }
+    }
+
+    /// A call failed, as its caller was told.
+    pub fn failed(&mut self, now: Nanos, call: usize, failure: &Failure) {
+        let c = self.end(now, call, State::Failed(failure.ran));
+        if failure.ran == Ran::No && c.executed > 0 {
+            self.violate("no-means-never", now, || {
+                format!("call {call} had run: {failure:?} {c:?}")
+            });
+        }
+        if failure.ran == Ran::Yes && c.executed == 0 {
+            self.violate("yes-means-ran", now, || {
+                format!("call {call} had not run: {failure:?} {c:?}")
+            });
+        }
+        if failure.kind == Kind::Unreachable && now - c.started < self.patience - self.patience / 10
+        {
+            self.violate("patience", now, || {
+                format!("call {call} was given up early: {c:?}")
+            });
+        }
+        let excused = matches!(
+            failure.kind,
+            Kind::Overloaded | Kind::Cancelled | Kind::Deadline | Kind::NotExported | Kind::Nested
+        );
+        if self.calm && !excused {
+            self.violate("calm-calls-return", now, || {
+                format!("call {call} failed without a reason: {failure:?} {c:?}")
+            });
+        }
+    }
+
+    fn end(&mut self, now: Nanos, call: usize, state: State) -> Call {
+        let before = self.calls[call];
+        self.calls[call].state = state;
+        if before.state != State::Open {
+            self.violate("ends-once", now, || {
+                format!("call {call} ended again, {state:?}: {before:?}")
+            });
+        }
+        before
+    }
+
+    /// A caller that runs freely notices a deadline soon.
+    pub fn deadline_kept(&mut self, now: Nanos, call: usize) {
+        let c = self.calls[call];
+        if c.deadline.is_some_and(|d| now > d + 50 * MILLIS) {
+            self.violate("deadline-kept", now, || {
+                format!("call {call} outlived its deadline: {c:?}")
+            });
+        }
+    }
+
+    /// A call's caller died.
+    pub fn abandon(&mut self, call: usize) {
+        if self.calls[call].state == State::Open {
+            self.calls[call].state = State::Abandoned;
+        }
+    }
+
+    /// Every call of `server` (of any, if `None`) that was started before `before` must have ended.
+    pub fn all_ended(
+        &mut self,
+        rule: &'static str,
+        now: Nanos,
+        server: Option<usize>,
+        before: Nanos,
+    ) {
+        let open = self.calls.iter().position(|c| {
+            c.state == State::Open && c.started < before && server.is_none_or(|s| s == c.server)
+        });
+        if let Some(call) = open {
+            let c = self.calls[call];
+            self.violate(rule, now, || format!("call {call} has not ended: {c:?}"));
+        }
+    }
+
+    /// How the calls ended.
+    pub fn outcomes(&self) -> Outcomes {
+        let mut outcomes = Outcomes {
+            executed: self.executions,
+            ..Outcomes::default()
+        };
+        for call in &self.calls {
+            *match call.state {
+                State::Open | State::Abandoned => &mut outcomes.abandoned,
+                State::Returned => &mut outcomes.returned,
+                State::Failed(Ran::No) => &mut outcomes.no,
+                State::Failed(Ran::Maybe) => &mut outcomes.maybe,
+                State::Failed(Ran::Yes) => &mut outcomes.yes,
+            } += 1;
+        }
+        outcomes
+    }
+}
+
+/// Appends bytes to `out` until it has `length`: a sequence that `key` determines.
+fn pattern(key: u64, length: usize, out: &mut Vec<u8>) {
+    let mut word = mix(key ^ length as u64);
+    while out.len() < length {
+        let more = (length - out.len()).min(8);
+        out.extend_from_slice(&word.to_le_bytes()[..more]);
+        word = word.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
+    }
+}
+
+/// Whether `body` is what [`pattern`] appended.
+fn is_pattern(key: u64, length: usize, body: &[u8]) -> bool {
+    let mut word = mix(key ^ length as u64);
+    body.chunks(8).all(|chunk| {
+        let expected = word.to_le_bytes();
+        word = word.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
+        *chunk == expected[..chunk.len()]
+    })
+}

@@ -1,0 +1,176 @@
+//! What a seed decides before its run: the machines, their limits, the load and the faults.
+//!
+//! Every run draws its own mixture (swarm testing, Groce et al. 2012): a fault that is rare
+//! everywhere hides the bugs that need it often, and one that is frequent everywhere hides those
+//! that need quiet.
+
+use std::time::Duration;
+
+use farcall_proto::{ClientConfig, Mutant, ServerConfig};
+
+use crate::net::{MICROS, MILLIS, Nanos, Path, SECS};
+use crate::rng::Rng;
+
+/// The decisions of one seed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// No fault happens and the servers have room: every call must return.
+    pub calm: bool,
+    /// Servers.
+    pub servers: usize,
+    /// Clients.
+    pub clients: usize,
+    /// Settings of the serving ends.
+    pub server: ServerConfig,
+    /// Settings of the calling ends.
+    pub client: ClientConfig,
+    /// The path between any two hosts, before each draws its own faults.
+    pub path: Path,
+    /// How far a clock's rate may be off, in parts per million.
+    pub drift: u64,
+    /// The mean time between two events that hit a machine or a path; 0 is never.
+    pub chaos: Nanos,
+    /// Calls that one server executes at once, and that wait.
+    pub workers: usize,
+    /// See `workers`.
+    pub queue: usize,
+    /// Calls that the servers' users refuse, in parts per million.
+    pub refuse: u32,
+    /// Calls that their callers cancel, in parts per million.
+    pub cancel: u32,
+    /// Calls with a deadline, in parts per million.
+    pub deadline: u32,
+    /// Calls that take time, in parts per million, and how long at most.
+    pub slow: u32,
+    /// See `slow`.
+    pub slowest: Nanos,
+    /// Arguments or results of more than one datagram, in parts per million, and how many bytes at most.
+    pub large: u32,
+    /// See `large`.
+    pub largest: u64,
+    /// The longest ordinary pause between two actions of a client.
+    pub pause: Nanos,
+    /// Long pauses, up to hours, in parts per million of the actions.
+    pub rest: u32,
+    /// Calls that a client starts at once, at most.
+    pub burst: u64,
+    /// Calls that a client has outstanding, at most.
+    pub open: usize,
+    /// Calls that follow the end of another at once, in parts per million.
+    pub chain: u32,
+}
+
+impl Plan {
+    /// What `rng` decides.
+    pub fn draw(rng: &mut Rng, mutant: Mutant) -> Plan {
+        let calm = rng.chance(50_000);
+        let mut plan = Plan {
+            calm,
+            servers: rng.within(1, 3) as usize,
+            clients: rng.within(1, 4) as usize,
+            server: ServerConfig {
+                mutant,
+                ..ServerConfig::default()
+            },
+            client: ClientConfig {
+                mutant,
+                ..ClientConfig::default()
+            },
+            path: Path::clean(rng.spread(10 * MICROS, 60 * MILLIS)),
+            drift: 100,
+            chaos: 0,
+            workers: rng.spread(1, 64) as usize,
+            queue: rng.spread(1, 256) as usize,
+            refuse: rng.pick(&[0, 1_000, 50_000]),
+            cancel: rng.pick(&[0, 10_000, 100_000, 300_000]),
+            deadline: rng.pick(&[0, 50_000, 300_000]),
+            slow: rng.pick(&[0, 10_000, 200_000]),
+            slowest: rng.spread(MILLIS, 60 * SECS),
+            large: rng.pick(&[0, 10_000, 30_000, 150_000]),
+            largest: rng.spread(2_000, 60_000),
+            pause: rng.spread(MILLIS, 2 * SECS),
+            rest: rng.pick(&[0, 1_000, 20_000]),
+            burst: rng.spread(1, 16),
+            open: rng.spread(1, 64) as usize,
+            chain: rng.pick(&[0, 300_000, 900_000]),
+        };
+        if !calm {
+            plan.faults(rng);
+            plan.limits(rng);
+        }
+        plan
+    }
+
+    /// Faults of paths and machines.
+    fn faults(&mut self, rng: &mut Rng) {
+        let path = &mut self.path;
+        path.jitter = rng.spread(1, path.delay);
+        path.loss = rng.pick(&[0, 2_000, 20_000, 100_000, 200_000, 350_000]);
+        path.duplicate = rng.pick(&[0, 5_000, 50_000, 200_000]);
+        path.reorder = rng.pick(&[0, 5_000, 50_000, 200_000]);
+        path.late = rng.pick(&[0, 1_000, 10_000, 50_000]);
+        path.corrupt = rng.pick(&[0, 1_000, 10_000, 50_000]);
+        path.spoof = rng.pick(&[0, 1_000, 10_000]);
+        path.icmp = rng.pick(&[0, 500_000, 1_000_000]);
+        if rng.chance(300_000) {
+            path.rate = rng.spread(200_000, 100_000_000);
+            path.queue = rng.spread(MILLIS, 200 * MILLIS);
+        }
+        if rng.chance(800_000) {
+            self.chaos = rng.spread(50 * MILLIS, 60 * SECS);
+        }
+    }
+
+    /// Tables so small, and holds so short, that forgetting happens all the time.
+    fn limits(&mut self, rng: &mut Rng) {
+        let (server, client) = (&mut self.server, &mut self.client);
+        server.max_conversations = rng.pick(&[1, 1, 2, 3, 4, 1 << 20]);
+        server.max_activities = rng.pick(&[2, 64, 4096]);
+        server.hold = Duration::from_millis(rng.pick(&[20, 500, 5_000, 30_000]));
+        server.held_budget = rng.pick(&[500, 8_000, 100_000, 64 << 20]);
+        server.reassembly_budget = rng.pick(&[20_000, 100_000, 1 << 29]);
+        server.max_arguments = rng.pick(&[30_000, 1 << 28]);
+        server.window = rng.pick(&[5_000, 40_000, 256 << 10]);
+        server.max_datagram = rng.pick(&[1200, 1200, 9_000, 64_000]);
+        client.max_outstanding = rng.pick(&[1, 8, 4096]);
+        client.max_result = rng.pick(&[30_000, 1 << 30]);
+        client.window = rng.pick(&[5_000, 40_000, 256 << 10]);
+        client.max_datagram = rng.pick(&[1200, 1200, 9_000, 64_000]);
+    }
+
+    /// The path of one direction between two hosts: the plan's, some faults turned off.
+    pub fn own_path(&self, rng: &mut Rng) -> Path {
+        let mut path = self.path;
+        for chance in [
+            &mut path.loss,
+            &mut path.duplicate,
+            &mut path.reorder,
+            &mut path.late,
+            &mut path.corrupt,
+        ] {
+            if rng.chance(200_000) {
+                *chance = 0;
+            }
+        }
+        if !self.calm {
+            path.mtu = rng.spread(1200, 66_000) as usize;
+        }
+        path
+    }
+
+    /// How many bytes of arguments, or of a result.
+    pub fn size(&self, rng: &mut Rng) -> usize {
+        if rng.chance(self.large) {
+            return rng.spread(1_000, self.largest) as usize;
+        }
+        rng.spread(1, 256) as usize - usize::from(rng.chance(100_000))
+    }
+
+    /// How long the execution of a call takes; most are done at once.
+    pub fn duration(&self, rng: &mut Rng) -> Nanos {
+        if !rng.chance(self.slow) {
+            return 0;
+        }
+        rng.spread(MICROS, self.slowest)
+    }
+}

@@ -1,0 +1,393 @@
+//! A simulated server: the protocol's serving end, and a user of it that executes procedures.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
+use farcall_proto::{Failure, Kind, Ran};
+
+use crate::clock::Clock;
+use crate::ground::{Event, Ground};
+use crate::net::{Nanos, SECS, address};
+use crate::rng::Rng;
+
+/// The name that every server exports.
+pub const NAME: &str = "Store";
+
+/// One server and its machine.
+pub struct ServerNode {
+    /// Its number, and its host's.
+    pub index: usize,
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Its machine's clock.
+    pub clock: Clock,
+    /// The serving end, while the process is alive.
+    pub core: Option<Server>,
+    /// How often it was started.
+    pub life: u32,
+    /// Whether the process is stopped.
+    pub stopped: bool,
+    /// Since when the process is dead.
+    pub dead_since: Nanos,
+    export: u64,
+    inbox: Vec<(SocketAddr, Vec<u8>)>,
+    /// When the earliest timer event that is in the queue comes.
+    armed: Nanos,
+    /// What the serving end asked for and has not got yet.
+    asked: Vec<Ask>,
+    /// Calls taken and not finished, by the numbers that they were given here.
+    jobs: Vec<(u64, Job)>,
+    taken: u64,
+    waiting: VecDeque<u64>,
+    executing: usize,
+}
+
+/// A datagram waits in a stopped process's socket buffer, which holds so many.
+pub const SOCKET_BUFFER: usize = 256;
+
+enum Ask {
+    Call(Job),
+    Cancel(CallKey),
+}
+
+#[derive(Clone, Copy)]
+struct Job {
+    key: CallKey,
+    call: usize,
+    deadline: Option<farcall_proto::Time>,
+    executing: bool,
+}
+
+impl ServerNode {
+    /// A server on a machine of its own, not started yet.
+    pub fn new(index: usize, g: &mut Ground) -> ServerNode {
+        let grain = if g.rng.chance(300_000) { 1_000_000 } else { 1 };
+        let clock = Clock::new(&mut g.rng, 0, g.plan.drift, grain);
+        ServerNode {
+            index,
+            address: address(index, 7000),
+            clock,
+            core: None,
+            life: 0,
+            stopped: false,
+            dead_since: 0,
+            export: 0,
+            inbox: Vec::new(),
+            armed: Nanos::MAX,
+            asked: Vec::new(),
+            jobs: Vec::new(),
+            taken: 0,
+            waiting: VecDeque::new(),
+            executing: 0,
+        }
+    }
+
+    /// The process starts: a new incarnation that knows nothing.
+    pub fn start(&mut self, g: &mut Ground) {
+        let mut secret = [0; 32];
+        g.rng.fill(&mut secret);
+        let now = self.clock.read(g.now());
+        self.core = Some(Server::new(g.plan.server.clone(), now, secret));
+        self.life += 1;
+        self.stopped = false;
+        self.export_anew(&mut g.rng);
+        g.server_forgot(self.index);
+        g.net.bind(self.address);
+    }
+
+    /// The process dies, and everything it knew with it.
+    pub fn crash(&mut self, g: &mut Ground) {
+        self.count_evictions(g);
+        g.net.unbind(self.address);
+        self.core = None;
+        self.dead_since = g.now();
+        self.armed = Nanos::MAX;
+        self.inbox.clear();
+        self.asked.clear();
+        self.jobs.clear();
+        self.waiting.clear();
+        self.executing = 0;
+    }
+
+    /// Adds what this life forgot to the counts.
+    pub fn count_evictions(&self, g: &mut Ground) {
+        if let Some(core) = &self.core {
+            g.net.faults.evictions += core.stats().evicted;
+        }
+    }
+
+    /// Withdraws the export, if there is one, and offers it under a new identifier.
+    pub fn export_anew(&mut self, rng: &mut Rng) {
+        let Some(core) = &mut self.core else { return };
+        if self.export != 0 {
+            core.withdraw(self.export);
+        }
+        self.export = rng.next() | 1;
+        core.export(Export {
+            id: self.export,
+            type_name: NAME.into(),
+            instance: String::new(),
+            procedures: vec![(1, 1), (2, 2)],
+        });
+    }
+
+    /// Calls that its user has and has not finished.
+    pub fn busy(&self) -> usize {
+        self.executing + self.waiting.len()
+    }
+
+    /// A datagram arrives at the socket.
+    pub fn receive(&mut self, g: &mut Ground, from: SocketAddr, bytes: Vec<u8>) {
+        if !self.stopped {
+            self.handle(g, from, bytes);
+            return self.settle(g);
+        }
+        if self.inbox.len() < SOCKET_BUFFER {
+            self.inbox.push((from, bytes));
+        }
+    }
+
+    /// The process goes on: first what came in the meantime, then the timers.
+    pub fn resume(&mut self, g: &mut Ground) {
+        self.stopped = false;
+        for (from, bytes) in std::mem::take(&mut self.inbox) {
+            self.handle(g, from, bytes);
+        }
+        self.wake(g);
+    }
+
+    /// A timer event has come out of the queue.
+    pub fn wake(&mut self, g: &mut Ground) {
+        self.armed = Nanos::MAX;
+        if self.stopped {
+            return;
+        }
+        let now = self.clock.read(g.now());
+        let Some(core) = &mut self.core else { return };
+        if core.timeout().is_some_and(|t| t <= now) {
+            g.note(&[2, self.index as u64], || {
+                format!("server {} timer", self.index)
+            });
+            core.handle_timeout(now);
+            if core.timeout().is_some_and(|t| t <= now) {
+                g.oracle.violate("timers-move-on", g.net.now(), || {
+                    format!("server {}", self.index)
+                });
+            }
+        }
+        self.settle(g);
+    }
+
+    /// A procedure is done, unless its process died or it was given up.
+    pub fn done(&mut self, g: &mut Ground, job: u64) {
+        if self.stopped {
+            return g.net.after(
+                SECS,
+                Event::Done {
+                    server: self.index,
+                    job,
+                },
+            );
+        }
+        if let Some(job) = self.remove(job) {
+            self.finish_executed(g, job);
+            self.settle(g);
+        }
+    }
+
+    fn handle(&mut self, g: &mut Ground, from: SocketAddr, bytes: Vec<u8>) {
+        let now = self.clock.read(g.now());
+        let Some(core) = &mut self.core else { return };
+        g.server_received(self.index, from, bytes.len());
+        let (oracle, asked, index, at) = (&mut g.oracle, &mut self.asked, self.index, g.net.now());
+        core.handle(now, from, &bytes, &mut |request| match request {
+            Request::Call(incoming) => {
+                if let Some(call) = oracle.arrived(at, index, &incoming) {
+                    let (key, deadline) = (incoming.key, incoming.deadline);
+                    asked.push(Ask::Call(Job {
+                        key,
+                        call,
+                        deadline,
+                        executing: false,
+                    }));
+                }
+            }
+            Request::Cancel(key) => asked.push(Ask::Cancel(key)),
+        });
+        g.net.recycle(bytes);
+        for ask in std::mem::take(&mut self.asked) {
+            match ask {
+                Ask::Call(job) => self.take(g, job),
+                Ask::Cancel(key) => self.give_up(g, key),
+            }
+        }
+    }
+
+    /// Executes a call, lets it wait, or refuses it.
+    fn take(&mut self, g: &mut Ground, job: Job) {
+        let room = self.executing < g.plan.workers || self.waiting.len() < g.plan.queue;
+        if !room || g.rng.chance(g.plan.refuse) {
+            return self.refuse(g, job, Kind::Overloaded);
+        }
+        self.taken += 1;
+        self.jobs.push((self.taken, job));
+        if self.executing < g.plan.workers {
+            return self.execute(g, self.taken);
+        }
+        self.waiting.push_back(self.taken);
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Job> {
+        let at = self.jobs.iter().position(|(n, _)| *n == number)?;
+        Some(self.jobs.swap_remove(at).1)
+    }
+
+    fn execute(&mut self, g: &mut Ground, number: u64) {
+        let now = self.clock.read(g.now());
+        let Some(mut job) = self.remove(number) else {
+            return;
+        };
+        if job.deadline.is_some_and(|d| d <= now) {
+            self.refuse(g, job, Kind::Deadline);
+            return self.next(g);
+        }
+        job.executing = true;
+        self.executing += 1;
+        let (size, exception) = (g.plan.size(&mut g.rng), g.rng.chance(100_000));
+        g.note(&[3, self.index as u64, job.call as u64], || {
+            format!("server {} executes call {}", self.index, job.call)
+        });
+        g.oracle.execute(g.net.now(), job.call, size, exception);
+        let takes = g.plan.duration(&mut g.rng);
+        if takes == 0 {
+            return self.finish_executed(g, job);
+        }
+        self.jobs.push((number, job));
+        g.net.after(
+            takes,
+            Event::Done {
+                server: self.index,
+                job: number,
+            },
+        );
+    }
+
+    fn finish_executed(&mut self, g: &mut Ground, job: Job) {
+        self.executing -= 1;
+        g.last_done = g.now();
+        if g.rng.chance(2_000) {
+            self.finish(g, job, Finish::Failed(Failure::new(Kind::Nested, Ran::Yes)));
+        } else if g.oracle.calls[job.call].exception {
+            self.finish(g, job, Finish::Exception);
+        } else {
+            self.finish(g, job, Finish::Result);
+        }
+        self.next(g);
+    }
+
+    /// A worker is free.
+    fn next(&mut self, g: &mut Ground) {
+        if self.executing < g.plan.workers
+            && let Some(number) = self.waiting.pop_front()
+        {
+            self.execute(g, number);
+        }
+    }
+
+    fn refuse(&mut self, g: &mut Ground, job: Job, kind: Kind) {
+        g.note(&[4, self.index as u64, job.call as u64], || {
+            format!("server {} refuses call {}: {kind}", self.index, job.call)
+        });
+        g.oracle.refuse(job.call);
+        self.finish(g, job, Finish::Failed(Failure::new(kind, Ran::No)));
+    }
+
+    /// The caller has given a call up: one that waits is refused, one that executes may stop early.
+    fn give_up(&mut self, g: &mut Ground, key: CallKey) {
+        let found = self.jobs.iter().find(|(_, job)| job.key == key);
+        let Some((number, job)) = found.copied() else {
+            return;
+        };
+        if !job.executing {
+            self.waiting.retain(|n| *n != number);
+            self.remove(number);
+            return self.refuse(g, job, Kind::Cancelled);
+        }
+        if g.rng.chance(500_000) {
+            self.remove(number);
+            self.executing -= 1;
+            self.finish(
+                g,
+                job,
+                Finish::Failed(Failure::new(Kind::Cancelled, Ran::Yes)),
+            );
+            self.next(g);
+        }
+    }
+
+    fn finish(&mut self, g: &mut Ground, job: Job, finish: Finish) {
+        let Some(core) = &mut self.core else { return };
+        let mut payload = core.buffer();
+        if !matches!(finish, Finish::Failed(_)) {
+            g.oracle.write_result(job.call, &mut payload);
+        }
+        let now = self.clock.read(g.net.now());
+        if let Some(t) = core.finish(now, job.key, finish, payload, &mut g.scratch) {
+            g.server_sent(self.index, t.to, t.len);
+            g.send(self.address, t.to, t.len);
+        }
+    }
+
+    /// Sends what is ready and arms the timer.
+    fn settle(&mut self, g: &mut Ground) {
+        let (at, now) = (g.now(), self.clock.read(g.now()));
+        let Some(core) = &mut self.core else { return };
+        let mut sent = 0;
+        while let Some(t) = core.transmit(now, &mut g.scratch) {
+            g.server_sent(self.index, t.to, t.len);
+            g.send(self.address, t.to, t.len);
+            sent += 1;
+            if sent > 100_000 {
+                return g
+                    .oracle
+                    .violate("sending-ends", at, || format!("server {}", self.index));
+            }
+        }
+        let config = &g.plan.server;
+        let budget = config.held_budget + config.reassembly_budget;
+        if core.conversations() > config.max_conversations || core.held_bytes() > budget {
+            let seen = (core.conversations(), core.held_bytes());
+            g.oracle.violate("memory-is-bounded", at, || {
+                format!("server {} holds {seen:?}", self.index)
+            });
+        }
+        if let Some(due) = core.timeout() {
+            let due = self.clock.when(at, due);
+            if due < self.armed {
+                self.armed = due;
+                g.net.at(due, Event::Wake(self.index));
+            }
+        }
+    }
+
+    /// After everything: nothing is held, nothing is waited for.
+    pub fn must_be_idle(&self, g: &mut Ground) {
+        let Some(core) = &self.core else { return };
+        let left = (
+            core.held_bytes(),
+            core.unfinished(),
+            core.timeout(),
+            self.busy(),
+        );
+        if left != (0, 0, None, 0) {
+            let now = g.now();
+            g.oracle.violate("memory-returns", now, || {
+                format!(
+                    "server {}: held, unfinished, timeout, busy are {left:?}",
+                    self.index
+                )
+            });
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Many seeds on every processor, and what they add up to.
+
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use farcall_proto::Mutant;
+
+use crate::net::{Faults, Nanos, SECS};
+use crate::oracle::{Outcomes, Violation};
+use crate::rng::mix;
+use crate::world::{Report, run};
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Soak {
+    /// How many seeds.
+    pub seeds: u64,
+    /// How many calls, all seeds together.
+    pub calls: u64,
+    /// The first seed.
+    pub from: u64,
+    /// A deliberate fault of the protocol.
+    pub mutant: Mutant,
+    /// Threads; 0 is one for each processor.
+    pub threads: usize,
+    /// Whether to stop at the first seed that fails.
+    pub first: bool,
+}
+
+/// A seed under which an invariant did not hold.
+#[derive(Clone, Debug)]
+pub struct Failing {
+    /// The seed.
+    pub seed: u64,
+    /// The calls of its run.
+    pub calls: u64,
+    /// What did not hold.
+    pub violation: Violation,
+}
+
+/// What many runs add up to. It does not depend on which thread ran what.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Runs.
+    pub seeds: u64,
+    /// Calls made.
+    pub calls: u64,
+    /// How they ended.
+    pub outcomes: Outcomes,
+    /// Faults that happened.
+    pub faults: Faults,
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Virtual time.
+    pub simulated: u128,
+    /// Seeds that failed, in their order.
+    pub failing: Vec<Failing>,
+    /// A hash of all traces.
+    pub trace_hash: u64,
+}
+
+impl Soak {
+    /// The calls of the run with this seed.
+    pub fn calls_of(&self, seed: u64) -> u64 {
+        let (each, more) = (
+            self.calls / self.seeds.max(1),
+            self.calls % self.seeds.max(1),
+        );
+        (each + u64::from(seed - self.from < more)).max(1)
+    }
+
+    /// Runs every seed; `done` hears of each as it ends.
+    pub fn run(&self, done: &(dyn Fn(&Report) + Sync)) -> Summary {
+        let threads = match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            n => n,
+        };
+        let next = AtomicU64::new(self.from);
+        let total = Mutex::new(Summary::default());
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= self.from + self.seeds {
+                            return;
+                        }
+                        let report = run_caught(seed, self.calls_of(seed), self.mutant);
+                        done(&report);
+                        if self.first && report.violation.is_some() {
+                            next.store(self.from + self.seeds, Ordering::Relaxed);
+                        }
+                        total.lock().expect("no thread panics").add(report);
+                    }
+                });
+            }
+        });
+        let mut summary = total.into_inner().expect("no thread panics");
+        summary.failing.sort_by_key(|f| f.seed);
+        summary
+    }
+}
+
+/// A run in which a panic is a violation like any other.
+fn run_caught(seed: u64, calls: u64, mutant: Mutant) -> Report {
+    catch_unwind(AssertUnwindSafe(|| run(seed, calls, mutant, false))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+        let what = text.unwrap_or_else(|| "a panic".into());
+        Report {
+            seed,
+            calls,
+            outcomes: Outcomes::default(),
+            faults: Faults::default(),
+            datagrams: 0,
+            elapsed: 0,
+            violation: Some(Violation {
+                rule: "no-panic",
+                at: 0,
+                what,
+            }),
+            trace_hash: 0,
+        }
+    })
+}
+
+impl Summary {
+    fn add(&mut self, report: Report) {
+        self.seeds += 1;
+        self.calls += report.calls;
+        self.outcomes.add(&report.outcomes);
+        self.faults.add(&report.faults);
+        self.datagrams += report.datagrams;
+        self.simulated += u128::from(report.elapsed);
+        // A sum, so that the order in which runs end does not matter.
+        let part = mix(report.seed ^ mix(report.trace_hash));
+        self.trace_hash = self.trace_hash.wrapping_add(part);
+        if let Some(violation) = report.violation {
+            let (seed, calls) = (report.seed, report.calls);
+            self.failing.push(Failing {
+                seed,
+                calls,
+                violation,
+            });
+        }
+    }
+
+    /// Virtual time in whole hours.
+    pub fn simulated_hours(&self) -> u64 {
+        let hour = u128::from(3600 * SECS as Nanos);
+        (self.simulated / hour) as u64
+    }
+
+    /// One line of JSON, the same for every run of the same seeds.
+    pub fn json(&self) -> String {
+        let mut line = format!(
+            r#"{{"seeds":{},"calls":{},"faults":{{"#,
+            self.seeds, self.calls
+        );
+        for (i, (name, count)) in self.faults.each().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            let _ = write!(line, r#"{comma}"{name}":{count}"#);
+        }
+        let _ = write!(
+            line,
+            r#"}},"violations":{},"trace_hash":"{:016x}""#,
+            self.failing.len(),
+            self.trace_hash
+        );
+        let o = &self.outcomes;
+        let _ = write!(
+            line,
+            r#","executed":{},"returned":{},"ran_no":{},"ran_maybe":{},"ran_yes":{},"abandoned":{},"datagrams":{},"simulated_hours":{}}}"#,
+            o.executed,
+            o.returned,
+            o.no,
+            o.maybe,
+            o.yes,
+            o.abandoned,
+            self.datagrams,
+            self.simulated_hours()
+        );
+        line
+    }
+}

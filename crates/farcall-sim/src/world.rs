@@ -1,0 +1,366 @@
+//! One run: machines, the network between them, what happens to them, and what must be true.
+
+use farcall_proto::Mutant;
+
+use crate::client::ClientNode;
+use crate::ground::{Event, Ground};
+use crate::net::{Faults, MILLIS, Nanos, SECS, Step, host};
+use crate::oracle::{Outcomes, Violation};
+use crate::plan::Plan;
+use crate::rng::Rng;
+use crate::server::ServerNode;
+
+/// What is known of a run when it has ended.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The run's seed.
+    pub seed: u64,
+    /// Calls made.
+    pub calls: u64,
+    /// How they ended.
+    pub outcomes: Outcomes,
+    /// The faults that happened.
+    pub faults: Faults,
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Virtual time that passed.
+    pub elapsed: Nanos,
+    /// The first invariant that did not hold.
+    pub violation: Option<Violation>,
+    /// A hash of every datagram delivered and everything else that happened.
+    pub trace_hash: u64,
+}
+
+/// After this much virtual time without faults, whatever was to happen has happened.
+const SETTLED: Nanos = 300 * SECS;
+
+/// How long after faults end, and after the last procedure does, a call may still take.
+const ENDS_WITHIN: Nanos = 60 * SECS;
+
+/// Runs `calls` calls under the faults that `seed` decides.
+pub fn run(seed: u64, calls: u64, mutant: Mutant, verbose: bool) -> Report {
+    let mut rng = Rng::new(seed);
+    let plan = Plan::draw(&mut rng, mutant);
+    if verbose {
+        println!("{plan:#?}");
+    }
+    let mut world = World::new(Ground::new(plan, rng, calls, verbose));
+    world.run();
+    world.report(seed)
+}
+
+struct World {
+    g: Ground,
+    servers: Vec<ServerNode>,
+    clients: Vec<ClientNode>,
+    healing: bool,
+    /// When the last datagram arrives that was sent while there were faults.
+    last_late: Nanos,
+    /// Whether the servers were idle when that was looked at last.
+    was_idle: bool,
+}
+
+impl World {
+    fn new(mut g: Ground) -> World {
+        let servers = (0..g.plan.servers)
+            .map(|i| ServerNode::new(i, &mut g))
+            .collect();
+        let clients = (0..g.plan.clients)
+            .map(|i| ClientNode::new(g.plan.servers + i, &mut g))
+            .collect();
+        World {
+            g,
+            servers,
+            clients,
+            healing: false,
+            last_late: 0,
+            was_idle: false,
+        }
+    }
+
+    fn run(&mut self) {
+        for server in &mut self.servers {
+            server.start(&mut self.g);
+        }
+        for client in &mut self.clients {
+            client.start(&mut self.g);
+        }
+        self.plan_chaos();
+        let most = 1_000_000 + self.g.budget * 20_000;
+        let mut steps = 0;
+        while let Some((now, step)) = self.g.net.step() {
+            steps += 1;
+            if steps > most {
+                self.g
+                    .oracle
+                    .violate("progress", now, || format!("{steps} steps"));
+            }
+            self.step(step);
+            if self.g.healed {
+                self.must_be_quiet(now);
+            } else if self.g.budget == 0 && !self.healing {
+                self.healing = true;
+                let delay = self.g.rng.spread(MILLIS, 20 * SECS);
+                self.g.net.after(delay, Event::Heal);
+            }
+            if self.g.oracle.violation.is_some() {
+                return;
+            }
+        }
+        let now = self.g.now();
+        self.g
+            .oracle
+            .all_ended("every-call-ends", now, None, Nanos::MAX);
+        self.servers
+            .iter()
+            .for_each(|s| s.must_be_idle(&mut self.g));
+        self.clients
+            .iter()
+            .for_each(|c| c.must_be_idle(&mut self.g));
+    }
+
+    fn step(&mut self, step: Step<Event>) {
+        match step {
+            Step::Datagram { from, to, bytes } => {
+                self.g.note_arrival(from, to, &bytes);
+                let node = host(to);
+                match node.checked_sub(self.servers.len()) {
+                    None => self.servers[node].receive(&mut self.g, from, bytes),
+                    Some(client) => self.clients[client].receive(&mut self.g, from, bytes),
+                }
+            }
+            Step::Unreachable { sender, peer } => {
+                self.g.note(&[9, u64::from(sender.port())], || {
+                    format!("{sender} hears that nobody is at {peer}")
+                });
+                if let Some(client) = host(sender).checked_sub(self.servers.len()) {
+                    self.clients[client].unreachable(&mut self.g, host(peer));
+                }
+            }
+            Step::Event(event) => self.event(event),
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        let servers = self.servers.len();
+        let g = &mut self.g;
+        match event {
+            Event::Wake(node) if node < servers => self.servers[node].wake(g),
+            Event::Wake(node) => self.clients[node - servers].wake(g),
+            Event::Act { client, life } => self.clients[client - servers].act(g, life),
+            Event::Cancel { client, call } => self.clients[client - servers].cancel(g, call),
+            Event::Done { server, job } => self.servers[server].done(g, job),
+            Event::Chaos if !g.healed => self.chaos(),
+            Event::Chaos => {}
+            Event::Restart(node) => self.restart(node),
+            Event::Resume(node) => self.resume(node),
+            Event::Heal => self.heal(),
+            Event::Judge => self.judge(),
+        }
+    }
+
+    fn plan_chaos(&mut self) {
+        if self.g.plan.chaos > 0 && !self.healing {
+            let delay = self.g.rng.within(1, 2 * self.g.plan.chaos);
+            self.g.net.after(delay, Event::Chaos);
+        }
+    }
+
+    /// Something happens to a machine or a path.
+    fn chaos(&mut self) {
+        self.plan_chaos();
+        let g = &mut self.g;
+        let (servers, clients) = (self.servers.len(), self.clients.len());
+        let (server, client) = (g.rng.index(servers), g.rng.index(clients));
+        let node = g.rng.index(servers + clients);
+        match g.rng.below(100) {
+            0..20 => self.cut(server, servers + client),
+            20..40 => self.crash_server(server),
+            40..48 => self.crash_client(client),
+            48..68 => self.stop(node),
+            68..83 if self.clients[client].alive => {
+                g.net.faults.address_changes += 1;
+                self.clients[client].move_away(g);
+            }
+            83..90 => {
+                g.net.faults.reexports += 1;
+                self.servers[server].export_anew(&mut g.rng);
+            }
+            90..95 => {
+                g.net.faults.mtu_changes += 1;
+                let (from, to) = if g.rng.chance(500_000) {
+                    (server, servers + client)
+                } else {
+                    (servers + client, server)
+                };
+                g.net.path(from, to).mtu = g.rng.spread(1200, 66_000) as usize;
+            }
+            _ => self.drain(server),
+        }
+    }
+
+    /// One direction between two hosts lets nothing pass for a while; sometimes both.
+    fn cut(&mut self, server: usize, client: usize) {
+        let g = &mut self.g;
+        let until = g.now() + g.rng.spread(10 * MILLIS, 120 * SECS);
+        let ways = g.rng.within(1, 3);
+        for (way, from, to) in [(1, server, client), (2, client, server)] {
+            if ways & way != 0 {
+                g.net.faults.partitions += 1;
+                g.net.path(from, to).cut_until = until;
+            }
+        }
+        g.note(&[10, server as u64, client as u64], || {
+            format!("machines {server} and {client} are cut ({ways})")
+        });
+    }
+
+    fn crash_server(&mut self, server: usize) {
+        let g = &mut self.g;
+        if self.servers[server].core.is_none() {
+            return;
+        }
+        g.net.faults.server_crashes += 1;
+        g.note(&[11, server as u64], || format!("server {server} crashes"));
+        self.servers[server].crash(g);
+        let away = g.rng.spread(MILLIS, 400 * SECS);
+        g.net.after(away, Event::Restart(server));
+    }
+
+    fn crash_client(&mut self, client: usize) {
+        let g = &mut self.g;
+        let node = self.servers.len() + client;
+        if !self.clients[client].alive {
+            return;
+        }
+        g.net.faults.client_crashes += 1;
+        g.note(&[12, node as u64], || format!("client {node} crashes"));
+        self.clients[client].crash(g);
+        let away = g.rng.spread(MILLIS, 20 * SECS);
+        g.net.after(away, Event::Restart(node));
+    }
+
+    /// A server shuts down in good order: it finishes what it has, then goes.
+    fn drain(&mut self, server: usize) {
+        let node = &mut self.servers[server];
+        let Some(core) = &mut node.core else { return };
+        core.drain();
+        self.g
+            .note(&[13, server as u64], || format!("server {server} drains"));
+        if node.busy() == 0 {
+            self.crash_server(server);
+        }
+    }
+
+    /// A process is stopped for a while; its machine's clock goes on.
+    fn stop(&mut self, node: usize) {
+        let stopped = match node.checked_sub(self.servers.len()) {
+            None => &mut self.servers[node].stopped,
+            Some(client) => &mut self.clients[client].stopped,
+        };
+        if std::mem::replace(stopped, true) {
+            return;
+        }
+        self.g.net.faults.clock_steps += 1;
+        self.g
+            .note(&[14, node as u64], || format!("machine {node} is stopped"));
+        let away = self.g.rng.spread(MILLIS, 100 * SECS);
+        self.g.net.after(away, Event::Resume(node));
+    }
+
+    fn resume(&mut self, node: usize) {
+        let g = &mut self.g;
+        g.note(&[15, node as u64], || format!("machine {node} goes on"));
+        match node.checked_sub(self.servers.len()) {
+            None if self.servers[node].stopped => self.servers[node].resume(g),
+            Some(client) if self.clients[client].stopped => self.clients[client].resume(g),
+            _ => {}
+        }
+    }
+
+    fn restart(&mut self, node: usize) {
+        let g = &mut self.g;
+        let now = g.now();
+        g.note(&[16, node as u64], || format!("machine {node} is back"));
+        let reboot = g.rng.chance(300_000);
+        if let Some(client) = node.checked_sub(self.servers.len()) {
+            let client = &mut self.clients[client];
+            if !client.alive {
+                if reboot {
+                    client.clock.reboot(&mut g.rng, now);
+                }
+                client.start(g);
+            }
+            return;
+        }
+        let server = &mut self.servers[node];
+        if server.core.is_some() {
+            return;
+        }
+        if reboot {
+            server.clock.reboot(&mut g.rng, now);
+        }
+        server.start(g);
+    }
+
+    /// Faults end: paths are clean, machines are up. What is under way still arrives.
+    fn heal(&mut self) {
+        let nodes = self.servers.len() + self.clients.len();
+        for path in self.g.net.paths() {
+            path.heal();
+        }
+        for node in 0..nodes {
+            self.resume(node);
+            self.restart(node);
+        }
+        self.g.note(&[17], || "faults end".into());
+        self.g.healed = true;
+        self.last_late = self.g.net.last_arrival();
+        self.g.net.after(ENDS_WITHIN, Event::Judge);
+    }
+
+    /// Once the servers were idle long enough, every call has ended.
+    fn judge(&mut self) {
+        let now = self.g.now();
+        let idle =
+            self.servers.iter().all(|s| s.busy() == 0) && now - self.g.last_done > ENDS_WITHIN;
+        if idle && self.was_idle {
+            return self
+                .g
+                .oracle
+                .all_ended("every-call-ends", now, None, Nanos::MAX);
+        }
+        self.was_idle = idle;
+        self.g.net.after(ENDS_WITHIN, Event::Judge);
+    }
+
+    /// Nothing happens any more once the last delayed datagram has arrived and what it caused is over.
+    fn must_be_quiet(&mut self, now: Nanos) {
+        let hold = self.g.plan.server.hold.as_nanos() as Nanos;
+        let last = self.last_late.max(self.g.last_done) + hold + SETTLED;
+        if now > last && self.servers.iter().all(|s| s.busy() == 0) && self.was_idle {
+            self.g.oracle.violate("idle-is-silent", now, || {
+                format!(
+                    "something happens {} s after the last cause",
+                    (now - last) / SECS
+                )
+            });
+        }
+    }
+
+    fn report(mut self, seed: u64) -> Report {
+        for server in &self.servers {
+            server.count_evictions(&mut self.g);
+        }
+        Report {
+            seed,
+            calls: self.g.oracle.calls.len() as u64,
+            outcomes: self.g.oracle.outcomes(),
+            faults: self.g.net.faults,
+            datagrams: self.g.sent,
+            elapsed: self.g.now(),
+            violation: self.g.oracle.violation.take(),
+            trace_hash: self.g.hash(),
+        }
+    }
+}
