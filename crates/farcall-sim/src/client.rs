@@ -132,7 +132,7 @@ impl ClientNode {
         for (from, bytes) in std::mem::take(&mut self.inbox) {
             self.handle(g, from, bytes);
         }
-        self.wake(g);
+        self.tick(g);
     }
 
     /// An ICMP error spoke of a server's address.
@@ -148,8 +148,14 @@ impl ClientNode {
         self.settle(g);
     }
 
-    /// A timer event has come out of the queue.
+    /// A timer event has come out of the queue; one that an earlier one replaced means nothing.
     pub fn wake(&mut self, g: &mut Ground) {
+        if g.now() >= self.armed {
+            self.tick(g);
+        }
+    }
+
+    fn tick(&mut self, g: &mut Ground) {
         self.armed = Nanos::MAX;
         if self.stopped || !self.alive {
             return;
@@ -168,12 +174,15 @@ impl ClientNode {
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
             talk.core
                 .handle_timeout(now, &mut |event| take(oracle, ended, at, event));
-            if talk.core.timeout().is_some_and(|t| t <= now) {
-                oracle.violate("timers-move-on", at, || format!("client {}", self.index));
-            }
             self.after_events(g, server);
         }
         self.settle(g);
+        for talk in self.conversations.iter().flatten() {
+            if talk.core.timeout().is_some_and(|t| t <= now) {
+                g.oracle
+                    .violate("timers-move-on", at, || format!("client {}", self.index));
+            }
+        }
     }
 
     /// Its user does something, and plans when to do the next thing.
@@ -189,10 +198,14 @@ impl ClientNode {
         if g.budget == 0 {
             return;
         }
+        if g.rng.chance(g.plan.chaos) {
+            let later = g.rng.spread(1, 8 * g.plan.pause);
+            g.net.after(later, Event::Chaos);
+        }
         let pause = if g.rng.chance(g.plan.rest) {
             g.rng.spread(SECS, 6 * 3600 * SECS)
         } else {
-            g.rng.spread(1, g.plan.pause)
+            g.rng.spread(g.plan.pause / 16, g.plan.pause)
         };
         g.net.after(
             pause,
@@ -272,7 +285,6 @@ impl ClientNode {
             .then(|| g.rng.spread(MILLIS, 10 * SECS));
         let args = g.plan.size(&mut g.rng);
         g.oracle.calls.push(Call {
-            client: self.index,
             server,
             export,
             procedure: g.rng.within(1, 2) as u32,

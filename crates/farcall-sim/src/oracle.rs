@@ -42,8 +42,6 @@ pub enum State {
 /// One logical call, as its caller meant it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// Who calls.
-    pub client: usize,
     /// Which server is called.
     pub server: usize,
     /// The export that the caller had in mind.

@@ -28,8 +28,8 @@ pub struct Plan {
     pub path: Path,
     /// How far a clock's rate may be off, in parts per million.
     pub drift: u64,
-    /// The mean time between two events that hit a machine or a path; 0 is never.
-    pub chaos: Nanos,
+    /// Actions of clients after which something happens to a machine or a path, in parts per million.
+    pub chaos: u32,
     /// Calls that one server executes at once, and that wait.
     pub workers: usize,
     /// See `workers`.
@@ -116,9 +116,7 @@ impl Plan {
             path.rate = rng.spread(200_000, 100_000_000);
             path.queue = rng.spread(MILLIS, 200 * MILLIS);
         }
-        if rng.chance(800_000) {
-            self.chaos = rng.spread(50 * MILLIS, 60 * SECS);
-        }
+        self.chaos = rng.pick(&[0, 3_000, 20_000, 100_000]);
     }
 
     /// Tables so small, and holds so short, that forgetting happens all the time.
@@ -133,6 +131,8 @@ impl Plan {
         server.window = rng.pick(&[5_000, 40_000, 256 << 10]);
         server.max_datagram = rng.pick(&[1200, 1200, 9_000, 64_000]);
         client.max_outstanding = rng.pick(&[1, 8, 4096]);
+        // One more than may be outstanding, so that the bound is met but not all the time.
+        self.open = self.open.min(client.max_outstanding as usize + 1);
         client.max_result = rng.pick(&[30_000, 1 << 30]);
         client.window = rng.pick(&[5_000, 40_000, 256 << 10]);
         client.max_datagram = rng.pick(&[1200, 1200, 9_000, 64_000]);
@@ -158,12 +158,13 @@ impl Plan {
         path
     }
 
-    /// How many bytes of arguments, or of a result.
+    /// How many bytes of arguments, or of a result: as XDR has it, a multiple of four.
     pub fn size(&self, rng: &mut Rng) -> usize {
-        if rng.chance(self.large) {
-            return rng.spread(1_000, self.largest) as usize;
-        }
-        rng.spread(1, 256) as usize - usize::from(rng.chance(100_000))
+        let size = match rng.chance(self.large) {
+            true => rng.spread(1_000, self.largest),
+            false => rng.spread(1, 256),
+        };
+        size as usize & !3
     }
 
     /// How long the execution of a call takes; most are done at once.

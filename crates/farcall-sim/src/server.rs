@@ -154,11 +154,17 @@ impl ServerNode {
         for (from, bytes) in std::mem::take(&mut self.inbox) {
             self.handle(g, from, bytes);
         }
-        self.wake(g);
+        self.tick(g);
     }
 
-    /// A timer event has come out of the queue.
+    /// A timer event has come out of the queue; one that an earlier one replaced means nothing.
     pub fn wake(&mut self, g: &mut Ground) {
+        if g.now() >= self.armed {
+            self.tick(g);
+        }
+    }
+
+    fn tick(&mut self, g: &mut Ground) {
         self.armed = Nanos::MAX;
         if self.stopped {
             return;
@@ -170,13 +176,18 @@ impl ServerNode {
                 format!("server {} timer", self.index)
             });
             core.handle_timeout(now);
-            if core.timeout().is_some_and(|t| t <= now) {
-                g.oracle.violate("timers-move-on", g.net.now(), || {
-                    format!("server {}", self.index)
-                });
-            }
         }
         self.settle(g);
+        if self
+            .core
+            .as_ref()
+            .and_then(Server::timeout)
+            .is_some_and(|t| t <= now)
+        {
+            g.oracle.violate("timers-move-on", g.net.now(), || {
+                format!("server {}", self.index)
+            });
+        }
     }
 
     /// A procedure is done, unless its process died or it was given up.

@@ -92,7 +92,8 @@ impl Soak {
                         if self.first && report.violation.is_some() {
                             next.store(self.from + self.seeds, Ordering::Relaxed);
                         }
-                        total.lock().expect("no thread panics").add(report);
+                        let calls = self.calls_of(seed);
+                        total.lock().expect("no thread panics").add(report, calls);
                     }
                 });
             }
@@ -127,7 +128,7 @@ fn run_caught(seed: u64, calls: u64, mutant: Mutant) -> Report {
 }
 
 impl Summary {
-    fn add(&mut self, report: Report) {
+    fn add(&mut self, report: Report, calls: u64) {
         self.seeds += 1;
         self.calls += report.calls;
         self.outcomes.add(&report.outcomes);
@@ -138,7 +139,7 @@ impl Summary {
         let part = mix(report.seed ^ mix(report.trace_hash));
         self.trace_hash = self.trace_hash.wrapping_add(part);
         if let Some(violation) = report.violation {
-            let (seed, calls) = (report.seed, report.calls);
+            let seed = report.seed;
             self.failing.push(Failing {
                 seed,
                 calls,

@@ -85,20 +85,21 @@ impl World {
         for client in &mut self.clients {
             client.start(&mut self.g);
         }
-        self.plan_chaos();
-        let most = 1_000_000 + self.g.budget * 20_000;
+        let most = 200_000 + self.g.budget * 2_000;
         let mut steps = 0;
         while let Some((now, step)) = self.g.net.step() {
             steps += 1;
             if steps > most {
-                self.g
-                    .oracle
-                    .violate("progress", now, || format!("{steps} steps"));
+                self.g.oracle.violate("progress", now, || {
+                    format!("{steps} steps, the next is {step:?}")
+                });
+            }
+            if self.g.healed && matches!(step, Step::Datagram { .. } | Step::Event(Event::Wake(_)))
+            {
+                self.must_be_quiet(now);
             }
             self.step(step);
-            if self.g.healed {
-                self.must_be_quiet(now);
-            } else if self.g.budget == 0 && !self.healing {
+            if !self.g.healed && self.g.budget == 0 && !self.healing {
                 self.healing = true;
                 let delay = self.g.rng.spread(MILLIS, 20 * SECS);
                 self.g.net.after(delay, Event::Heal);
@@ -159,16 +160,8 @@ impl World {
         }
     }
 
-    fn plan_chaos(&mut self) {
-        if self.g.plan.chaos > 0 && !self.healing {
-            let delay = self.g.rng.within(1, 2 * self.g.plan.chaos);
-            self.g.net.after(delay, Event::Chaos);
-        }
-    }
-
     /// Something happens to a machine or a path.
     fn chaos(&mut self) {
-        self.plan_chaos();
         let g = &mut self.g;
         let (servers, clients) = (self.servers.len(), self.clients.len());
         let (server, client) = (g.rng.index(servers), g.rng.index(clients));
