@@ -1,0 +1,176 @@
+//! The calling end: one socket for all servers, received from by whoever waits.
+//!
+//! ```text
+//! call        a thread's blocking call, and the wait of any thread
+//! started     a call under way without a thread
+//! binds       asking servers for an export
+//! drive       receiving: datagrams to conversations, outcomes to owners, timers
+//! lead        who receives: leader and followers
+//! service     the thread that leads when nobody else would
+//! peer        a server endpoint and the conversation with it;  owners: who waits for what in it
+//! waiter      a thread that waits
+//! ```
+//!
+//! Locks, in the order in which they may be held together: `active`, then a peer's. Nobody is woken
+//! and no user code but a type's own encoding and decoding runs under one.
+
+mod binds;
+mod call;
+mod drive;
+mod lead;
+mod owners;
+mod peer;
+mod service;
+mod started;
+mod waiter;
+
+mod sync {
+    //! What `lead` takes its mutex from; loom's stands in its place in tests/lead.rs.
+    pub(super) use std::sync::{Mutex, MutexGuard};
+}
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use farcall_proto::ClientConfig;
+use farcall_proto::client::Conversation;
+
+pub(crate) use call::Outgoing;
+pub(crate) use peer::Peer;
+pub(crate) use started::Started;
+
+use crate::env::{Env, Socket};
+use crate::sys::fork;
+use crate::{CallFailed, Kind, Ran};
+use drive::Reception;
+use lead::Lead;
+use service::Service;
+use waiter::Waiter;
+
+/// A socket from which servers are called.
+pub(crate) struct Endpoint {
+    env: Arc<dyn Env>,
+    socket: Arc<dyn Socket>,
+    config: ClientConfig,
+    /// The process it was made in.
+    generation: u64,
+    peers: RwLock<Peers>,
+    lead: Lead<Waiter>,
+    /// What the leader has while it leads; taken out meanwhile, so that no lock is held.
+    reception: Mutex<Option<Box<Reception>>>,
+    /// Peers that may have timers.
+    active: Mutex<Vec<Arc<Peer>>>,
+    /// How many they are.
+    active_count: AtomicUsize,
+    /// The earliest timer that others than the leader have set since it looked; nanoseconds.
+    hurry: AtomicU64,
+    /// Until when the leader sleeps, nanoseconds; 0 when it does not.
+    sleeping: AtomicU64,
+    service: OnceLock<Arc<Service>>,
+    /// Calls that were started and have not ended.
+    started: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Peers {
+    by_address: HashMap<SocketAddr, Arc<Peer>>,
+    by_id: HashMap<u64, Arc<Peer>>,
+    /// Look for peers that nobody uses when there are that many.
+    sweep_at: usize,
+}
+
+impl Endpoint {
+    pub(crate) fn new(env: Arc<dyn Env>, socket: Arc<dyn Socket>, mut config: ClientConfig) -> Arc<Endpoint> {
+        // A sender that may have more under way than the buffer holds only makes losses. The
+        // kernel charges small datagrams more than their bytes: leave half.
+        let window = u32::try_from(socket.receive_buffer() / 2).unwrap_or(u32::MAX);
+        config.window = config.window.min(window.max(farcall_proto::BASE_DATAGRAM as u32));
+        Arc::new(Endpoint {
+            env,
+            socket,
+            config,
+            generation: fork::generation(),
+            peers: RwLock::default(),
+            lead: Lead::new(),
+            reception: Mutex::new(Some(Box::new(Reception::new()))),
+            active: Mutex::default(),
+            active_count: AtomicUsize::new(0),
+            hurry: AtomicU64::new(u64::MAX),
+            sleeping: AtomicU64::new(0),
+            service: OnceLock::new(),
+            started: AtomicUsize::new(0),
+        })
+    }
+
+    /// The peer at an address, new if need be.
+    pub(crate) fn peer(&self, address: SocketAddr) -> Arc<Peer> {
+        let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(peer) = peers.by_address.get(&address) {
+            return peer.clone();
+        }
+        peers.sweep();
+        let id = loop {
+            let mut bytes = [0; 8];
+            self.env.entropy(&mut bytes);
+            let id = u64::from_ne_bytes(bytes);
+            if id != 0 && !peers.by_id.contains_key(&id) {
+                break id;
+            }
+        };
+        let peer = Arc::new(Peer::new(Conversation::new(self.config.clone(), id), address));
+        peers.by_address.insert(address, peer.clone());
+        peers.by_id.insert(id, peer.clone());
+        peer
+    }
+
+    /// Fails in a child of the process that made the endpoint: the socket is its parent's.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<(), CallFailed> {
+        if self.generation == fork::generation() { Ok(()) } else { Err(forked()) }
+    }
+
+    /// Where the socket is bound.
+    pub(crate) fn local_address(&self) -> SocketAddr {
+        self.socket.local_address()
+    }
+
+    /// Ends the service thread, if there is one.
+    pub(crate) fn stop(&self) {
+        if let Some(service) = self.service.get() {
+            service.stop();
+        }
+    }
+}
+
+impl Peers {
+    /// Forgets peers that nobody else holds: no binding, and no timers.
+    fn sweep(&mut self) {
+        if self.by_id.len() < self.sweep_at.max(64) {
+            return;
+        }
+        // The maps hold two.
+        self.by_address.retain(|_, peer| Arc::strong_count(peer) > 2);
+        let kept = &self.by_address;
+        self.by_id.retain(|_, peer| kept.contains_key(&peer.address));
+        self.sweep_at = self.by_id.len() * 2;
+    }
+}
+
+#[cold]
+pub(crate) fn forked() -> CallFailed {
+    CallFailed::new(Kind::Forked, Ran::No)
+}
+
+/// The socket that the loopback addresses, or all others, of one family are called from.
+pub(crate) fn bind_address(to: SocketAddr) -> SocketAddr {
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+    let ip = match (to.ip(), to.ip().is_loopback()) {
+        (IpAddr::V4(_), true) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        (IpAddr::V4(_), false) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        (IpAddr::V6(_), true) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        (IpAddr::V6(_), false) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(ip, 0)
+}

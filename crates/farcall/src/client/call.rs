@@ -1,0 +1,223 @@
+//! A call that its thread waits for, and how any thread waits.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use farcall_proto::client::{Bound, Call, CallId, Outcome};
+use farcall_proto::{Failure, Time, Trace};
+
+use super::binds::Binds;
+use super::owners::Owner;
+use super::peer::Mine;
+use super::waiter::Caller;
+use super::{Endpoint, Peer};
+use crate::stub::{EncodeArguments, bad_arguments};
+use crate::xdr::Encoder;
+use crate::CallFailed;
+
+/// A call that is to be made.
+#[derive(Clone, Copy)]
+pub(crate) struct Outgoing<'a> {
+    /// The export, as it was bound.
+    pub(crate) export: u64,
+    /// The procedure's number.
+    pub(crate) procedure: u32,
+    /// How long the caller waits, at most.
+    pub(crate) within: Option<Duration>,
+    /// When the call that is being served ends, if it is made while serving one.
+    pub(crate) deadline: Option<Time>,
+    /// Its trace.
+    pub(crate) trace: Option<Trace>,
+    /// Writes the arguments.
+    pub(crate) encode: EncodeArguments<'a>,
+}
+
+/// A call that is on its way.
+struct Begun {
+    id: CallId,
+    token: u64,
+    timer: Option<Time>,
+}
+
+impl Endpoint {
+    /// Calls and waits. `sink` gets the outcome, unless this fails before anything was sent.
+    pub(crate) fn call(
+        &self,
+        peer: &Arc<Peer>,
+        outgoing: &Outgoing<'_>,
+        sink: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<(), CallFailed> {
+        self.check_process()?;
+        let mut caller = Caller::take(&self.env);
+        let now = self.env.now();
+        let owner = Owner::Thread(caller.waiter.clone());
+        match self.begin(now, peer, outgoing, owner, &mut caller) {
+            Err(Refused::Arguments(why)) => return Err(why),
+            Err(Refused::Call(failure)) => sink(Outcome::Failed(failure)),
+            Ok(begun) => {
+                let mine = Mine { peer, token: begun.token, sink, done: false };
+                self.finish(now, begun, mine, &mut caller);
+            }
+        }
+        caller.keep();
+        Ok(())
+    }
+
+    fn finish(&self, now: Time, begun: Begun, mut mine: Mine<'_>, caller: &mut Caller) {
+        let waiter = caller.waiter.clone();
+        self.attend(caller, now, begun.timer, Some(&mut mine), &|| waiter.has_outcome());
+        if mine.done {
+            return;
+        }
+        let mut kept = waiter.take();
+        if let Some(outcome) = kept.take() {
+            (mine.sink)(outcome);
+        }
+        waiter.give_back(kept);
+    }
+
+    /// Waits until `mine` or `done` says that it is over: as the leader, or as one that follows.
+    pub(super) fn attend(
+        &self,
+        caller: &mut Caller,
+        now: Time,
+        timer: Option<Time>,
+        mine: Option<&mut Mine<'_>>,
+        done: &dyn Fn() -> bool,
+    ) {
+        let _waiting = crate::server::waiting();
+        let waiter = caller.waiter.clone();
+        if self.lead.join(&waiter) {
+            return self.lead_until(caller, now, timer, mine, done);
+        }
+        self.set_timer(timer);
+        while !done() {
+            waiter.wait();
+            if self.lead.leads(&waiter) {
+                let now = self.env.now();
+                return self.lead_until(caller, now, None, mine, done);
+            }
+        }
+        self.lead.leave(&waiter);
+    }
+
+    /// Starts a call and sends its first datagrams.
+    fn begin(
+        &self,
+        now: Time,
+        peer: &Arc<Peer>,
+        outgoing: &Outgoing<'_>,
+        owner: Owner,
+        caller: &mut Caller,
+    ) -> Result<Begun, Refused> {
+        let (begun, sent, unlisted) = {
+            let mut state = peer.lock();
+            let state = &mut *state;
+            let mut arguments = state.conversation.buffer();
+            (outgoing.encode)(&mut Encoder::new(&mut arguments)).map_err(|why| Refused::Arguments(bad_arguments(why)))?;
+            let token = state.owners.add(owner);
+            let call = outgoing.call(now, token);
+            let id = match state.conversation.start(now, &call, arguments) {
+                Ok(id) => id,
+                Err((failure, _)) => {
+                    state.owners.take(token);
+                    return Err(Refused::Call(failure));
+                }
+            };
+            let sent = state.conversation.transmit(now, &mut caller.out);
+            let unlisted = !std::mem::replace(&mut state.listed, true);
+            (Begun { id, token, timer: state.conversation.timeout() }, sent, unlisted)
+        };
+        if unlisted {
+            self.list(peer);
+        }
+        let Some(len) = sent else { return Ok(begun) };
+        self.send(now, peer, &caller.out[..len]);
+        // A call that left whole in its first datagram has nothing more to say.
+        if len >= farcall_proto::BASE_DATAGRAM / 2 {
+            self.flush(now, peer, &mut caller.out);
+        }
+        Ok(begun)
+    }
+
+    /// Starts a call that no thread waits for; its outcome goes to `owner`.
+    pub(super) fn begin_detached(
+        &self,
+        peer: &Arc<Peer>,
+        outgoing: &Outgoing<'_>,
+        owner: Owner,
+    ) -> Result<CallId, Refused> {
+        self.check_process().map_err(Refused::Arguments)?;
+        let mut caller = Caller::take(&self.env);
+        let begun = self.begin(self.env.now(), peer, outgoing, owner, &mut caller)?;
+        self.set_timer(begun.timer);
+        caller.keep();
+        Ok(begun.id)
+    }
+
+    /// Adds a peer to those that may have timers.
+    fn list(&self, peer: &Arc<Peer>) {
+        let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
+        active.push(peer.clone());
+        self.active_count.store(active.len(), Ordering::Relaxed);
+    }
+
+    /// Asks all these peers which export answers to `name`, and gives `judge` each answer as it
+    /// comes, with the peer's index, until it says true or none is left.
+    pub(crate) fn bind(
+        &self,
+        peers: &[Arc<Peer>],
+        name: &str,
+        judge: &mut dyn FnMut(usize, Result<Bound, Failure>) -> bool,
+    ) -> Result<(), CallFailed> {
+        self.check_process()?;
+        let mut caller = Caller::take(&self.env);
+        let binds = Binds::new(caller.waiter.clone());
+        let mut first = None;
+        let now = self.env.now();
+        for (which, peer) in peers.iter().enumerate() {
+            let (timer, unlisted) = {
+                let mut state = peer.lock();
+                let token = state.owners.add(Owner::Bind(binds.clone(), which));
+                state.conversation.bind(now, name, token);
+                let unlisted = !std::mem::replace(&mut state.listed, true);
+                (state.conversation.timeout(), unlisted)
+            };
+            if unlisted {
+                self.list(peer);
+            }
+            self.flush(now, peer, &mut caller.out);
+            first = [first, timer].into_iter().flatten().min();
+        }
+        for _ in peers {
+            self.set_timer(first.take());
+            self.attend(&mut caller, self.env.now(), None, None, &|| binds.any());
+            let Some((which, answer)) = binds.fetch() else { break };
+            if judge(which, answer) {
+                break;
+            }
+        }
+        caller.keep();
+        Ok(())
+    }
+}
+
+/// Why a call did not even begin.
+pub(super) enum Refused {
+    /// What this side found wrong.
+    Arguments(CallFailed),
+    /// What the conversation says.
+    Call(Failure),
+}
+
+impl Outgoing<'_> {
+    fn call(&self, now: Time, token: u64) -> Call {
+        let own = self.within.map(|within| now + within);
+        let deadline = match (own, self.deadline) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Call { export: self.export, procedure: self.procedure, deadline, trace: self.trace, token }
+    }
+}

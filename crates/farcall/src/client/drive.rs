@@ -1,0 +1,258 @@
+//! Receiving: datagrams to their conversations, outcomes to their owners, timers when due.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use farcall_proto::{Route, Time, route};
+
+use super::peer::{Mine, deliver};
+use super::waiter::{Caller, Waiter};
+use super::{Endpoint, Peer};
+use crate::env::{Received, Wait};
+
+/// What the leader has: the buffer that datagrams come into, and what it knows of timers.
+pub(super) struct Reception {
+    buffer: Box<[u8]>,
+    /// No timer of any peer is earlier, except those in `Endpoint::hurry`.
+    earliest: Time,
+}
+
+/// No timer.
+const NEVER: Time = Time::from_nanos(u64::MAX);
+
+/// The most datagrams to take from the socket while timers are due: the rest waits its turn.
+const DRAIN: usize = 1024;
+
+/// How long to keep off a socket that fails in a way that we do not know.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Reception {
+    pub(super) fn new() -> Reception {
+        /// Longer than any datagram, so that none is cut.
+        const BUFFER: usize = 64 << 10;
+        Reception { buffer: vec![0; BUFFER].into_boxed_slice(), earliest: NEVER }
+    }
+}
+
+/// The lead while it is held. However it ends, also by a panic of a type's decoding, the lead goes on.
+pub(super) struct Leading<'a> {
+    endpoint: &'a Endpoint,
+    waiter: Arc<Waiter>,
+    reception: Option<Box<Reception>>,
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        let mut place = self.endpoint.reception.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = self.reception.take();
+        drop(place);
+        self.endpoint.lead.leave(&self.waiter);
+    }
+}
+
+impl Endpoint {
+    /// Receives, as the leader, until `mine` or `done` says that it is over. `timer` is one that
+    /// was not told to [`Endpoint::set_timer`].
+    pub(super) fn lead_until(
+        &self,
+        caller: &mut Caller,
+        mut time: Time,
+        timer: Option<Time>,
+        mut mine: Option<&mut Mine<'_>>,
+        done: &dyn Fn() -> bool,
+    ) {
+        let mut place = self.reception.lock().unwrap_or_else(PoisonError::into_inner);
+        let reception = place.take();
+        drop(place);
+        let mut leading = Leading { endpoint: self, waiter: caller.waiter.clone(), reception };
+        let reception = leading.reception.get_or_insert_with(|| Box::new(Reception::new()));
+        self.expect(reception, timer, true);
+        let mut drained = 0;
+        while !(mine.as_ref().is_some_and(|mine| mine.done) || done()) {
+            let wait = self.wait(reception, time);
+            let received = match wait {
+                Wait::No if drained >= DRAIN => Ok(Received::TimedOut),
+                _ => self.socket.receive(&mut reception.buffer, wait),
+            };
+            self.sleeping.store(0, Ordering::Relaxed);
+            time = self.env.now();
+            drained += 1;
+            match received {
+                Ok(Received::Datagrams { from, len, each }) => {
+                    let buffer = std::mem::take(&mut reception.buffer);
+                    for datagram in buffer[..len].chunks(each.max(1)) {
+                        let (timer, listed) = self.accept(time, from, datagram, mine.as_deref_mut(), caller);
+                        self.expect(reception, timer, listed);
+                    }
+                    reception.buffer = buffer;
+                }
+                Ok(Received::TimedOut) => {
+                    drained = 0;
+                    if time >= reception.earliest {
+                        reception.earliest = self.run_timers(time, mine.as_deref_mut(), caller);
+                    }
+                }
+                Ok(Received::Woken) => {}
+                Ok(Received::Unreachable(address)) => {
+                    let timer = self.hint(time, address);
+                    self.expect(reception, timer, false);
+                }
+                Err(_) => drop(self.env.event().wait(Some(PAUSE))),
+            }
+        }
+    }
+
+    /// Notes a peer's next timer. That of the only peer that is listed is exactly the earliest;
+    /// else the earliest may be the former timer of some peer, and then we look once too often.
+    fn expect(&self, reception: &mut Reception, timer: Option<Time>, listed: bool) {
+        let timer = timer.unwrap_or(NEVER);
+        if listed && self.active_count.load(Ordering::Relaxed) == 1 {
+            reception.earliest = timer;
+        } else {
+            reception.earliest = reception.earliest.min(timer);
+        }
+    }
+
+    /// How long to wait for a datagram: till the earliest timer, and not at all when that is past,
+    /// for what has arrived comes before any timer.
+    fn wait(&self, reception: &mut Reception, now: Time) -> Wait {
+        loop {
+            if self.hurry.load(Ordering::Relaxed) != u64::MAX {
+                let hurry = Time::from_nanos(self.hurry.swap(u64::MAX, Ordering::SeqCst));
+                reception.earliest = reception.earliest.min(hurry);
+            }
+            let until = reception.earliest;
+            if until <= now {
+                return Wait::No;
+            }
+            // Either we see the timer that a caller sets now, or it sees how long we sleep and
+            // wakes us: each writes before it reads.
+            self.sleeping.store(until.as_nanos(), Ordering::SeqCst);
+            if self.hurry.load(Ordering::SeqCst) >= until.as_nanos() {
+                return if until == NEVER { Wait::Forever } else { Wait::For(until.since(now)) };
+            }
+        }
+    }
+
+    /// Sees to it that a timer is acted on in time, by whoever leads.
+    pub(super) fn set_timer(&self, timer: Option<Time>) {
+        let Some(timer) = timer.map(Time::as_nanos) else { return };
+        self.hurry.fetch_min(timer, Ordering::SeqCst);
+        if timer < self.sleeping.load(Ordering::SeqCst) {
+            self.socket.wake();
+        }
+    }
+
+    /// Takes in a datagram. Returns its conversation's next timer, and whether the peer is listed.
+    fn accept(
+        &self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &[u8],
+        mine: Option<&mut Mine<'_>>,
+        caller: &mut Caller,
+    ) -> (Option<Time>, bool) {
+        let Some(route) = route(datagram) else { return (None, false) };
+        let found;
+        let mut mine = mine.filter(|mine| route == Route::Conversation(mine.peer.id));
+        let peer = match &mine {
+            Some(mine) => mine.peer,
+            None => {
+                found = self.find(from, route);
+                let Some(peer) = &found else { return (None, false) };
+                peer
+            }
+        };
+        let (timer, listed, sent) = {
+            let mut state = peer.lock();
+            let state = &mut *state;
+            let (owners, wakes) = (&mut state.owners, &mut caller.wakes);
+            state.conversation.handle(now, datagram, &mut |event| deliver(owners, event, mine.as_deref_mut(), wakes));
+            let sent = state.conversation.transmit(now, &mut caller.out);
+            (state.conversation.timeout(), state.listed, sent)
+        };
+        caller.wakes.run();
+        let Some(len) = sent else { return (timer, listed) };
+        self.send(now, peer, &caller.out[..len]);
+        (self.flush(now, peer, &mut caller.out), listed)
+    }
+
+    /// Whose datagram it is.
+    fn find(&self, from: SocketAddr, route: Route) -> Option<Arc<Peer>> {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        match route {
+            Route::Conversation(id) => peers.by_id.get(&id).cloned(),
+            Route::Sender => peers.by_address.get(&from).cloned(),
+        }
+    }
+
+    /// Sends all that is ready, and returns the conversation's next timer.
+    pub(super) fn flush(&self, now: Time, peer: &Peer, out: &mut [u8]) -> Option<Time> {
+        loop {
+            let (sent, timer) = {
+                let mut state = peer.lock();
+                (state.conversation.transmit(now, out), state.conversation.timeout())
+            };
+            let Some(len) = sent else { return timer };
+            self.send(now, peer, &out[..len]);
+        }
+    }
+
+    /// Sends a datagram. If the system refuses it, it is lost like any other, and that is a hint.
+    pub(super) fn send(&self, now: Time, peer: &Peer, datagram: &[u8]) {
+        if self.socket.send(peer.address, datagram).is_err() {
+            peer.lock().conversation.handle_unreachable(now);
+        }
+    }
+
+    /// Passes on what the network says of an address; returns its conversation's next timer.
+    fn hint(&self, now: Time, address: SocketAddr) -> Option<Time> {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        let mut state = peers.by_address.get(&address)?.lock();
+        state.conversation.handle_unreachable(now);
+        state.conversation.timeout()
+    }
+
+    /// Acts on the timers that are due, lets go of peers that have none, and returns the next one.
+    fn run_timers(&self, now: Time, mut mine: Option<&mut Mine<'_>>, caller: &mut Caller) -> Time {
+        let mut active = std::mem::take(&mut *self.active.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut earliest = NEVER;
+        active.retain(|peer| {
+            let timer = self.run_timer(now, peer, mine.as_deref_mut(), caller);
+            earliest = earliest.min(timer.unwrap_or(NEVER));
+            timer.is_some()
+        });
+        let mut newer = self.active.lock().unwrap_or_else(PoisonError::into_inner);
+        newer.append(&mut active);
+        self.active_count.store(newer.len(), Ordering::Relaxed);
+        drop(newer);
+        caller.wakes.run();
+        earliest
+    }
+
+    /// Acts on one peer's timers; `None` says that it has none and is listed no longer.
+    fn run_timer(&self, now: Time, peer: &Arc<Peer>, mine: Option<&mut Mine<'_>>, caller: &mut Caller) -> Option<Time> {
+        {
+            let mut state = peer.lock();
+            let state = &mut *state;
+            let timer = state.conversation.timeout();
+            let Some(timer) = timer else {
+                state.listed = false;
+                return None;
+            };
+            if timer > now {
+                return Some(timer);
+            }
+            let (owners, wakes) = (&mut state.owners, &mut caller.wakes);
+            let mut mine = mine.filter(|mine| mine.peer.id == peer.id);
+            state.conversation.handle_timeout(now, &mut |event| deliver(owners, event, mine.as_deref_mut(), wakes));
+        }
+        self.flush(now, peer, &mut caller.out);
+        let mut state = peer.lock();
+        let timer = state.conversation.timeout();
+        state.listed = timer.is_some();
+        timer
+    }
+}

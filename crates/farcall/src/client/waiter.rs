@@ -1,0 +1,146 @@
+//! A thread that waits for an outcome: where others leave it, and by what they wake it.
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use farcall_proto::client::Outcome;
+use farcall_proto::{Failure, MAX_DATAGRAM};
+
+use super::lead::Seat;
+use crate::env::{Env, Event};
+
+/// How a call ended; its body is kept apart.
+#[derive(Debug)]
+pub(super) enum Ending {
+    Result,
+    Exception,
+    Failed(Failure),
+}
+
+/// An outcome that waits to be fetched. The body's buffer is used again and again.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    ending: Option<Ending>,
+    body: Vec<u8>,
+}
+
+impl Kept {
+    pub(super) fn put(&mut self, outcome: Outcome<'_>) {
+        self.body.clear();
+        self.ending = Some(match outcome {
+            Outcome::Result(body) => {
+                self.body.extend_from_slice(&body);
+                Ending::Result
+            }
+            Outcome::Exception(body) => {
+                self.body.extend_from_slice(&body);
+                Ending::Exception
+            }
+            Outcome::Failed(failure) => Ending::Failed(failure),
+        });
+    }
+
+    pub(super) fn is_some(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// The outcome, once. It borrows the body.
+    pub(super) fn take(&mut self) -> Option<Outcome<'_>> {
+        Some(match self.ending.take()? {
+            Ending::Result => Outcome::Result((&self.body[..]).into()),
+            Ending::Exception => Outcome::Exception((&self.body[..]).into()),
+            Ending::Failed(failure) => Outcome::Failed(failure),
+        })
+    }
+}
+
+/// A thread that waits, seen by the others.
+pub(super) struct Waiter {
+    event: Arc<dyn Event>,
+    kept: Mutex<Kept>,
+}
+
+impl Seat for Waiter {
+    fn wake(&self) {
+        self.event.set();
+    }
+}
+
+impl Waiter {
+    pub(super) fn new(env: &dyn Env) -> Arc<Waiter> {
+        Arc::new(Waiter { event: env.event(), kept: Mutex::default() })
+    }
+
+    /// Waits until somebody wakes it, perhaps without reason.
+    pub(super) fn wait(&self) {
+        self.event.wait(None);
+    }
+
+    pub(super) fn put(&self, outcome: Outcome<'_>) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).put(outcome);
+    }
+
+    pub(super) fn has_outcome(&self) -> bool {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// What was put; nothing left.
+    pub(super) fn take(&self) -> Kept {
+        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Gives the buffer of what was taken back.
+    pub(super) fn give_back(&self, kept: Kept) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+    }
+}
+
+/// What a thread needs to call, kept from one call to the next.
+pub(super) struct Caller {
+    env: Arc<dyn Env>,
+    pub(super) waiter: Arc<Waiter>,
+    /// Room for one datagram that leaves.
+    pub(super) out: Box<[u8]>,
+    /// Whom to wake when no lock is held.
+    pub(super) wakes: Wakes,
+}
+
+/// Whom to wake when no lock is held.
+#[derive(Default)]
+pub(super) struct Wakes {
+    pub(super) waiters: Vec<Arc<Waiter>>,
+    pub(super) wakers: Vec<std::task::Waker>,
+}
+
+impl Wakes {
+    pub(super) fn run(&mut self) {
+        self.waiters.drain(..).for_each(|waiter| waiter.wake());
+        self.wakers.drain(..).for_each(|waker| waker.wake());
+    }
+}
+
+thread_local! {
+    static CALLER: Cell<Option<Box<Caller>>> = const { Cell::new(None) };
+}
+
+impl Caller {
+    /// This thread's; a new one if it has none for this environment, or is in a call already (a
+    /// waker, or a type's decoding, that calls).
+    pub(super) fn take(env: &Arc<dyn Env>) -> Box<Caller> {
+        match CALLER.try_with(Cell::take) {
+            Ok(Some(caller)) if Arc::ptr_eq(&caller.env, env) => caller,
+            _ => Box::new(Caller {
+                env: env.clone(),
+                waiter: Waiter::new(&**env),
+                out: vec![0; MAX_DATAGRAM].into_boxed_slice(),
+                wakes: Wakes::default(),
+            }),
+        }
+    }
+
+    /// Keeps it for the thread's next call.
+    pub(super) fn keep(self: Box<Self>) {
+        // Where the thread is ending it is dropped.
+        let _ = CALLER.try_with(|place| place.set(Some(self)));
+    }
+}

@@ -1,0 +1,122 @@
+//! The outside, as the drivers see it: time, sockets, threads, events and entropy.
+//!
+//! Everything in this crate that waits, asks for the time or draws a random number does so through
+//! an [`Env`]. The real one is made of the operating system; `farcall-sim` has one in which a
+//! seeded network stands for all of it. Three rules make the second possible:
+//!
+//! - nobody waits except in [`Socket::receive`] and [`Event::wait`];
+//! - nobody holds a mutex while waiting there, and [`Event::set`] and [`Socket::send`] never wait;
+//! - threads are made by [`Env::spawn`] only.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use farcall_proto::Time;
+
+/// Everything that a driver asks of the outside.
+pub trait Env: Send + Sync + 'static {
+    /// The time: monotonic, and counting while the machine sleeps (`CLOCK_BOOTTIME` on Linux).
+    fn now(&self) -> Time;
+
+    /// A datagram socket bound to `address`; port 0 asks for any.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>>;
+
+    /// Runs `run` in a thread of its own. Nobody waits for its end.
+    ///
+    /// # Errors
+    /// When there can be no more threads.
+    fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()>;
+
+    /// An event that is not set.
+    fn event(&self) -> Arc<dyn Event>;
+
+    /// Fills `out` with bytes that nobody can guess.
+    fn entropy(&self, out: &mut [u8]);
+}
+
+/// How a socket is to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketOptions {
+    /// How long to look for a datagram again and again before blocking. Zero blocks at once.
+    pub spin: Duration,
+    /// The receive and send buffer to ask for, in bytes; the system may give less.
+    pub buffer: usize,
+}
+
+/// A datagram socket. Any number of threads may use it at the same time.
+pub trait Socket: Send + Sync + 'static {
+    /// Sends one datagram. It may be lost, silently.
+    ///
+    /// # Errors
+    /// What the operating system says: the datagram was not sent.
+    fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()>;
+
+    /// Sends a train: datagrams of `each` bytes, the last one perhaps shorter.
+    ///
+    /// # Errors
+    /// As [`Socket::send`]; some of them may have been sent.
+    fn send_train(&self, to: SocketAddr, train: &[u8], each: usize) -> io::Result<()> {
+        train.chunks(each.max(1)).try_for_each(|datagram| self.send(to, datagram))
+    }
+
+    /// Waits for a datagram, or a train of them.
+    ///
+    /// # Errors
+    /// What the operating system says, when it is not one of [`Received`].
+    fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received>;
+
+    /// Makes one thread that is, or will next be, in [`Socket::receive`] return
+    /// [`Received::Woken`].
+    fn wake(&self);
+
+    /// Where it is bound.
+    fn local_address(&self) -> SocketAddr;
+
+    /// The receive buffer as granted, in bytes.
+    fn receive_buffer(&self) -> usize;
+}
+
+/// How long to wait for a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all: what has arrived already.
+    No,
+    /// About that long. It may be a little longer, and half as long when that saves a system call.
+    For(Duration),
+    /// For ever.
+    Forever,
+}
+
+/// What [`Socket::receive`] returned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// One datagram or a train of them from one sender.
+    Datagrams {
+        /// The sender.
+        from: SocketAddr,
+        /// Bytes of all of them together, at the beginning of the buffer.
+        len: usize,
+        /// Bytes of each of them but the last, which may be shorter.
+        each: usize,
+    },
+    /// Nothing came.
+    TimedOut,
+    /// [`Socket::wake`], or a signal. It may happen without a reason.
+    Woken,
+    /// The network says that this address, to which we had sent, cannot be reached. A hint.
+    Unreachable(SocketAddr),
+}
+
+/// A flag that one waits for. Waiting clears it.
+pub trait Event: Send + Sync + 'static {
+    /// Sets the flag and wakes one who waits. Never waits itself.
+    fn set(&self);
+
+    /// Waits until the flag is set, clears it and returns true; false when `timeout` passed first.
+    fn wait(&self, timeout: Option<Duration>) -> bool;
+}

@@ -1,0 +1,137 @@
+//! UDP sockets of the operating system, as [`crate::env::Socket`]s.
+
+#[cfg(all(unix, not(farcall_portable)))]
+mod unix;
+#[cfg(all(unix, not(farcall_portable)))]
+pub(crate) use unix::Udp;
+
+#[cfg(any(not(unix), farcall_portable))]
+mod portable;
+#[cfg(any(not(unix), farcall_portable))]
+pub(crate) use portable::Udp;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::env::Wait;
+
+/// The address by which a socket bound to `local` reaches itself: its wake-up calls go there.
+fn own_address(local: SocketAddr) -> SocketAddr {
+    let ip = match local.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+    };
+    SocketAddr::new(ip, local.port())
+}
+
+/// The receive time-out that a socket has, changed only when it must: a system call each time.
+#[derive(Default)]
+struct Timeout {
+    /// In nanoseconds; zero is none.
+    current: AtomicU64,
+}
+
+impl Timeout {
+    /// The value to set before waiting, if the present one will not do.
+    ///
+    /// Waking early is harmless, the caller looks at the clock; but to wake more than twice too
+    /// often, or more than an eighth too late, is worth a system call.
+    fn change(&self, wait: Wait) -> Option<Option<Duration>> {
+        let current = self.current.load(Ordering::Relaxed);
+        let Wait::For(wanted) = wait else { return None };
+        let wanted = u64::try_from(wanted.as_nanos()).unwrap_or(u64::MAX).max(1_000);
+        if current != 0 && current >= wanted / 2 && current - wanted / 8 <= wanted {
+            return None;
+        }
+        self.current.store(wanted, Ordering::Relaxed);
+        Some(Some(Duration::from_nanos(wanted)))
+    }
+
+    /// The value to set after a wait has timed out: one who waits for ever need not wake again.
+    fn change_after(&self, wait: Wait) -> Option<Option<Duration>> {
+        if wait != Wait::Forever || self.current.swap(0, Ordering::Relaxed) == 0 {
+            return None;
+        }
+        Some(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::{Env, Received, Socket, SocketOptions};
+    use crate::system::System;
+    use std::sync::Arc;
+
+    fn socket(address: &str) -> Arc<dyn Socket> {
+        let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 20 };
+        System.bind(address.parse().unwrap(), &options).unwrap()
+    }
+
+    fn exchange(address: &str) {
+        let (a, b) = (socket(address), socket(address));
+        let mut buffer = [0; 64];
+        assert_eq!(a.receive(&mut buffer, Wait::No).unwrap(), Received::TimedOut);
+        b.send(a.local_address(), b"hello").unwrap();
+        let hello = Received::Datagrams { from: b.local_address(), len: 5, each: 5 };
+        assert_eq!(a.receive(&mut buffer, Wait::For(Duration::from_secs(60))).unwrap(), hello);
+        assert_eq!(&buffer[..5], b"hello");
+        b.send_train(a.local_address(), b"abcde", 2).unwrap();
+        let sizes = [2, 2, 1].map(|len| Received::Datagrams { from: b.local_address(), len, each: len });
+        for size in sizes {
+            assert_eq!(a.receive(&mut buffer, Wait::Forever).unwrap(), size);
+        }
+        a.wake();
+        assert_eq!(a.receive(&mut buffer, Wait::Forever).unwrap(), Received::Woken);
+    }
+
+    #[test]
+    fn datagrams_cross_over_ipv4() {
+        exchange("127.0.0.1:0");
+    }
+
+    #[test]
+    fn datagrams_cross_over_ipv6() {
+        if std::net::UdpSocket::bind("[::1]:0").is_err() {
+            return eprintln!("skipped: no IPv6 here");
+        }
+        exchange("[::1]:0");
+    }
+
+    #[test]
+    fn a_wildcard_socket_wakes_itself() {
+        let a = socket("0.0.0.0:0");
+        a.wake();
+        assert_eq!(a.receive(&mut [0; 8], Wait::Forever).unwrap(), Received::Woken);
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(farcall_portable)))]
+    fn a_closed_port_is_a_hint_that_names_the_address() {
+        let gone = socket("127.0.0.1:0").local_address();
+        let (a, b) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
+        a.send(gone, b"anybody?").unwrap();
+        assert_eq!(a.receive(&mut [0; 8], Wait::Forever).unwrap(), Received::Unreachable(gone));
+        a.send(gone, b"anybody?").unwrap();
+        a.send(b.local_address(), b"you?").unwrap(); // the error that waits does not stop this
+        let asked = Received::Datagrams { from: a.local_address(), len: 4, each: 4 };
+        assert_eq!(b.receive(&mut [0; 8], Wait::Forever).unwrap(), asked);
+    }
+
+    #[test]
+    fn the_time_out_changes_only_when_it_must() {
+        let (t, ms) = (Timeout::default(), Duration::from_millis);
+        assert_eq!(t.change(Wait::For(ms(20))), Some(Some(ms(20))));
+        assert_eq!(t.change(Wait::For(ms(20))), None);
+        assert_eq!(t.change(Wait::For(ms(19))), None);
+        assert_eq!(t.change(Wait::For(ms(39))), None);
+        assert_eq!(t.change(Wait::Forever), None);
+        assert_eq!(t.change(Wait::For(ms(100))), Some(Some(ms(100))));
+        assert_eq!(t.change(Wait::For(ms(20))), Some(Some(ms(20))));
+        assert_eq!(t.change_after(Wait::For(ms(20))), None);
+        assert_eq!(t.change_after(Wait::Forever), Some(None));
+        assert_eq!(t.change_after(Wait::Forever), None);
+    }
+}
