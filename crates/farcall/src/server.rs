@@ -1,0 +1,206 @@
+//! The serving end: one socket, threads that take turns at receiving from it, and what they offer.
+//!
+//! ```text
+//! work       a worker's life: receive, execute, give back;  call: what is executed
+//! crew       who receives, who executes, who rests; when another is needed
+//! queue      calls that wait for a worker, fair between conversations
+//! exported   an interface that is offered, and what is known of its procedures
+//! sentinel   looks after a receiver that executes
+//! ```
+//!
+//! **Who receives.** One worker at a time receives. It executes a procedure that is known to be
+//! quick itself, and keeps the socket meanwhile: two system calls, no thread is woken. Any other
+//! procedure (one that is marked `#[blocking]`, is known to be slow, or not known yet) it executes
+//! only once another worker receives. Three things guard the receiver:
+//!
+//! - A quick procedure may turn out slow once. The *sentinel*, a thread that naps while calls keep
+//!   coming, sees that the receiver has made no progress, and has another worker receive.
+//! - A procedure that waits in a call of its own says so first ([`waiting`]). While it waits it
+//!   does not count as a worker, so calls in a circle are served.
+//! - When every worker executes, the receiver does not: it queues calls, and refuses them when the
+//!   queue is full.
+//!
+//! The alternative to a sentinel is to let two threads block in `recv` on the one socket, so that
+//! the kernel wakes the other while one executes. It needs no timer, but a plain ping-pong then
+//! alternates between two threads, which costs 3 % of its time.
+
+mod call;
+mod crew;
+mod exported;
+mod queue;
+mod sentinel;
+mod work;
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use farcall_proto::server::CallKey;
+use farcall_proto::{ServerConfig, Time, server as proto};
+
+pub(crate) use exported::{Direct, Dispatch, Exported};
+
+use crate::env::{Env, Event, Socket};
+use crate::sys::fork;
+use crate::{CallFailed, context};
+use crew::Crew;
+use queue::Queue;
+
+/// Bounds of a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Procedures that execute at the same time, not counting those that wait in calls of their own.
+    pub(crate) workers: usize,
+    /// Threads, all in all.
+    pub(crate) threads: usize,
+    /// Calls that wait for a worker.
+    pub(crate) queue: usize,
+    /// Bytes of their arguments.
+    pub(crate) queue_bytes: usize,
+}
+
+/// A socket at which interfaces are exported.
+pub(crate) struct Server {
+    env: Arc<dyn Env>,
+    socket: Arc<dyn Socket>,
+    generation: u64,
+    core: Mutex<Core>,
+    /// Wakes the sentinel.
+    sentinel: Arc<dyn Event>,
+    stopped: AtomicBool,
+    /// What a worker does around its life: makes its runtime the current one.
+    enter: Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>,
+}
+
+/// Everything that changes with each call, under one lock.
+struct Core {
+    protocol: proto::Server,
+    exports: Vec<Arc<Exported>>,
+    queue: Queue,
+    crew: Crew,
+    /// Calls that execute and whose callers have given them up.
+    cancelled: HashSet<CallKey>,
+}
+
+impl Server {
+    /// A server at `socket`; its workers run inside `enter`.
+    ///
+    /// # Errors
+    /// When there can be no threads.
+    pub(crate) fn new(
+        env: Arc<dyn Env>,
+        socket: Arc<dyn Socket>,
+        mut config: ServerConfig,
+        limits: Limits,
+        enter: Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>,
+    ) -> std::io::Result<Arc<Server>> {
+        let window = u32::try_from(socket.receive_buffer() / 2).unwrap_or(u32::MAX);
+        config.window = config.window.min(window.max(farcall_proto::BASE_DATAGRAM as u32));
+        let mut secret = [0; 32];
+        env.entropy(&mut secret);
+        let core = Core {
+            protocol: proto::Server::new(config, env.now(), secret),
+            exports: Vec::new(),
+            queue: Queue::new(limits.queue, limits.queue_bytes),
+            crew: Crew::new(limits.workers, limits.threads),
+            cancelled: HashSet::new(),
+        };
+        let server = Arc::new(Server {
+            sentinel: env.event(),
+            env,
+            socket,
+            generation: fork::generation(),
+            core: Mutex::new(core),
+            stopped: AtomicBool::new(false),
+            enter,
+        });
+        server.lock().crew.born();
+        server.clone().spawn_worker()?;
+        server.clone().spawn_sentinel()?;
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.socket.local_address()
+    }
+
+    /// Offers an interface.
+    pub(crate) fn export(&self, offer: proto::Export, exported: Arc<Exported>) {
+        let mut core = self.lock();
+        core.protocol.export(offer);
+        core.exports.push(exported);
+    }
+
+    /// Offers it no longer. Calls of it that were begun are finished.
+    pub(crate) fn withdraw(&self, id: u64) {
+        if self.generation != fork::generation() {
+            return;
+        }
+        let mut core = self.lock();
+        core.protocol.withdraw(id);
+        core.exports.retain(|exported| exported.id != id);
+    }
+
+    /// Ends its threads, once they have finished what they execute.
+    pub(crate) fn stop(&self) {
+        if self.generation != fork::generation() || self.stopped.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.sentinel.set();
+        let (receiving, resting) = {
+            let core = self.lock();
+            (core.crew.receiving(), core.crew.resting())
+        };
+        resting.iter().for_each(|seat| seat.wake());
+        (0..receiving.max(1)).for_each(|_| self.socket.wake());
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.env.now()
+    }
+
+    pub(crate) fn is_cancelled(&self, key: CallKey) -> bool {
+        self.lock().cancelled.contains(&key)
+    }
+
+    pub(crate) fn check_process(&self) -> Result<(), CallFailed> {
+        if self.generation == fork::generation() { Ok(()) } else { Err(crate::client::forked()) }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        // Nothing of a user's runs while it is held.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// To be held while a thread waits in farcall: if it serves a call it does not count as a worker
+/// meanwhile, and another receives if need be.
+pub(crate) fn waiting() -> Waiting {
+    let server = context::with_serving(|serving| serving.map(|serving| serving.server.clone()));
+    if let Some(server) = &server {
+        server.step_aside();
+    }
+    Waiting(server)
+}
+
+/// A wait inside a procedure.
+pub(crate) struct Waiting(Option<Arc<Server>>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(server) = &self.0 {
+            server.lock().crew.step_back();
+        }
+    }
+}
+
+/// How long the sentinel naps while it has reason for suspicion, and at most.
+const NAP: Duration = Duration::from_micros(100);
+const LONGEST_NAP: Duration = Duration::from_micros(800);

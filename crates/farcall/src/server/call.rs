@@ -1,0 +1,122 @@
+//! A call that is to be executed: what is known of it, where its arguments stand.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use farcall_proto::server::{CallKey, Finish, Incoming};
+use farcall_proto::{Failure, Kind, Ran, Time, Trace};
+
+use super::Server;
+use super::exported::Exported;
+use crate::context::{self, Serving};
+use crate::stub::{Dispatched, catch};
+use crate::xdr::{Decoder, Encoder};
+
+/// A call that is to be executed.
+pub(super) struct Work {
+    pub(super) key: CallKey,
+    pub(super) exported: Arc<Exported>,
+    from: SocketAddr,
+    procedure: u32,
+    /// The procedure's place in the interface, if it has one of that number.
+    which: Option<usize>,
+    deadline: Option<Time>,
+    trace: Option<Trace>,
+    arguments: Arguments,
+    /// What the reply is written into.
+    pub(super) reply: Vec<u8>,
+}
+
+enum Arguments {
+    /// Where they stand in the buffer of the worker that received them.
+    Received(Range<usize>),
+    Kept(Vec<u8>),
+}
+
+impl Work {
+    /// A call that came in `datagram`, which begins at `start` of the worker's buffer. `None` if
+    /// nothing of that identifier is exported.
+    pub(super) fn new(incoming: Incoming<'_>, exports: &[Arc<Exported>], datagram: &[u8], start: usize) -> Option<Work> {
+        let exported = exports.iter().find(|exported| exported.id == incoming.export)?.clone();
+        exported.begin();
+        let arguments = match place(datagram, &incoming.args) {
+            Some(place) => Arguments::Received(start + place.start..start + place.end),
+            None => Arguments::Kept(incoming.args.into_owned()),
+        };
+        Some(Work {
+            key: incoming.key,
+            from: incoming.from,
+            which: exported.procedure(incoming.procedure),
+            exported,
+            procedure: incoming.procedure,
+            deadline: incoming.deadline,
+            trace: incoming.trace,
+            arguments,
+            reply: Vec::new(),
+        })
+    }
+
+    /// Whether the receiver may execute it itself. To say that there is no such procedure is quick.
+    pub(super) fn is_quick(&self) -> bool {
+        self.which.is_none_or(|which| self.exported.known(which).is_quick())
+    }
+
+    /// Takes the arguments out of the buffer, which will be used again.
+    pub(super) fn keep_arguments(&mut self, buffer: &[u8]) {
+        if let Arguments::Received(range) = &self.arguments {
+            self.arguments = Arguments::Kept(buffer[range.clone()].to_vec());
+        }
+    }
+
+    /// What it costs to keep, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.arguments {
+            Arguments::Received(range) => range.len(),
+            Arguments::Kept(bytes) => bytes.len(),
+        }
+    }
+
+    /// Runs the procedure. The reply stands in `reply`, the time at which it ended in `now`.
+    pub(super) fn run(&mut self, server: &Arc<Server>, buffer: &[u8], now: &mut Time) -> Finish {
+        if self.deadline.is_some_and(|deadline| deadline <= *now) {
+            return Finish::Failed(Failure::new(Kind::Deadline, Ran::No));
+        }
+        let arguments = match &self.arguments {
+            Arguments::Received(range) => &buffer[range.clone()],
+            Arguments::Kept(bytes) => bytes,
+        };
+        let (mut decoder, mut encoder) = (Decoder::new(arguments), Encoder::new(&mut self.reply));
+        let (key, from, deadline, trace) = (self.key, self.from, self.deadline, self.trace);
+        let serving = Serving { server: server.clone(), key, from, deadline, trace };
+        let dispatched = {
+            let _serving = context::enter(Some(serving));
+            let dispatch = &*self.exported.dispatch;
+            catch(|| dispatch.dispatch(self.procedure, &mut decoder, &mut encoder))
+        };
+        let end = server.now();
+        if let Some(which) = self.which {
+            self.exported.known(which).ran(end.since(*now));
+        }
+        *now = end;
+        finish(dispatched)
+    }
+}
+
+/// Where `part` stands in `whole`, if it does.
+fn place(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    let end = start.checked_add(part.len())?;
+    (end <= whole.len()).then_some(start..end)
+}
+
+fn finish(dispatched: Dispatched) -> Finish {
+    match dispatched {
+        Dispatched::Result => Finish::Result,
+        Dispatched::Exception => Finish::Exception,
+        other => Finish::Failed(other.failure().map_or_else(
+            || Failure::new(Kind::Other, Ran::Yes),
+            |why| Failure::new(why.kind(), why.ran()).with_detail(why.detail()),
+        )),
+    }
+}

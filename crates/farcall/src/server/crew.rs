@@ -1,0 +1,190 @@
+//! Who receives, who executes, who rests. Counting only: the server acts on it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::env::Event;
+
+/// Where a worker rests.
+pub(super) struct Seat {
+    event: Arc<dyn Event>,
+    called: AtomicBool,
+}
+
+impl Seat {
+    pub(super) fn new(event: Arc<dyn Event>) -> Arc<Seat> {
+        Arc::new(Seat { event, called: AtomicBool::new(false) })
+    }
+
+    pub(super) fn wake(&self) {
+        self.event.set();
+    }
+
+    /// Calls the worker to receive.
+    pub(super) fn call(&self) {
+        self.called.store(true, Ordering::SeqCst);
+        self.event.set();
+    }
+
+    /// Rests until called (true) or `over`.
+    pub(super) fn rest(&self, over: &dyn Fn() -> bool) -> bool {
+        loop {
+            if self.called.swap(false, Ordering::SeqCst) {
+                return true;
+            }
+            if over() {
+                return false;
+            }
+            self.event.wait(None);
+        }
+    }
+}
+
+/// The workers of a server.
+pub(super) struct Crew {
+    /// How many may execute, not counting a receiver that executes something quick.
+    limit: usize,
+    most_threads: usize,
+    threads: usize,
+    /// Those at the socket, or on their way to it.
+    receiving: usize,
+    /// Those that execute and do not wait in a call of their own.
+    executing: usize,
+    resting: Vec<Arc<Seat>>,
+    /// Counts calls that a lone receiver has executed: the sentinel sees by it that things move.
+    pub(super) progress: u64,
+    /// The sentinel is up.
+    pub(super) guarded: bool,
+}
+
+/// Who is to receive next.
+pub(super) enum Relief {
+    /// One who rested.
+    Rested(Arc<Seat>),
+    /// A new thread, counted already.
+    New,
+}
+
+/// What a receiver does with a call.
+pub(super) enum Plan {
+    /// Execute it; if there is a relief, that one receives meanwhile.
+    Execute(Option<Relief>),
+    /// Execute it as the only receiver, guarded by the sentinel. True: wake the sentinel.
+    Guarded(bool),
+    /// Leave it to others.
+    Queue,
+}
+
+impl Crew {
+    pub(super) fn new(limit: usize, most_threads: usize) -> Crew {
+        Crew {
+            limit: limit.max(1),
+            most_threads: most_threads.max(limit + 1).max(2),
+            threads: 0,
+            receiving: 0,
+            executing: 0,
+            resting: Vec::new(),
+            progress: 0,
+            guarded: false,
+        }
+    }
+
+    /// The first worker was made.
+    pub(super) fn born(&mut self) {
+        self.threads += 1;
+        self.receiving += 1;
+    }
+
+    /// A worker could not be made, or has ended.
+    pub(super) fn lost(&mut self) {
+        self.threads -= 1;
+        self.receiving -= 1;
+    }
+
+    pub(super) fn receiving(&self) -> usize {
+        self.receiving
+    }
+
+    pub(super) fn resting(&self) -> Vec<Arc<Seat>> {
+        self.resting.clone()
+    }
+
+    /// What one who receives is to do with a call.
+    pub(super) fn plan(&mut self, quick: bool) -> Plan {
+        let others = self.receiving - 1;
+        if quick && others == 0 {
+            self.leave_socket();
+            self.progress = self.progress.wrapping_add(1);
+            return Plan::Guarded(!std::mem::replace(&mut self.guarded, true));
+        }
+        if self.executing >= self.limit {
+            return Plan::Queue;
+        }
+        if others > 0 {
+            self.leave_socket();
+            return Plan::Execute(None);
+        }
+        match self.relieve() {
+            None => Plan::Queue,
+            relief => {
+                self.leave_socket();
+                Plan::Execute(relief)
+            }
+        }
+    }
+
+    fn leave_socket(&mut self) {
+        self.receiving -= 1;
+        self.executing += 1;
+    }
+
+    /// Somebody more to receive, if there can be.
+    fn relieve(&mut self) -> Option<Relief> {
+        if let Some(seat) = self.resting.pop() {
+            self.receiving += 1;
+            return Some(Relief::Rested(seat));
+        }
+        if self.threads >= self.most_threads {
+            return None;
+        }
+        self.threads += 1;
+        self.receiving += 1;
+        Some(Relief::New)
+    }
+
+    /// Somebody to receive if nobody does.
+    pub(super) fn relieve_if_alone(&mut self) -> Option<Relief> {
+        if self.receiving > 0 { None } else { self.relieve() }
+    }
+
+    /// Somebody to execute what is queued, if there may be.
+    pub(super) fn relieve_for_queue(&mut self) -> Option<Relief> {
+        if self.executing >= self.limit { None } else { self.relieve() }
+    }
+
+    /// One who executed is at the socket again.
+    pub(super) fn done(&mut self) {
+        self.executing -= 1;
+        self.receiving += 1;
+    }
+
+    /// True: there is another who receives, so rest.
+    pub(super) fn rest(&mut self, seat: &Arc<Seat>) -> bool {
+        if self.receiving < 2 {
+            return false;
+        }
+        self.receiving -= 1;
+        self.resting.push(seat.clone());
+        true
+    }
+
+    /// One who executes begins to wait in a call of its own.
+    pub(super) fn step_aside(&mut self) {
+        self.executing -= 1;
+    }
+
+    /// It waits no longer.
+    pub(super) fn step_back(&mut self) {
+        self.executing += 1;
+    }
+}

@@ -1,0 +1,117 @@
+//! An interface that is offered, and what is known of its procedures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::env::Event;
+use crate::stub::{Dispatched, Interface, Procedure};
+use crate::xdr::{Decoder, Encoder};
+
+/// What executes calls.
+pub(crate) trait Dispatch: Send + Sync + 'static {
+    fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched;
+}
+
+/// A server that is called on the worker's thread.
+pub(crate) struct Direct<T: ?Sized>(pub(crate) Arc<T>);
+
+impl<T: ?Sized + Interface> Dispatch for Direct<T> {
+    fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched {
+        self.0.dispatch(procedure, arguments, reply)
+    }
+}
+
+/// An interface that is offered.
+pub(crate) struct Exported {
+    pub(crate) id: u64,
+    pub(super) dispatch: Box<dyn Dispatch>,
+    procedures: Box<[Known]>,
+    /// Calls that execute or are queued.
+    running: AtomicUsize,
+    /// Somebody waits for `idle`.
+    draining: AtomicBool,
+    /// Set when `running` falls to zero while draining.
+    idle: Arc<dyn Event>,
+}
+
+/// What is known of a procedure.
+pub(super) struct Known {
+    facts: Procedure,
+    /// How long it runs: a moving average in nanoseconds, the latest run counting an eighth.
+    average: AtomicU64,
+    /// How often it ran, up to `TRIALS`.
+    trials: AtomicU64,
+}
+
+/// So many runs make a procedure known.
+const TRIALS: u64 = 8;
+/// A procedure is quick if it runs no longer than it takes to wake another thread, or not much.
+const QUICK: u64 = 30_000;
+/// A run counts as no longer than this, so that one outlier is soon forgotten.
+const OUTLIER: u64 = 1_000_000;
+
+impl Known {
+    /// Whether the receiver may execute it itself.
+    pub(super) fn is_quick(&self) -> bool {
+        !self.facts.blocking
+            && self.trials.load(Ordering::Relaxed) >= TRIALS
+            && self.average.load(Ordering::Relaxed) < QUICK
+    }
+
+    /// It ran so long.
+    pub(super) fn ran(&self, time: Duration) {
+        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(OUTLIER);
+        let average = self.average.load(Ordering::Relaxed);
+        // Two threads may lose one another's update: it is an estimate.
+        self.average.store(average - average / 8 + time / 8, Ordering::Relaxed);
+        let trials = self.trials.load(Ordering::Relaxed);
+        if trials < TRIALS {
+            self.trials.store(trials + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Exported {
+    pub(crate) fn new(id: u64, procedures: &[Procedure], dispatch: Box<dyn Dispatch>, idle: Arc<dyn Event>) -> Exported {
+        let known = |facts: &Procedure| Known { facts: *facts, average: AtomicU64::new(0), trials: AtomicU64::new(0) };
+        Exported { id, dispatch, procedures: procedures.iter().map(known).collect(), running: AtomicUsize::new(0), draining: AtomicBool::new(false), idle }
+    }
+
+    /// What is known of the procedure of this number. Numbers mostly begin at 1 without a gap.
+    pub(super) fn procedure(&self, number: u32) -> Option<usize> {
+        let guess = number.wrapping_sub(1) as usize;
+        if self.procedures.get(guess).is_some_and(|known| known.facts.number == number) {
+            return Some(guess);
+        }
+        self.procedures.iter().position(|known| known.facts.number == number)
+    }
+
+    pub(super) fn known(&self, which: usize) -> &Known {
+        &self.procedures[which]
+    }
+
+    pub(super) fn begin(&self) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn end(&self) {
+        if self.running.fetch_sub(1, Ordering::SeqCst) == 1 && self.draining.load(Ordering::SeqCst) {
+            self.idle.set();
+        }
+    }
+
+    /// Waits until no call executes or is queued, but no longer than `time`. True: none does.
+    pub(crate) fn wait_idle(&self, env: &dyn crate::env::Env, time: Duration) -> bool {
+        let end = env.now() + time;
+        self.draining.store(true, Ordering::SeqCst);
+        while self.running.load(Ordering::SeqCst) > 0 {
+            let left = end.since(env.now());
+            if left.is_zero() {
+                return false;
+            }
+            self.idle.wait(Some(left));
+        }
+        true
+    }
+}

@@ -1,0 +1,313 @@
+//! A worker's life: it receives, executes, gives back, and rests when another receives.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall_proto::server::{CallKey, Finish, Request, Transmit};
+use farcall_proto::{Failure, Kind, MAX_DATAGRAM, Ran, Time};
+
+use super::call::Work;
+use super::crew::{Plan, Relief, Seat};
+use super::{Core, Server};
+use crate::env::{Received, Wait};
+
+/// What a worker does next.
+enum Next {
+    Execute(Work),
+    Receive,
+    Rest,
+}
+
+/// A worker.
+struct Worker {
+    server: Arc<Server>,
+    seat: Arc<Seat>,
+    buffer: Box<[u8]>,
+    /// Room for one datagram that leaves.
+    out: Box<[u8]>,
+    /// When the protocol wants to be called.
+    timer: Option<Time>,
+    /// The time of the last thing that happened.
+    now: Time,
+    /// Calls that came, calls that were given up, and calls to refuse: empty between two receives.
+    arrived: Vec<Work>,
+    cancelled: Vec<CallKey>,
+    refused: Vec<(Work, Failure)>,
+}
+
+/// How long to keep off a socket that fails in a way that we do not know.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Server {
+    /// Adds a worker that receives. It is counted already.
+    pub(super) fn spawn_worker(self: Arc<Self>) -> std::io::Result<()> {
+        let env = self.env.clone();
+        env.spawn(
+            "farcall-worker",
+            Box::new(move || {
+                let server = self.clone();
+                let mut worker = Some(Worker::new(self));
+                (server.enter)(&mut || {
+                    if let Some(worker) = worker.take() {
+                        worker.live();
+                    }
+                });
+            }),
+        )
+    }
+
+    /// Has somebody receive.
+    pub(super) fn relieve(self: &Arc<Self>, relief: Relief) {
+        match relief {
+            Relief::Rested(seat) => seat.call(),
+            Relief::New => {
+                if self.clone().spawn_worker().is_err() {
+                    self.lock().crew.lost();
+                }
+            }
+        }
+    }
+
+    /// One who executes is about to wait in a call of its own.
+    pub(super) fn step_aside(self: &Arc<Self>) {
+        let relief = {
+            let mut core = self.lock();
+            core.crew.step_aside();
+            let core = &mut *core;
+            match core.crew.relieve_if_alone() {
+                None if !core.queue.is_empty() => core.crew.relieve_for_queue(),
+                relief => relief,
+            }
+        };
+        if let Some(relief) = relief {
+            self.relieve(relief);
+        }
+    }
+}
+
+impl Worker {
+    fn new(server: Arc<Server>) -> Worker {
+        Worker {
+            seat: Seat::new(server.env.event()),
+            buffer: vec![0; 64 << 10].into_boxed_slice(),
+            out: vec![0; MAX_DATAGRAM].into_boxed_slice(),
+            timer: None,
+            now: server.env.now(),
+            arrived: Vec::new(),
+            cancelled: Vec::new(),
+            refused: Vec::new(),
+            server,
+        }
+    }
+
+    fn live(mut self) {
+        let server = self.server.clone();
+        let mut next = self.next();
+        while !server.is_stopped() {
+            next = match next {
+                Next::Execute(work) => self.execute(work),
+                Next::Receive => self.receive(),
+                Next::Rest if self.seat.rest(&|| server.is_stopped()) => self.next(),
+                Next::Rest => return,
+            };
+        }
+        // A call that came too late is dropped: its caller hears nothing, as when a process ends.
+    }
+
+    /// Waits for a datagram and takes it in.
+    fn receive(&mut self) -> Next {
+        let wait = match self.timer {
+            None => Wait::Forever,
+            Some(timer) if timer <= self.now => Wait::No,
+            Some(timer) => Wait::For(timer.since(self.now)),
+        };
+        let received = self.server.socket.receive(&mut self.buffer, wait);
+        self.now = self.server.env.now();
+        match received {
+            Ok(Received::Datagrams { from, len, each }) => return self.take_in(from, len, each),
+            Ok(Received::TimedOut) => self.run_timers(),
+            // That a client is gone shows in that it asks no more.
+            Ok(Received::Woken | Received::Unreachable(_)) => {}
+            Err(_) => drop(self.server.env.event().wait(Some(PAUSE))),
+        }
+        Next::Receive
+    }
+
+    fn run_timers(&mut self) {
+        let mut core = self.server.lock();
+        core.protocol.handle_timeout(self.now);
+        self.timer = core.protocol.timeout();
+    }
+
+    /// Takes in what was received: one call is executed here, others are queued.
+    fn take_in(&mut self, from: SocketAddr, len: usize, each: usize) -> Next {
+        let server = self.server.clone();
+        let (planned, sent) = {
+            let mut core = server.lock();
+            let core = &mut *core;
+            let mut start = 0;
+            while start < len {
+                let end = (start + each.max(1)).min(len);
+                self.handle(core, from, start..end);
+                start = end;
+            }
+            let planned = self.choose(core);
+            self.timer = core.protocol.timeout();
+            (planned, core.protocol.transmit(self.now, &mut self.out))
+        };
+        if sent.is_some() {
+            self.flush(sent);
+        }
+        if !self.refused.is_empty() {
+            self.refuse();
+        }
+        self.begin(planned)
+    }
+
+    /// Gives a datagram to the protocol. The calls that it brings stand in `arrived`.
+    fn handle(&mut self, core: &mut Core, from: SocketAddr, place: Range<usize>) {
+        let Core { protocol, exports, .. } = core;
+        let datagram = &self.buffer[place.clone()];
+        let (arrived, cancelled) = (&mut self.arrived, &mut self.cancelled);
+        protocol.handle(self.now, from, datagram, &mut |request| match request {
+            Request::Call(incoming) => match Work::new(incoming, exports, datagram, place.start) {
+                Some(work) => arrived.push(work),
+                None => debug_assert!(false, "a call of what is not exported"),
+            },
+            Request::Cancel(key) => cancelled.push(key),
+        });
+        for key in self.cancelled.drain(..) {
+            let unbegun = match self.arrived.iter().position(|work| work.key == key) {
+                Some(at) => Some(self.arrived.remove(at)),
+                None => core.queue.remove(key),
+            };
+            match unbegun {
+                Some(work) => self.refused.push((work, Failure::new(Kind::Cancelled, Ran::No))),
+                None => drop(core.cancelled.insert(key)),
+            }
+        }
+    }
+
+    /// Chooses what to execute here. What came alone goes first if it is quick, or if nothing waits.
+    fn choose(&mut self, core: &mut Core) -> Option<(Work, Plan)> {
+        if self.arrived.len() == 1 && (core.queue.is_empty() || self.arrived[0].is_quick()) {
+            let work = self.arrived.pop()?;
+            return match core.crew.plan(work.is_quick()) {
+                Plan::Queue => {
+                    self.queue(core, work);
+                    None
+                }
+                plan => Some(with_reply(core, work, plan)),
+            };
+        }
+        if self.arrived.is_empty() {
+            return None;
+        }
+        for work in std::mem::take(&mut self.arrived) {
+            self.queue(core, work);
+        }
+        next_queued(core)
+    }
+
+    fn queue(&mut self, core: &mut Core, mut work: Work) {
+        work.keep_arguments(&self.buffer);
+        if let Err(work) = core.queue.push(work) {
+            let full = Failure::new(Kind::Overloaded, Ran::No).with_detail("the server's queue is full");
+            self.refused.push((work, full));
+        }
+    }
+
+    /// Does what was planned, as far as it concerns others.
+    fn begin(&self, planned: Option<(Work, Plan)>) -> Next {
+        let Some((work, plan)) = planned else { return Next::Receive };
+        match plan {
+            Plan::Execute(Some(relief)) => self.server.relieve(relief),
+            Plan::Guarded(true) => self.server.sentinel.set(),
+            _ => {}
+        }
+        Next::Execute(work)
+    }
+
+    /// Refuses the calls for which there is no room, and those given up.
+    #[cold]
+    fn refuse(&mut self) {
+        for (work, failure) in std::mem::take(&mut self.refused) {
+            let finish = Finish::Failed(failure);
+            let sent = self.server.lock().protocol.finish(self.now, work.key, finish, work.reply, &mut self.out);
+            work.exported.end();
+            self.send(sent);
+        }
+    }
+
+    /// Executes a call, gives its outcome back, and says what is next.
+    fn execute(&mut self, mut work: Work) -> Next {
+        let finish = work.run(&self.server, &self.buffer, &mut self.now);
+        let server = self.server.clone();
+        let (planned, sent, rest) = {
+            let mut core = server.lock();
+            let core = &mut *core;
+            let sent = core.protocol.finish(self.now, work.key, finish, work.reply, &mut self.out);
+            if !core.cancelled.is_empty() {
+                core.cancelled.remove(&work.key);
+            }
+            core.crew.done();
+            let planned = if core.queue.is_empty() { None } else { next_queued(core) };
+            let rest = planned.is_none() && core.crew.rest(&self.seat);
+            self.timer = core.protocol.timeout();
+            (planned, sent, rest)
+        };
+        work.exported.end();
+        self.send(sent);
+        if rest { Next::Rest } else { self.begin(planned) }
+    }
+
+    /// Of one who is at the socket: is there a call that waits?
+    fn next(&mut self) -> Next {
+        let server = self.server.clone();
+        let planned = {
+            let mut core = server.lock();
+            self.timer = core.protocol.timeout();
+            next_queued(&mut core)
+        };
+        self.begin(planned)
+    }
+
+    /// Sends a call's outcome: the one datagram that it fits, or as many fragments as may leave now.
+    fn send(&mut self, sent: Option<Transmit>) {
+        match sent {
+            // What the system refuses is lost, like any datagram.
+            Some(Transmit { to, len }) => drop(self.server.socket.send(to, &self.out[..len])),
+            None => {
+                let sent = self.server.lock().protocol.transmit(self.now, &mut self.out);
+                self.flush(sent);
+            }
+        }
+    }
+
+    /// Sends a datagram and whatever else is ready.
+    fn flush(&mut self, mut sent: Option<Transmit>) {
+        while let Some(Transmit { to, len }) = sent {
+            let _ = self.server.socket.send(to, &self.out[..len]);
+            sent = self.server.lock().protocol.transmit(self.now, &mut self.out);
+        }
+    }
+}
+
+/// The call whose turn it is, if it may be executed now.
+fn next_queued(core: &mut Core) -> Option<(Work, Plan)> {
+    let work = core.queue.pop()?;
+    match core.crew.plan(work.is_quick()) {
+        Plan::Queue => {
+            core.queue.unpop(work);
+            None
+        }
+        plan => Some(with_reply(core, work, plan)),
+    }
+}
+
+fn with_reply(core: &mut Core, mut work: Work, plan: Plan) -> (Work, Plan) {
+    work.reply = core.protocol.buffer();
+    (work, plan)
+}
