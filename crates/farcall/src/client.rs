@@ -131,11 +131,6 @@ impl Endpoint {
         if self.generation == fork::generation() { Ok(()) } else { Err(forked()) }
     }
 
-    /// Where the socket is bound.
-    pub(crate) fn local_address(&self) -> SocketAddr {
-        self.socket.local_address()
-    }
-
     /// Ends the service thread, if there is one.
     pub(crate) fn stop(&self) {
         if let Some(service) = self.service.get() {

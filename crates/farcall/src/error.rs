@@ -264,6 +264,12 @@ impl CallFailed {
     }
 }
 
+impl From<farcall_proto::Failure> for CallFailed {
+    fn from(failure: farcall_proto::Failure) -> CallFailed {
+        CallFailed::new(failure.kind, failure.ran).because(failure.detail)
+    }
+}
+
 /// Two failures are equal when they say the same; their sources are not compared.
 impl PartialEq for CallFailed {
     fn eq(&self, other: &CallFailed) -> bool {

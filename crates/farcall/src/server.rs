@@ -61,6 +61,9 @@ pub(crate) struct Limits {
     pub(crate) queue_bytes: usize,
 }
 
+/// Runs a worker's life inside a runtime.
+pub(crate) type Inside = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
+
 /// A socket at which interfaces are exported.
 pub(crate) struct Server {
     env: Arc<dyn Env>,
@@ -71,7 +74,7 @@ pub(crate) struct Server {
     sentinel: Arc<dyn Event>,
     stopped: AtomicBool,
     /// What a worker does around its life: makes its runtime the current one.
-    enter: Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>,
+    enter: Inside,
 }
 
 /// Everything that changes with each call, under one lock.
@@ -94,7 +97,7 @@ impl Server {
         socket: Arc<dyn Socket>,
         mut config: ServerConfig,
         limits: Limits,
-        enter: Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>,
+        enter: Inside,
     ) -> std::io::Result<Arc<Server>> {
         let window = u32::try_from(socket.receive_buffer() / 2).unwrap_or(u32::MAX);
         config.window = config.window.min(window.max(farcall_proto::BASE_DATAGRAM as u32));

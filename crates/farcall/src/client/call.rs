@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use farcall_proto::client::{Bound, Call, CallId, Outcome};
 use farcall_proto::{Failure, Time, Trace};
@@ -12,9 +11,9 @@ use super::owners::Owner;
 use super::peer::Mine;
 use super::waiter::Caller;
 use super::{Endpoint, Peer};
+use crate::CallFailed;
 use crate::stub::{EncodeArguments, bad_arguments};
 use crate::xdr::Encoder;
-use crate::CallFailed;
 
 /// A call that is to be made.
 #[derive(Clone, Copy)]
@@ -23,9 +22,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) export: u64,
     /// The procedure's number.
     pub(crate) procedure: u32,
-    /// How long the caller waits, at most.
-    pub(crate) within: Option<Duration>,
-    /// When the call that is being served ends, if it is made while serving one.
+    /// When its caller waits no longer.
     pub(crate) deadline: Option<Time>,
     /// Its trace.
     pub(crate) trace: Option<Trace>,
@@ -115,9 +112,11 @@ impl Endpoint {
             let mut state = peer.lock();
             let state = &mut *state;
             let mut arguments = state.conversation.buffer();
-            (outgoing.encode)(&mut Encoder::new(&mut arguments)).map_err(|why| Refused::Arguments(bad_arguments(why)))?;
+            (outgoing.encode)(&mut Encoder::new(&mut arguments))
+                .map_err(|why| Refused::Arguments(bad_arguments(why)))?;
             let token = state.owners.add(owner);
-            let call = outgoing.call(now, token);
+            let Outgoing { export, procedure, deadline, trace, .. } = *outgoing;
+            let call = Call { export, procedure, deadline, trace, token };
             let id = match state.conversation.start(now, &call, arguments) {
                 Ok(id) => id,
                 Err((failure, _)) => {
@@ -163,12 +162,11 @@ impl Endpoint {
         self.active_count.store(active.len(), Ordering::Relaxed);
     }
 
-    /// Asks all these peers which export answers to `name`, and gives `judge` each answer as it
-    /// comes, with the peer's index, until it says true or none is left.
+    /// Asks each peer which export answers to the name beside it, and gives `judge` each answer as
+    /// it comes, with the peer's index, until it says true or none is left.
     pub(crate) fn bind(
         &self,
-        peers: &[Arc<Peer>],
-        name: &str,
+        peers: &[(Arc<Peer>, &str)],
         judge: &mut dyn FnMut(usize, Result<Bound, Failure>) -> bool,
     ) -> Result<(), CallFailed> {
         self.check_process()?;
@@ -176,7 +174,7 @@ impl Endpoint {
         let binds = Binds::new(caller.waiter.clone());
         let mut first = None;
         let now = self.env.now();
-        for (which, peer) in peers.iter().enumerate() {
+        for (which, (peer, name)) in peers.iter().enumerate() {
             let (timer, unlisted) = {
                 let mut state = peer.lock();
                 let token = state.owners.add(Owner::Bind(binds.clone(), which));
@@ -209,15 +207,4 @@ pub(super) enum Refused {
     Arguments(CallFailed),
     /// What the conversation says.
     Call(Failure),
-}
-
-impl Outgoing<'_> {
-    fn call(&self, now: Time, token: u64) -> Call {
-        let own = self.within.map(|within| now + within);
-        let deadline = match (own, self.deadline) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        Call { export: self.export, procedure: self.procedure, deadline, trace: self.trace, token }
-    }
 }

@@ -1,8 +1,8 @@
 //! The thread that leads while started calls are outstanding and no caller receives.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Endpoint;
 use super::lead::Seat;

@@ -11,7 +11,7 @@ use super::owners::Owner;
 use super::service::Service;
 use super::waiter::{Caller, Kept, Waiter, Wakes};
 use super::{Endpoint, Peer};
-use crate::{CallFailed, Error};
+use crate::CallFailed;
 
 /// A call that was started.
 pub(crate) struct Started {
@@ -108,11 +108,6 @@ impl Started {
         caller.keep();
     }
 
-    /// Whether the outcome has come.
-    pub(crate) fn ended(&self) -> bool {
-        self.lock().ended
-    }
-
     fn fetch(&self, sink: &mut dyn FnMut(Outcome<'_>)) {
         let mut kept = std::mem::take(&mut self.lock().kept);
         if let Some(outcome) = kept.take() {
@@ -133,7 +128,7 @@ impl Endpoint {
         }
         let service = Service::new(&*self.env);
         if self.service.set(service.clone()).is_ok() {
-            service.run(self).map_err(|why| Error::<crate::Never>::from(crate::local_failure(why)))?;
+            service.run(self).map_err(|why| crate::runtime::local("starting a thread", why))?;
         }
         Ok(self.service.get().unwrap_or_else(|| unreachable!("it was set just now")))
     }

@@ -129,13 +129,13 @@ impl Caller {
     pub(super) fn take(env: &Arc<dyn Env>) -> Box<Caller> {
         match CALLER.try_with(Cell::take) {
             Ok(Some(caller)) if Arc::ptr_eq(&caller.env, env) => caller,
-            _ => Box::new(Caller {
-                env: env.clone(),
-                waiter: Waiter::new(&**env),
-                out: vec![0; MAX_DATAGRAM].into_boxed_slice(),
-                wakes: Wakes::default(),
-            }),
+            _ => Box::new(Caller::with(env.clone(), Waiter::new(&**env))),
         }
+    }
+
+    /// One that waits in `waiter`.
+    pub(super) fn with(env: Arc<dyn Env>, waiter: Arc<Waiter>) -> Caller {
+        Caller { env, waiter, out: vec![0; MAX_DATAGRAM].into_boxed_slice(), wakes: Wakes::default() }
     }
 
     /// Keeps it for the thread's next call.

@@ -37,7 +37,12 @@ enum Arguments {
 impl Work {
     /// A call that came in `datagram`, which begins at `start` of the worker's buffer. `None` if
     /// nothing of that identifier is exported.
-    pub(super) fn new(incoming: Incoming<'_>, exports: &[Arc<Exported>], datagram: &[u8], start: usize) -> Option<Work> {
+    pub(super) fn new(
+        incoming: Incoming<'_>,
+        exports: &[Arc<Exported>],
+        datagram: &[u8],
+        start: usize,
+    ) -> Option<Work> {
         let exported = exports.iter().find(|exported| exported.id == incoming.export)?.clone();
         exported.begin();
         let arguments = match place(datagram, &incoming.args) {

@@ -73,9 +73,21 @@ impl Known {
 }
 
 impl Exported {
-    pub(crate) fn new(id: u64, procedures: &[Procedure], dispatch: Box<dyn Dispatch>, idle: Arc<dyn Event>) -> Exported {
+    pub(crate) fn new(
+        id: u64,
+        procedures: &[Procedure],
+        dispatch: Box<dyn Dispatch>,
+        idle: Arc<dyn Event>,
+    ) -> Exported {
         let known = |facts: &Procedure| Known { facts: *facts, average: AtomicU64::new(0), trials: AtomicU64::new(0) };
-        Exported { id, dispatch, procedures: procedures.iter().map(known).collect(), running: AtomicUsize::new(0), draining: AtomicBool::new(false), idle }
+        Exported {
+            id,
+            dispatch,
+            procedures: procedures.iter().map(known).collect(),
+            running: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
+            idle,
+        }
     }
 
     /// What is known of the procedure of this number. Numbers mostly begin at 1 without a gap.

@@ -27,10 +27,11 @@ impl Queue {
     }
 
     /// Adds a call; gives it back when there is no room.
-    pub(super) fn push(&mut self, work: Work) -> Result<(), Work> {
+    #[must_use]
+    pub(super) fn push(&mut self, work: Work) -> Option<Work> {
         let bytes = work.bytes();
         if self.len >= self.most || self.bytes + bytes > self.most_bytes {
-            return Err(work);
+            return Some(work);
         }
         self.len += 1;
         self.bytes += bytes;
@@ -40,7 +41,7 @@ impl Queue {
             self.turns.push_back(conversation);
         }
         calls.push_back(work);
-        Ok(())
+        None
     }
 
     /// The call whose turn it is.

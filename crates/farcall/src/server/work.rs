@@ -213,7 +213,7 @@ impl Worker {
 
     fn queue(&mut self, core: &mut Core, mut work: Work) {
         work.keep_arguments(&self.buffer);
-        if let Err(work) = core.queue.push(work) {
+        if let Some(work) = core.queue.push(work) {
             let full = Failure::new(Kind::Overloaded, Ran::No).with_detail("the server's queue is full");
             self.refused.push((work, full));
         }

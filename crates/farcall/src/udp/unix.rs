@@ -42,11 +42,7 @@ impl Udp {
     fn receive_once(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Received> {
         match recvfrom(&self.socket, buffer, flags) {
             Ok((_, 0, _)) => Ok(Received::Woken),
-            Ok((len, _, Some(from))) => Ok(Received::Datagrams {
-                from: from.try_into()?,
-                len,
-                each: len,
-            }),
+            Ok((len, _, Some(from))) => Ok(Received::Datagrams { from: from.try_into()?, len, each: len }),
             Ok(_) | Err(Errno::INTR) => Ok(Received::Woken),
             Err(Errno::AGAIN) => Ok(Received::TimedOut),
             Err(error) => self.hint(error),
@@ -74,8 +70,12 @@ impl Udp {
     /// Turns an error that speaks of another host into a hint.
     fn hint(&self, error: Errno) -> io::Result<Received> {
         match error {
-            Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::HOSTDOWN
-            | Errno::MSGSIZE | Errno::ACCESS => Ok(self.unreachable().map_or(Received::Woken, Received::Unreachable)),
+            Errno::CONNREFUSED
+            | Errno::HOSTUNREACH
+            | Errno::NETUNREACH
+            | Errno::HOSTDOWN
+            | Errno::MSGSIZE
+            | Errno::ACCESS => Ok(self.unreachable().map_or(Received::Woken, Received::Unreachable)),
             error => Err(error.into()),
         }
     }
@@ -123,10 +123,11 @@ impl Socket for Udp {
             self.set_timeout(timeout)?;
         }
         let received = self.receive_once(buffer, RecvFlags::empty())?;
-        if received == Received::TimedOut {
-            if let Some(timeout) = self.timeout.change_after(wait) {
-                self.set_timeout(timeout)?;
-            }
+        if received != Received::TimedOut {
+            return Ok(received);
+        }
+        if let Some(timeout) = self.timeout.change_after(wait) {
+            self.set_timeout(timeout)?;
         }
         Ok(received)
     }

@@ -1,0 +1,268 @@
+//! What binds callers to servers: a [`Runtime`] owns sockets, names and settings.
+//!
+//! ```text
+//! settings    the builder, and FARCALL_* variables
+//! export      offering an interface
+//! bind        from a name to an export at some address
+//! import      the channel of an imported interface: calls, rebinding, repeating
+//! started     its started calls
+//! ```
+
+mod bind;
+mod export;
+mod import;
+mod settings;
+mod started;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use farcall_names::Registry;
+use farcall_proto::{ClientConfig, ServerConfig};
+
+pub use export::{Export, Stopper};
+pub use import::Group;
+pub use settings::Builder;
+
+use crate::client::{Endpoint, bind_address};
+use crate::env::{Env, SocketOptions};
+use crate::server::{Limits, Server};
+use crate::stub::Interface;
+use crate::sys::fork;
+use crate::{CallFailed, Kind, Ran};
+use settings::Settings;
+
+/// What a process needs to call and to be called: sockets, a registry of names, settings.
+///
+/// Most programs never meet one: [`export`] and [`import`] use a default one, made when it is first
+/// needed. Clones are the same runtime. It ends, with its threads, when the last of it, of its
+/// exports and of its user-stubs is dropped.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// # fn main() -> farcall::Result<()> {
+/// let runtime = farcall::Runtime::builder().workers(2).patience(Duration::from_secs(3)).build()?;
+/// # drop(runtime);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Runtime(Arc<Inner>);
+
+pub(crate) struct Inner {
+    env: Arc<dyn Env>,
+    settings: Settings,
+    registry: Arc<dyn Registry>,
+    /// The process it was made in.
+    generation: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the address that they are bound to: one for the loopback addresses of a family, one for
+    /// all others.
+    endpoints: Vec<(SocketAddr, Arc<Endpoint>)>,
+    server: Option<Arc<Server>>,
+    /// How long servers took to answer when they were last bound.
+    round_trips: HashMap<SocketAddr, Duration>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Weak<Inner>>> = const { RefCell::new(None) };
+}
+
+static DEFAULT: Mutex<Option<Runtime>> = Mutex::new(None);
+
+/// Offers an interface under a name: a type (`"Store"`), or a type and an instance
+/// (`"Store/ebbets"`). It is offered until the handle is dropped.
+///
+/// # Errors
+/// When the name is no name or is taken, no socket can be had, or the registry fails.
+pub fn export<T: ?Sized + Interface>(name: &str, server: Arc<T>) -> crate::Result<Export> {
+    Runtime::current()?.export(name, server)
+}
+
+/// The user-stub of an interface that somebody exports under a name: a type (`"Store"`, any
+/// instance, the most responsive), a type and an instance (`"Store/ebbets"`), or an address
+/// (`"udp://10.0.0.7:7000/Store"`, which asks no registry).
+///
+/// # Errors
+/// When nobody exports the name, nobody answers, or the interfaces differ.
+pub fn import<T: ?Sized + Interface>(name: &str) -> crate::Result<T::Client> {
+    Runtime::current()?.import::<T>(name)
+}
+
+/// The user-stubs of all instances of a type.
+///
+/// # Errors
+/// When the registry fails, or nobody exports the type.
+pub fn import_all<T: ?Sized + Interface>(name: &str) -> crate::Result<Group<T::Client>> {
+    Runtime::current()?.import_all::<T>(name)
+}
+
+impl Runtime {
+    /// A builder with the default settings.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// The runtime that [`export`] and [`import`] use in this thread: the one that it runs
+    /// [inside](Runtime::enter), else the process's default one.
+    ///
+    /// # Errors
+    /// When a `FARCALL_*` variable makes no sense.
+    pub fn current() -> crate::Result<Runtime> {
+        if let Some(inner) = CURRENT.with_borrow(|current| current.as_ref().and_then(Weak::upgrade)) {
+            return Ok(Runtime(inner));
+        }
+        let mut default = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(runtime) = &*default {
+            if runtime.0.generation == fork::generation() {
+                return Ok(runtime.clone());
+            }
+            // It is our parent's: its threads are not here. It stays, because to drop it would be
+            // to act on what the parent still uses.
+            std::mem::forget(default.take());
+        }
+        let runtime = Runtime::builder().build()?;
+        *default = Some(runtime.clone());
+        Ok(runtime)
+    }
+
+    /// Runs `f` with this as the thread's current runtime. Threads that serve its exports run
+    /// inside it too.
+    pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        enter(Arc::downgrade(&self.0), f)
+    }
+
+    /// As [`export`](crate::export), from this runtime.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn export<T: ?Sized + Interface>(&self, name: &str, server: Arc<T>) -> crate::Result<Export> {
+        Ok(export::export(self, name, server)?)
+    }
+
+    /// As [`import`](crate::import), from this runtime.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn import<T: ?Sized + Interface>(&self, name: &str) -> crate::Result<T::Client> {
+        Ok(import::import::<T>(self, name)?)
+    }
+
+    /// As [`import_all`](crate::import_all), from this runtime.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn import_all<T: ?Sized + Interface>(&self, name: &str) -> crate::Result<Group<T::Client>> {
+        Ok(import::import_all::<T>(self, name)?)
+    }
+
+    /// The registry that it publishes to and asks.
+    pub fn registry(&self) -> &Arc<dyn Registry> {
+        &self.0.registry
+    }
+
+    /// Where its exports listen, once there is one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.0.lock().server.as_ref().map(|server| server.address())
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime").field("settings", &self.0.settings).finish_non_exhaustive()
+    }
+}
+
+fn enter<R>(inner: Weak<Inner>, f: impl FnOnce() -> R) -> R {
+    /// Restores what was current before, also when `f` panics.
+    struct Restore(Option<Weak<Inner>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let _ = CURRENT.try_with(|current| std::mem::swap(&mut *current.borrow_mut(), &mut self.0));
+        }
+    }
+    let _restore = Restore(CURRENT.with_borrow_mut(|current| current.replace(inner)));
+    f()
+}
+
+impl Inner {
+    /// The socket from which a server is called, made when first needed.
+    fn endpoint(&self, to: SocketAddr) -> Result<Arc<Endpoint>, CallFailed> {
+        let from = bind_address(to);
+        let mut state = self.lock();
+        if let Some((_, endpoint)) = state.endpoints.iter().find(|(address, _)| *address == from) {
+            return Ok(endpoint.clone());
+        }
+        let socket = self.env.bind(from, &self.socket_options()).map_err(|why| local("binding a socket", why))?;
+        let config = ClientConfig { patience: self.settings.patience, ..ClientConfig::default() };
+        let endpoint = Endpoint::new(self.env.clone(), socket, config);
+        state.endpoints.push((from, endpoint.clone()));
+        Ok(endpoint)
+    }
+
+    /// The server of all exports, made when first needed.
+    fn server(self: &Arc<Self>) -> Result<Arc<Server>, CallFailed> {
+        let mut state = self.lock();
+        if let Some(server) = &state.server {
+            return Ok(server.clone());
+        }
+        let address = self.settings.address;
+        if !address.ip().is_loopback() && !self.settings.open {
+            let why = format!("{address} can be reached from other machines: that needs keys, or `open()`");
+            return Err(CallFailed::new(Kind::NotPermitted, Ran::No).because(why));
+        }
+        let socket = self.env.bind(address, &self.socket_options());
+        let socket = socket.map_err(|why| local(&format!("binding {address}"), why))?;
+        let limits = Limits {
+            workers: self.settings.workers,
+            threads: self.settings.threads,
+            queue: self.settings.queue,
+            queue_bytes: self.settings.queue_bytes,
+        };
+        let current = Arc::downgrade(self);
+        let inside = Box::new(move |body: &mut dyn FnMut()| enter(current.clone(), body));
+        let server = Server::new(self.env.clone(), socket, ServerConfig::default(), limits, inside);
+        let server = server.map_err(|why| local("starting a thread", why))?;
+        state.server = Some(server.clone());
+        Ok(server)
+    }
+
+    fn socket_options(&self) -> SocketOptions {
+        SocketOptions { spin: self.settings.spin, buffer: self.settings.socket_buffer }
+    }
+
+    fn check_process(&self) -> Result<(), CallFailed> {
+        if self.generation == fork::generation() { Ok(()) } else { Err(crate::client::forked()) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.generation != fork::generation() {
+            return;
+        }
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.endpoints.iter().for_each(|(_, endpoint)| endpoint.stop());
+        if let Some(server) = &state.server {
+            server.stop();
+        }
+    }
+}
+
+/// What the operating system refused.
+#[cold]
+pub(crate) fn local(doing: &str, why: std::io::Error) -> CallFailed {
+    CallFailed::new(Kind::Local, Ran::No).because(format!("{doing}: {why}")).caused_by(why)
+}

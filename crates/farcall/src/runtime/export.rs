@@ -1,0 +1,179 @@
+//! Offering an interface.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall_names::{Entry, Label, Name, Registration};
+use farcall_proto::server as proto;
+
+use super::{Inner, Runtime};
+use crate::env::Event;
+use crate::server::{Direct, Dispatch, Exported, Server};
+use crate::stub::Interface;
+use crate::sys::fork;
+use crate::{CallFailed, Kind, Ran};
+
+/// An interface that is offered. Dropping it takes the offer back; calls that have begun are
+/// finished, and those that come later fail as not exported, `Ran::No`.
+#[must_use = "dropping an Export takes the offer back; `wait()` keeps it for ever"]
+pub struct Export {
+    offer: Arc<Offer>,
+    runtime: Runtime,
+    registration: Option<Registration>,
+}
+
+/// What is offered, apart from the handle of it.
+struct Offer {
+    server: Arc<Server>,
+    exported: Arc<Exported>,
+    name: String,
+    ended: Arc<dyn Event>,
+}
+
+pub(super) fn export<T: ?Sized + Interface>(
+    runtime: &Runtime,
+    name: &str,
+    server: Arc<T>,
+) -> Result<Export, CallFailed> {
+    offer::<T>(runtime, name, Box::new(Direct(server)))
+}
+
+pub(super) fn offer<T: ?Sized + Interface>(
+    runtime: &Runtime,
+    name: &str,
+    dispatch: Box<dyn Dispatch>,
+) -> Result<Export, CallFailed> {
+    let inner = &runtime.0;
+    inner.check_process()?;
+    let (type_name, instance) = inner.name_of_export(name)?;
+    let server = inner.server()?;
+    let id = inner.random();
+    let exported = Arc::new(Exported::new(id, T::PROCEDURES, dispatch, inner.env.event()));
+    let fingerprints = T::interface().fingerprints();
+    let offer = proto::Export {
+        id,
+        type_name: type_name.as_str().to_owned(),
+        instance: instance.as_str().to_owned(),
+        procedures: fingerprints.clone(),
+    };
+    server.export(offer, exported.clone());
+    let name = format!("{type_name}/{instance}");
+    let mut entry = Entry::new(type_name, instance, server.address().into(), id);
+    entry.fingerprints = fingerprints;
+    let offer = Arc::new(Offer { server, exported, name, ended: inner.env.event() });
+    let mut export = Export { offer, runtime: runtime.clone(), registration: None };
+    // Last, so that whoever finds the name is served. If it fails, dropping takes the offer back.
+    let registration = inner.registry.publish(&entry);
+    export.registration = Some(registration.map_err(|why| CallFailed::new(Kind::Registry, Ran::No).caused_by(why))?);
+    Ok(export)
+}
+
+impl Inner {
+    /// The type and the instance of a name; an instance that nobody else has if it gives none.
+    fn name_of_export(&self, name: &str) -> Result<(Label, Label), CallFailed> {
+        match super::bind::parse(name)? {
+            Name::Type(type_name) => Ok((type_name, self.unique_instance())),
+            Name::Instance { type_name, instance } => Ok((type_name, instance)),
+            _ => {
+                let why = format!("{name:?} is an address; one exports a type, or a type and an instance");
+                Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why))
+            }
+        }
+    }
+
+    fn unique_instance(&self) -> Label {
+        let label = format!("{}-{:08x}", std::process::id(), self.random() as u32);
+        label.parse().unwrap_or_else(|_| unreachable!("digits make a label"))
+    }
+
+    /// A random number, not zero.
+    fn random(&self) -> u64 {
+        loop {
+            let mut bytes = [0; 8];
+            self.env.entropy(&mut bytes);
+            match u64::from_ne_bytes(bytes) {
+                0 => {}
+                number => return number,
+            }
+        }
+    }
+}
+
+impl Export {
+    /// Serves until the process ends, or [`Stopper::stop`] is called.
+    ///
+    /// # Errors
+    /// In a child of the process that exported.
+    pub fn wait(self) -> crate::Result<()> {
+        self.offer.server.check_process()?;
+        self.offer.ended.wait(None);
+        Ok(())
+    }
+
+    /// What ends [`Export::wait`], from another thread.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.offer.ended.clone())
+    }
+
+    /// Takes the offer back, and waits until the calls that have begun are finished, but no longer
+    /// than `time`. True if they are.
+    pub fn drain(mut self, time: Duration) -> bool {
+        self.take_back();
+        let Offer { exported, .. } = &*self.offer;
+        exported.wait_idle(&*self.runtime.0.env, time)
+    }
+
+    /// Where it can be called.
+    pub fn address(&self) -> SocketAddr {
+        self.offer.server.address()
+    }
+
+    /// What it is called, as in `Store/ebbets`.
+    pub fn name(&self) -> &str {
+        &self.offer.name
+    }
+
+    /// Its name without a registry, as in `udp://127.0.0.1:7000/Store/ebbets`.
+    pub fn url(&self) -> String {
+        format!("udp://{}/{}", self.address(), self.name())
+    }
+
+    fn take_back(&mut self) {
+        // First the name, so that nobody finds what is no longer there.
+        drop(self.registration.take());
+        self.offer.server.withdraw(self.offer.exported.id);
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        if self.runtime.0.generation == fork::generation() {
+            self.take_back();
+        }
+    }
+}
+
+impl fmt::Debug for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Export").field("name", &self.name()).field("address", &self.address()).finish_non_exhaustive()
+    }
+}
+
+/// Ends the [`Export::wait`] of one export.
+#[derive(Clone)]
+pub struct Stopper(Arc<dyn Event>);
+
+impl Stopper {
+    /// Ends it.
+    pub fn stop(&self) {
+        self.0.set();
+    }
+}
+
+impl fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stopper")
+    }
+}

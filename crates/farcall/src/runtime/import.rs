@@ -1,0 +1,265 @@
+//! The channel of an imported interface: calls, binding anew, repeating what may be repeated.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use farcall_names::Name;
+use farcall_proto::client::Outcome;
+use farcall_proto::{Failure, Time};
+
+use super::bind::{Target, parse};
+use super::{Inner, Runtime, started};
+use crate::client::Outgoing;
+use crate::context;
+use crate::stub::{Binding, Call, Channel, EncodeArguments, Interface, PendingCall, Procedure, Reply, Sink};
+use crate::xdr::Decoder;
+use crate::{CallFailed, Kind, Ran, idl};
+
+/// An imported interface.
+pub(super) struct Importer {
+    pub(super) inner: Arc<Inner>,
+    name: Name,
+    interface: &'static idl::Interface,
+    target: Mutex<Option<Arc<Target>>>,
+}
+
+/// A call on its way, with what it needs to be repeated.
+#[derive(Clone, Copy)]
+pub(super) struct Trip<'a> {
+    pub(super) procedure: &'a Procedure,
+    pub(super) deadline: Option<Time>,
+    pub(super) trace: Option<context::Trace>,
+    pub(super) encode: EncodeArguments<'a>,
+}
+
+/// A call is repeated no more often than this.
+const MOST_REPEATS: usize = 8;
+
+pub(super) fn import<T: ?Sized + Interface>(runtime: &Runtime, name: &str) -> Result<T::Client, CallFailed> {
+    client::<T>(runtime, parse(name)?)
+}
+
+/// A user-stub bound to a name.
+fn client<T: ?Sized + Interface>(runtime: &Runtime, name: Name) -> Result<T::Client, CallFailed> {
+    let interface = T::interface();
+    let target = runtime.0.bind(&name, interface, &[])?;
+    let target = Mutex::new(Some(Arc::new(target)));
+    let importer = Importer { inner: runtime.0.clone(), name, interface, target };
+    Ok(Binding::new(Arc::new(Shared(Arc::new(importer)))).into())
+}
+
+pub(super) fn import_all<T: ?Sized + Interface>(runtime: &Runtime, name: &str) -> Result<Group<T::Client>, CallFailed> {
+    let name = parse(name)?;
+    let Name::Type(type_name) = &name else {
+        return Ok(Group { members: vec![(name.to_string(), client::<T>(runtime, name)?)] });
+    };
+    let entries = runtime.0.registry.instances(type_name);
+    let entries = entries.map_err(|why| CallFailed::new(Kind::Registry, Ran::No).caused_by(why))?;
+    let mut members = Vec::new();
+    let mut failed = None;
+    for entry in entries {
+        let name = Name::Instance { type_name: entry.type_name.clone(), instance: entry.instance.clone() };
+        match client::<T>(runtime, name) {
+            Ok(client) => members.push((entry.name(), client)),
+            Err(why) => failed = Some(why),
+        }
+    }
+    if members.is_empty() {
+        let nobody = || CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("nobody exports {name}"));
+        return Err(failed.unwrap_or_else(nobody));
+    }
+    Ok(Group { members })
+}
+
+/// The instances of a type, each with its user-stub.
+#[derive(Clone, Debug)]
+pub struct Group<C> {
+    members: Vec<(String, C)>,
+}
+
+impl<C> Group<C> {
+    /// How many members it has.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Name and user-stub of each member.
+    pub fn members(&self) -> impl Iterator<Item = (&str, &C)> {
+        self.members.iter().map(|(name, client)| (&name[..], client))
+    }
+}
+
+/// What user-stubs share. Started calls keep it alive too.
+struct Shared(Arc<Importer>);
+
+impl Channel for Shared {
+    fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+        let (deadline, trace) = self.0.inherit(&call);
+        let trip = Trip { procedure: call.procedure, deadline, trace, encode: call.encode };
+        self.0.call(&trip, sink);
+    }
+
+    fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
+        let (deadline, trace) = self.0.inherit(&call);
+        let trip = Trip { procedure: call.procedure, deadline, trace, encode: call.encode };
+        started::start(&self.0, &trip)
+    }
+}
+
+impl Importer {
+    /// The deadline, and the trace, of a call that is made now: its own, or those of the call that
+    /// is being served.
+    fn inherit(&self, call: &Call<'_>) -> (Option<Time>, Option<context::Trace>) {
+        let (inherited, trace) = context::inherited();
+        let Some(within) = call.within else { return (inherited, trace) };
+        let own = self.inner.env.now() + within;
+        (Some(inherited.map_or(own, |inherited| inherited.min(own))), trace)
+    }
+
+    /// Calls, and repeats the call elsewhere while it may be repeated.
+    pub(super) fn call(&self, trip: &Trip<'_>, sink: Sink<'_>) {
+        let mut repeat = Repeat::default();
+        loop {
+            let target = match self.target(&repeat.avoid) {
+                Ok(target) => target,
+                Err(why) => return sink(Reply::Failed(repeat.first.unwrap_or(why))),
+            };
+            let failure = match self.call_once(&target, trip, sink) {
+                Ok(None) => return,
+                Ok(Some(failure)) => failure,
+                Err(why) => return sink(Reply::Failed(why)),
+            };
+            let again = self.may_repeat(&target, &failure, trip.procedure, &mut repeat);
+            if !again {
+                return sink(Reply::Failed(describe(failure, trip.procedure, target.address)));
+            }
+            repeat.first.get_or_insert_with(|| describe(failure, trip.procedure, target.address));
+        }
+    }
+
+    /// Calls once. A failure that the other side, or the conversation, speaks of is returned.
+    fn call_once(&self, target: &Target, trip: &Trip<'_>, sink: Sink<'_>) -> Result<Option<Failure>, CallFailed> {
+        if !target.has(trip.procedure.number) {
+            return Err(lacking(trip.procedure, target.address));
+        }
+        let mut failed = None;
+        target.endpoint.call(&target.peer, &trip.outgoing(target), &mut |outcome| match outcome {
+            Outcome::Result(body) => sink(Reply::Result(Decoder::new(&body))),
+            Outcome::Exception(body) => sink(Reply::Exception(Decoder::new(&body))),
+            Outcome::Failed(failure) => failed = Some(failure),
+        })?;
+        Ok(failed)
+    }
+
+    /// Whom to call: as bound before, or bound now.
+    pub(super) fn target(&self, avoid: &[SocketAddr]) -> Result<Arc<Target>, CallFailed> {
+        if let Some(target) = self.bound() {
+            return Ok(target);
+        }
+        // Several threads may bind at the same time: whoever comes first is used by all.
+        let target = Arc::new(self.inner.bind(&self.name, self.interface, avoid)?);
+        let mut place = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(place.get_or_insert(target).clone())
+    }
+
+    /// Whom to call, if that is known.
+    pub(super) fn bound(&self) -> Option<Arc<Target>> {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets a binding that broke.
+    fn unbind(&self, target: &Arc<Target>) {
+        let mut place = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        place.take_if(|bound| Arc::ptr_eq(bound, target));
+    }
+
+    /// Whether a call that failed so is to be made again. Forgets the binding if it broke.
+    fn may_repeat(&self, target: &Arc<Target>, failure: &Failure, procedure: &Procedure, repeat: &mut Repeat) -> bool {
+        let Some(place) = place(failure.kind) else { return false };
+        let harmless = failure.ran == Ran::No || procedure.idempotent;
+        match place {
+            Place::Same => self.unbind(target),
+            Place::Elsewhere if repeat.avoid.contains(&target.address) => return false,
+            Place::Elsewhere => {
+                // A server that is merely busy stays bound unless there is another.
+                if failure.kind == Kind::Overloaded && !self.has_other(target.address) {
+                    return false;
+                }
+                repeat.avoid.push(target.address);
+                self.unbind(target);
+            }
+        }
+        repeat.count += 1;
+        harmless && repeat.count <= MOST_REPEATS
+    }
+
+    /// Whether the registry knows somebody at another address.
+    fn has_other(&self, address: SocketAddr) -> bool {
+        let Name::Type(type_name) = &self.name else { return false };
+        let entries = self.inner.registry.instances(type_name).unwrap_or_default();
+        entries.iter().any(|entry| entry.address != address.into())
+    }
+
+    /// As [`Importer::may_repeat`], for the first failure of a started call.
+    pub(super) fn worth_repeating(&self, target: &Arc<Target>, failure: &Failure, procedure: &Procedure) -> bool {
+        let mut repeat = Repeat::default();
+        self.may_repeat(target, failure, procedure, &mut repeat)
+    }
+}
+
+/// What was tried already.
+#[derive(Default)]
+struct Repeat {
+    /// Addresses that failed.
+    avoid: Vec<SocketAddr>,
+    count: usize,
+    /// The first failure: it says more than what a vain attempt to bind anew says.
+    first: Option<CallFailed>,
+}
+
+/// Where a call that failed can be made again.
+enum Place {
+    /// Also at the same address: what broke is the binding.
+    Same,
+    /// Only at another.
+    Elsewhere,
+}
+
+fn place(kind: Kind) -> Option<Place> {
+    match kind {
+        Kind::ServerRestarted | Kind::NotExported | Kind::Forgotten | Kind::ResultLost => Some(Place::Same),
+        Kind::Unreachable | Kind::Overloaded | Kind::Draining => Some(Place::Elsewhere),
+        _ => None,
+    }
+}
+
+impl Trip<'_> {
+    pub(super) fn outgoing(&self, target: &Target) -> Outgoing<'_> {
+        Outgoing {
+            export: target.export,
+            procedure: self.procedure.number,
+            deadline: self.deadline,
+            trace: self.trace,
+            encode: self.encode,
+        }
+    }
+}
+
+/// A failure as its caller hears it: with the procedure and the server in it.
+#[cold]
+pub(super) fn describe(failure: Failure, procedure: &Procedure, address: SocketAddr) -> CallFailed {
+    let what = format!("{} at {address}", procedure.name);
+    let detail = if failure.detail.is_empty() { what } else { format!("{what}: {}", failure.detail) };
+    CallFailed::new(failure.kind, failure.ran).because(detail)
+}
+
+#[cold]
+pub(super) fn lacking(procedure: &Procedure, address: SocketAddr) -> CallFailed {
+    let why = format!("{} is unknown to the exporter at {address}", procedure.name);
+    CallFailed::new(Kind::NoSuchProcedure, Ran::No).because(why)
+}

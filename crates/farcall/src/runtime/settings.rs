@@ -1,0 +1,240 @@
+//! The settings of a runtime, and the FARCALL_* variables that override them.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use farcall_names::{File, Memory, Registry};
+
+use super::{CURRENT, Inner, Runtime, State};
+use crate::env::Env;
+use crate::sys::fork;
+use crate::system::System;
+use crate::{CallFailed, Kind, Ran};
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) address: SocketAddr,
+    pub(super) open: bool,
+    pub(super) spin: Duration,
+    pub(super) workers: usize,
+    pub(super) threads: usize,
+    pub(super) queue: usize,
+    pub(super) queue_bytes: usize,
+    pub(super) patience: Duration,
+    pub(super) socket_buffer: usize,
+}
+
+/// Sets up a [`Runtime`]. A variable of the environment overrides what the program says, so that an
+/// operator can.
+pub struct Builder {
+    settings: Settings,
+    registry: Option<Arc<dyn Registry>>,
+    env: Option<Arc<dyn Env>>,
+}
+
+impl Builder {
+    pub(super) fn new() -> Builder {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let settings = Settings {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            open: false,
+            spin: Duration::ZERO,
+            workers: (2 * processors).max(4),
+            threads: 1024,
+            queue: 1024,
+            queue_bytes: 64 << 20,
+            patience: Duration::from_secs(10),
+            socket_buffer: 4 << 20,
+        };
+        Builder { settings, registry: None, env: None }
+    }
+
+    /// Where exports listen. By default a free port of 127.0.0.1. An address that other machines
+    /// can reach needs [`open`](Builder::open) as well. `FARCALL_ADDRESS`.
+    #[must_use]
+    pub fn address(mut self, address: SocketAddr) -> Builder {
+        self.settings.address = address;
+        self
+    }
+
+    /// Anybody who can reach the address may call. `FARCALL_OPEN=1`.
+    #[must_use]
+    pub fn open(mut self) -> Builder {
+        self.settings.open = true;
+        self
+    }
+
+    /// Where names are published and looked up. By default a file that the processes of this user
+    /// on this machine share. `FARCALL_REGISTRY`: `memory`, or a directory.
+    #[must_use]
+    pub fn registry(mut self, registry: impl Registry + 'static) -> Builder {
+        self.registry = Some(Arc::new(registry));
+        self
+    }
+
+    /// How long a thread that waits for a datagram looks for it again and again before it blocks.
+    /// By default it blocks at once. It pays where a processor can be spared for each side.
+    /// `FARCALL_SPIN_US`, microseconds.
+    #[must_use]
+    pub fn spin(mut self, spin: Duration) -> Builder {
+        self.settings.spin = spin;
+        self
+    }
+
+    /// How many procedures may execute at the same time, at least 1. Those that wait in calls of
+    /// their own do not count. By default two for each processor, at least 4. `FARCALL_WORKERS`.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Builder {
+        self.settings.workers = workers.max(1);
+        self
+    }
+
+    /// How many threads the server may have at most, those included that wait in calls of their
+    /// own. By default 1024. `FARCALL_THREADS`.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Builder {
+        self.settings.threads = threads;
+        self
+    }
+
+    /// How many calls may wait for a worker; further ones are refused as overloaded, `Ran::No`.
+    /// By default 1024. `FARCALL_QUEUE`.
+    #[must_use]
+    pub fn queue(mut self, calls: usize) -> Builder {
+        self.settings.queue = calls;
+        self
+    }
+
+    /// How many bytes of arguments may wait for a worker. By default 64 MiB. `FARCALL_QUEUE_BYTES`.
+    #[must_use]
+    pub fn queue_bytes(mut self, bytes: usize) -> Builder {
+        self.settings.queue_bytes = bytes;
+        self
+    }
+
+    /// A call fails when the server has been silent that long, and its probes went unanswered. By
+    /// default 10 s. `FARCALL_PATIENCE_MS`, milliseconds.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Builder {
+        self.settings.patience = patience;
+        self
+    }
+
+    /// The send and receive buffer to ask for, in bytes. By default 4 MiB; the system may give
+    /// less. `FARCALL_SOCKET_BUFFER`.
+    #[must_use]
+    pub fn socket_buffer(mut self, bytes: usize) -> Builder {
+        self.settings.socket_buffer = bytes;
+        self
+    }
+
+    /// What stands for the operating system: for simulators. By default that of the thread's
+    /// current runtime, else the operating system itself.
+    #[must_use]
+    pub fn env(mut self, env: Arc<dyn Env>) -> Builder {
+        self.env = Some(env);
+        self
+    }
+
+    /// Makes the runtime. No socket is bound and no thread started before one is needed.
+    ///
+    /// # Errors
+    /// When a `FARCALL_*` variable makes no sense.
+    pub fn build(mut self) -> crate::Result<Runtime> {
+        self.settings.override_from(&|name| std::env::var(name).ok())?;
+        let inherited = CURRENT.with_borrow(|current| Some(current.as_ref()?.upgrade()?.env.clone()));
+        let env = self.env.or(inherited).unwrap_or_else(|| Arc::new(System));
+        let registry: Arc<dyn Registry> = match std::env::var("FARCALL_REGISTRY").ok() {
+            Some(place) if place == "memory" => Arc::new(Memory::new()),
+            Some(place) if !place.is_empty() => Arc::new(File::at(place)),
+            _ => self.registry.unwrap_or_else(|| Arc::new(File::of_user())),
+        };
+        let state = Mutex::new(State::default());
+        let generation = fork::generation();
+        Ok(Runtime(Arc::new(Inner { env, settings: self.settings, registry, generation, state })))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    /// Reads the variables that are set.
+    fn override_from(&mut self, variable: &dyn Fn(&'static str) -> Option<String>) -> Result<(), CallFailed> {
+        let read = |name| Variable { name, value: variable(name).filter(|value| !value.is_empty()) };
+        read("FARCALL_ADDRESS").set(&mut self.address)?;
+        read("FARCALL_WORKERS").set(&mut self.workers)?;
+        read("FARCALL_THREADS").set(&mut self.threads)?;
+        read("FARCALL_QUEUE").set(&mut self.queue)?;
+        read("FARCALL_QUEUE_BYTES").set(&mut self.queue_bytes)?;
+        read("FARCALL_SOCKET_BUFFER").set(&mut self.socket_buffer)?;
+        let (mut open, mut spin, mut patience) = (u8::from(self.open), None, None);
+        read("FARCALL_OPEN").set(&mut open)?;
+        read("FARCALL_SPIN_US").set_some(&mut spin)?;
+        read("FARCALL_PATIENCE_MS").set_some(&mut patience)?;
+        self.open = open != 0;
+        self.spin = spin.map_or(self.spin, Duration::from_micros);
+        self.patience = patience.map_or(self.patience, Duration::from_millis);
+        self.workers = self.workers.max(1);
+        Ok(())
+    }
+}
+
+/// A variable of the environment.
+struct Variable {
+    name: &'static str,
+    value: Option<String>,
+}
+
+impl Variable {
+    fn set<T: FromStr>(self, setting: &mut T) -> Result<(), CallFailed> {
+        let mut value = None;
+        self.set_some(&mut value)?;
+        if let Some(value) = value {
+            *setting = value;
+        }
+        Ok(())
+    }
+
+    fn set_some<T: FromStr>(self, setting: &mut Option<T>) -> Result<(), CallFailed> {
+        let Some(value) = self.value else { return Ok(()) };
+        let parsed = value.parse().map_err(|_| {
+            let why = format!("the variable {} cannot be {value:?}", self.name);
+            CallFailed::new(Kind::Local, Ran::No).because(why)
+        })?;
+        *setting = Some(parsed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overridden(name: &'static str, value: &str) -> Result<Settings, CallFailed> {
+        let mut settings = Builder::new().settings;
+        settings.override_from(&|asked| (asked == name).then(|| value.to_owned()))?;
+        Ok(settings)
+    }
+
+    #[test]
+    fn variables_override() {
+        assert_eq!(overridden("FARCALL_SPIN_US", "50").unwrap().spin, Duration::from_micros(50));
+        assert_eq!(overridden("FARCALL_WORKERS", "0").unwrap().workers, 1);
+        assert_eq!(overridden("FARCALL_ADDRESS", "[::1]:7").unwrap().address, "[::1]:7".parse().unwrap());
+        assert!(overridden("FARCALL_OPEN", "1").unwrap().open);
+        assert!(!overridden("FARCALL_OPEN", "").unwrap().open);
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        let why = overridden("FARCALL_QUEUE", "many").unwrap_err();
+        assert_eq!(why.detail(), "the variable FARCALL_QUEUE cannot be \"many\"");
+    }
+}

@@ -1,0 +1,256 @@
+//! Started calls of an imported interface.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use farcall_proto::Failure;
+use farcall_proto::client::Outcome;
+
+use super::bind::Target;
+use super::import::{Importer, Trip, describe, lacking};
+use crate::CallFailed;
+use crate::client::Started;
+use crate::context::Trace;
+use crate::env::{Event, Time};
+use crate::stub::{PendingCall, Procedure, Reply, Sink, bad_arguments};
+use crate::xdr::{Decoder, Encoder};
+
+/// A call under way.
+struct Flight {
+    call: Again,
+    stage: Stage,
+    detached: bool,
+}
+
+/// What it takes to make the call again.
+#[derive(Clone)]
+struct Again {
+    importer: Arc<Importer>,
+    procedure: Procedure,
+    arguments: Arc<[u8]>,
+    deadline: Option<Time>,
+    trace: Option<Trace>,
+}
+
+enum Stage {
+    /// Sent to a server.
+    First(Arc<Started>, Arc<Target>),
+    /// A thread binds and calls.
+    Again(Arc<Rescue>),
+    /// Its reply was given.
+    Over,
+}
+
+/// Starts a call. Where there is no binding, or a call that did not run is to be made again, a
+/// thread does that: both wait for answers, which nobody who starts a call does.
+pub(super) fn start(importer: &Arc<Importer>, trip: &Trip<'_>) -> Box<dyn PendingCall> {
+    let mut arguments = Vec::new();
+    if let Err(why) = (trip.encode)(&mut Encoder::new(&mut arguments)) {
+        return Box::new(bad_arguments(why));
+    }
+    let call = Again {
+        importer: importer.clone(),
+        procedure: *trip.procedure,
+        arguments: arguments.into(),
+        deadline: trip.deadline,
+        trace: trip.trace,
+    };
+    let stage = match importer.bound() {
+        None => call.spawn(),
+        Some(target) => call.send(target),
+    };
+    match stage {
+        Ok(stage) => Box::new(Flight { call, stage, detached: false }),
+        Err(why) => Box::new(why),
+    }
+}
+
+impl Again {
+    fn send(&self, target: Arc<Target>) -> Result<Stage, CallFailed> {
+        if !target.has(self.procedure.number) {
+            return Err(lacking(&self.procedure, target.address));
+        }
+        let started = self.with_trip(|trip| Started::start(&target.endpoint, &target.peer, &trip.outgoing(&target)))?;
+        Ok(Stage::First(started, target))
+    }
+
+    fn with_trip<R>(&self, f: impl FnOnce(&Trip<'_>) -> R) -> R {
+        // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
+        let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
+        f(&Trip { procedure: &self.procedure, deadline: self.deadline, trace: self.trace, encode: &encode })
+    }
+
+    /// Has a thread bind and call.
+    fn spawn(&self) -> Result<Stage, CallFailed> {
+        let env = &self.importer.inner.env;
+        let rescue = Arc::new(Rescue { state: Mutex::default(), ended: env.event() });
+        let (call, ours) = (self.clone(), rescue.clone());
+        let run = move || call.with_trip(|trip| call.importer.call(trip, &mut |reply| ours.end(reply)));
+        env.spawn("farcall-rebind", Box::new(run)).map_err(|why| super::local("starting a thread", why))?;
+        Ok(Stage::Again(rescue))
+    }
+
+    /// Whether a call that failed so is made again.
+    fn is_repeated(&self, target: &Arc<Target>, failure: &Failure) -> bool {
+        self.importer.worth_repeating(target, failure, &self.procedure)
+    }
+}
+
+impl PendingCall for Flight {
+    fn wait(mut self: Box<Self>, sink: Sink<'_>) {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::First(started, target) => {
+                let mut failed = None;
+                if let Err(why) = started.wait(&mut |outcome| failed = give(outcome, sink)) {
+                    return sink(Reply::Failed(why));
+                }
+                let Some(failure) = failed else { return };
+                if !self.call.is_repeated(&target, &failure) {
+                    return sink(Reply::Failed(describe(failure, &self.call.procedure, target.address)));
+                }
+                // This thread waits anyway.
+                self.call.with_trip(|trip| self.call.importer.call(trip, sink));
+            }
+            Stage::Again(rescue) => rescue.wait(sink),
+            Stage::Over => {}
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        let mut failed = None;
+        let polled = match &self.stage {
+            Stage::First(started, _) => started.poll(context, &mut |outcome| failed = give(outcome, sink)),
+            Stage::Again(rescue) => rescue.poll(context, sink),
+            Stage::Over => Poll::Ready(()),
+        };
+        if polled.is_pending() {
+            return Poll::Pending;
+        }
+        let (Some(failure), Stage::First(_, target)) = (failed, std::mem::replace(&mut self.stage, Stage::Over)) else {
+            return Poll::Ready(());
+        };
+        if !self.call.is_repeated(&target, &failure) {
+            sink(Reply::Failed(describe(failure, &self.call.procedure, target.address)));
+            return Poll::Ready(());
+        }
+        match self.call.spawn() {
+            Ok(stage) => self.stage = stage,
+            Err(why) => {
+                sink(Reply::Failed(why));
+                return Poll::Ready(());
+            }
+        }
+        self.poll(context, sink)
+    }
+
+    /// A call that is being made again is not stopped, but its reply is thrown away.
+    fn cancel(&mut self) {
+        if let Stage::First(started, _) = &self.stage {
+            started.cancel();
+        }
+    }
+
+    fn detach(mut self: Box<Self>) {
+        self.detached = true;
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if !self.detached {
+            self.cancel();
+        }
+    }
+}
+
+/// Gives a result or an exception to the sink; a failure is returned.
+fn give(outcome: Outcome<'_>, sink: Sink<'_>) -> Option<Failure> {
+    match outcome {
+        Outcome::Result(body) => sink(Reply::Result(Decoder::new(&body))),
+        Outcome::Exception(body) => sink(Reply::Exception(Decoder::new(&body))),
+        Outcome::Failed(failure) => return Some(failure),
+    }
+    None
+}
+
+/// A call that a thread of its own makes.
+struct Rescue {
+    state: Mutex<RescueState>,
+    ended: Arc<dyn Event>,
+}
+
+#[derive(Default)]
+struct RescueState {
+    ending: Option<Ending>,
+    waker: Option<Waker>,
+}
+
+enum Ending {
+    Result(Vec<u8>),
+    Exception(Vec<u8>),
+    Failed(CallFailed),
+}
+
+impl Rescue {
+    fn end(&self, reply: Reply<'_>) {
+        let rest =
+            |mut decoder: Decoder<'_>| decoder.opaque(decoder.remaining()).map(<[u8]>::to_vec).unwrap_or_default();
+        let ending = match reply {
+            Reply::Result(decoder) => Ending::Result(rest(decoder)),
+            Reply::Exception(decoder) => Ending::Exception(rest(decoder)),
+            Reply::Failed(why) => Ending::Failed(why),
+        };
+        let waker = {
+            let mut state = self.lock();
+            state.ending = Some(ending);
+            state.waker.take()
+        };
+        self.ended.set();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn wait(&self, sink: Sink<'_>) {
+        let _waiting = crate::server::waiting();
+        loop {
+            if let Some(ending) = self.take() {
+                return ending.give(sink);
+            }
+            self.ended.wait(None);
+        }
+    }
+
+    fn poll(&self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        let ending = {
+            let mut state = self.lock();
+            match state.ending.take() {
+                Some(ending) => ending,
+                None => {
+                    state.waker = Some(context.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+        };
+        ending.give(sink);
+        Poll::Ready(())
+    }
+
+    fn take(&self) -> Option<Ending> {
+        self.lock().ending.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RescueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ending {
+    fn give(self, sink: Sink<'_>) {
+        match self {
+            Ending::Result(body) => sink(Reply::Result(Decoder::new(&body))),
+            Ending::Exception(body) => sink(Reply::Exception(Decoder::new(&body))),
+            Ending::Failed(why) => sink(Reply::Failed(why)),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What the tests of the driver share.
+#![allow(dead_code)]
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use farcall::names::Memory;
+
+/// A runtime of its own, with a registry of its own.
+pub fn runtime() -> farcall::Runtime {
+    builder().build().unwrap()
+}
+
+pub fn builder() -> farcall::Builder {
+    farcall::Runtime::builder().registry(Memory::new())
+}
+
+/// An executor made by hand: it sleeps until it is woken.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
