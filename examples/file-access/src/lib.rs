@@ -1,1 +1,41 @@
-//! FileAccess: the interface that the examples, the demo and the command share.
+//! `FileAccess`, an interface to somebody else's files, and [`Directory`], a server of it.
+//!
+//! It is the interface of the example in Birrell & Nelson 1984, section 2, and the running example of farcall: the
+//! command serves it, its demo measures it, and what farcall learns later is shown on it. A program is written against
+//! the trait, and does not know whether the files are near or far:
+//!
+//! ```
+//! use farcall_file_access::{FileAccess, FileError};
+//!
+//! fn first_bytes(files: &dyn FileAccess, path: &str) -> farcall::Result<Vec<u8>, FileError> {
+//!     Ok(files.read(path, 0, 16)?.0.to_vec())
+//! }
+//!
+//! # #[cfg(unix)] {
+//! # use std::sync::Arc;
+//! use farcall_file_access::Directory;
+//! let directory = Directory::open(env!("CARGO_MANIFEST_DIR")).unwrap();
+//! assert_eq!(first_bytes(&directory, "Cargo.toml").unwrap(), b"[package]\nname =");
+//!
+//! // The same through stubs. `farcall::import` gives one that is bound to a server elsewhere.
+//! let client = farcall::stub::local::<dyn FileAccess>(Arc::new(directory));
+//! assert_eq!(first_bytes(&client, "Cargo.toml").unwrap(), b"[package]\nname =");
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+#[cfg(unix)]
+mod directory;
+mod interface;
+#[cfg(unix)]
+mod path;
+mod walk;
+
+#[cfg(unix)]
+pub use directory::Directory;
+pub use interface::{
+    Attributes, Contents, Entry, FileAccess, FileAccessClient, FileAccessStart, FileError, FileKind, MAX_PAGE,
+    MAX_PATH, MAX_READ, Page,
+};
+pub use walk::{entries, read_all};

@@ -1,0 +1,196 @@
+//! A server of [`FileAccess`]: one directory of this machine, read-only.
+
+mod open;
+
+use std::collections::BinaryHeap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use farcall::Result;
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::path::Below;
+use crate::{Attributes, Contents, Entry, FileAccess, FileError, FileKind, MAX_PAGE, MAX_READ, Page};
+
+/// Serves the files below a directory, and nothing else.
+///
+/// No path leads out of it, whatever is renamed or linked meanwhile: on Linux the kernel resolves the path with
+/// `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`, so symbolic links that stay inside are followed and others are
+/// [`FileError::NotPermitted`]; elsewhere, and on Linux before 5.6, the path is walked name by name and no symbolic
+/// link is followed at all. Mount points below the directory are served.
+///
+/// Nothing is kept between calls, so nothing can be used up: one call holds a descriptor or two and at most
+/// [`MAX_READ`] bytes or two pages of entries.
+#[derive(Debug)]
+pub struct Directory {
+    root: OwnedFd,
+    how: open::How,
+}
+
+impl Directory {
+    /// The directory at `path`. It stays this one, also if it is renamed.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Directory> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path.as_ref(), flags, rustix::fs::Mode::empty())?;
+        Ok(Directory { root, how: open::How::best() })
+    }
+
+    /// As on a system that cannot resolve a path beneath a directory by itself.
+    #[cfg(test)]
+    fn walking(self) -> Directory {
+        Directory { how: open::How::Walk, ..self }
+    }
+
+    fn below(&self, path: &str, flags: OFlags) -> std::result::Result<OwnedFd, FileError> {
+        Ok(self.how.open(self.root.as_fd(), &Below::parse(path)?, flags)?)
+    }
+}
+
+impl FileAccess for Directory {
+    fn list(&self, path: &str, after: &str) -> Result<Page, FileError> {
+        let directory = self.below(path, open::TO_READ | OFlags::DIRECTORY)?;
+        let mut page = Page::default();
+        for name in names(&directory, after, &mut page)? {
+            match rustix::fs::statat(&directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => page.entries.push(Entry { name, attributes: attributes(&stat) }),
+                Err(Errno::NOENT) => {} // it was removed while we looked
+                Err(why) => return Err(FileError::from(why).into()),
+            }
+        }
+        Ok(page)
+    }
+
+    fn stat(&self, path: &str) -> Result<Attributes, FileError> {
+        let file = self.below(path, open::TO_LOOK)?;
+        let stat = rustix::fs::fstat(&file).map_err(FileError::from)?;
+        Ok(attributes(&stat))
+    }
+
+    fn read(&self, path: &str, offset: u64, length: u32) -> Result<Contents, FileError> {
+        let file = self.below(path, open::TO_READ)?;
+        let stat = rustix::fs::fstat(&file).map_err(FileError::from)?;
+        match kind(&stat) {
+            FileKind::File => {}
+            _ => return Err(FileError::NotAFile.into()),
+        }
+        let left = size(&stat).saturating_sub(offset);
+        let length = u64::from(length.min(MAX_READ));
+        // Files of /proc have size 0 and content; only then is more asked for than the size says.
+        let room = if size(&stat) == 0 { length } else { length.min(left) };
+        let mut bytes = vec![0; room as usize];
+        let read = fill(&file, offset, &mut bytes).map_err(FileError::from)?;
+        bytes.truncate(read);
+        Ok(Contents(bytes.into()))
+    }
+}
+
+/// The first names after `after`, in order. Notes in `page` what is left out.
+fn names(directory: &OwnedFd, after: &str, page: &mut Page) -> std::result::Result<Vec<String>, FileError> {
+    // A heap with the last of the names on top: a directory of any size takes the room of one page.
+    let mut first = BinaryHeap::<String>::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().to_str() else {
+            page.unnameable = page.unnameable.saturating_add(1);
+            continue;
+        };
+        if name <= after || matches!(name, "." | "..") {
+            continue;
+        }
+        if first.len() < MAX_PAGE {
+            first.push(name.to_owned());
+            continue;
+        }
+        page.more = true;
+        if let Some(mut last) = first.peek_mut().filter(|last| last.as_str() > name) {
+            *last = name.to_owned();
+        }
+    }
+    Ok(first.into_sorted_vec())
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(file: &OwnedFd, offset: u64, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+    let mut full = 0;
+    while full < buffer.len() {
+        // Beyond what the system can count there is nothing.
+        let Some(at) = offset.checked_add(full as u64).filter(|at| i64::try_from(*at).is_ok()) else {
+            break;
+        };
+        match rustix::io::pread(file, &mut buffer[full..], at) {
+            Ok(0) => break,
+            Ok(read) => full += read,
+            Err(Errno::INTR) => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(full)
+}
+
+fn attributes(stat: &Stat) -> Attributes {
+    Attributes { kind: kind(stat), size: size(stat), modified: modified(stat) }
+}
+
+fn kind(stat: &Stat) -> FileKind {
+    match FileType::from_raw_mode(stat.st_mode as _) {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Link,
+        _ => FileKind::Special,
+    }
+}
+
+fn size(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+/// The nearest time that can be told: what a file system holds may be anything.
+fn modified(stat: &Stat) -> SystemTime {
+    #[allow(clippy::unnecessary_cast, reason = "32 bits on some systems")]
+    let seconds = stat.st_mtime as i64;
+    let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0).min(999_999_999);
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let time = match seconds {
+        0.. => SystemTime::UNIX_EPOCH.checked_add(whole),
+        _ => SystemTime::UNIX_EPOCH.checked_sub(whole),
+    };
+    time.and_then(|time| time.checked_add(Duration::from_nanos(nanoseconds.into()))).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+impl From<Errno> for FileError {
+    fn from(why: Errno) -> FileError {
+        match why {
+            Errno::NOENT => FileError::NotFound,
+            Errno::NOTDIR => FileError::NotADirectory,
+            Errno::ISDIR => FileError::NotAFile,
+            // EXDEV: the path would have led out. ELOOP: it is, or has too many, symbolic links.
+            Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP => FileError::NotPermitted,
+            // A socket, or a device without a driver, cannot be opened at all.
+            Errno::NXIO | Errno::NODEV => FileError::NotAFile,
+            Errno::NAMETOOLONG => FileError::BadPath("a name in it is too long".into()),
+            other => FileError::Failed(io::Error::from(other).to_string()),
+        }
+    }
+}
+
+impl From<FileError> for io::Error {
+    fn from(why: FileError) -> io::Error {
+        let kind = match why {
+            FileError::NotFound => io::ErrorKind::NotFound,
+            FileError::NotPermitted => io::ErrorKind::PermissionDenied,
+            FileError::NotADirectory => io::ErrorKind::NotADirectory,
+            FileError::BadPath(_) => io::ErrorKind::InvalidInput,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, why)
+    }
+}
+
+#[cfg(test)]
+mod tests;
