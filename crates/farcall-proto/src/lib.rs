@@ -17,6 +17,8 @@ pub mod client;
 pub mod config;
 pub mod dump;
 pub mod failure;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod mutant;
 mod path;
 mod scheme;

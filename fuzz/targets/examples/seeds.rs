@@ -1,0 +1,292 @@
+//! Writes the seeds of every fuzz target to `fuzz/corpus`: `cargo run -p farcall-fuzz-targets --example seeds`.
+//!
+//! They are what goes over the wire when all is well. After a change of a format, run it again.
+
+use std::path::Path;
+use std::time::Duration;
+
+use farcall_fuzz_targets::acquaintance::{Acquaintance, ROOM, address, call};
+use farcall_fuzz_targets::script::Writer;
+use farcall_fuzz_targets::specimen;
+use farcall_idl::{Interface, values};
+use farcall_names::{Entry, Label};
+use farcall_proto::client::CallId;
+use farcall_proto::server::{CallKey, Finish, Request};
+use farcall_proto::{Failure, Kind, Ran, Trace, fuzzing};
+use farcall_xdr::schema::{Type, Types};
+use farcall_xdr::{Decoder, Encode, Encoder, Schema, to_vec};
+
+fn main() {
+    protocol();
+    descriptions();
+    registry();
+}
+
+fn seed(target: &str, name: &str, data: &[u8]) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus").join(target);
+    std::fs::create_dir_all(&directory).expect("a directory for the corpus");
+    std::fs::write(directory.join(name), data).expect("room for a seed");
+}
+
+// The protocol: an exchange is played, and written down as either end's script.
+
+/// An exchange between two ends that know each other.
+struct Play {
+    both: Acquaintance,
+    /// What the client saw, and what the server saw.
+    client: Writer,
+    server: Writer,
+    asked: Vec<CallKey>,
+}
+
+impl Play {
+    fn new() -> Play {
+        let (client, server) = (Writer::default(), Writer::default());
+        Play { both: Acquaintance::new(), client, server, asked: Vec::new() }
+    }
+
+    /// Starts a call with so many times four bytes of arguments, as [`Script::filling`] makes them.
+    fn start(&mut self, quarter: u8, options: u8) -> CallId {
+        self.client.step(4, &[options]);
+        let mut call = call(1);
+        if options & 1 != 0 {
+            self.client.0.push(30);
+            call.deadline = Some(self.both.now + Duration::from_nanos(1 << 30));
+        }
+        call.trace = (options & 2 != 0).then_some(Trace { trace: [1; 16], span: [2; 8] });
+        self.client.0.push(quarter);
+        self.both.client.start(self.both.now, &call, filling(quarter)).expect("room for a call")
+    }
+
+    fn cancel(&mut self, id: CallId) {
+        self.client.step(8, &[0, 0]);
+        self.both.client.cancel(self.both.now, id);
+    }
+
+    /// The client's datagrams go to the server.
+    fn call(&mut self) -> usize {
+        let mut out = vec![0; ROOM];
+        let mut datagrams = 0;
+        self.client.step(6, &[]);
+        while let Some(length) = self.both.client.transmit(self.both.now, &mut out) {
+            self.server.step(0, &[0]).text(fuzzing::frames(&out[..length]));
+            let asked = &mut self.asked;
+            self.both.server.handle(self.both.now, address(0), &out[..length], &mut |request| {
+                if let Request::Call(call) = request {
+                    asked.push(call.key);
+                }
+            });
+            datagrams += 1;
+        }
+        datagrams
+    }
+
+    /// The oldest unfinished call is finished with so many times four bytes.
+    fn finish(&mut self, quarter: u8, how: Finish) {
+        let code = match how {
+            Finish::Result => 0,
+            Finish::Exception => 2,
+            Finish::Failed(_) => 3,
+        };
+        let key = self.asked.remove(0);
+        self.server.step(4, &[0, code, quarter]);
+        let mut out = vec![0; ROOM];
+        if let Some(sent) = self.both.server.finish(self.both.now, key, how, filling(quarter), &mut out) {
+            self.hear(&out[..sent.len]);
+        }
+    }
+
+    /// The server's datagrams go to the client.
+    fn answer(&mut self) -> usize {
+        let mut out = vec![0; ROOM];
+        let mut datagrams = 0;
+        self.server.step(6, &[]);
+        while let Some(sent) = self.both.server.transmit(self.both.now, &mut out) {
+            self.hear(&out[..sent.len]);
+            datagrams += 1;
+        }
+        datagrams
+    }
+
+    fn hear(&mut self, datagram: &[u8]) {
+        self.client.step(0, &[0]).text(fuzzing::frames(datagram));
+        self.both.client.handle(self.both.now, datagram, &mut |_| {});
+    }
+
+    fn pass(&mut self, power: u8) {
+        self.client.step(5, &[power]);
+        self.server.step(5, &[power]);
+        self.both.now = self.both.now + Duration::from_nanos(1 << power);
+        self.both.client.handle_timeout(self.both.now, &mut |_| {});
+        self.both.server.handle_timeout(self.both.now);
+    }
+
+    fn settle(&mut self) {
+        while self.call() + self.answer() > 0 {}
+    }
+
+    fn keep(self, name: &str) {
+        seed("client", name, &self.client.0);
+        seed("server", name, &self.server.0);
+    }
+}
+
+fn filling(quarter: u8) -> Vec<u8> {
+    farcall_fuzz_targets::script::Script::new(&[quarter]).filling()
+}
+
+fn protocol() {
+    let mut play = Play::new();
+    play.start(2, 3);
+    play.call();
+    play.finish(4, Finish::Result);
+    play.keep("call");
+
+    let mut play = Play::new();
+    play.start(160, 0);
+    play.settle();
+    play.finish(160, Finish::Exception);
+    play.settle();
+    play.keep("fragments");
+
+    let mut play = Play::new();
+    let first = play.start(0, 0);
+    play.start(0, 0);
+    play.call();
+    play.cancel(first);
+    play.settle();
+    let refusal = Failure::new(Kind::Overloaded, Ran::No).with_detail("enough");
+    play.finish(0, Finish::Failed(refusal));
+    play.finish(0, Finish::Result);
+    play.settle();
+    play.keep("cancel_and_refusal");
+
+    let mut play = Play::new();
+    play.start(1, 0);
+    play.call();
+    play.pass(28);
+    play.settle();
+    play.pass(33);
+    play.settle();
+    play.finish(1, Finish::Result);
+    play.pass(35);
+    play.settle();
+    play.keep("probes");
+
+    let mut play = Play::new();
+    play.client.step(8, &[1]);
+    play.both.client.bind(play.both.now, "Store", 2);
+    play.settle();
+    play.keep("bind");
+    moved();
+    raw();
+}
+
+/// The client is at another address, shows its old ticket, and renews it.
+fn moved() {
+    let mut play = Play::new();
+    let mut out = vec![0; ROOM];
+    play.start(1, 0);
+    for _ in 0..4 {
+        play.client.step(6, &[]);
+        while let Some(length) = play.both.client.transmit(play.both.now, &mut out) {
+            let number = if fuzzing::frames(&out[..length]).first() == Some(&1) { 2 << 2 } else { 0 };
+            play.server.step(0, &[1 | number]).text(fuzzing::frames(&out[..length]));
+            play.both.server.handle(play.both.now, address(1), &out[..length], &mut |_| {});
+        }
+        play.server.step(6, &[]);
+        while let Some(sent) = play.both.server.transmit(play.both.now, &mut out) {
+            // What bears no identifier goes by its address.
+            let known = if out[4..12] == [0; 8] { 2 } else { 0 };
+            play.client.step(0, &[known]).text(fuzzing::frames(&out[..sent.len]));
+            play.both.client.handle(play.both.now, &out[..sent.len], &mut |_| {});
+        }
+        play.both.now = play.both.now + Duration::from_nanos(1 << 26);
+        play.client.step(5, &[26]);
+        play.server.step(5, &[26]);
+        play.both.client.handle_timeout(play.both.now, &mut |_| {});
+    }
+    play.keep("moved");
+}
+
+/// Whole datagrams: a question and a call.
+fn raw() {
+    let mut both = Acquaintance::new();
+    let mut out = vec![0; ROOM];
+    both.client.bind(both.now, "Store/one", 1);
+    let length = both.client.transmit(both.now, &mut out).expect("a question");
+    seed("server_bytes", "bind", &out[..length]);
+    both.client.start(both.now, &call(2), b"args".to_vec()).expect("room for a call");
+    let length = both.client.transmit(both.now, &mut out).expect("a call");
+    seed("server_bytes", "call", &out[..length]);
+}
+
+// Descriptions and values.
+
+fn descriptions() {
+    let value = to_vec(&specimen()).expect("a value");
+    seed("xdr", "specimen", &value);
+    seed("values", "specimen", &value);
+    let mut types = Types::new();
+    let ty = specimen_type(&mut types);
+    let shown = values::decode(&types, &ty, &mut Decoder::new(&value)).expect("a value by description");
+    seed("json", "specimen", shown.to_string().as_bytes());
+
+    let description = encoded(&types, &ty);
+    seed("schema", "specimen", &description);
+    seed("values", "described", &[description.as_slice(), &value].concat());
+    seed("json", "described", &[description.as_slice(), shown.to_string().as_bytes()].concat());
+    let mut types = Types::new();
+    let ty = Vec::<(Option<Option<u8>>, [bool; 3], Option<String>)>::schema(&mut types);
+    seed("schema", "small", &encoded(&types, &ty));
+    let value = to_vec(&vec![(Some(Some(1u8)), [true; 3], Some("x".to_string()))]).expect("a value");
+    seed("values", "small", &[encoded(&types, &ty), value].concat());
+    seed("json", "small", &[encoded(&types, &ty).as_slice(), br#"[[[1],[true,true,false],"x"]]"#].concat());
+
+    let mut store = Interface::new("Store").docs("What is kept.");
+    store.procedure(1, "get").docs("The value under `key`.").argument::<String>("key").result::<u64>().idempotent();
+    let put = store.procedure(2, "put").argument::<String>("key").argument::<Option<Vec<u8>>>("value");
+    put.exception::<Option<u8>>().blocking().deadline_ms(10);
+    seed("interface", "store", &to_vec(&store).expect("an interface"));
+}
+
+fn specimen_type(types: &mut Types) -> Type {
+    fn schema_of<T: Schema>(_: &T, types: &mut Types) -> Type {
+        T::schema(types)
+    }
+    schema_of(&specimen(), types)
+}
+
+fn encoded(types: &Types, ty: &Type) -> Vec<u8> {
+    let mut bytes = to_vec(types).expect("types");
+    ty.encode(&mut Encoder::new(&mut bytes)).expect("a type");
+    bytes
+}
+
+// Names.
+
+fn registry() {
+    let names = ["FileAccess", "FileAccess/ebbets", "udp://10.0.0.7:7000/FileAccess", "udp://[::1]:7/F/e"];
+    for (number, name) in names.into_iter().enumerate() {
+        seed("name", &number.to_string(), name.as_bytes());
+    }
+    let directory = std::env::temp_dir().join(format!("farcall-seeds-{}", std::process::id()));
+    std::fs::create_dir(&directory).expect("a directory");
+    let registry = farcall_names::File::at(directory.join("registry"));
+    let label = |text: &str| text.parse::<Label>().expect("a label");
+    let address = "udp://127.0.0.1:7000".parse().expect("an address");
+    let mut entry = Entry::new(label("FileAccess"), label("ebbets"), address, 0x5eed);
+    entry.fingerprints = vec![(0, 0x1f), (1, 0x2e)];
+    entry.public_key = vec![10, 11];
+    let first = farcall_names::Registry::publish(&registry, &entry).expect("published");
+    entry.instance = label("two");
+    let second = farcall_names::Registry::publish(&registry, &entry).expect("published");
+    for file in std::fs::read_dir(registry.directory()).expect("a directory") {
+        let text = std::fs::read(file.expect("a file").path()).expect("its text");
+        if text.starts_with(b"farcall-names") {
+            seed("names_file", "two", &text);
+        }
+    }
+    drop((first, second));
+    std::fs::remove_dir_all(&directory).expect("removed");
+}

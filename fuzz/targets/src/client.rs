@@ -1,0 +1,136 @@
+//! The calling end of the protocol: any datagrams, in any order, between calls, cancels and time passing.
+
+use std::collections::HashSet;
+
+use farcall_proto::client::{CallId, Conversation, Event};
+use farcall_proto::{MAX_DATAGRAM, Time, Trace, fuzzing};
+
+use crate::acquaintance::{Acquaintance, CLIENT, ROOM, call};
+use crate::script::Script;
+
+/// A script of datagrams whose seal is right, and of what happens in between.
+///
+/// | step | operands |
+/// |---|---|
+/// | 0–3 datagram | byte: conversation, number (two bits each); text: frames |
+/// | 4 start a call | byte: 1 with a deadline, 2 with trace context; filling: its arguments |
+/// | 5 time passes | duration |
+/// | 6 all is sent | |
+/// | 7 datagram without a seal | text |
+/// | 8 other | byte: cancel (and which), bind, or an ICMP error |
+pub fn client(data: &[u8]) {
+    let Acquaintance { now, client, .. } = Acquaintance::new();
+    let out = vec![0; ROOM];
+    let waiting = HashSet::new();
+    let mut world = World { now, client, number: 1000, token: 0, calls: Vec::new(), waiting, out };
+    let mut script = Script::new(data);
+    while let Some(step) = script.step() {
+        match step % 9 {
+            4 => world.start(&mut script),
+            5 => {
+                let duration = script.duration();
+                world.pass(world.now + duration);
+            }
+            6 => world.transmit(),
+            7 => world.receive(script.text()),
+            8 => world.other(&mut script),
+            _ => world.sealed(&mut script),
+        }
+    }
+    world.end();
+}
+
+/// The client, and what an honest witness knows of it.
+struct World {
+    now: Time,
+    client: Conversation,
+    /// The number of the next datagram.
+    number: u64,
+    /// The next mark.
+    token: u64,
+    calls: Vec<CallId>,
+    /// The marks of calls and bindings that have not ended.
+    waiting: HashSet<u64>,
+    out: Vec<u8>,
+}
+
+impl World {
+    fn start(&mut self, script: &mut Script<'_>) {
+        let options = script.byte();
+        self.token += 1;
+        let mut call = call(self.token);
+        call.deadline = (options & 1 != 0).then(|| self.now + script.duration());
+        call.trace = (options & 2 != 0).then_some(Trace { trace: [1; 16], span: [2; 8] });
+        if let Ok(id) = self.client.start(self.now, &call, script.filling()) {
+            self.calls.push(id);
+            self.waiting.insert(self.token);
+        }
+    }
+
+    fn other(&mut self, script: &mut Script<'_>) {
+        match script.byte() % 4 {
+            0 => {
+                if let Some(id) = script.pick(&self.calls) {
+                    self.client.cancel(self.now, id);
+                }
+            }
+            // As many as a program would have.
+            1 if self.waiting.len() < 256 => {
+                self.token += 1;
+                self.waiting.insert(self.token);
+                self.client.bind(self.now, "Store", self.token);
+            }
+            _ => self.client.handle_unreachable(self.now),
+        }
+    }
+
+    fn sealed(&mut self, script: &mut Script<'_>) {
+        let choice = script.byte();
+        let conversation = [CLIENT, CLIENT, 0, 0xbad][usize::from(choice & 3)];
+        self.number += 1;
+        let number = [self.number, self.number, self.number / 2, u64::MAX][usize::from(choice >> 2 & 3)];
+        let datagram = fuzzing::seal(conversation, number, script.text());
+        self.receive(&datagram);
+    }
+
+    fn receive(&mut self, datagram: &[u8]) {
+        if datagram.len() <= MAX_DATAGRAM {
+            let waiting = &mut self.waiting;
+            self.client.handle(self.now, datagram, &mut |event| note(waiting, event));
+        }
+    }
+
+    fn pass(&mut self, to: Time) {
+        self.now = to;
+        let waiting = &mut self.waiting;
+        self.client.handle_timeout(self.now, &mut |event| note(waiting, event));
+    }
+
+    fn transmit(&mut self) {
+        let mut datagrams = 0;
+        while let Some(length) = self.client.transmit(self.now, &mut self.out) {
+            assert!(length <= self.out.len());
+            datagrams += 1;
+            assert!(datagrams < 100_000, "it sends without end");
+        }
+    }
+
+    /// Nobody answers any more: in the end everybody has been told.
+    fn end(mut self) {
+        self.transmit();
+        let mut turns = 0;
+        while let Some(due) = self.client.timeout() {
+            self.pass(self.now.max(due));
+            self.transmit();
+            turns += 1;
+            assert!(turns < 2000 + 50 * self.token, "idle, and its timer goes on");
+        }
+        assert_eq!(self.client.outstanding(), 0);
+        assert!(self.waiting.is_empty(), "{} were never told", self.waiting.len());
+    }
+}
+
+fn note(waiting: &mut HashSet<u64>, event: Event<'_>) {
+    let (Event::Ended { token, .. } | Event::Bound { token, .. }) = event;
+    assert!(waiting.remove(&token), "{token} is told twice");
+}

@@ -1,0 +1,52 @@
+//! What is fuzzed: one function for each decoder of farcall.
+//!
+//! Each takes any bytes and panics only if something is wrong. They are run in two ways: by libFuzzer
+//! (`cargo +nightly fuzz run NAME`, see `fuzz/README.md`), and briefly by the test `bounded`, on
+//! stable Rust, which also holds each to its bound of memory. The seeds stand in `fuzz/corpus/NAME`.
+
+#![forbid(unsafe_code)]
+
+pub mod acquaintance;
+mod client;
+mod idl;
+mod names;
+pub mod script;
+mod server;
+mod xdr;
+
+pub use client::client;
+pub use idl::{interface, json, values};
+pub use names::{name, names_file};
+pub use server::{server, server_bytes};
+pub use xdr::{schema, specimen, xdr};
+
+/// A function to be fuzzed, and what it may take.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name, that of its corpus, and that of its program for libFuzzer.
+    pub name: &'static str,
+    /// Panics if the decoder does something wrong with these bytes.
+    pub run: fn(&[u8]),
+    /// The most memory that it may have at once: so much for each byte of the input …
+    pub memory_per_byte: usize,
+    /// … and so much in any case, in bytes.
+    pub memory: usize,
+}
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// All of them. (By description a few bytes may stand for 65,536 elements of no bytes, which JSON
+/// shows one by one.)
+pub const TARGETS: &[Target] = &[
+    Target { name: "server_bytes", run: server_bytes, memory_per_byte: 8, memory: 256 * KIB },
+    Target { name: "server", run: server, memory_per_byte: 128, memory: 2 * MIB },
+    Target { name: "client", run: client, memory_per_byte: 128, memory: 2 * MIB },
+    Target { name: "xdr", run: xdr, memory_per_byte: 64, memory: 4 * KIB },
+    Target { name: "schema", run: schema, memory_per_byte: 96, memory: 4 * KIB },
+    Target { name: "interface", run: interface, memory_per_byte: 128, memory: 8 * KIB },
+    Target { name: "values", run: values, memory_per_byte: 256, memory: 12 * MIB },
+    Target { name: "json", run: json, memory_per_byte: 256, memory: 12 * MIB },
+    Target { name: "names_file", run: names_file, memory_per_byte: 32, memory: 8 * KIB },
+    Target { name: "name", run: name, memory_per_byte: 8, memory: 4 * KIB },
+];

@@ -1,0 +1,58 @@
+//! An allocator that counts what its thread has: the unsafe code of the fuzz targets' test.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The system's allocator, counting.
+pub struct Counting;
+
+thread_local! {
+    /// Bytes allocated less bytes freed, by this thread; only differences mean anything.
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+    /// The most that it was.
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+/// How many bytes more than before the call its memory was at most, while `f` ran.
+pub fn peak(f: impl FnOnce()) -> usize {
+    let before = LIVE.get();
+    PEAK.set(before);
+    f();
+    PEAK.get().saturating_sub(before).unsigned_abs()
+}
+
+fn count(bytes: isize) {
+    // A thread that ends frees its last memory when these are gone.
+    let _ = LIVE.try_with(|live| {
+        live.set(live.get() + bytes);
+        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
+    });
+}
+
+// SAFETY: every method hands its arguments unchanged to `System`, which keeps the contract; counting
+// touches only cells that need no memory of their own.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: `pointer` came from `System` with this layout, since all of ours do.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as isize - layout.size() as isize);
+        // SAFETY: as in `dealloc`; the caller promises that `size` is not 0 and does not overflow.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}

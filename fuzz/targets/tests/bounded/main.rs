@@ -1,0 +1,85 @@
+//! A short run of every fuzz target on stable Rust: its corpus, then mutations of it, within its memory.
+//!
+//! `FARCALL_FUZZ_RUNS` says how many mutations for each target, `FARCALL_FUZZ_SEED` which. An input
+//! that fails is left in the directory for temporary files; put it into `fuzz/corpus/NAME` when the
+//! fault is mended.
+
+mod allocator;
+mod mutate;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+
+use farcall_fuzz_targets::{TARGETS, Target};
+use mutate::Dice;
+
+#[global_allocator]
+static ALLOCATOR: allocator::Counting = allocator::Counting;
+
+/// Mutations for each target, and which, unless the environment says otherwise.
+const RUNS: u64 = 3000;
+const SEED: u64 = 1984;
+
+macro_rules! each {
+    ($($name:ident)*) => {
+        $(#[test] fn $name() { bounded(stringify!($name)); })*
+
+        #[test]
+        fn every_target_has_its_test_its_corpus_and_its_program() {
+            let tests = [$(stringify!($name)),*];
+            let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+            for target in TARGETS {
+                let name = target.name;
+                assert!(tests.contains(&name), "{name} has no test here");
+                assert!(!corpus(name).is_empty(), "{name} has no corpus");
+                assert!(here.join(format!("../fuzz_targets/{name}.rs")).exists(), "{name} has no program");
+            }
+            assert_eq!(tests.len(), TARGETS.len());
+        }
+    };
+}
+
+each! { server_bytes server client xdr schema interface values json names_file name }
+
+fn bounded(name: &str) {
+    let target = TARGETS.iter().find(|target| target.name == name).expect("a target of this name");
+    let corpus = corpus(name);
+    for (path, data) in &corpus {
+        run(target, data, &path.display().to_string());
+    }
+    let (runs, seed) = (setting("FARCALL_FUZZ_RUNS", RUNS), setting("FARCALL_FUZZ_SEED", SEED));
+    let seeds: Vec<Vec<u8>> = corpus.into_iter().map(|(_, data)| data).collect();
+    let mut dice = Dice::new(seed);
+    for round in 0..runs {
+        let data = dice.mutant(&seeds);
+        run(target, &data, &format!("mutation {round} of FARCALL_FUZZ_SEED={seed}"));
+    }
+}
+
+/// Runs one input; if it fails, says which, and keeps it.
+fn run(target: &Target, data: &[u8], what: &str) {
+    let allowed = target.memory + target.memory_per_byte * data.len();
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let peak = allocator::peak(|| (target.run)(data));
+        assert!(peak <= allowed, "{} bytes take {peak} bytes of memory, more than {allowed}", data.len());
+    }));
+    let Err(panic) = ran else { return };
+    let kept = std::env::temp_dir().join(format!("farcall-fuzz-{}-{}", target.name, std::process::id()));
+    let _ = std::fs::write(&kept, data);
+    eprintln!("{} fails on {what}, kept as {}", target.name, kept.display());
+    resume_unwind(panic);
+}
+
+/// The files of a target's corpus in the order of their names.
+fn corpus(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus").join(name);
+    let Ok(files) = std::fs::read_dir(&directory) else { return Vec::new() };
+    let mut files: Vec<PathBuf> = files.map(|file| file.expect("a readable corpus").path()).collect();
+    files.sort();
+    files.into_iter().map(|path| (path.clone(), std::fs::read(path).expect("a readable corpus"))).collect()
+}
+
+fn setting(variable: &str, default: u64) -> u64 {
+    let Ok(value) = std::env::var(variable) else { return default };
+    value.parse().unwrap_or_else(|_| panic!("{variable}={value} is not a number"))
+}
