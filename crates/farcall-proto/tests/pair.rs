@@ -606,3 +606,51 @@ fn calls_that_are_ready_together_share_a_datagram() {
     }
     assert_eq!(pair.sent().len(), 1);
 }
+
+#[test]
+fn a_call_that_its_deadline_ended_is_not_ended_again_by_a_cancel() {
+    let mut pair = Pair::acquainted();
+    let call = Call {
+        export: EXPORT,
+        procedure: 1,
+        deadline: Some(pair.now + Duration::from_millis(10)),
+        trace: None,
+        token: 1,
+    };
+    let id = pair.client.start(pair.now, &call, Vec::new()).expect("room for a call");
+    pair.sent();
+    pair.pass(Duration::from_millis(20));
+    pair.tick();
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Deadline, Ran::Maybe))]);
+    pair.client.cancel(pair.now, id);
+    pair.settle();
+    assert_eq!(pair.told.len(), 1);
+}
+
+#[test]
+fn a_path_probe_that_claims_to_be_small_is_not_answered() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"args");
+    let call = pair.sent().remove(0);
+    let conversation = u64::from_be_bytes(call[4..12].try_into().unwrap());
+    for size in [0u32, 1, 27, 28, 1199] {
+        let frame = [&[0x16, 0, 0, 4], &size.to_be_bytes()[..]].concat();
+        pair.receive(&[farcall_proto::fuzzing::seal(conversation, 99, &frame)]);
+    }
+    assert_eq!(pair.answered(), Vec::<Datagram>::new());
+}
+
+#[test]
+fn an_export_that_goes_while_arguments_arrive_is_not_called() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, &[7; 5000]);
+    let fragments = pair.sent();
+    pair.receive(&fragments[..2]);
+    pair.server.withdraw(EXPORT);
+    pair.receive(&fragments[2..]);
+    assert!(pair.asked.is_empty());
+    let answers = pair.answered();
+    pair.hear(&answers);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::NotExported, Ran::No))]);
+    assert!(pair.server.held_bytes() < 1000, "the assembly is let go");
+}

@@ -37,12 +37,14 @@ struct Play {
     client: Writer,
     server: Writer,
     asked: Vec<CallKey>,
+    /// All frames, both ways.
+    shown: Vec<u8>,
 }
 
 impl Play {
     fn new() -> Play {
         let (client, server) = (Writer::default(), Writer::default());
-        Play { both: Acquaintance::new(), client, server, asked: Vec::new() }
+        Play { both: Acquaintance::new(), client, server, asked: Vec::new(), shown: Vec::new() }
     }
 
     /// Starts a call with so many times four bytes of arguments, as [`Script::filling`] makes them.
@@ -70,6 +72,7 @@ impl Play {
         self.client.step(6, &[]);
         while let Some(length) = self.both.client.transmit(self.both.now, &mut out) {
             self.server.step(0, &[0]).text(fuzzing::frames(&out[..length]));
+            self.shown.extend(fuzzing::frames(&out[..length]));
             let asked = &mut self.asked;
             self.both.server.handle(self.both.now, address(0), &out[..length], &mut |request| {
                 if let Request::Call(call) = request {
@@ -110,6 +113,7 @@ impl Play {
 
     fn hear(&mut self, datagram: &[u8]) {
         self.client.step(0, &[0]).text(fuzzing::frames(datagram));
+        self.shown.extend(fuzzing::frames(datagram));
         self.both.client.handle(self.both.now, datagram, &mut |_| {});
     }
 
@@ -125,7 +129,9 @@ impl Play {
         while self.call() + self.answer() > 0 {}
     }
 
-    fn keep(self, name: &str) {
+    fn keep(mut self, name: &str) {
+        self.shown.truncate(1 << 10);
+        seed("dump", name, &self.shown);
         seed("client", name, &self.client.0);
         seed("server", name, &self.server.0);
     }

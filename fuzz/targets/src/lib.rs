@@ -8,6 +8,7 @@
 
 pub mod acquaintance;
 mod client;
+mod dump;
 mod idl;
 mod names;
 pub mod script;
@@ -15,6 +16,7 @@ mod server;
 mod xdr;
 
 pub use client::client;
+pub use dump::dump;
 pub use idl::{interface, json, values};
 pub use names::{name, names_file};
 pub use server::{server, server_bytes};
@@ -36,17 +38,17 @@ pub struct Target {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// All of them. (By description a few bytes may stand for 65,536 elements of no bytes, which JSON
-/// shows one by one.)
+/// All of them.
 pub const TARGETS: &[Target] = &[
     Target { name: "server_bytes", run: server_bytes, memory_per_byte: 8, memory: 256 * KIB },
     Target { name: "server", run: server, memory_per_byte: 128, memory: 2 * MIB },
     Target { name: "client", run: client, memory_per_byte: 128, memory: 2 * MIB },
+    Target { name: "dump", run: dump, memory_per_byte: 64, memory: 8 * KIB },
     Target { name: "xdr", run: xdr, memory_per_byte: 64, memory: 4 * KIB },
     Target { name: "schema", run: schema, memory_per_byte: 96, memory: 4 * KIB },
     Target { name: "interface", run: interface, memory_per_byte: 128, memory: 8 * KIB },
-    Target { name: "values", run: values, memory_per_byte: 256, memory: 12 * MIB },
-    Target { name: "json", run: json, memory_per_byte: 256, memory: 12 * MIB },
+    Target { name: "values", run: values, memory_per_byte: 256, memory: 40 * MIB },
+    Target { name: "json", run: json, memory_per_byte: 256, memory: 40 * MIB },
     Target { name: "names_file", run: names_file, memory_per_byte: 32, memory: 8 * KIB },
     Target { name: "name", run: name, memory_per_byte: 8, memory: 4 * KIB },
 ];

@@ -235,6 +235,10 @@ impl Conversation {
         let Some(slot) = self.slots.find(id) else {
             return;
         };
+        // Its deadline may have ended it for its caller already.
+        if slot.stage == (Stage::Cancelling { silent: true }) {
+            return;
+        }
         slot.stage = Stage::Cancelling { silent: false };
         self.restart_timer(now, id.activity);
         if self.slots.at(id.activity).first_sent.is_none() {

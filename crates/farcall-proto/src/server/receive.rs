@@ -177,8 +177,7 @@ impl Server {
         if self.draining {
             return Some(Failure::new(Kind::Draining, Ran::No));
         }
-        let known = self.exports.iter().any(|e| e.id == head.export);
-        if !known && !self.config.mutant.breaks(Rule::ExportUnchecked) {
+        if !self.is_exported(head.export) {
             return Some(Failure::new(Kind::NotExported, Ran::No));
         }
         let limit = self.config.max_arguments;
@@ -188,6 +187,10 @@ impl Server {
             return Some(Failure::new(Kind::TooLarge, Ran::No).with_detail(detail));
         }
         None
+    }
+
+    fn is_exported(&self, export: u64) -> bool {
+        self.exports.iter().any(|e| e.id == export) || self.config.mutant.breaks(Rule::ExportUnchecked)
     }
 
     /// A newer call takes an activity over: whatever the older one was, its caller has had its
@@ -242,6 +245,10 @@ impl Server {
         self.receiving += usize::from(begins);
         self.reassembling += grown + if begins { super::memory::ASSEMBLY } else { 0 };
         match taken {
+            // It was there when the first fragment came; this one may be of another mind, or late.
+            Taken::Complete if !self.is_exported(head.export) => {
+                self.refuse(visit.now, place, head.position, Failure::new(Kind::NotExported, Ran::No));
+            }
             Taken::Complete => {
                 let args = self.assembled(place, activity);
                 self.run(visit, place, head, Cow::Owned(args));
@@ -261,7 +268,7 @@ impl Server {
         more.datagram = ack.datagram.clamp(BASE_DATAGRAM as u32, largest.max(BASE_DATAGRAM as u32));
         // Looked through no more often than its length has been earned by calls that ended.
         let activities = 1 + more.rest.len() as u64;
-        if more.works > 0 && ack.low >= more.released + activities {
+        if more.works > 0 && ack.low >= more.released.saturating_add(activities) {
             more.released = ack.low;
             self.release_below(place, ack.low);
         }
@@ -359,7 +366,8 @@ impl Server {
 
     fn on_mtu_probe(&mut self, visit: &Visit<'_, '_>, place: usize, size: u32) {
         let size = size as usize;
-        if size <= visit.len && size <= self.config.max_datagram {
+        // Smaller ones pass anyway, and an echo must have room for itself.
+        if (BASE_DATAGRAM..=visit.len.min(self.config.max_datagram)).contains(&size) {
             let client = self.table.at(place).client;
             self.reply(Reply { to: visit.from, client, limit: size, answer: Answer::MtuEcho });
         }
