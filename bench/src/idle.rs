@@ -45,20 +45,12 @@ pub fn run(idle: &Idle) -> Result<()> {
         ..Row::default()
     };
     let mut conditions = conditions::conditions(&[]);
-    conditions.push(
-        "open, unencrypted; bytes as asked of the allocator; simulated network and time".into(),
-    );
+    conditions.push("open, unencrypted; bytes as asked of the allocator; simulated network and time".into());
     report(vec![row], &conditions, &[], &idle.options)?;
     match &idle.options.svg {
         Some(path) => {
             let axes = ("conversations", "bytes of server memory each");
-            chart::line(
-                path,
-                "Memory of idle conversations",
-                axes,
-                &gentle.samples,
-                &conditions,
-            )
+            chart::line(path, "Memory of idle conversations", axes, &gentle.samples, &conditions)
         }
         None => Ok(()),
     }
@@ -96,13 +88,7 @@ fn one_by_one(count: usize) -> Result<Gentle> {
     }
     progress.finish_and_clear();
     world.all_there(count)?;
-    Ok(Gentle {
-        samples,
-        last,
-        worst,
-        peak,
-        idle_datagrams: world.an_hour()?,
-    })
+    Ok(Gentle { samples, last, worst, peak, idle_datagrams: world.an_hour()? })
 }
 
 /// Bytes for each of conversations that were all busy together before they were idle: what the server
@@ -112,10 +98,7 @@ fn at_once(count: usize) -> Result<f64> {
     for _ in 0..count {
         world.converse()?;
     }
-    ensure!(
-        world.server.held_bytes() > 0,
-        "no result was held: they were not all busy together"
-    );
+    ensure!(world.server.held_bytes() > 0, "no result was held: they were not all busy together");
     world.settle()?;
     world.all_there(count)?;
     Ok(world.each(alloc::live_bytes(), count))
@@ -140,20 +123,8 @@ impl World {
         let before = alloc::live_bytes();
         let mut server = Server::new(ServerConfig::default(), now, [7; 32]);
         let procedures = vec![(0, 1)];
-        server.export(Export {
-            id: 42,
-            type_name: "Echo".into(),
-            instance: String::new(),
-            procedures,
-        });
-        World {
-            server,
-            now,
-            clients: 0,
-            up,
-            down,
-            before,
-        }
+        server.export(Export { id: 42, type_name: "Echo".into(), instance: String::new(), procedures });
+        World { server, now, clients: 0, up, down, before }
     }
 
     /// What `live` bytes are for each of `count` conversations.
@@ -163,10 +134,7 @@ impl World {
 
     fn all_there(&self, count: usize) -> Result<()> {
         let (there, held) = (self.server.conversations(), self.server.held_bytes());
-        ensure!(
-            there == count,
-            "the server remembers {there} conversations of {count}"
-        );
+        ensure!(there == count, "the server remembers {there} conversations of {count}");
         ensure!(held == 0, "the server still holds {held} bytes of results");
         Ok(())
     }
@@ -184,16 +152,8 @@ impl World {
 
         client.bind(self.now, "Echo", 0);
         let bound = self.exchange(from, &mut client)?;
-        let Some(Ended::Bound(export)) = bound else {
-            bail!("client {number} could not bind")
-        };
-        let call = Call {
-            export,
-            procedure: 0,
-            deadline: None,
-            trace: None,
-            token: 0,
-        };
+        let Some(Ended::Bound(export)) = bound else { bail!("client {number} could not bind") };
+        let call = Call { export, procedure: 0, deadline: None, trace: None, token: 0 };
         if let Err((why, _)) = client.start(self.now, &call, vec![0; 32]) {
             bail!("client {number} could not start its call: {why:?}");
         }
@@ -211,9 +171,7 @@ impl World {
             while let Some(length) = client.transmit(self.now, &mut self.up) {
                 self.now = self.now + Duration::from_micros(10);
                 for datagram in self.serve(from, length) {
-                    client.handle(self.now, &datagram, &mut |event| {
-                        ended = Some(Ended::of(event))
-                    });
+                    client.handle(self.now, &datagram, &mut |event| ended = Some(Ended::of(event)));
                 }
             }
             if self.now == before {
@@ -226,19 +184,16 @@ impl World {
     /// returns what it sends.
     fn serve(&mut self, from: SocketAddr, length: usize) -> Vec<Vec<u8>> {
         let mut calls = Vec::new();
-        self.server
-            .handle(self.now, from, &self.up[..length], &mut |request| {
-                if let Request::Call(call) = request {
-                    calls.push((call.key, call.args.into_owned()));
-                }
-            });
+        self.server.handle(self.now, from, &self.up[..length], &mut |request| {
+            if let Request::Call(call) = request {
+                calls.push((call.key, call.args.into_owned()));
+            }
+        });
         let mut sent = Vec::new();
         for (key, args) in calls {
             let mut result = self.server.buffer();
             result.extend_from_slice(&args);
-            let datagram =
-                self.server
-                    .finish(self.now, key, Finish::Result, result, &mut self.down);
+            let datagram = self.server.finish(self.now, key, Finish::Result, result, &mut self.down);
             sent.extend(datagram.map(|datagram| self.down[..datagram.len].to_vec()));
         }
         while let Some(datagram) = self.server.transmit(self.now, &mut self.down) {
@@ -261,18 +216,12 @@ impl World {
 
     /// Datagrams that some clients and the server send while nobody calls for an hour.
     fn an_hour(&mut self) -> Result<u64> {
-        let mut clients = (0..STAYING)
-            .map(|_| self.converse())
-            .collect::<Result<Vec<_>>>()?;
+        let mut clients = (0..STAYING).map(|_| self.converse()).collect::<Result<Vec<_>>>()?;
         let end = self.now + HOUR;
         let mut datagrams = 0;
         for _ in 0..1_000_000 {
             let timers = clients.iter().filter_map(|(_, client)| client.timeout());
-            match timers
-                .chain(self.server.timeout())
-                .min()
-                .filter(|due| *due <= end)
-            {
+            match timers.chain(self.server.timeout()).min().filter(|due| *due <= end) {
                 Some(due) => self.now = self.now.max(due),
                 None => return Ok(datagrams),
             }
@@ -305,13 +254,8 @@ enum Ended {
 impl Ended {
     fn of(event: Event<'_>) -> Ended {
         match event {
-            Event::Bound {
-                answer: Ok(bound), ..
-            } => Ended::Bound(bound.export),
-            Event::Ended {
-                outcome: Outcome::Result(bytes),
-                ..
-            } => Ended::Result(bytes.len()),
+            Event::Bound { answer: Ok(bound), .. } => Ended::Bound(bound.export),
+            Event::Ended { outcome: Outcome::Result(bytes), .. } => Ended::Result(bytes.len()),
             _ => Ended::Failed,
         }
     }

@@ -5,12 +5,10 @@ use anyhow::Result;
 use farcall_bench_method::counters::{Counts, What};
 use farcall_bench_method::interleave::abba;
 use farcall_bench_method::stats::estimate;
-use farcall_bench_method::{
-    Block, Cell, Mode, Options, Pair, Pin, Row, Setup, Tally, chart, conditions, report,
-};
+use farcall_bench_method::{Block, Cell, Mode, Options, Pair, Pin, Row, Setup, Tally, chart, conditions, report};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::peers::{self, CONTROL, DEFAULT, RAW};
+use crate::peers::{self, CONTROL, DEFAULT, FARCALL, RAW};
 
 /// How far raw's user instructions may lie from what they are known to be.
 const RAW_TOLERANCE: f64 = 0.05;
@@ -59,18 +57,15 @@ fn cells(latency: &Latency) -> Vec<Cell> {
     let mut cells = Vec::new();
     for pin in latency.options.pins() {
         for &mode in &latency.mode {
-            cells.extend(latency.bytes.iter().map(|&bytes| Cell {
-                setup: Setup { bytes, mode },
-                pin,
-            }));
+            cells.extend(latency.bytes.iter().map(|&bytes| Cell { setup: Setup { bytes, mode }, pin }));
         }
     }
     cells
 }
 
-/// The anchor first, its control second, then the others.
+/// The anchor first, its control second, then farcall, then the others.
 fn names(peers: &[String]) -> Vec<String> {
-    let mut names: Vec<String> = [RAW, CONTROL].map(String::from).into();
+    let mut names: Vec<String> = [RAW, CONTROL, FARCALL].map(String::from).into();
     for peer in peers {
         if !names.contains(peer) {
             names.push(peer.clone());
@@ -80,21 +75,14 @@ fn names(peers: &[String]) -> Vec<String> {
 }
 
 fn name(cell: &Cell) -> String {
-    format!(
-        "{} bytes, {}, pin {}",
-        cell.setup.bytes,
-        cell.setup.mode.name(),
-        cell.pin
-    )
+    format!("{} bytes, {}, pin {}", cell.setup.bytes, cell.setup.mode.name(), cell.pin)
 }
 
 /// It is drawn between groups only: a thread that ticks would run on the cores that are measured.
 fn progress(groups: usize) -> ProgressBar {
     let style = "{elapsed_precise} {wide_bar} {pos}/{len} groups, {msg}";
     let bar = ProgressBar::new(groups as u64);
-    bar.with_style(
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
-    )
+    bar.with_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 struct Run<'a> {
@@ -115,13 +103,9 @@ impl Run<'_> {
         let mut contenders = contenders.collect::<Result<Vec<_>>>()?;
         for group in 0..options.groups() {
             if group % (options.groups() / ROUNDS) == 0 {
-                contenders
-                    .iter_mut()
-                    .for_each(|contender| contender.pair = None);
+                contenders.iter_mut().for_each(|contender| contender.pair = None);
             }
-            let [raw, others @ ..] = &mut contenders[..] else {
-                unreachable!("raw is always among them")
-            };
+            let [raw, others @ ..] = &mut contenders[..] else { unreachable!("raw is always among them") };
             for other in others {
                 let ratios = abba(|| raw.time(options.block()), || other.time(options.block()))?;
                 other.ratios.extend(ratios);
@@ -138,8 +122,7 @@ impl Run<'_> {
             let ratio = estimate(std::mem::take(&mut contender.ratios));
             let pair = contender.pair()?;
             let version = pair.version();
-            self.versions
-                .extend(version.filter(|version| !self.versions.contains(version)));
+            self.versions.extend(version.filter(|version| !self.versions.contains(version)));
             let mut row = count(pair, cell, self.latency.options.quick)?;
             contender.tally.enter(&mut row);
             if let Some(ratio) = ratio {
@@ -148,8 +131,7 @@ impl Run<'_> {
             rows.push(row);
         }
         let reasons = self.faults(cell, &rows);
-        rows.iter_mut()
-            .for_each(|row| row.void = (!reasons.is_empty()).then_some(true));
+        rows.iter_mut().for_each(|row| row.void = (!reasons.is_empty()).then_some(true));
         self.reasons.extend(reasons);
         self.rows.extend(rows);
         Ok(())
@@ -158,19 +140,13 @@ impl Run<'_> {
     /// Why the rows of this cell, raw's first and the control's second, must not be quoted.
     fn faults(&self, cell: &Cell, rows: &[Row]) -> Vec<String> {
         let mut faults = Vec::new();
-        if let Some(ratio) = rows[1]
-            .ratio
-            .filter(|ratio| (ratio - 1.0).abs() > CONTROL_TOLERANCE)
-        {
+        if let Some(ratio) = rows[1].ratio.filter(|ratio| (ratio - 1.0).abs() > CONTROL_TOLERANCE) {
             faults.push(format!("{}: raw is {ratio:.3} of itself", name(cell)));
         }
         let known = f64::from(self.latency.raw_instructions);
         let off = |count: &f64| (count / known - 1.0).abs() > RAW_TOLERANCE;
         if let Some(count) = rows[0].user_instructions.filter(off) {
-            faults.push(format!(
-                "{}: raw takes {count:.0} user instructions, not {known}",
-                name(cell)
-            ));
+            faults.push(format!("{}: raw takes {count:.0} user instructions, not {known}", name(cell)));
         }
         faults
     }
@@ -179,17 +155,10 @@ impl Run<'_> {
         let options = &self.latency.options;
         let mut conditions = conditions::conditions(&self.versions);
         let (ratios, calls) = (2 * options.groups(), options.block().calls);
-        conditions.push(format!(
-            "each ratio the median of {ratios} pairs of blocks of {calls} calls"
-        ));
+        conditions.push(format!("each ratio the median of {ratios} pairs of blocks of {calls} calls"));
         let rows = report(self.rows, &conditions, &self.reasons, options)?;
         match &options.svg {
-            Some(path) => chart::ratios(
-                path,
-                "Latency beside a raw UDP round trip",
-                &rows,
-                &conditions,
-            ),
+            Some(path) => chart::ratios(path, "Latency beside a raw UDP round trip", &rows, &conditions),
             None => Ok(()),
         }
     }
@@ -208,14 +177,7 @@ struct Contender<'a> {
 impl<'a> Contender<'a> {
     fn new(name: &'a str, cell: &'a Cell) -> Result<Contender<'a>> {
         let (program, tally) = (peers::program(name)?, Tally::default());
-        Ok(Contender {
-            name,
-            program,
-            cell,
-            pair: None,
-            tally,
-            ratios: Vec::new(),
-        })
+        Ok(Contender { name, program, cell, pair: None, tally, ratios: Vec::new() })
     }
 
     /// Its processes, started now if there are none.
@@ -235,14 +197,7 @@ impl<'a> Contender<'a> {
             self.pair = None;
         }
         self.pair()?;
-        let Contender {
-            pair: Some(pair),
-            tally,
-            ..
-        } = self
-        else {
-            unreachable!("it was started")
-        };
+        let Contender { pair: Some(pair), tally, .. } = self else { unreachable!("it was started") };
         let middle = pair.time(block, tally)?;
         if self.cell.pin == Pin::NONE {
             self.pair = None;
@@ -253,21 +208,12 @@ impl<'a> Contender<'a> {
 
 /// A row with what `pair` does for a call.
 fn count(pair: &mut Pair, cell: &Cell, quick: bool) -> Result<Row> {
-    let block = Block {
-        warm: 200,
-        calls: if quick { 2_000 } else { 10_000 },
-    };
+    let block = Block { warm: 200, calls: if quick { 2_000 } else { 10_000 } };
     let mut row = pair.row("latency", cell);
     let events = pair.count(What::Events, block)?;
     // What spins counts its own waiting: its instructions and system calls say nothing.
     if cell.setup.mode == Mode::Spin {
-        row.set_counts(
-            Counts {
-                syscalls: None,
-                ..events
-            },
-            block.calls,
-        );
+        row.set_counts(Counts { syscalls: None, ..events }, block.calls);
         return Ok(row);
     }
     row.set_counts(events, block.calls);

@@ -32,17 +32,9 @@ impl Agent {
 }
 
 /// The words of an [`Agent`]'s command line, in order.
-pub(crate) fn arguments(
-    peer: &str,
-    setup: &Setup,
-    core: Option<usize>,
-    address: Option<&str>,
-) -> Vec<String> {
+pub(crate) fn arguments(peer: &str, setup: &Setup, core: Option<usize>, address: Option<&str>) -> Vec<String> {
     let mut words = vec![peer.to_owned()];
-    words.extend([
-        format!("--bytes={}", setup.bytes),
-        format!("--mode={}", setup.mode.name()),
-    ]);
+    words.extend([format!("--bytes={}", setup.bytes), format!("--mode={}", setup.mode.name())]);
     words.extend(core.map(|core| format!("--core={core}")));
     words.extend(address.map(|address| format!("--address={address}")));
     words
@@ -52,11 +44,7 @@ pub(crate) fn arguments(
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// Unasked, when it runs.
-    Ready {
-        address: String,
-        transport: String,
-        version: String,
-    },
+    Ready { address: String, transport: String, version: String },
     /// Done; the processor time that this process has used so far, in nanoseconds.
     Done { processor_time: u64 },
     /// The laps of a block, in nanoseconds.
@@ -73,33 +61,17 @@ pub fn main(agent: &Agent, peer: Option<Box<dyn Peer>>) -> Result<()> {
     if let Some(core) = agent.core {
         stay_on(core)?;
     }
-    let setup = Setup {
-        bytes: agent.bytes,
-        mode: agent.mode,
-    };
+    let setup = Setup { bytes: agent.bytes, mode: agent.mode };
     let mut role: Box<dyn Role> = match &agent.address {
-        None => Box::new(Server {
-            serving: peer.serve(&setup)?,
-            counters: None,
-        }),
-        Some(address) => Box::new(Client {
-            calling: peer.connect(&setup, address)?,
-        }),
+        None => Box::new(Server { serving: peer.serve(&setup)?, counters: None }),
+        Some(address) => Box::new(Client { calling: peer.connect(&setup, address)? }),
     };
     let (address, transport) = (role.address(), peer.transport().into());
-    reply(&Reply::Ready {
-        address,
-        transport,
-        version: peer.version(),
-    })?;
+    reply(&Reply::Ready { address, transport, version: peer.version() })?;
     let mut line = String::with_capacity(64);
     let mut input = std::io::stdin().lock();
     while input.read_line(&mut line)? > 0 {
-        reply(
-            &role
-                .obey(&line)
-                .unwrap_or_else(|why| Reply::Failed(format!("{why:#}"))),
-        )?;
+        reply(&role.obey(&line).unwrap_or_else(|why| Reply::Failed(format!("{why:#}"))))?;
         line.clear();
     }
     // A spinning or blocked thread of the peer's must not keep us.
@@ -133,12 +105,7 @@ impl Role for Server {
         match (words.next(), words.next()) {
             // First of all: what else happens here is not the server's work.
             (Some("counted"), None) => {
-                return Ok(Reply::Counts(
-                    self.counters
-                        .take()
-                        .context("`counted` before `count`")?
-                        .stop(),
-                ));
+                return Ok(Reply::Counts(self.counters.take().context("`counted` before `count`")?.stop()));
             }
             (Some("active"), Some(yes)) => self.serving.active(yes == "1"),
             (Some("count"), Some(what)) => {
@@ -147,9 +114,7 @@ impl Role for Server {
             }
             _ => bail!("unknown order {order:?}"),
         }
-        Ok(Reply::Done {
-            processor_time: processor_time(),
-        })
+        Ok(Reply::Done { processor_time: processor_time() })
     }
 }
 
@@ -161,9 +126,7 @@ impl Client {
     /// Calls that are neither timed nor counted.
     fn warm(&mut self, calls: &str) -> Result<Reply> {
         self.calling.run(&mut Laps::new(calls.parse()?))?;
-        Ok(Reply::Done {
-            processor_time: processor_time(),
-        })
+        Ok(Reply::Done { processor_time: processor_time() })
     }
 
     fn time(&mut self, calls: &str) -> Result<Reply> {
@@ -210,10 +173,7 @@ impl What {
 
 fn parse(what: &str) -> Result<What> {
     let known = [What::Instructions, What::Events];
-    known
-        .into_iter()
-        .find(|w| w.name() == what)
-        .with_context(|| format!("cannot count {what:?}"))
+    known.into_iter().find(|w| w.name() == what).with_context(|| format!("cannot count {what:?}"))
 }
 
 /// Keeps this thread, and those that it will start, on one core.

@@ -27,11 +27,7 @@ pub fn ratios(path: &Path, title: &str, rows: &[Row], conditions: &[String]) -> 
     let grid = (panels.len().div_ceil(2).max(1), panels.len().clamp(1, 2));
     picture(path, title, conditions, grid, |areas| {
         for (area, panel) in areas.iter().zip(&panels) {
-            let rows: Vec<&Row> = rows
-                .iter()
-                .copied()
-                .filter(|row| panel_of(row) == *panel)
-                .collect();
+            let rows: Vec<&Row> = rows.iter().copied().filter(|row| panel_of(row) == *panel).collect();
             draw_panel(area, panel, &peers, &rows)?;
         }
         Ok(())
@@ -64,10 +60,7 @@ pub fn line(
             .x_labels(5)
             .light_line_style(WHITE)
             .draw()?;
-        chart.draw_series(LineSeries::new(
-            points.iter().copied(),
-            COLOURS[2].stroke_width(2),
-        ))?;
+        chart.draw_series(LineSeries::new(points.iter().copied(), COLOURS[2].stroke_width(2)))?;
         Ok(())
     })
 }
@@ -84,17 +77,12 @@ fn picture(
     draw: impl FnOnce(&[Area]) -> Drawn,
 ) -> Result<()> {
     let body = PANEL.1 * grid.0 as u32;
-    let size = (
-        PANEL.0 * grid.1 as u32,
-        40 + body + 16 * conditions.len() as u32 + 16,
-    );
+    let size = (PANEL.0 * grid.1 as u32, 40 + body + 16 * conditions.len() as u32 + 16);
     let mut svg = String::new();
     let fill = |svg| -> Drawn {
         let root = SVGBackend::with_string(svg, size).into_drawing_area();
         root.fill(&WHITE)?;
-        let (body, foot) = root
-            .titled(title, ("sans-serif", 20))?
-            .split_vertically(body);
+        let (body, foot) = root.titled(title, ("sans-serif", 20))?.split_vertically(body);
         draw(&body.split_evenly(grid))?;
         for (n, line) in conditions.iter().enumerate() {
             let style = ("sans-serif", 12).into_font().color(&BLACK.mix(0.7));
@@ -108,10 +96,7 @@ fn picture(
 
 fn draw_panel(area: &Area, caption: &str, peers: &[String], rows: &[&Row]) -> Drawn {
     let sizes = distinct(rows.iter().map(|row| row.bytes.unwrap_or(0)));
-    let highest = rows
-        .iter()
-        .filter_map(|row| row.ratio_high)
-        .fold(1.0, f64::max);
+    let highest = rows.iter().filter_map(|row| row.ratio_high).fold(1.0, f64::max);
     let mut chart = ChartBuilder::on(area)
         .caption(caption, ("sans-serif", 15))
         .margin(10)
@@ -124,35 +109,19 @@ fn draw_panel(area: &Area, caption: &str, peers: &[String], rows: &[&Row]) -> Dr
         None => String::new(),
     };
     // A label at each tick; ticks at the left ends, so the labels are drawn by hand below.
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .disable_x_axis()
-        .y_desc("ratio to raw")
-        .light_line_style(WHITE)
-        .draw()?;
+    chart.configure_mesh().disable_x_mesh().disable_x_axis().y_desc("ratio to raw").light_line_style(WHITE).draw()?;
     let width = 0.84 / peers.len().max(1) as f64;
     for (p, peer) in peers.iter().enumerate() {
         let colour = COLOURS[p % COLOURS.len()];
         let mine = || rows.iter().filter(|row| row.peer == *peer);
         let left = |row: &Row| {
-            let group = sizes
-                .iter()
-                .position(|&bytes| bytes == row.bytes.unwrap_or(0))
-                .unwrap_or(0);
+            let group = sizes.iter().position(|&bytes| bytes == row.bytes.unwrap_or(0)).unwrap_or(0);
             group as f64 + 0.08 + p as f64 * width
         };
         let bars = mine().map(|row| {
             let x = left(row);
-            let fill = if row.void == Some(true) {
-                colour.mix(0.35)
-            } else {
-                colour.mix(1.0)
-            };
-            Rectangle::new(
-                [(x, 0.0), (x + width * 0.9, row.ratio.unwrap_or(0.0))],
-                fill.filled(),
-            )
+            let fill = if row.void == Some(true) { colour.mix(0.35) } else { colour.mix(1.0) };
+            Rectangle::new([(x, 0.0), (x + width * 0.9, row.ratio.unwrap_or(0.0))], fill.filled())
         });
         chart
             .draw_series(bars)?
@@ -160,20 +129,10 @@ fn draw_panel(area: &Area, caption: &str, peers: &[String], rows: &[&Row]) -> Dr
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
         chart.draw_series(mine().filter_map(|row| {
             let (x, ratio) = (left(row) + width * 0.45, row.ratio?);
-            Some(ErrorBar::new_vertical(
-                x,
-                row.ratio_low?,
-                ratio,
-                row.ratio_high?,
-                BLACK.stroke_width(1),
-                6,
-            ))
+            Some(ErrorBar::new_vertical(x, row.ratio_low?, ratio, row.ratio_high?, BLACK.stroke_width(1), 6))
         }))?;
     }
-    chart.draw_series(LineSeries::new(
-        [(0.0, 1.0), (sizes.len() as f64, 1.0)],
-        BLACK.stroke_width(1),
-    ))?;
+    chart.draw_series(LineSeries::new([(0.0, 1.0), (sizes.len() as f64, 1.0)], BLACK.stroke_width(1)))?;
     let bottom = highest * -0.06;
     chart.draw_series((0..sizes.len()).map(|group| {
         let style = ("sans-serif", 13).into_font().into_text_style(area);

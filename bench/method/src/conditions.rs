@@ -9,11 +9,7 @@ pub fn conditions(versions: &[String]) -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut lines = vec![
         format!("{}, {cores} cores; {}; loopback", processor(), kernel()),
-        format!(
-            "{}, profile {}: fat LTO, one codegen unit",
-            env!("BENCH_RUSTC"),
-            env!("BENCH_PROFILE")
-        ),
+        format!("{}, profile {}: fat LTO, one codegen unit", env!("BENCH_RUSTC"), env!("BENCH_PROFILE")),
     ];
     let mut versions = versions.to_vec();
     versions.extend(commit());
@@ -26,41 +22,24 @@ pub fn conditions(versions: &[String]) -> Vec<String> {
 
 fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info
-        .lines()
-        .find(|line| line.starts_with("model name"))
-        .and_then(|line| line.split_once(": "));
-    model.map_or_else(
-        || std::env::consts::ARCH.to_owned(),
-        |(_, name)| name.trim().to_owned(),
-    )
+    let model = info.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
+    model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
 }
 
 fn kernel() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{} {}", std::env::consts::OS, release.trim())
-        .trim_end()
-        .to_owned()
+    format!("{} {}", std::env::consts::OS, release.trim()).trim_end().to_owned()
 }
 
 /// The commit that this was built from, if its source is still there.
 fn commit() -> Option<String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"));
     let git = |arguments: &[&str]| {
-        let output = Command::new("git")
-            .arg("-C")
-            .arg(source)
-            .args(arguments)
-            .output()
-            .ok()?;
+        let output = Command::new("git").arg("-C").arg(source).args(arguments).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
         output.status.success().then_some(text)
     };
     let commit = git(&["rev-parse", "--short", "HEAD"])?;
-    let changed = git(&["status", "--porcelain", "--untracked-files=no"])
-        .is_some_and(|text| !text.is_empty());
-    Some(format!(
-        "commit {commit}{}",
-        if changed { " with changes" } else { "" }
-    ))
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|text| !text.is_empty());
+    Some(format!("commit {commit}{}", if changed { " with changes" } else { "" }))
 }

@@ -50,11 +50,7 @@ impl Counters {
     /// Opens them without counting yet. `all` counts the calling thread too; a server's does nothing
     /// but read orders.
     pub fn open(what: What, all: bool) -> Counters {
-        Counters {
-            what,
-            sources: platform::open(what, all),
-            allocations: 0,
-        }
+        Counters { what, sources: platform::open(what, all), allocations: 0 }
     }
 
     /// Counts from now on.
@@ -76,11 +72,9 @@ impl Counters {
                 kernel_instructions: sums.next().flatten(),
                 ..Counts::default()
             },
-            What::Events => Counts {
-                syscalls: sums.next().flatten(),
-                allocations: Some(allocations),
-                ..Counts::default()
-            },
+            What::Events => {
+                Counts { syscalls: sums.next().flatten(), allocations: Some(allocations), ..Counts::default() }
+            }
         }
     }
 }
@@ -132,10 +126,7 @@ mod platform {
 
     pub fn open(what: What, all: bool) -> Vec<Source> {
         match builders(what) {
-            Ok(builders) => builders
-                .into_iter()
-                .map(|b| Source(of_threads(b, all).unwrap_or_default()))
-                .collect(),
+            Ok(builders) => builders.into_iter().map(|b| Source(of_threads(b, all).unwrap_or_default())).collect(),
             Err(_) => Vec::new(),
         }
     }
@@ -160,11 +151,7 @@ mod platform {
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         let mut counters = Vec::new();
         for thread in std::fs::read_dir("/proc/self/task")? {
-            let Some(id) = thread?
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse::<i32>().ok())
-            else {
+            let Some(id) = thread?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
                 continue;
             };
             if id != own || all {
@@ -182,8 +169,7 @@ mod platform {
             Ok(text) => text,
             Err(_) => {
                 let root = detached_tracefs()?;
-                let file =
-                    rustix::fs::openat(root, ID, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+                let file = rustix::fs::openat(root, ID, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
                 let mut text = String::new();
                 std::fs::File::from(file).read_to_string(&mut text)?;
                 text
@@ -196,23 +182,13 @@ mod platform {
         let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         rustix::mount::fsconfig_create(&context)?;
         let flags = MountAttrFlags::MOUNT_ATTR_RDONLY;
-        Ok(rustix::mount::fsmount(
-            &context,
-            FsMountFlags::FSMOUNT_CLOEXEC,
-            flags,
-        )?)
+        Ok(rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?)
     }
 
     pub fn missing() -> Vec<String> {
-        let tries = [
-            ("instructions", What::Instructions),
-            ("system calls", What::Events),
-        ];
+        let tries = [("instructions", What::Instructions), ("system calls", What::Events)];
         let failed = tries.into_iter().filter_map(|(name, what)| {
-            let opened = builders(what).and_then(|all| {
-                all.into_iter()
-                    .try_for_each(|b| of_threads(b, true).map(drop))
-            });
+            let opened = builders(what).and_then(|all| all.into_iter().try_for_each(|b| of_threads(b, true).map(drop)));
             Some(format!("{name} not counted: {}", opened.err()?))
         });
         failed.collect()

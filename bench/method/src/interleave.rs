@@ -4,10 +4,7 @@ use anyhow::Result;
 /// Runs the blocks a, b, b, a and returns b ÷ a for each pair of neighbours. A machine that drifts
 /// slows a and b alike; one that gets steadily slower favours a in the first pair as much as b in
 /// the second.
-pub fn abba(
-    mut a: impl FnMut() -> Result<f64>,
-    mut b: impl FnMut() -> Result<f64>,
-) -> Result<[f64; 2]> {
+pub fn abba(mut a: impl FnMut() -> Result<f64>, mut b: impl FnMut() -> Result<f64>) -> Result<[f64; 2]> {
     let first = a()?;
     let second = b()?;
     let third = b()?;

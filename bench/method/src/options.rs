@@ -30,11 +30,7 @@ impl Options {
     pub fn peers(&self, default: &[&str]) -> Vec<String> {
         match &self.peers {
             None => default.iter().map(|&name| name.into()).collect(),
-            Some(names) => names
-                .iter()
-                .filter(|&name| name != "none")
-                .cloned()
-                .collect(),
+            Some(names) => names.iter().filter(|&name| name != "none").cloned().collect(),
         }
     }
 
@@ -55,17 +51,7 @@ impl Options {
 
     /// The length of a block of calls that are timed.
     pub fn block(&self) -> Block {
-        if self.quick {
-            Block {
-                warm: 50,
-                calls: 200,
-            }
-        } else {
-            Block {
-                warm: 100,
-                calls: 1_000,
-            }
-        }
+        if self.quick { Block { warm: 50, calls: 200 } } else { Block { warm: 100, calls: 1_000 } }
     }
 }
 
@@ -94,9 +80,7 @@ impl FromStr for Pin {
             let (client, server) = text.split_once(',')?;
             Some((client.parse().ok()?, server.parse().ok()?))
         };
-        Ok(Pin(Some(
-            parse().ok_or("two cores such as `0,1`, or `none`")?,
-        )))
+        Ok(Pin(Some(parse().ok_or("two cores such as `0,1`, or `none`")?)))
     }
 }
 

@@ -50,14 +50,8 @@ impl Pair {
     pub fn start(program: &Path, name: &str, cell: &Cell) -> Result<Pair> {
         let cores = cell.pin.cores();
         let start = |core, address: Option<&str>| {
-            let mut process =
-                Process::start(program, &agent::arguments(name, &cell.setup, core, address))?;
-            let Reply::Ready {
-                address,
-                transport,
-                version,
-            } = process.hear()?
-            else {
+            let mut process = Process::start(program, &agent::arguments(name, &cell.setup, core, address))?;
+            let Reply::Ready { address, transport, version } = process.hear()? else {
                 bail!("it is not ready");
             };
             Ok((process, address, transport, version))
@@ -66,16 +60,10 @@ impl Pair {
             start(cores.map(|c| c.1), None).with_context(|| format!("the server of {name}"))?;
         // A server that spins may have to take part in connecting.
         server.order("active 1")?;
-        let (client, ..) = start(cores.map(|c| c.0), Some(&address))
-            .with_context(|| format!("the client of {name}"))?;
+        let (client, ..) =
+            start(cores.map(|c| c.0), Some(&address)).with_context(|| format!("the client of {name}"))?;
         server.order("active 0")?;
-        Ok(Pair {
-            name: name.into(),
-            transport,
-            version,
-            server,
-            client,
-        })
+        Ok(Pair { name: name.into(), transport, version, server, client })
     }
 
     /// The peer's name.
@@ -106,9 +94,7 @@ impl Pair {
         self.server.done("active 1")?;
         self.client.done(&format!("warm {}", block.warm))?;
         self.server.done(&format!("count {}", what.name()))?;
-        let client = self
-            .client
-            .counts(&format!("count {} {}", what.name(), block.calls))?;
+        let client = self.client.counts(&format!("count {} {}", what.name(), block.calls))?;
         let server = self.server.counts("counted")?;
         self.server.done("active 0")?;
         Ok(client.and(server))
@@ -140,11 +126,7 @@ impl Default for Tally {
     fn default() -> Tally {
         // 1 ns to 10 s, to 3 digits.
         let laps = Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("the bounds are valid");
-        Tally {
-            laps,
-            server_time: 0,
-            calls: 0,
-        }
+        Tally { laps, server_time: 0, calls: 0 }
     }
 }
 
@@ -178,20 +160,12 @@ struct Process {
 impl Process {
     fn start(program: &Path, arguments: &[String]) -> Result<Process> {
         let mut command = Command::new(program);
-        command
-            .arg("agent")
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        command.arg("agent").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         // The user's settings are not the bench's conditions.
-        for (name, _) in
-            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FARCALL_"))
-        {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FARCALL_")) {
             command.env_remove(name);
         }
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
         let orders = child.stdin.take().context("no pipe")?;
         let mut lines = BufReader::new(child.stdout.take().context("no pipe")?).lines();
         let (sender, replies) = channel();
@@ -202,25 +176,16 @@ impl Process {
                 }
             }
         });
-        Ok(Process {
-            child,
-            orders,
-            replies,
-        })
+        Ok(Process { child, orders, replies })
     }
 
     fn order(&mut self, order: &str) -> Result<Reply> {
-        self.orders
-            .write_all(format!("{order}\n").as_bytes())
-            .context("it is gone")?;
+        self.orders.write_all(format!("{order}\n").as_bytes()).context("it is gone")?;
         self.hear().with_context(|| format!("told to `{order}`"))
     }
 
     fn hear(&mut self) -> Result<Reply> {
-        let line = self
-            .replies
-            .recv_timeout(PATIENCE)
-            .map_err(|_| anyhow!("it ended, or hangs"))?;
+        let line = self.replies.recv_timeout(PATIENCE).map_err(|_| anyhow!("it ended, or hangs"))?;
         match serde_json::from_str(&line).with_context(|| format!("it said {line:?}"))? {
             Reply::Failed(why) => bail!(why),
             reply => Ok(reply),

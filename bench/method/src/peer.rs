@@ -73,11 +73,7 @@ pub struct Laps {
 impl Laps {
     /// `laps` round trips.
     pub fn new(laps: usize) -> Self {
-        Laps {
-            nanoseconds: Vec::with_capacity(laps),
-            laps,
-            began: None,
-        }
+        Laps { nanoseconds: Vec::with_capacity(laps), laps, began: None }
     }
 
     /// Ends a lap and begins the next; false when all are done. One reading of the clock per lap.
@@ -86,8 +82,7 @@ impl Laps {
     pub fn next(&mut self) -> bool {
         let now = Instant::now();
         if let Some(began) = self.began {
-            self.nanoseconds
-                .push(u32::try_from((now - began).as_nanos()).unwrap_or(u32::MAX));
+            self.nanoseconds.push(u32::try_from((now - began).as_nanos()).unwrap_or(u32::MAX));
         }
         self.began = Some(now);
         self.nanoseconds.len() < self.laps

@@ -9,12 +9,7 @@ use crate::row::Row;
 use crate::table::table;
 
 /// Writes `rows` where the options say, each with `conditions`, and why some are void.
-pub fn report(
-    mut rows: Vec<Row>,
-    conditions: &[String],
-    void: &[String],
-    options: &Options,
-) -> Result<Vec<Row>> {
+pub fn report(mut rows: Vec<Row>, conditions: &[String], void: &[String], options: &Options) -> Result<Vec<Row>> {
     for row in &mut rows {
         row.conditions = Some(conditions.join("; "));
     }
@@ -32,10 +27,7 @@ pub fn report(
 
 /// An array, one row a line; to standard output for `-`.
 fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
-    let lines: Vec<String> = rows
-        .iter()
-        .map(serde_json::to_string)
-        .collect::<Result<_, _>>()?;
+    let lines: Vec<String> = rows.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
     let text = format!("[\n{}\n]\n", lines.join(",\n"));
     if path == Path::new("-") {
         return Ok(std::io::stdout().write_all(text.as_bytes())?);

@@ -107,8 +107,7 @@ impl Row {
     pub fn set_counts(&mut self, counts: Counts, calls: usize) {
         let per_call = |count: Option<u64>| Some(rounded(count? as f64 / calls as f64));
         self.user_instructions = per_call(counts.user_instructions).or(self.user_instructions);
-        self.kernel_instructions =
-            per_call(counts.kernel_instructions).or(self.kernel_instructions);
+        self.kernel_instructions = per_call(counts.kernel_instructions).or(self.kernel_instructions);
         self.syscalls = per_call(counts.syscalls).or(self.syscalls);
         self.allocations = per_call(counts.allocations).or(self.allocations);
     }

@@ -26,11 +26,7 @@ pub fn estimate(mut values: Vec<f64>) -> Option<Estimate> {
     values.sort_by(f64::total_cmp);
     let median = (values[last / 2] + values[last.div_ceil(2)]) / 2.0;
     let low = rank(values.len());
-    Some(Estimate {
-        low: values[low],
-        median,
-        high: values[last - low],
-    })
+    Some(Estimate { low: values[low], median, high: values[last - low] })
 }
 
 /// The largest index `k` for which the population's median is below the `k`-th smallest of `n` values
@@ -75,14 +71,7 @@ mod tests {
     #[test]
     fn few_values_give_their_range() {
         assert_eq!(estimate(vec![]), None);
-        assert_eq!(
-            estimate(vec![3.0, 1.0]),
-            Some(Estimate {
-                low: 1.0,
-                median: 2.0,
-                high: 3.0
-            })
-        );
+        assert_eq!(estimate(vec![3.0, 1.0]), Some(Estimate { low: 1.0, median: 2.0, high: 3.0 }));
     }
 
     #[test]

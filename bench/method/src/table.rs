@@ -6,9 +6,7 @@ use crate::row::Row;
 type Column = (&'static str, fn(&Row) -> String);
 
 const COLUMNS: &[Column] = &[
-    ("mode", |r| {
-        r.mode.map_or(String::new(), |mode| mode.name().into())
-    }),
+    ("mode", |r| r.mode.map_or(String::new(), |mode| mode.name().into())),
     ("pin", |r| r.pin.clone().unwrap_or_default()),
     ("bytes", |r| r.bytes.map_or(String::new(), size)),
     ("peer", |r| r.peer.clone()),
@@ -30,21 +28,11 @@ const COLUMNS: &[Column] = &[
     ("syscalls", |r| number(r.syscalls, 2)),
     ("allocs", |r| number(r.allocations, 2)),
     ("server µs", |r| number(r.server_cpu_us, 2)),
-    ("", |r| {
-        if r.void == Some(true) {
-            "VOID".into()
-        } else {
-            String::new()
-        }
-    }),
+    ("", |r| if r.void == Some(true) { "VOID".into() } else { String::new() }),
 ];
 
 fn size(bytes: usize) -> String {
-    if bytes == 0 {
-        "null".into()
-    } else {
-        bytes.to_string()
-    }
+    if bytes == 0 { "null".into() } else { bytes.to_string() }
 }
 
 fn count(value: Option<impl ToString>) -> String {
@@ -65,27 +53,17 @@ fn interval(row: &Row) -> String {
 /// The table, with only those columns that some row has a value in; a blank line wherever another
 /// cell begins.
 pub fn table(rows: &[Row]) -> String {
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| COLUMNS.iter().map(|(_, show)| show(row)).collect())
-        .collect();
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| COLUMNS.iter().map(|(_, show)| show(row)).collect()).collect();
     let mut out = String::new();
     let columns = (0..COLUMNS.len()).filter(|&c| cells.iter().any(|row| !row[c].is_empty()));
     let columns: Vec<(usize, usize)> = columns
         .map(|c| {
-            let width = cells
-                .iter()
-                .map(|row| row[c].chars().count())
-                .max()
-                .unwrap_or(0);
+            let width = cells.iter().map(|row| row[c].chars().count()).max().unwrap_or(0);
             (c, width.max(COLUMNS[c].0.chars().count()))
         })
         .collect();
     let line = |out: &mut String, text: &dyn Fn(usize) -> String| {
-        let parts: Vec<String> = columns
-            .iter()
-            .map(|&(c, width)| format!("{:>width$}", text(c)))
-            .collect();
+        let parts: Vec<String> = columns.iter().map(|&(c, width)| format!("{:>width$}", text(c))).collect();
         let _ = writeln!(out, "{}", parts.join("  ").trim_end());
     };
     line(&mut out, &|c| COLUMNS[c].0.to_owned());

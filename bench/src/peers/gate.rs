@@ -15,10 +15,7 @@ pub struct Gate {
 
 impl Gate {
     pub fn new(setup: &Setup) -> Gate {
-        Gate {
-            spins: setup.mode == Mode::Spin,
-            open: Arc::default(),
-        }
+        Gate { spins: setup.mode == Mode::Spin, open: Arc::default() }
     }
 
     /// Waits until the server is measured, if it spins; one that blocks costs nothing anyway.

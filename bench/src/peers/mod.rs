@@ -1,5 +1,6 @@
 //! The peers that this program holds itself; others are programs beside it, each in a package of
 //! its own, so that cargo does not merge the features of what they depend on.
+mod farcall;
 mod gate;
 mod raw_tcp;
 mod raw_udp;
@@ -13,6 +14,8 @@ use farcall_bench_method::Peer;
 pub const RAW: &str = "raw";
 /// The same code again, in processes of its own: the control of the method.
 pub const CONTROL: &str = "raw-control";
+/// What this is all about: always measured.
+pub const FARCALL: &str = "farcall";
 /// What is measured beside farcall unless `--peers` says otherwise.
 pub const DEFAULT: &[&str] = &["raw-tcp"];
 
@@ -20,6 +23,7 @@ pub const DEFAULT: &[&str] = &["raw-tcp"];
 pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
     Some(match name {
         RAW | CONTROL => Box::new(raw_udp::RawUdp { connected: true }),
+        FARCALL => Box::new(farcall::Farcall),
         "raw-unconnected" => Box::new(raw_udp::RawUdp { connected: false }),
         "raw-tcp" => Box::new(raw_tcp::RawTcp),
         _ => return None,
@@ -33,9 +37,7 @@ pub fn program(name: &str) -> Result<PathBuf> {
         return Ok(own);
     }
     let package = format!("farcall-bench-{name}");
-    let other = own
-        .with_file_name(&package)
-        .with_extension(std::env::consts::EXE_EXTENSION);
+    let other = own.with_file_name(&package).with_extension(std::env::consts::EXE_EXTENSION);
     if !other.exists() {
         bail!(
             "no peer is called `{name}`, or it is not built: cargo build --release --manifest-path bench/Cargo.toml -p {package}"

@@ -20,23 +20,14 @@ impl Peer for RawTcp {
         let address = listener.local_addr()?;
         let gate = Gate::new(setup);
         let (passed, setup) = (gate.clone(), *setup);
-        let thread = std::thread::spawn(move || serve(&listener, &setup, &passed))
-            .thread()
-            .clone();
-        Ok(Box::new(Gated {
-            address,
-            gate,
-            thread,
-        }))
+        let thread = std::thread::spawn(move || serve(&listener, &setup, &passed)).thread().clone();
+        Ok(Box::new(Gated { address, gate, thread }))
     }
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
         let stream = TcpStream::connect(address)?;
         prepare(&stream, setup)?;
-        Ok(Box::new(RawClient {
-            stream,
-            buffer: vec![0; setup.bytes.max(1)],
-        }))
+        Ok(Box::new(RawClient { stream, buffer: vec![0; setup.bytes.max(1)] }))
     }
 }
 

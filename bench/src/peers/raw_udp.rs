@@ -23,14 +23,8 @@ impl Peer for RawUdp {
         socket.set_nonblocking(setup.mode == Mode::Spin)?;
         let gate = Gate::new(setup);
         let passed = gate.clone();
-        let thread = std::thread::spawn(move || serve(&socket, &passed))
-            .thread()
-            .clone();
-        Ok(Box::new(Gated {
-            address,
-            gate,
-            thread,
-        }))
+        let thread = std::thread::spawn(move || serve(&socket, &passed)).thread().clone();
+        Ok(Box::new(Gated { address, gate, thread }))
     }
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
@@ -41,11 +35,7 @@ impl Peer for RawUdp {
         }
         socket.set_nonblocking(setup.mode == Mode::Spin)?;
         let buffer = vec![0; setup.bytes];
-        Ok(Box::new(RawClient {
-            socket,
-            server: (!self.connected).then_some(server),
-            buffer,
-        }))
+        Ok(Box::new(RawClient { socket, server: (!self.connected).then_some(server), buffer }))
     }
 }
 
