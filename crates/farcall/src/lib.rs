@@ -5,8 +5,10 @@
 // So that code made by our own macros can say `::farcall` here too.
 extern crate self as farcall;
 
+mod builtin;
 mod client;
 mod context;
+pub mod dynamic;
 pub mod env;
 mod error;
 mod local;

@@ -14,6 +14,7 @@ mod import;
 mod settings;
 mod started;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -29,8 +30,9 @@ pub use settings::Builder;
 
 use crate::client::{Endpoint, bind_address};
 use crate::env::{Env, SocketOptions};
+use crate::idl::Interface;
 use crate::server::{Limits, Server};
-use crate::stub::Interface;
+use crate::stub::{self, Binding};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran};
 use settings::Settings;
@@ -83,7 +85,7 @@ static DEFAULT: Mutex<Option<Runtime>> = Mutex::new(None);
 ///
 /// # Errors
 /// When the name is no name or is taken, no socket can be had, or the registry fails.
-pub fn export<T: ?Sized + Interface>(name: &str, server: Arc<T>) -> crate::Result<Export> {
+pub fn export<T: ?Sized + stub::Interface>(name: &str, server: Arc<T>) -> crate::Result<Export> {
     Runtime::current()?.export(name, server)
 }
 
@@ -93,7 +95,7 @@ pub fn export<T: ?Sized + Interface>(name: &str, server: Arc<T>) -> crate::Resul
 ///
 /// # Errors
 /// When nobody exports the name, nobody answers, or the interfaces differ.
-pub fn import<T: ?Sized + Interface>(name: &str) -> crate::Result<T::Client> {
+pub fn import<T: ?Sized + stub::Interface>(name: &str) -> crate::Result<T::Client> {
     Runtime::current()?.import::<T>(name)
 }
 
@@ -101,7 +103,7 @@ pub fn import<T: ?Sized + Interface>(name: &str) -> crate::Result<T::Client> {
 ///
 /// # Errors
 /// When the registry fails, or nobody exports the type.
-pub fn import_all<T: ?Sized + Interface>(name: &str) -> crate::Result<Group<T::Client>> {
+pub fn import_all<T: ?Sized + stub::Interface>(name: &str) -> crate::Result<Group<T::Client>> {
     Runtime::current()?.import_all::<T>(name)
 }
 
@@ -144,7 +146,7 @@ impl Runtime {
     ///
     /// # Errors
     /// As there.
-    pub fn export<T: ?Sized + Interface>(&self, name: &str, server: Arc<T>) -> crate::Result<Export> {
+    pub fn export<T: ?Sized + stub::Interface>(&self, name: &str, server: Arc<T>) -> crate::Result<Export> {
         Ok(export::export(self, name, server)?)
     }
 
@@ -152,7 +154,7 @@ impl Runtime {
     ///
     /// # Errors
     /// As there.
-    pub fn import<T: ?Sized + Interface>(&self, name: &str) -> crate::Result<T::Client> {
+    pub fn import<T: ?Sized + stub::Interface>(&self, name: &str) -> crate::Result<T::Client> {
         Ok(import::import::<T>(self, name)?)
     }
 
@@ -160,8 +162,13 @@ impl Runtime {
     ///
     /// # Errors
     /// As there.
-    pub fn import_all<T: ?Sized + Interface>(&self, name: &str) -> crate::Result<Group<T::Client>> {
+    pub fn import_all<T: ?Sized + stub::Interface>(&self, name: &str) -> crate::Result<Group<T::Client>> {
         Ok(import::import_all::<T>(self, name)?)
+    }
+
+    /// A binding to whoever exports that interface, as far as it is known, under a name.
+    pub(crate) fn binding(&self, name: &str, interface: Cow<'static, Interface>) -> crate::Result<Binding> {
+        Ok(import::binding(self, bind::parse(name)?, interface)?)
     }
 
     /// The registry that it publishes to and asks.

@@ -50,7 +50,9 @@ pub(super) fn offer<T: ?Sized + Interface>(
     let (type_name, instance) = inner.name_of_export(name)?;
     let server = inner.server()?;
     let id = inner.random();
-    let exported = Arc::new(Exported::new(id, T::PROCEDURES, dispatch, inner.env.event()));
+    let described = inner.settings.describe.then(T::interface);
+    let exported = Exported::new(id, T::PROCEDURES, described, dispatch, &*inner.env);
+    let exported = Arc::new(exported);
     let fingerprints = T::interface().fingerprints();
     let offer = proto::Export {
         id,

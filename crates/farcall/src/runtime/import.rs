@@ -1,5 +1,6 @@
 //! The channel of an imported interface: calls, binding anew, repeating what may be repeated.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +20,7 @@ use crate::{CallFailed, Kind, Ran, idl};
 pub(super) struct Importer {
     pub(super) inner: Arc<Inner>,
     name: Name,
-    interface: &'static idl::Interface,
+    interface: Cow<'static, idl::Interface>,
     target: Mutex<Option<Arc<Target>>>,
 }
 
@@ -41,11 +42,19 @@ pub(super) fn import<T: ?Sized + Interface>(runtime: &Runtime, name: &str) -> Re
 
 /// A user-stub bound to a name.
 fn client<T: ?Sized + Interface>(runtime: &Runtime, name: Name) -> Result<T::Client, CallFailed> {
-    let interface = T::interface();
-    let target = runtime.0.bind(&name, interface, &[])?;
+    Ok(binding(runtime, name, Cow::Borrowed(T::interface()))?.into())
+}
+
+/// A binding to whoever exports that interface under a name.
+pub(super) fn binding(
+    runtime: &Runtime,
+    name: Name,
+    interface: Cow<'static, idl::Interface>,
+) -> Result<Binding, CallFailed> {
+    let target = runtime.0.bind(&name, &interface, &[])?;
     let target = Mutex::new(Some(Arc::new(target)));
     let importer = Importer { inner: runtime.0.clone(), name, interface, target };
-    Ok(Binding::new(Arc::new(Shared(Arc::new(importer)))).into())
+    Ok(Binding::new(Arc::new(Shared(Arc::new(importer)))))
 }
 
 pub(super) fn import_all<T: ?Sized + Interface>(runtime: &Runtime, name: &str) -> Result<Group<T::Client>, CallFailed> {
@@ -162,7 +171,7 @@ impl Importer {
             return Ok(target);
         }
         // Several threads may bind at the same time: whoever comes first is used by all.
-        let target = Arc::new(self.inner.bind(&self.name, self.interface, avoid)?);
+        let target = Arc::new(self.inner.bind(&self.name, &self.interface, avoid)?);
         let mut place = self.target.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(place.get_or_insert(target).clone())
     }

@@ -25,6 +25,7 @@ pub(super) struct Settings {
     pub(super) queue_bytes: usize,
     pub(super) patience: Duration,
     pub(super) socket_buffer: usize,
+    pub(super) describe: bool,
 }
 
 /// Sets up a [`Runtime`]. A variable of the environment overrides what the program says, so that an
@@ -48,6 +49,7 @@ impl Builder {
             queue_bytes: 64 << 20,
             patience: Duration::from_secs(10),
             socket_buffer: 4 << 20,
+            describe: true,
         };
         Builder { settings, registry: None, env: None }
     }
@@ -131,6 +133,14 @@ impl Builder {
         self
     }
 
+    /// Whether exports describe their interfaces to whoever asks, as tools do. By default they do.
+    /// `FARCALL_DESCRIBE=0`.
+    #[must_use]
+    pub fn describe(mut self, describe: bool) -> Builder {
+        self.settings.describe = describe;
+        self
+    }
+
     /// What stands for the operating system: for simulators. By default that of the thread's
     /// current runtime, else the operating system itself.
     #[must_use]
@@ -174,11 +184,14 @@ impl Settings {
         read("FARCALL_QUEUE").set(&mut self.queue)?;
         read("FARCALL_QUEUE_BYTES").set(&mut self.queue_bytes)?;
         read("FARCALL_SOCKET_BUFFER").set(&mut self.socket_buffer)?;
-        let (mut open, mut spin, mut patience) = (u8::from(self.open), None, None);
+        let (mut open, mut describe) = (u8::from(self.open), u8::from(self.describe));
+        let (mut spin, mut patience) = (None, None);
         read("FARCALL_OPEN").set(&mut open)?;
+        read("FARCALL_DESCRIBE").set(&mut describe)?;
         read("FARCALL_SPIN_US").set_some(&mut spin)?;
         read("FARCALL_PATIENCE_MS").set_some(&mut patience)?;
         self.open = open != 0;
+        self.describe = describe != 0;
         self.spin = spin.map_or(self.spin, Duration::from_micros);
         self.patience = patience.map_or(self.patience, Duration::from_millis);
         self.workers = self.workers.max(1);

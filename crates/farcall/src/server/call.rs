@@ -96,8 +96,8 @@ impl Work {
         let serving = Serving { server: server.clone(), key, from, deadline, trace };
         let dispatched = {
             let _serving = context::enter(Some(serving));
-            let dispatch = &*self.exported.dispatch;
-            catch(|| dispatch.dispatch(self.procedure, &mut decoder, &mut encoder))
+            let exported = &*self.exported;
+            catch(|| exported.dispatch(self.which, self.procedure, *now, &mut decoder, &mut encoder))
         };
         let end = server.now();
         if let Some(which) = self.which {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::env::Event;
+use crate::env::{Env, Event, Time};
 use crate::stub::{Dispatched, Interface, Procedure};
 use crate::xdr::{Decoder, Encoder};
+use crate::{builtin, idl};
 
 /// What executes calls.
 pub(crate) trait Dispatch: Send + Sync + 'static {
@@ -25,7 +26,10 @@ impl<T: ?Sized + Interface> Dispatch for Direct<T> {
 /// An interface that is offered.
 pub(crate) struct Exported {
     pub(crate) id: u64,
-    pub(super) dispatch: Box<dyn Dispatch>,
+    dispatch: Box<dyn Dispatch>,
+    /// What it answers to those who ask what it is.
+    described: Option<&'static idl::Interface>,
+    since: Time,
     procedures: Box<[Known]>,
     /// Calls that execute or are queued.
     running: AtomicUsize,
@@ -76,17 +80,20 @@ impl Exported {
     pub(crate) fn new(
         id: u64,
         procedures: &[Procedure],
+        described: Option<&'static idl::Interface>,
         dispatch: Box<dyn Dispatch>,
-        idle: Arc<dyn Event>,
+        env: &dyn Env,
     ) -> Exported {
         let known = |facts: &Procedure| Known { facts: *facts, average: AtomicU64::new(0), trials: AtomicU64::new(0) };
         Exported {
             id,
             dispatch,
+            described,
+            since: env.now(),
             procedures: procedures.iter().map(known).collect(),
             running: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
-            idle,
+            idle: env.event(),
         }
     }
 
@@ -103,6 +110,27 @@ impl Exported {
         &self.procedures[which]
     }
 
+    /// Executes a call. `which` is the procedure's place in the interface, if it has one of that number.
+    #[inline]
+    pub(super) fn dispatch(
+        &self,
+        which: Option<usize>,
+        number: u32,
+        now: Time,
+        arguments: &mut Decoder<'_>,
+        reply: &mut Encoder<'_>,
+    ) -> Dispatched {
+        match which {
+            Some(_) => self.dispatch.dispatch(number, arguments, reply),
+            None => builtin::dispatch(number, self.described, || self.health(now), arguments, reply),
+        }
+    }
+
+    fn health(&self, now: Time) -> builtin::Health {
+        let running = u32::try_from(self.running.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        builtin::Health { up: now.since(self.since), running }
+    }
+
     pub(super) fn begin(&self) {
         self.running.fetch_add(1, Ordering::Relaxed);
     }
@@ -114,7 +142,7 @@ impl Exported {
     }
 
     /// Waits until no call executes or is queued, but no longer than `time`. True: none does.
-    pub(crate) fn wait_idle(&self, env: &dyn crate::env::Env, time: Duration) -> bool {
+    pub(crate) fn wait_idle(&self, env: &dyn Env, time: Duration) -> bool {
         let end = env.now() + time;
         self.draining.store(true, Ordering::SeqCst);
         while self.running.load(Ordering::SeqCst) > 0 {

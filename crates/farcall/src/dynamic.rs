@@ -1,0 +1,137 @@
+//! Calling without the source of an interface, by the exporter's own description of it: what tools do.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::builtin::{DESCRIBE, HEALTH};
+use crate::idl::{self, Interface};
+use crate::runtime::Runtime;
+use crate::stub::{Binding, Procedure};
+use crate::xdr::{self, Decode, Decoder};
+
+pub use crate::builtin::{Description, Health};
+
+/// An exporter, and how it describes what it exports.
+///
+/// ```
+/// use std::sync::Arc;
+/// use farcall::{dynamic::Dynamic, idl, xdr};
+///
+/// #[farcall::interface]
+/// pub trait Echo {
+///     fn twice(&self, text: &str) -> farcall::Result<String>;
+/// }
+///
+/// struct Server;
+/// impl Echo for Server {
+///     fn twice(&self, text: &str) -> farcall::Result<String> {
+///         Ok(text.repeat(2))
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build()?;
+/// let export = runtime.export::<dyn Echo>("Echo", Arc::new(Server))?;
+/// let echo = Dynamic::import(&runtime, "Echo")?;
+/// let twice = echo.interface().by_name("twice").ok_or("no such procedure")?;
+/// let result = echo.call(twice, &xdr::to_vec("ab")?).map_err(|why| why.to_string())?;
+/// assert_eq!(result, xdr::to_vec("abab")?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Dynamic {
+    binding: Binding,
+    description: Description,
+}
+
+impl Dynamic {
+    /// Binds to what is exported under a name, asks for its description, and binds to that: wherever later calls go,
+    /// the procedures have the types that are described.
+    ///
+    /// # Errors
+    /// When nobody exports the name, nobody answers, or the exporter does not describe itself.
+    pub fn import(runtime: &Runtime, name: &str) -> crate::Result<Dynamic> {
+        let description = describe(runtime, name)?;
+        let binding = runtime.binding(name, Cow::Owned(description.interface.clone()))?;
+        Ok(Dynamic { binding, description })
+    }
+
+    /// The same with a deadline on each call.
+    #[must_use]
+    pub fn within(&self, deadline: Duration) -> Dynamic {
+        Dynamic { binding: self.binding.within(deadline), ..self.clone() }
+    }
+
+    /// What is exported.
+    pub fn interface(&self) -> &Interface {
+        &self.description.interface
+    }
+
+    /// All that the exporter says of it.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Calls a procedure with encoded arguments, and gives its encoded result, or the exception that it declares.
+    ///
+    /// # Errors
+    /// As any call. `Declared` holds the encoded exception.
+    pub fn call(&self, procedure: &idl::Procedure, arguments: &[u8]) -> crate::Result<Vec<u8>, Vec<u8>> {
+        let facts = Procedure {
+            number: procedure.number,
+            name: "the procedure",
+            idempotent: procedure.idempotent,
+            blocking: procedure.blocking,
+            deadline: procedure.deadline_ms.map(Duration::from_millis),
+        };
+        let outcome = self.binding.call::<Whole, Whole>(&facts, &|e| e.opaque(arguments));
+        outcome.map(|Whole(result)| result).map_err(|why| why.map_declared(|Whole(exception)| exception))
+    }
+}
+
+/// Asks an exporter what it exports.
+///
+/// # Errors
+/// When nobody exports the name, nobody answers, or the exporter does not describe itself (then
+/// [`Kind::NoSuchProcedure`](crate::Kind::NoSuchProcedure)).
+pub fn describe(runtime: &Runtime, name: &str) -> crate::Result<Description> {
+    runtime.binding(name, Cow::Owned(Interface::new("")))?.call(&DESCRIBE, &|_| Ok(()))
+}
+
+/// A binding for asking an exporter again and again whether it is well.
+#[derive(Clone, Debug)]
+pub struct Pinger(Binding);
+
+impl Pinger {
+    /// Binds to what is exported under a name, whatever its interface.
+    ///
+    /// # Errors
+    /// When nobody exports the name, or nobody answers.
+    pub fn import(runtime: &Runtime, name: &str) -> crate::Result<Pinger> {
+        Ok(Pinger(runtime.binding(name, Cow::Owned(Interface::new("")))?))
+    }
+
+    /// The same with a deadline on each call.
+    #[must_use]
+    pub fn within(&self, deadline: Duration) -> Pinger {
+        Pinger(self.0.within(deadline))
+    }
+
+    /// Asks, by a call without arguments.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn ping(&self) -> crate::Result<Health> {
+        self.0.call(&HEALTH, &|_| Ok(()))
+    }
+}
+
+/// A value that is left encoded.
+struct Whole(Vec<u8>);
+
+impl<'a> Decode<'a> for Whole {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, xdr::Error> {
+        Ok(Whole(d.opaque(d.remaining())?.to_vec()))
+    }
+}
