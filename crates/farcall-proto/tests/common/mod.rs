@@ -1,0 +1,175 @@
+//! One client conversation and one server, every datagram in the test's hands.
+#![allow(dead_code)]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use farcall_proto::client::{Call, CallId, Conversation, Event, Outcome};
+use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
+use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig, Time};
+
+pub const EXPORT: u64 = 77;
+
+/// What a caller was told.
+#[derive(Debug, PartialEq)]
+pub enum Told {
+    Result(Vec<u8>),
+    Exception(Vec<u8>),
+    Failed(Kind, Ran),
+    Bound(u64),
+    NotBound(Kind),
+}
+
+pub struct Pair {
+    pub now: Time,
+    pub client: Conversation,
+    pub server: Server,
+    pub from: SocketAddr,
+    pub told: Vec<(u64, Told)>,
+    pub asked: Vec<(CallKey, Vec<u8>)>,
+    pub cancelled: Vec<CallKey>,
+}
+
+pub type Datagram = Vec<u8>;
+
+impl Pair {
+    pub fn new() -> Pair {
+        Pair::with(ClientConfig::default(), ServerConfig::default())
+    }
+
+    pub fn with(client: ClientConfig, server: ServerConfig) -> Pair {
+        let now = Time::from_nanos(1_000_000_000);
+        let mut pair = Pair {
+            now,
+            client: Conversation::new(client, 0xc11e),
+            server: Server::new(server, now, [7; 32]),
+            from: "10.0.0.1:1000".parse().unwrap(),
+            told: Vec::new(),
+            asked: Vec::new(),
+            cancelled: Vec::new(),
+        };
+        pair.export();
+        pair
+    }
+
+    pub fn export(&mut self) {
+        self.server.export(Export {
+            id: EXPORT,
+            type_name: "Store".into(),
+            instance: "one".into(),
+            procedures: vec![(1, 11), (2, 22)],
+        });
+    }
+
+    pub fn restart_server(&mut self, secret: u8) {
+        self.server = Server::new(ServerConfig::default(), self.now, [secret; 32]);
+        self.export();
+    }
+
+    pub fn pass(&mut self, d: Duration) {
+        self.now = self.now + d;
+    }
+
+    pub fn start(&mut self, token: u64, args: &[u8]) -> CallId {
+        let call = Call { export: EXPORT, procedure: 1, deadline: None, trace: None, token };
+        self.client.start(self.now, &call, args.to_vec()).expect("room for a call")
+    }
+
+    /// What the client has to send now.
+    pub fn sent(&mut self) -> Vec<Datagram> {
+        let mut out = vec![0; 65_536];
+        std::iter::from_fn(|| self.client.transmit(self.now, &mut out).map(|n| out[..n].to_vec())).collect()
+    }
+
+    pub fn receive(&mut self, datagrams: &[Datagram]) {
+        for d in datagrams {
+            self.server.handle(self.now, self.from, d, &mut |request| match request {
+                Request::Call(call) => self.asked.push((call.key, call.args.to_vec())),
+                Request::Cancel(key) => self.cancelled.push(key),
+            });
+        }
+    }
+
+    pub fn answered(&mut self) -> Vec<Datagram> {
+        let mut out = vec![0; 65_536];
+        std::iter::from_fn(|| self.server.transmit(self.now, &mut out).map(|t| out[..t.len].to_vec())).collect()
+    }
+
+    pub fn finish(&mut self, key: CallKey, finish: Finish, payload: &[u8]) -> Vec<Datagram> {
+        let mut out = vec![0; 65_536];
+        let sent = self.server.finish(self.now, key, finish, payload.to_vec(), &mut out);
+        let mut all: Vec<Datagram> = sent.into_iter().map(|t| out[..t.len].to_vec()).collect();
+        all.extend(self.answered());
+        all
+    }
+
+    pub fn hear(&mut self, datagrams: &[Datagram]) {
+        for d in datagrams {
+            let told = &mut self.told;
+            self.client.handle(self.now, d, &mut |e| told.push(note(e)));
+        }
+    }
+
+    pub fn tick(&mut self) {
+        let told = &mut self.told;
+        self.client.handle_timeout(self.now, &mut |e| told.push(note(e)));
+        self.server.handle_timeout(self.now);
+    }
+
+    /// Exchanges datagrams until both are silent; every call is answered with its own arguments.
+    pub fn settle(&mut self) -> usize {
+        let mut datagrams = 0;
+        loop {
+            let sent = self.sent();
+            self.receive(&sent);
+            let mut answers = self.answered();
+            for (key, args) in std::mem::take(&mut self.asked) {
+                answers.extend(self.finish(key, Finish::Result, &args));
+            }
+            self.hear(&answers);
+            datagrams += sent.len() + answers.len();
+            if sent.is_empty() && answers.is_empty() {
+                return datagrams;
+            }
+        }
+    }
+
+    /// A pair whose conversation is known at both ends.
+    pub fn acquainted() -> Pair {
+        let mut pair = Pair::new();
+        pair.start(0, b"");
+        pair.settle();
+        pair.told.clear();
+        pair
+    }
+
+    /// Lets time pass until the call ends, every datagram being lost.
+    pub fn starve(&mut self) {
+        while self.told.is_empty() {
+            let next = self.client.timeout().expect("a call is outstanding");
+            self.now = next.max(self.now);
+            self.tick();
+            self.sent();
+        }
+    }
+}
+
+pub fn note(event: Event<'_>) -> (u64, Told) {
+    match event {
+        Event::Ended { token, outcome, .. } => (
+            token,
+            match outcome {
+                Outcome::Result(b) => Told::Result(b.into_owned()),
+                Outcome::Exception(b) => Told::Exception(b.into_owned()),
+                Outcome::Failed(f) => Told::Failed(f.kind, f.ran),
+            },
+        ),
+        Event::Bound { token, answer } => (
+            token,
+            match answer {
+                Ok(bound) => Told::Bound(bound.export),
+                Err(failure) => Told::NotBound(failure.kind),
+            },
+        ),
+    }
+}
