@@ -17,6 +17,9 @@ pub(crate) const INITIAL_WINDOW: u32 = 12_000;
 /// Ranges beyond the first gap that a receiver remembers; a fragment that would need more is dropped.
 const MAX_BEYOND: usize = 256;
 
+/// Fragments under way at once, of one message: what a SELECT is compared with.
+const MAX_FLIGHT: usize = 1024;
+
 /// A fragment counts as lost when this many that were sent after it have arrived.
 const REORDER: u64 = 3;
 
@@ -243,6 +246,9 @@ impl Outgoing {
     /// The next range to send, of at most `max` bytes (a multiple of four) with `room` bytes left
     /// of the congestion window; and whether it was sent before.
     pub fn next(&self, max: u32, room: u32) -> Option<(u32, u32, bool)> {
+        if self.flight.len() >= MAX_FLIGHT {
+            return None;
+        }
         if let Some(&(start, end)) = self.lost.front() {
             let end = end.min(start.saturating_add(max));
             return (end - start <= room).then_some((start, end, true));
@@ -276,7 +282,8 @@ impl Outgoing {
         if select.through > self.next {
             return heard;
         }
-        self.limit = self.limit.max(select.limit);
+        // Fragments are cut at it, and a frame's length is a multiple of four.
+        self.limit = self.limit.max(select.limit & !3);
         self.through = self.through.max(select.through);
         let has = |start: u32, end: u32| end <= select.through || select.ranges().any(|r| r.0 <= start && end <= r.1);
 

@@ -24,7 +24,7 @@ impl Conversation {
         self.stats.received += 1;
         let mut frames = Frames::new(frames);
         while let Some(raw) = frames.next().transpose() {
-            if raw.and_then(|raw| self.on_frame(now, header, raw, sink)).is_err() {
+            if raw.and_then(|raw| self.on_frame(now, header, datagram.len(), raw, sink)).is_err() {
                 self.stats.dropped += 1;
                 return;
             }
@@ -36,6 +36,7 @@ impl Conversation {
         &mut self,
         now: Time,
         header: Header,
+        len: usize,
         raw: Raw<'_>,
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Malformed> {
@@ -46,16 +47,16 @@ impl Conversation {
             return Ok(());
         }
         if let Some(frame) = raw.read()? {
-            self.on_other_frame(now, ours, frame, sink);
+            self.on_other_frame(now, ours, len, frame, sink);
         }
         Ok(())
     }
 
-    fn on_other_frame(&mut self, now: Time, ours: bool, frame: Frame<'_>, sink: &mut dyn FnMut(Event<'_>)) {
+    fn on_other_frame(&mut self, now: Time, ours: bool, len: usize, frame: Frame<'_>, sink: &mut dyn FnMut(Event<'_>)) {
         match frame {
             Frame::State(position, progress) if ours => self.on_state(now, position, progress, sink),
             Frame::Select(position, select) if ours => self.on_select(now, position, &select),
-            Frame::MtuEcho(size) if ours => self.mtu.passed(size as usize),
+            Frame::MtuEcho(size) if ours => self.mtu.passed(len.min(size as usize)),
             Frame::Welcome(welcome) if ours => self.on_welcome(now, &welcome, sink),
             Frame::Challenge { conversation } => self.on_challenge(now, conversation),
             Frame::Stale(stale) => self.on_stale(now, &stale, sink),

@@ -19,6 +19,8 @@ struct Visit<'s, 'f> {
     header: Header,
     /// The sender's conversation, once it is admitted.
     place: Option<usize>,
+    /// An ACK was acted upon: one is enough, and may cost as much as there are activities.
+    acknowledged: bool,
     sink: &'s mut (dyn FnMut(Request<'_>) + 'f),
 }
 
@@ -31,7 +33,7 @@ impl Server {
             return;
         };
         self.stats.received += 1;
-        let mut visit = Visit { now, from, len: datagram.len(), header, place: None, sink };
+        let mut visit = Visit { now, from, len: datagram.len(), header, place: None, acknowledged: false, sink };
         if let Some(place) = self.table.find(header.conversation)
             && self.table.at(place).is_at(from)
         {
@@ -68,8 +70,11 @@ impl Server {
     fn on_other_frame(&mut self, visit: &mut Visit<'_, '_>, frame: Frame<'_>) -> bool {
         match frame {
             Frame::Bind(bind) => {
-                self.on_bind(visit.now, visit.from, visit.len, &bind);
-                return true;
+                // One answer for one datagram: many would be more than threefold together.
+                if visit.header.conversation == 0 {
+                    self.on_bind(visit.now, visit.from, visit.len, &bind);
+                }
+                return false;
             }
             Frame::Ticket(ticket) => {
                 if visit.place.is_none() && visit.header.conversation != 0 {
@@ -87,11 +92,14 @@ impl Server {
             return false;
         };
         match frame {
-            Frame::Ack(ack) => self.on_ack(place, ack),
+            Frame::Ack(ack) if !std::mem::replace(&mut visit.acknowledged, true) => self.on_ack(place, ack),
             Frame::Select(position, select) => self.on_select(visit.now, place, position, &select),
             Frame::Cancel(position) => self.on_cancel(visit, place, position),
             Frame::Probe(position) => self.on_probe(visit, place, position),
-            Frame::MtuProbe(size) => self.on_mtu_probe(visit, place, size),
+            Frame::MtuProbe(size) => {
+                self.on_mtu_probe(visit, place, size);
+                return false;
+            }
             _ => self.stats.dropped += 1,
         }
         true
@@ -275,7 +283,7 @@ impl Server {
     }
 
     fn on_select(&mut self, now: Time, place: usize, position: Position, select: &Select<'_>) {
-        if self.last(place, position.activity).sequence() != position.sequence {
+        if position.exchange != 0 || self.last(place, position.activity).sequence() != position.sequence {
             return;
         }
         let id = self.table.at(place).id;

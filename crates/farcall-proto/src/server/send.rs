@@ -67,14 +67,13 @@ impl Server {
             self.recycle(payload);
             return None;
         };
-        let finish = match payload.len() {
-            len if len.is_multiple_of(4) && u32::try_from(len).is_ok() => finish,
-            len => {
-                let detail = format!("a result of {len} bytes, which is not XDR or too long");
-                Finish::Failed(Failure::new(Kind::BadResult, Ran::Yes).with_detail(detail))
-            }
-        };
+        let len = payload.len();
         let status = match &finish {
+            Finish::Result | Finish::Exception if !len.is_multiple_of(4) || u32::try_from(len).is_err() => {
+                let detail = format!("a result of {len} bytes, which is not XDR or too long");
+                payload.clear();
+                failure_body(&Failure::new(Kind::BadResult, Ran::Yes).with_detail(detail), &mut payload)
+            }
             Finish::Result => Status::Result,
             Finish::Exception => Status::Exception,
             Finish::Failed(failure) => {

@@ -173,3 +173,53 @@ pub fn note(event: Event<'_>) -> (u64, Told) {
         ),
     }
 }
+
+/// A datagram of somebody who is not our client: these frames, well sealed.
+pub fn forged(conversation: u64, number: u64, frames: &[Vec<u8>]) -> Datagram {
+    let mut d = vec![1, 0, 0, 0];
+    d.extend(conversation.to_be_bytes());
+    d.extend(number.to_be_bytes());
+    d.extend(frames.iter().flatten());
+    let tag = xxhash_rust::xxh3::xxh3_64(&d);
+    d.extend(tag.to_be_bytes());
+    d
+}
+
+/// A frame of this type, these flags, and 32-bit words.
+pub fn frame(kind: u8, flags: u8, words: &[u32]) -> Vec<u8> {
+    let mut f = vec![kind, flags];
+    f.extend((4 * words.len() as u16).to_be_bytes());
+    f.extend(words.iter().flat_map(|w| w.to_be_bytes()));
+    f
+}
+
+/// A frame about call `sequence` of `activity`.
+pub fn frame_about(kind: u8, flags: u8, activity: u32, sequence: u32, more: &[u32]) -> Vec<u8> {
+    frame(kind, flags, &[&[activity, 0, 0, sequence], more].concat())
+}
+
+/// The conversation that a datagram is sent to, by its receiver's identifier.
+pub fn conversation_of(datagram: &[u8]) -> u64 {
+    u64::from_be_bytes(datagram[4..12].try_into().unwrap())
+}
+
+/// The types of a datagram's frames.
+pub fn frames_of(datagram: &[u8]) -> Vec<u8> {
+    let (mut at, mut kinds) = (20, Vec::new());
+    while at + 8 < datagram.len() {
+        kinds.push(datagram[at]);
+        at += 4 + usize::from(u16::from_be_bytes([datagram[at + 2], datagram[at + 3]]));
+    }
+    kinds
+}
+
+pub const PADDING: u8 = 0x00;
+pub const BIND: u8 = 0x01;
+pub const CALL: u8 = 0x10;
+pub const RESULT: u8 = 0x11;
+pub const SELECT: u8 = 0x12;
+pub const CANCEL: u8 = 0x13;
+pub const PROBE: u8 = 0x14;
+pub const STATE: u8 = 0x15;
+pub const MTU_PROBE: u8 = 0x16;
+pub const ACK: u8 = 0x80;

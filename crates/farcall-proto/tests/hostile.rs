@@ -1,0 +1,82 @@
+//! Packet traces of peers that mean harm: nothing panics, answers and memory stay in bounds.
+
+mod common;
+
+use common::*;
+
+/// The server's identifier of the pair's conversation.
+fn known(pair: &mut Pair) -> u64 {
+    pair.start(99, b"who?");
+    let call = pair.sent();
+    pair.receive(&call);
+    pair.answered();
+    conversation_of(&call[0])
+}
+
+#[test]
+fn one_datagram_with_many_questions_is_answered_once() {
+    let mut pair = Pair::new();
+    let bind = frame(BIND, 0, &[0, 7, 0, 9, 0x0001_0001, 1, 0, 0, 0]);
+    let many = forged(0, 1, &vec![bind; 1000]);
+    pair.receive(&[many]);
+    assert_eq!(pair.answered().len(), 1);
+}
+
+#[test]
+fn one_datagram_with_many_probes_of_its_size_is_echoed_once() {
+    let mut pair = Pair::acquainted();
+    let id = known(&mut pair);
+    let probe = frame(MTU_PROBE, 0, &[8000]);
+    pair.receive(&[forged(id, 9, &vec![probe; 1000])]);
+    assert_eq!(pair.answered().len(), 1);
+    for size in [0, 4, 27, 28, 36, 1199, 60_000, u32::MAX] {
+        pair.receive(&[forged(id, 10, &[frame(MTU_PROBE, 0, &[size]), frame(PADDING, 0, &[0; 400])])]);
+        assert_eq!(pair.answered().len(), 0, "{size}");
+    }
+}
+
+#[test]
+fn a_limit_that_is_no_multiple_of_four_cuts_no_fragment_short() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, &vec![1; 40_000]);
+    let call = pair.sent();
+    let id = conversation_of(&call[0]);
+    pair.receive(&call);
+    pair.answered();
+    // The server grants 12,003 bytes and no more.
+    let select = frame_about(SELECT, 0, 0, 2, &[1000, 12_003, 0, 5]);
+    pair.hear(&[forged(0xc11e, 900, &[select])]);
+    pair.hear(&[forged(0xc11e, 901, &[frame_about(SELECT, 0, 0, 2, &[1000, 20_001, 0, 5])])]);
+    for d in pair.sent() {
+        assert_eq!(conversation_of(&d), id);
+        assert!(d.len().is_multiple_of(4));
+    }
+}
+
+#[test]
+fn an_absurd_acknowledgement_does_no_harm() {
+    let mut pair = Pair::acquainted();
+    let id = known(&mut pair);
+    let ack = frame(ACK, 0, &[u32::MAX, u32::MAX, u32::MAX]);
+    pair.receive(&[forged(id, 9, &vec![ack; 1000])]);
+    pair.receive(&[forged(id, 9, &[frame(ACK, 0, &[0, 0, 0])])]);
+    pair.settle();
+    assert_eq!(pair.told.len(), 1);
+}
+
+#[test]
+fn absurd_words_about_fragments_do_no_harm() {
+    let extremes = [0, 1, 3, 1000, 11_999, 12_000, 65_507, 1 << 30, u32::MAX];
+    for through in extremes {
+        for limit in extremes {
+            let mut pair = Pair::acquainted();
+            pair.start(1, &vec![1; 100_000]);
+            pair.sent();
+            for flags in [0, 1] {
+                let words = [through, limit, u32::MAX, u32::MAX, 3, 2, u32::MAX, 0, 1200, 65_000];
+                pair.hear(&[forged(0xc11e, 1, &[frame_about(SELECT, flags, 0, 2, &words)])]);
+                pair.sent();
+            }
+        }
+    }
+}
