@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod bulk;
+mod check;
 mod client;
 mod clock;
 mod ground;
@@ -17,6 +18,7 @@ mod oracle;
 mod plan;
 mod rng;
 mod server;
+pub mod sim;
 mod soak;
 mod world;
 
