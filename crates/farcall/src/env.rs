@@ -1,7 +1,7 @@
 //! The outside, as the drivers see it: time, sockets, threads, events and entropy.
 //!
-//! Everything in this crate that waits, asks for the time or draws a random number does so through
-//! an [`Env`]. The real one is made of the operating system; `farcall-sim` has one in which a
+//! Everything in this crate that waits, asks for the time, draws a random number or depends on the
+//! machine does so through an [`Env`]. The real one is made of the operating system; `farcall-sim` has one in which a
 //! seeded network stands for all of it. Three rules make the second possible:
 //!
 //! - nobody waits except in [`Socket::receive`] and [`Event::wait`];
@@ -37,6 +37,21 @@ pub trait Env: Send + Sync + 'static {
 
     /// Fills `out` with bytes that nobody can guess.
     fn entropy(&self, out: &mut [u8]);
+
+    /// The number of this process among those of its machine.
+    fn process_id(&self) -> u32 {
+        std::process::id()
+    }
+
+    /// How many threads can run at the same time, at least 1.
+    fn processors(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
+
+    /// A variable of the process's environment.
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
 }
 
 /// How a socket is to be made.

@@ -86,7 +86,7 @@ impl Inner {
     }
 
     fn unique_instance(&self) -> Label {
-        let label = format!("{}-{:08x}", std::process::id(), self.random() as u32);
+        let label = format!("{}-{:08x}", self.env.process_id(), self.random() as u32);
         label.parse().unwrap_or_else(|_| unreachable!("digits make a label"))
     }
 

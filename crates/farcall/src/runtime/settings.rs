@@ -19,6 +19,7 @@ pub(super) struct Settings {
     pub(super) address: SocketAddr,
     pub(super) open: bool,
     pub(super) spin: Duration,
+    /// 0 until the runtime is built: by the number of processors.
     pub(super) workers: usize,
     pub(super) threads: usize,
     pub(super) queue: usize,
@@ -38,12 +39,11 @@ pub struct Builder {
 
 impl Builder {
     pub(super) fn new() -> Builder {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let settings = Settings {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             open: false,
             spin: Duration::ZERO,
-            workers: (2 * processors).max(4),
+            workers: 0,
             threads: 1024,
             queue: 1024,
             queue_bytes: 64 << 20,
@@ -69,8 +69,8 @@ impl Builder {
         self
     }
 
-    /// Where names are published and looked up. By default a file that the processes of this user
-    /// on this machine share. `FARCALL_REGISTRY`: `memory`, or a directory.
+    /// Where names are published and looked up. By default in the registry of the thread's current
+    /// runtime, else in a file that the processes of this user on this machine share. `FARCALL_REGISTRY`: `memory`, or a directory.
     #[must_use]
     pub fn registry(mut self, registry: impl Registry + 'static) -> Builder {
         self.registry = Some(Arc::new(registry));
@@ -154,13 +154,20 @@ impl Builder {
     /// # Errors
     /// When a `FARCALL_*` variable makes no sense.
     pub fn build(mut self) -> crate::Result<Runtime> {
-        self.settings.override_from(&|name| std::env::var(name).ok())?;
-        let inherited = CURRENT.with_borrow(|current| Some(current.as_ref()?.upgrade()?.env.clone()));
-        let env = self.env.or(inherited).unwrap_or_else(|| Arc::new(System));
-        let registry: Arc<dyn Registry> = match std::env::var("FARCALL_REGISTRY").ok() {
+        let current = CURRENT.with_borrow(|current| current.as_ref()?.upgrade());
+        let (env, registry) = match current {
+            Some(current) => (self.env.or(Some(current.env.clone())), self.registry.or(Some(current.registry.clone()))),
+            None => (self.env, self.registry),
+        };
+        let env = env.unwrap_or_else(|| Arc::new(System));
+        self.settings.override_from(&|name| env.variable(name))?;
+        if self.settings.workers == 0 {
+            self.settings.workers = (2 * env.processors()).max(4);
+        }
+        let registry: Arc<dyn Registry> = match env.variable("FARCALL_REGISTRY") {
             Some(place) if place == "memory" => Arc::new(Memory::new()),
             Some(place) if !place.is_empty() => Arc::new(File::at(place)),
-            _ => self.registry.unwrap_or_else(|| Arc::new(File::of_user())),
+            _ => registry.unwrap_or_else(|| Arc::new(File::of_user())),
         };
         let state = Mutex::new(State::default());
         let generation = fork::generation();
@@ -179,22 +186,22 @@ impl Settings {
     fn override_from(&mut self, variable: &dyn Fn(&'static str) -> Option<String>) -> Result<(), CallFailed> {
         let read = |name| Variable { name, value: variable(name).filter(|value| !value.is_empty()) };
         read("FARCALL_ADDRESS").set(&mut self.address)?;
-        read("FARCALL_WORKERS").set(&mut self.workers)?;
         read("FARCALL_THREADS").set(&mut self.threads)?;
         read("FARCALL_QUEUE").set(&mut self.queue)?;
         read("FARCALL_QUEUE_BYTES").set(&mut self.queue_bytes)?;
         read("FARCALL_SOCKET_BUFFER").set(&mut self.socket_buffer)?;
         let (mut open, mut describe) = (u8::from(self.open), u8::from(self.describe));
-        let (mut spin, mut patience) = (None, None);
+        let (mut spin, mut patience, mut workers) = (None, None, None);
         read("FARCALL_OPEN").set(&mut open)?;
         read("FARCALL_DESCRIBE").set(&mut describe)?;
+        read("FARCALL_WORKERS").set_some(&mut workers)?;
         read("FARCALL_SPIN_US").set_some(&mut spin)?;
         read("FARCALL_PATIENCE_MS").set_some(&mut patience)?;
         self.open = open != 0;
         self.describe = describe != 0;
         self.spin = spin.map_or(self.spin, Duration::from_micros);
         self.patience = patience.map_or(self.patience, Duration::from_millis);
-        self.workers = self.workers.max(1);
+        self.workers = workers.map_or(self.workers, |workers: usize| workers.max(1));
         Ok(())
     }
 }
@@ -229,6 +236,16 @@ impl Variable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_runtime_made_inside_another_stands_on_the_same_outside() {
+        let names = Arc::new(Memory::new());
+        let outer = Builder::new().registry(names.clone()).build().unwrap();
+        let inner = outer.enter(|| Builder::new().build()).unwrap();
+        assert!(Arc::ptr_eq(&outer.0.env, &inner.0.env));
+        assert!(Arc::ptr_eq(&outer.0.registry, &inner.0.registry));
+        assert!(inner.0.settings.workers >= 4);
+    }
 
     fn overridden(name: &'static str, value: &str) -> Result<Settings, CallFailed> {
         let mut settings = Builder::new().settings;
