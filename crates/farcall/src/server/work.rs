@@ -15,7 +15,8 @@ use crate::env::{Received, Wait};
 
 /// What a worker does next.
 enum Next {
-    Execute(Work),
+    /// The call that stands in `current`.
+    Execute,
     Receive,
     Rest,
 }
@@ -31,6 +32,8 @@ struct Worker {
     timer: Option<Time>,
     /// The time of the last thing that happened.
     now: Time,
+    /// The call that is to be executed here.
+    current: Option<Work>,
     /// Calls that came, calls that were given up, and calls to refuse: empty between two receives.
     arrived: Vec<Work>,
     cancelled: Vec<CallKey>,
@@ -95,6 +98,7 @@ impl Worker {
             out: vec![0; MAX_DATAGRAM].into_boxed_slice(),
             timer: None,
             now: server.env.now(),
+            current: None,
             arrived: Vec::new(),
             cancelled: Vec::new(),
             refused: Vec::new(),
@@ -107,7 +111,7 @@ impl Worker {
         let mut next = self.next();
         while !server.is_stopped() {
             next = match next {
-                Next::Execute(work) => self.execute(work),
+                Next::Execute => self.execute(),
                 Next::Receive => self.receive(),
                 Next::Rest if self.seat.rest(&|| server.is_stopped()) => self.next(),
                 Next::Rest => return,
@@ -170,9 +174,10 @@ impl Worker {
     fn handle(&mut self, core: &mut Core, from: SocketAddr, place: Range<usize>) {
         let Core { protocol, exports, .. } = core;
         let datagram = &self.buffer[place.clone()];
-        let (arrived, cancelled) = (&mut self.arrived, &mut self.cancelled);
+        let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
         protocol.handle(self.now, from, datagram, &mut |request| match request {
             Request::Call(incoming) => match Work::new(incoming, exports, datagram, place.start) {
+                Some(work) if current.is_none() => *current = Some(work),
                 Some(work) => arrived.push(work),
                 None => debug_assert!(false, "a call of what is not exported"),
             },
@@ -181,7 +186,7 @@ impl Worker {
         for key in self.cancelled.drain(..) {
             let unbegun = match self.arrived.iter().position(|work| work.key == key) {
                 Some(at) => Some(self.arrived.remove(at)),
-                None => core.queue.remove(key),
+                None => self.current.take_if(|work| work.key == key).or_else(|| core.queue.remove(key)),
             };
             match unbegun {
                 Some(work) => self.refused.push((work, Failure::new(Kind::Cancelled, Ran::No))),
@@ -191,16 +196,20 @@ impl Worker {
     }
 
     /// Chooses what to execute here. What came alone goes first if it is quick, or if nothing waits.
-    fn choose(&mut self, core: &mut Core) -> Option<(Work, Plan)> {
-        if self.arrived.len() == 1 && (core.queue.is_empty() || self.arrived[0].is_quick()) {
-            let work = self.arrived.pop()?;
-            return match core.crew.plan(work.is_quick()) {
-                Plan::Queue => {
-                    self.queue(core, work);
-                    None
-                }
-                plan => Some(with_reply(core, work, plan)),
-            };
+    fn choose(&mut self, core: &mut Core) -> Option<Plan> {
+        if let Some(work) = self.current.take_if(|_| !self.arrived.is_empty()) {
+            self.arrived.insert(0, work);
+        }
+        if let Some(work) = &mut self.current {
+            let quick = work.is_quick();
+            let plan = if core.queue.is_empty() || quick { core.crew.plan(quick) } else { Plan::Queue };
+            if !matches!(plan, Plan::Queue) {
+                work.reply = core.protocol.buffer();
+                return Some(plan);
+            }
+            let work = self.current.take()?;
+            self.queue(core, work);
+            return self.next_queued(core);
         }
         if self.arrived.is_empty() {
             return None;
@@ -208,7 +217,20 @@ impl Worker {
         for work in std::mem::take(&mut self.arrived) {
             self.queue(core, work);
         }
-        next_queued(core)
+        self.next_queued(core)
+    }
+
+    /// Takes the call whose turn it is, if it may be executed now.
+    fn next_queued(&mut self, core: &mut Core) -> Option<Plan> {
+        let mut work = core.queue.pop()?;
+        let plan = core.crew.plan(work.is_quick());
+        if let Plan::Queue = plan {
+            core.queue.unpop(work);
+            return None;
+        }
+        work.reply = core.protocol.buffer();
+        self.current = Some(work);
+        Some(plan)
     }
 
     fn queue(&mut self, core: &mut Core, mut work: Work) {
@@ -220,14 +242,14 @@ impl Worker {
     }
 
     /// Does what was planned, as far as it concerns others.
-    fn begin(&self, planned: Option<(Work, Plan)>) -> Next {
-        let Some((work, plan)) = planned else { return Next::Receive };
+    fn begin(&self, planned: Option<Plan>) -> Next {
+        let Some(plan) = planned else { return Next::Receive };
         match plan {
             Plan::Execute(Some(relief)) => self.server.relieve(relief),
             Plan::Guarded(true) => self.server.sentinel.set(),
             _ => {}
         }
-        Next::Execute(work)
+        Next::Execute
     }
 
     /// Refuses the calls for which there is no room, and those given up.
@@ -242,24 +264,29 @@ impl Worker {
     }
 
     /// Executes a call, gives its outcome back, and says what is next.
-    fn execute(&mut self, mut work: Work) -> Next {
+    fn execute(&mut self) -> Next {
+        let Some(work) = &mut self.current else { return Next::Receive };
         let finish = work.run(&self.server, &self.buffer, &mut self.now);
+        let (key, reply) = (work.key, std::mem::take(&mut work.reply));
         let server = self.server.clone();
-        let (planned, sent, rest) = {
+        let (planned, sent, rest, executed) = {
             let mut core = server.lock();
             let core = &mut *core;
-            let sent = core.protocol.finish(self.now, work.key, finish, work.reply, &mut self.out);
+            let sent = core.protocol.finish(self.now, key, finish, reply, &mut self.out);
             if !core.cancelled.is_empty() {
-                core.cancelled.remove(&work.key);
+                core.cancelled.remove(&key);
             }
             core.crew.done();
-            let planned = if core.queue.is_empty() { None } else { next_queued(core) };
+            let executed = self.current.take().map(|work| work.exported);
+            let planned = if core.queue.is_empty() { None } else { self.next_queued(core) };
             let rest = planned.is_none() && core.crew.rest(&self.seat);
             self.timer = core.protocol.timeout();
-            (planned, sent, rest)
+            (planned, sent, rest, executed)
         };
-        work.exported.end();
         self.send(sent);
+        if let Some(exported) = executed {
+            exported.end();
+        }
         if rest { Next::Rest } else { self.begin(planned) }
     }
 
@@ -269,7 +296,7 @@ impl Worker {
         let planned = {
             let mut core = server.lock();
             self.timer = core.protocol.timeout();
-            next_queued(&mut core)
+            self.next_queued(&mut core)
         };
         self.begin(planned)
     }
@@ -293,21 +320,4 @@ impl Worker {
             sent = self.server.lock().protocol.transmit(self.now, &mut self.out);
         }
     }
-}
-
-/// The call whose turn it is, if it may be executed now.
-fn next_queued(core: &mut Core) -> Option<(Work, Plan)> {
-    let work = core.queue.pop()?;
-    match core.crew.plan(work.is_quick()) {
-        Plan::Queue => {
-            core.queue.unpop(work);
-            None
-        }
-        plan => Some(with_reply(core, work, plan)),
-    }
-}
-
-fn with_reply(core: &mut Core, mut work: Work, plan: Plan) -> (Work, Plan) {
-    work.reply = core.protocol.buffer();
-    (work, plan)
 }
