@@ -190,6 +190,7 @@ impl ClientNode {
         if life != self.life || !self.alive || g.healed {
             return;
         }
+        let before = g.budget;
         if !self.stopped {
             let server = g.rng.index(self.conversations.len());
             self.use_server(g, server);
@@ -198,6 +199,8 @@ impl ClientNode {
         if g.budget == 0 {
             return;
         }
+        // While nothing can be done it is tried more rarely.
+        let least = if before == g.budget { 50 * MILLIS } else { 0 };
         if g.rng.chance(g.plan.chaos) {
             let later = g.rng.spread(1, 8 * g.plan.pause);
             g.net.after(later, Event::Chaos);
@@ -208,7 +211,7 @@ impl ClientNode {
             g.rng.spread(g.plan.pause / 16, g.plan.pause)
         };
         g.net.after(
-            pause,
+            pause.max(least),
             Event::Act {
                 client: self.index,
                 life,
@@ -403,7 +406,7 @@ impl ClientNode {
             let Some(talk) = &mut self.conversations[server] else {
                 continue;
             };
-            let idle = talk.open.is_empty() && !talk.binding && at - talk.touched > IDLE_AFTER;
+            let idle = talk.core.outstanding() == 0 && !talk.binding && at - talk.touched > IDLE_AFTER;
             let mut sent = 0;
             while let Some(len) = talk.core.transmit(now, &mut g.scratch) {
                 g.send(self.address, address(server, 7000), len);

@@ -168,7 +168,7 @@ fn tell(summary: &Summary, seconds: f64) {
         "executed {}; returned {}, did not run {}, may have run {}, ran {}, caller died {}",
         o.executed, o.returned, o.no, o.maybe, o.yes, o.abandoned
     );
-    eprintln!("violations: {}", summary.failing.len());
+    eprintln!("violations: {} {:?}", summary.failing.len(), summary.broken());
 }
 
 fn tell_failing(summary: &Summary, broken: Option<Rule>) {

@@ -116,7 +116,7 @@ impl Plan {
             path.rate = rng.spread(200_000, 100_000_000);
             path.queue = rng.spread(MILLIS, 200 * MILLIS);
         }
-        self.chaos = rng.pick(&[0, 3_000, 20_000, 100_000]);
+        self.chaos = rng.pick(&[0, 2_000, 10_000, 50_000]);
     }
 
     /// Tables so small, and holds so short, that forgetting happens all the time.

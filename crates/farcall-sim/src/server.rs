@@ -366,7 +366,8 @@ impl ServerNode {
             }
         }
         let config = &g.plan.server;
-        let budget = config.held_budget + config.reassembly_budget;
+        // What came last may be larger than its budget, and is held until something else comes.
+        let budget = config.held_budget + config.reassembly_budget + 4 * g.plan.largest as usize;
         if core.conversations() > config.max_conversations || core.held_bytes() > budget {
             let seen = (core.conversations(), core.held_bytes());
             g.oracle.violate("memory-is-bounded", at, || {

@@ -1,5 +1,6 @@
 //! Many seeds on every processor, and what they add up to.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -146,6 +147,15 @@ impl Summary {
                 violation,
             });
         }
+    }
+
+    /// The invariants that did not hold, each with its number of seeds.
+    pub fn broken(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
+        for failing in &self.failing {
+            *counts.entry(failing.violation.rule).or_default() += 1;
+        }
+        counts
     }
 
     /// Virtual time in whole hours.

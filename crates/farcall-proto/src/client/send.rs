@@ -136,7 +136,7 @@ impl Conversation {
             meta: meta(now, &slot.call),
         };
         if slot.sending.is_none() {
-            if slot.args.len() <= writer.call_room(&head.meta, false) {
+            if writer.call_room(&head.meta, false).is_some_and(|room| slot.args.len() <= room) {
                 slot.wants.take(Want::CALL);
                 writer.call(&head, Part { fragment: None, bytes: &slot.args });
                 self.sent_call(now, activity);
@@ -152,7 +152,7 @@ impl Conversation {
     }
 
     fn write_fragment(&mut self, now: Time, activity: u32, head: &CallHead, writer: &mut Writer<'_>) -> Written {
-        let max = writer.call_room(&head.meta, true) & !3;
+        let max = writer.call_room(&head.meta, true).unwrap_or(0) & !3;
         if max < 256 {
             return Written::NoRoom;
         }

@@ -178,6 +178,9 @@ impl Conversation {
             return;
         }
         let request = self.session.requests.swap_remove(at);
+        if w.refused != 0 {
+            self.without_ticket(now, Kind::from_code(w.refused), sink);
+        }
         let Some(token) = request.token else { return };
         let answer = match w.refused {
             0 => Ok(Bound { export: w.export, procedures: request.procedures, round_trip: now.since(sent) }),
@@ -192,6 +195,28 @@ impl Conversation {
             }
         };
         sink(Event::Bound { token, answer });
+    }
+
+    /// A question was refused, so it brought no ticket. Calls that wait for one ask for it alone,
+    /// or fail if that was refused: none of them was ever sent.
+    fn without_ticket(&mut self, now: Time, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
+        let waiting = self.session.requests.is_empty() && !self.session.has_ticket() && self.slots.outstanding() > 0;
+        if !waiting {
+            return;
+        }
+        if kind == Kind::NotExported {
+            return self.session.greet(now, self.config.min_retransmit);
+        }
+        self.fail_unsent(kind, sink);
+    }
+
+    /// Ends every call; none was ever sent.
+    fn fail_unsent(&mut self, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
+        let mut next = self.slots.first();
+        while let Some(activity) = next {
+            next = self.slots.after(activity);
+            self.end(activity, Outcome::Failed(Failure::new(kind, Ran::No)), sink);
+        }
     }
 
     fn take_ticket(&mut self, now: Time, w: &Welcome<'_>, renewed: Option<u64>, sink: &mut dyn FnMut(Event<'_>)) {
@@ -281,11 +306,7 @@ impl Conversation {
             }
         }
         if self.session.requests.is_empty() && !self.session.has_ticket() {
-            let mut next = self.slots.first();
-            while let Some(activity) = next {
-                next = self.slots.after(activity);
-                self.end(activity, Outcome::Failed(Failure::new(Kind::Unreachable, Ran::No)), sink);
-            }
+            self.fail_unsent(Kind::Unreachable, sink);
         }
     }
 }

@@ -34,9 +34,10 @@ impl Conversation {
 
     fn look_at(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
-        let told = matches!(slot.stage, Stage::Cancelling { .. });
+        let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
+        let told = slot.stage == (Stage::Cancelling { silent: true });
         if slot.first_sent.is_none() {
-            if told {
+            if cancelling {
                 return self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
             }
             return match slot.call.deadline {

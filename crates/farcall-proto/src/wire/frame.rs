@@ -501,9 +501,10 @@ impl Writer<'_> {
         body
     }
 
-    /// Room for the bytes of a call's arguments in this datagram.
-    pub fn call_room(&self, meta: &Meta, fragmented: bool) -> usize {
-        self.room().saturating_sub(POSITION + 12 + meta.len() + if fragmented { 8 } else { 0 })
+    /// Room for the bytes of a call's arguments in this datagram; `None` if even a call without
+    /// any does not fit.
+    pub fn call_room(&self, meta: &Meta, fragmented: bool) -> Option<usize> {
+        self.room().checked_sub(POSITION + 12 + meta.len() + if fragmented { 8 } else { 0 })
     }
 
     #[inline]
