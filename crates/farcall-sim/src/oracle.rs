@@ -167,8 +167,8 @@ impl Oracle {
         pattern(token, length, out);
     }
 
-    /// A server's user was given a call: which is it, and is it intact?
-    pub fn arrived(&mut self, now: Nanos, server: usize, call: &Incoming<'_>) -> Option<usize> {
+    /// The user of `server`, which offers `export`, was given a call: which is it, and is it intact?
+    pub fn arrived(&mut self, now: Nanos, server: usize, export: u64, call: &Incoming<'_>) -> Option<usize> {
         let Some(index) = self.identify(call) else {
             self.violate("arguments-intact", now, || {
                 format!(
@@ -201,7 +201,7 @@ impl Oracle {
                 )
             });
         }
-        if meant.server != server || meant.export != call.export {
+        if meant.server != server || meant.export != call.export || export != call.export {
             self.violate("export-is-the-one-meant", now, || {
                 format!(
                     "call {index} {meant:?} came to server {server} export {}",

@@ -161,6 +161,8 @@ impl Plan {
     /// How many bytes of arguments, or of a result: as XDR has it, a multiple of four.
     pub fn size(&self, rng: &mut Rng) -> usize {
         let size = match rng.chance(self.large) {
+            // Often the same size, so that what belongs to different calls looks alike.
+            true if rng.chance(500_000) => self.largest,
             true => rng.spread(1_000, self.largest),
             false => rng.spread(1, 256),
         };

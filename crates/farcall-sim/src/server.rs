@@ -211,10 +211,11 @@ impl ServerNode {
         let now = self.clock.read(g.now());
         let Some(core) = &mut self.core else { return };
         g.server_received(self.index, from, bytes.len());
+        let export = self.export;
         let (oracle, asked, index, at) = (&mut g.oracle, &mut self.asked, self.index, g.net.now());
         core.handle(now, from, &bytes, &mut |request| match request {
             Request::Call(incoming) => {
-                if let Some(call) = oracle.arrived(at, index, &incoming) {
+                if let Some(call) = oracle.arrived(at, index, export, &incoming) {
                     let (key, deadline) = (incoming.key, incoming.deadline);
                     asked.push(Ask::Call(Job {
                         key,

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::path::{Congestion, Mtu, RoundTrip};
-use crate::{ClientConfig, Failure, Kind, Ran, Time, Trace};
+use crate::{ClientConfig, Failure, Kind, Ran, Rule, Time, Trace};
 use session::Session;
 use slots::{Slots, Stage, Want};
 
@@ -263,7 +263,8 @@ impl Conversation {
 
     /// When [`Conversation::handle_timeout`] wants to be called; `None` when nothing is waited for.
     pub fn timeout(&self) -> Option<Time> {
-        let calls = (self.slots.outstanding() > 0).then_some(self.check);
+        let probes = self.config.mutant.breaks(Rule::IdleProbes) && self.session.has_ticket();
+        let calls = (self.slots.outstanding() > 0 || probes).then_some(self.check);
         match (calls, self.session.due()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),

@@ -286,8 +286,12 @@ impl Conversation {
         }
     }
 
-    /// Gives up the questions that were asked often and long enough.
+    /// Gives up the questions that were asked often and long enough, and those for a ticket that
+    /// no call needs any more.
     pub(super) fn expire_binds(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
+        if self.slots.outstanding() == 0 {
+            self.session.requests.retain(|r| r.token.is_some());
+        }
         let (patience, probes) = (self.config.patience, self.config.patience_probes);
         let given_up = |r: &Request| r.due <= now && r.unanswered >= probes && now.since(r.began) >= patience;
         if !self.session.requests.iter().any(given_up) {

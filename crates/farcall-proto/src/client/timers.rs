@@ -21,10 +21,12 @@ impl Conversation {
     /// Acts on the timers that are due. Hand in every datagram that has arrived before.
     pub fn handle_timeout(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         self.expire_binds(now, sink);
-        if self.slots.outstanding() == 0 || now < self.check {
+        let probes = self.config.mutant.breaks(Rule::IdleProbes);
+        if (self.slots.outstanding() == 0 && !probes) || now < self.check {
             return;
         }
         self.check = now + self.config.max_probe;
+        self.owes_acknowledgement |= probes;
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);

@@ -124,7 +124,8 @@ impl Server {
         if self.config.mutant.breaks(Rule::DuplicateTable) && part.fragment.is_none() {
             return self.begin(visit, place, head, part);
         }
-        if position.sequence == last.sequence() {
+        let mixed = self.config.mutant.breaks(Rule::FragmentsMixed) && part.fragment.is_some();
+        if position.sequence == last.sequence() || mixed {
             self.again(visit, place, head, part);
         }
     }
@@ -214,7 +215,6 @@ impl Server {
                 let position = Position { activity, exchange: 0, sequence };
                 (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
             }
-            Phase::Receiving if self.config.mutant.breaks(Rule::FragmentsMixed) => {}
             Phase::Receiving | Phase::Done(_) => self.release(place, activity),
             Phase::Over => {}
         }
@@ -259,6 +259,10 @@ impl Server {
             }
             Taken::Complete => {
                 let args = self.assembled(place, activity);
+                // While its fragments came the export may have been withdrawn.
+                if let Some(failure) = self.objection(head, part) {
+                    return self.refuse(visit.now, place, head.position, failure);
+                }
                 self.run(visit, place, head, Cow::Owned(args));
             }
             Taken::Contradiction => self.stats.dropped += 1,

@@ -9,7 +9,7 @@ use crate::transfer::Outgoing;
 use crate::wire::{
     Fragment, Header, Part, Position, Progress, ResultHead, Stale, Status, Ticket, VERSION, Welcome, Writer,
 };
-use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Time};
+use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
 /// Short answers that may wait to be sent; further ones are dropped, and asked for again.
 const MAX_REPLIES: usize = 8192;
@@ -79,7 +79,9 @@ impl Server {
             Finish::Failed(failure) => {
                 if failure.ran == Ran::No {
                     self.stats.refused[usize::from(failure.kind.code()) % 24] += 1;
-                    self.set_last(place, key.activity, Last::new(key.sequence, true));
+                    let unrecorded = self.config.mutant.breaks(Rule::RefusalUnrecorded);
+                    let consumed = key.sequence - u64::from(unrecorded);
+                    self.set_last(place, key.activity, Last::new(consumed, true));
                 }
                 payload.clear();
                 failure_body(failure, &mut payload)
