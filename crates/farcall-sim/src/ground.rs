@@ -184,7 +184,10 @@ impl Ground {
     }
 }
 
-/// A datagram, for people.
+/// A datagram, for people, in one line.
 fn show(bytes: &[u8]) -> String {
-    format!("{} bytes {:016x}", bytes.len(), xxh3_64(bytes))
+    match farcall_proto::dump::dump(bytes) {
+        Ok(dump) => dump.to_string().lines().map(str::trim).collect::<Vec<_>>().join("; "),
+        Err(why) => format!("{} bytes: {why}", bytes.len()),
+    }
 }
