@@ -35,10 +35,12 @@ impl RoundTrip {
         }
     }
 
-    /// How long to wait for an answer before asking again, in nanoseconds.
+    /// How long to wait for an answer before asking again, in nanoseconds. One answer that came
+    /// very late, because an end was stopped or a network held it, must not silence the next calls
+    /// for as long.
     #[inline]
-    pub fn patience(&self, least: Duration) -> u64 {
-        nanos(least).max(self.smoothed * 3)
+    pub fn patience(&self, least: Duration, most: Duration) -> u64 {
+        (self.smoothed * 3).min(nanos(most)).max(nanos(least))
     }
 }
 
@@ -102,11 +104,12 @@ pub(crate) struct Mtu {
     /// The next step of the ladder to try; past its end when none is.
     step: usize,
     attempts: u8,
+    raised: bool,
 }
 
 impl Mtu {
     pub fn new(largest: usize) -> Mtu {
-        Mtu { datagram: BASE_DATAGRAM, largest, step: LADDER.len(), attempts: 0 }
+        Mtu { datagram: BASE_DATAGRAM, largest, step: LADDER.len(), attempts: 0, raised: false }
     }
 
     /// The largest datagram that is known to pass.
@@ -136,9 +139,16 @@ impl Mtu {
 
     /// A datagram of `size` bytes went and came.
     pub fn passed(&mut self, size: usize) {
-        if size <= self.largest {
-            self.datagram = self.datagram.max(size);
+        if size <= self.largest && size > self.datagram {
+            self.datagram = size;
+            self.raised = true;
         }
+    }
+
+    /// Whether the size was ever another than the first, so that the peer must be told of it.
+    #[inline]
+    pub fn raised(&self) -> bool {
+        self.raised
     }
 
     /// Nothing gets through: perhaps because it is too large (RFC 8899 section 3, black holes).

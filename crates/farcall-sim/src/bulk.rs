@@ -66,23 +66,10 @@ impl Bulk {
         net.bind(address(SERVER.0, SERVER.1));
         let mut server = Server::new(ServerConfig::default(), Time::from_nanos(1), [7; 32]);
         let (type_name, instance) = ("Bulk".to_string(), String::new());
-        server.export(Export {
-            id: 1,
-            type_name,
-            instance,
-            procedures: vec![(1, 1)],
-        });
+        server.export(Export { id: 1, type_name, instance, procedures: vec![(1, 1)] });
         let client = Conversation::new(ClientConfig::default(), rng.next() | 1);
         let (out, armed) = (vec![0; 1 << 16], [Nanos::MAX; 2]);
-        let mut pair = Pair {
-            net,
-            client,
-            server,
-            armed,
-            out,
-            ended: None,
-            late: 0,
-        };
+        let mut pair = Pair { net, client, server, armed, out, ended: None, late: 0 };
         let mut body = vec![0; self.bytes];
         rng.fill(&mut body);
         pair.transfer(&body)
@@ -91,28 +78,16 @@ impl Bulk {
 
 impl Pair {
     fn transfer(&mut self, body: &[u8]) -> Transfer {
-        let call = Call {
-            export: 1,
-            procedure: 1,
-            deadline: None,
-            trace: None,
-            token: 1,
-        };
+        let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 1 };
         let now = Time::from_nanos(1);
-        self.client
-            .start(now, &call, b"send it".to_vec())
-            .expect("nothing is outstanding");
+        self.client.start(now, &call, b"send it".to_vec()).expect("nothing is outstanding");
         self.settle();
         let mut intact = false;
         let watched = 3600 * SECS;
         while let Some((at, step)) = self.net.step() {
             match step {
                 Step::Datagram { to, bytes, .. } if to == address(CLIENT.0, CLIENT.1) => {
-                    self.client.handle(
-                        Time::from_nanos(at + 1),
-                        &bytes,
-                        &mut ended(&mut intact, body),
-                    );
+                    self.client.handle(Time::from_nanos(at + 1), &bytes, &mut ended(&mut intact, body));
                     self.net.recycle(bytes);
                 }
                 Step::Datagram { from, bytes, .. } => self.serve(at, from, bytes, body),
@@ -121,8 +96,7 @@ impl Pair {
                 Step::Event(Timer::Client) => {
                     self.armed[0] = Nanos::MAX;
                     let now = Time::from_nanos(at + 1);
-                    self.client
-                        .handle_timeout(now, &mut ended(&mut intact, body));
+                    self.client.handle_timeout(now, &mut ended(&mut intact, body));
                 }
                 Step::Event(Timer::Server) => {
                     self.armed[1] = Nanos::MAX;
@@ -156,12 +130,9 @@ impl Pair {
         });
         self.net.recycle(bytes);
         let Some(key) = asked else { return };
-        let sent = self
-            .server
-            .finish(now, key, Finish::Result, body.to_vec(), &mut self.out);
+        let sent = self.server.finish(now, key, Finish::Result, body.to_vec(), &mut self.out);
         if let Some(t) = sent {
-            self.net
-                .send(address(SERVER.0, SERVER.1), t.to, &self.out[..t.len]);
+            self.net.send(address(SERVER.0, SERVER.1), t.to, &self.out[..t.len]);
         }
     }
 
@@ -180,10 +151,7 @@ impl Pair {
         if self.ended.is_some_and(|ended| at > ended + 10 * SECS) {
             self.late += self.client.stats().sent + self.server.stats().sent - before;
         }
-        let due = [
-            (self.client.timeout(), Timer::Client),
-            (self.server.timeout(), Timer::Server),
-        ];
+        let due = [(self.client.timeout(), Timer::Client), (self.server.timeout(), Timer::Server)];
         for (armed, (due, timer)) in self.armed.iter_mut().zip(due) {
             let Some(due) = due.map(|t| t.as_nanos().saturating_sub(1).max(at)) else {
                 continue;
@@ -199,11 +167,7 @@ impl Pair {
 /// Hears how the call ended.
 fn ended<'a>(intact: &'a mut bool, body: &'a [u8]) -> impl FnMut(Event<'_>) + use<'a> {
     move |event| {
-        if let Event::Ended {
-            outcome: Outcome::Result(result),
-            ..
-        } = event
-        {
+        if let Event::Ended { outcome: Outcome::Result(result), .. } = event {
             *intact = *result == *body;
         }
     }

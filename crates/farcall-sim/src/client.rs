@@ -82,23 +82,12 @@ impl ClientNode {
         self.conversations = (0..g.plan.servers).map(|_| None).collect();
         g.net.bind(self.address);
         let pause = g.rng.below(g.plan.pause);
-        g.net.after(
-            pause,
-            Event::Act {
-                client: self.index,
-                life: self.life,
-            },
-        );
+        g.net.after(pause, Event::Act { client: self.index, life: self.life });
     }
 
     /// The process dies with all it knew.
     pub fn crash(&mut self, g: &mut Ground) {
-        for (call, _) in self
-            .conversations
-            .iter()
-            .flatten()
-            .flat_map(|talk| &talk.open)
-        {
+        for (call, _) in self.conversations.iter().flatten().flat_map(|talk| &talk.open) {
             g.oracle.abandon(*call);
         }
         self.alive = false;
@@ -168,19 +157,15 @@ impl ClientNode {
             if talk.core.timeout().is_none_or(|t| t > now) {
                 continue;
             }
-            g.note(&[5, self.index as u64, server as u64], || {
-                format!("client {} timer", self.index)
-            });
+            g.note(&[5, self.index as u64, server as u64], || format!("client {} timer", self.index));
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
-            talk.core
-                .handle_timeout(now, &mut |event| take(oracle, ended, at, event));
+            talk.core.handle_timeout(now, &mut |event| take(oracle, ended, at, event));
             self.after_events(g, server);
         }
         self.settle(g);
         for talk in self.conversations.iter().flatten() {
             if talk.core.timeout().is_some_and(|t| t <= now) {
-                g.oracle
-                    .violate("timers-move-on", at, || format!("client {}", self.index));
+                g.oracle.violate("timers-move-on", at, || format!("client {}", self.index));
             }
         }
     }
@@ -210,13 +195,7 @@ impl ClientNode {
         } else {
             g.rng.spread(g.plan.pause / 16, g.plan.pause)
         };
-        g.net.after(
-            pause.max(least),
-            Event::Act {
-                client: self.index,
-                life,
-            },
-        );
+        g.net.after(pause.max(least), Event::Act { client: self.index, life });
     }
 
     /// Its user gives a call up.
@@ -230,9 +209,7 @@ impl ClientNode {
                 continue;
             };
             g.oracle.calls[call].cancelled = true;
-            g.note(&[6, call as u64], || {
-                format!("client {} cancels call {call}", self.index)
-            });
+            g.note(&[6, call as u64], || format!("client {} cancels call {call}", self.index));
             talk.core.cancel(now, *id);
         }
         self.settle(g);
@@ -240,11 +217,7 @@ impl ClientNode {
 
     fn use_server(&mut self, g: &mut Ground, server: usize) {
         let (at, now) = (g.now(), self.clock.read(g.now()));
-        if g.rng.chance(3_000)
-            && self.conversations[server]
-                .as_ref()
-                .is_some_and(|t| t.open.is_empty() && !t.binding)
-        {
+        if g.rng.chance(3_000) && self.conversations[server].as_ref().is_some_and(|t| t.open.is_empty() && !t.binding) {
             self.conversations[server] = None;
         }
         let talk = self.conversations[server].get_or_insert_with(|| Talk {
@@ -263,11 +236,7 @@ impl ClientNode {
         };
         for _ in 0..g.rng.within(1, g.plan.burst) {
             // Now and then an export that does not exist.
-            let export = if g.rng.chance(2_000) {
-                g.rng.next() | 1
-            } else {
-                export
-            };
+            let export = if g.rng.chance(2_000) { g.rng.next() | 1 } else { export };
             self.call(g, server, export);
         }
     }
@@ -282,10 +251,7 @@ impl ClientNode {
         }
         g.budget -= 1;
         let call = g.oracle.calls.len();
-        let wait = g
-            .rng
-            .chance(g.plan.deadline)
-            .then(|| g.rng.spread(MILLIS, 10 * SECS));
+        let wait = g.rng.chance(g.plan.deadline).then(|| g.rng.spread(MILLIS, 10 * SECS));
         let args = g.plan.size(&mut g.rng);
         g.oracle.calls.push(Call {
             server,
@@ -305,10 +271,7 @@ impl ClientNode {
         });
         let meant = g.oracle.calls[call];
         g.note(&[7, call as u64], || {
-            format!(
-                "client {} starts call {call} to server {server}, {args} bytes",
-                self.index
-            )
+            format!("client {} starts call {call} to server {server}, {args} bytes", self.index)
         });
         let mut body = talk.core.buffer();
         g.oracle.write_args(call, &mut body);
@@ -325,18 +288,8 @@ impl ClientNode {
             Err((failure, _)) => g.oracle.failed(at, call, &failure),
         }
         if g.rng.chance(g.plan.cancel) {
-            let later = if g.rng.chance(300_000) {
-                0
-            } else {
-                g.rng.spread(1, 4 * g.plan.pause)
-            };
-            g.net.after(
-                later,
-                Event::Cancel {
-                    client: self.index,
-                    call,
-                },
-            );
+            let later = if g.rng.chance(300_000) { 0 } else { g.rng.spread(1, 4 * g.plan.pause) };
+            g.net.after(later, Event::Cancel { client: self.index, call });
         }
     }
 
@@ -359,8 +312,7 @@ impl ClientNode {
         {
             talk.touched = at;
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
-            talk.core
-                .handle(now, &bytes, &mut |event| take(oracle, ended, at, event));
+            talk.core.handle(now, &bytes, &mut |event| take(oracle, ended, at, event));
             self.after_events(g, server);
         }
         g.net.recycle(bytes);
@@ -383,9 +335,7 @@ impl ClientNode {
                     }
                     let now = g.now();
                     let state = g.oracle.calls[call].state;
-                    g.note(&[8, call as u64], || {
-                        format!("client {}: call {call} has ended: {state:?}", self.index)
-                    });
+                    g.note(&[8, call as u64], || format!("client {}: call {call} has ended: {state:?}", self.index));
                     if now - self.resumed_at > 50 * MILLIS {
                         g.oracle.deadline_kept(now, call);
                     }
@@ -412,15 +362,11 @@ impl ClientNode {
                 g.send(self.address, address(server, 7000), len);
                 sent += 1;
                 if sent > 100_000 {
-                    return g
-                        .oracle
-                        .violate("sending-ends", at, || format!("client {}", self.index));
+                    return g.oracle.violate("sending-ends", at, || format!("client {}", self.index));
                 }
             }
             if idle && sent > 0 {
-                g.oracle.violate("idle-is-silent", at, || {
-                    format!("client {} to server {server}", self.index)
-                });
+                g.oracle.violate("idle-is-silent", at, || format!("client {} to server {server}", self.index));
             }
             if let Some(due) = talk.core.timeout() {
                 let due = self.clock.when(at, due);
@@ -447,12 +393,7 @@ impl ClientNode {
 }
 
 /// Tells the oracle how a call ended and keeps what the user wants to know.
-fn take(
-    oracle: &mut crate::oracle::Oracle,
-    ended: &mut Vec<Ended>,
-    at: Nanos,
-    event: client::Event<'_>,
-) {
+fn take(oracle: &mut crate::oracle::Oracle, ended: &mut Vec<Ended>, at: Nanos, event: client::Event<'_>) {
     let (token, outcome) = match event {
         client::Event::Bound { answer, .. } => {
             return ended.push(Ended::Bound(answer.ok().map(|bound| bound.export)));
@@ -465,10 +406,7 @@ fn take(
     }
     let rebind = matches!(
         &outcome,
-        Outcome::Failed(Failure {
-            kind: Kind::ServerRestarted | Kind::NotExported | Kind::Unreachable,
-            ..
-        })
+        Outcome::Failed(Failure { kind: Kind::ServerRestarted | Kind::NotExported | Kind::Unreachable, .. })
     );
     match outcome {
         Outcome::Result(body) => oracle.returned(at, call, &body, false),

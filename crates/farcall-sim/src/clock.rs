@@ -47,10 +47,7 @@ impl Clock {
 
     /// When, from `now` on, it first reads `time` or more (to within a grain).
     pub fn when(&self, now: Nanos, time: Time) -> Nanos {
-        let wanted = time
-            .as_nanos()
-            .div_ceil(self.grain)
-            .saturating_mul(self.grain);
+        let wanted = time.as_nanos().div_ceil(self.grain).saturating_mul(self.grain);
         let ahead = i128::from(wanted) - i128::from(self.origin);
         let elapsed = (ahead.max(0) * MILLION).div_euclid(MILLION + i128::from(self.drift)) + 1;
         let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);

@@ -123,22 +123,14 @@ impl Ground {
             self.hash = mix(self.hash ^ fact).wrapping_add(self.net.now());
         }
         if self.verbose {
-            println!(
-                "{:>16.6}  {}",
-                self.net.now() as f64 / MICROS as f64 / 1e6,
-                say()
-            );
+            println!("{:>16.6}  {}", self.net.now() as f64 / MICROS as f64 / 1e6, say());
         }
     }
 
     /// A datagram arrives.
     pub fn note_arrival(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         let ports = u64::from(from.port()) << 48 | u64::from(to.port()) << 32;
-        let facts = [
-            ports ^ (host(from) as u64) << 16 ^ host(to) as u64,
-            bytes.len() as u64,
-            xxh3_64(bytes),
-        ];
+        let facts = [ports ^ (host(from) as u64) << 16 ^ host(to) as u64, bytes.len() as u64, xxh3_64(bytes)];
         self.note(&facts, || format!("{from} -> {to}  {}", show(bytes)));
     }
 
@@ -147,10 +139,7 @@ impl Ground {
         self.sent += 1;
         if self.verbose {
             let now = self.net.now() as f64 / SECS as f64;
-            println!(
-                "{now:>16.6}  {from} sends to {to}  {}",
-                show(&self.scratch[..len])
-            );
+            println!("{now:>16.6}  {from} sends to {to}  {}", show(&self.scratch[..len]));
         }
         self.net.send(from, to, &self.scratch[..len]);
     }
@@ -167,9 +156,7 @@ impl Ground {
         let account = *account;
         if !account.reached && account.sent > 3 * account.received {
             let now = self.now();
-            self.oracle.violate("no-amplification", now, || {
-                format!("server {server} to {to}: {account:?}")
-            });
+            self.oracle.violate("no-amplification", now, || format!("server {server} to {to}: {account:?}"));
         }
     }
 

@@ -94,9 +94,7 @@ struct BulkArgs {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Soak(args) if args.list_breaks => {
-            Rule::ALL
-                .iter()
-                .for_each(|rule| println!("{}", rule.name()));
+            Rule::ALL.iter().for_each(|rule| println!("{}", rule.name()));
             ExitCode::SUCCESS
         }
         Command::Soak(args) => soak(&args),
@@ -107,9 +105,7 @@ fn main() -> ExitCode {
 
 fn rule(name: &str) -> Result<Rule, String> {
     let found = Rule::ALL.iter().find(|rule| rule.name() == name);
-    found
-        .copied()
-        .ok_or_else(|| "no such rule (soak --list-breaks names them)".into())
+    found.copied().ok_or_else(|| "no such rule (soak --list-breaks names them)".into())
 }
 
 fn mutant(rule: Option<Rule>) -> Mutant {
@@ -137,11 +133,7 @@ fn soak(args: &SoakArgs) -> ExitCode {
         tell(&summary, start.elapsed().as_secs_f64());
     }
     tell_failing(&summary, args.broken);
-    if summary.failing.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if summary.failing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn progress(soak: &Soak, quiet: bool) -> ProgressBar {
@@ -149,8 +141,7 @@ fn progress(soak: &Soak, quiet: bool) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let style = "{bar:40} {human_pos} of {human_len} calls, {per_sec}, {eta} left";
-    let style =
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(soak.calls).with_style(style)
 }
 
@@ -173,9 +164,7 @@ fn tell(summary: &Summary, seconds: f64) {
 
 fn tell_failing(summary: &Summary, broken: Option<Rule>) {
     for failing in summary.failing.iter().take(5) {
-        let broken = broken
-            .map(|rule| format!(" --break {}", rule.name()))
-            .unwrap_or_default();
+        let broken = broken.map(|rule| format!(" --break {}", rule.name())).unwrap_or_default();
         eprintln!("seed {}: {}", failing.seed, failing.violation);
         eprintln!(
             "  cargo run --release -p farcall-sim -- replay --seed {} --calls {}{broken} --verbose",
@@ -206,16 +195,8 @@ fn bulk(args: &BulkArgs) -> ExitCode {
     path.queue = SECS / 100;
     path.mtu = args.mtu;
     let bytes = args.mib << 20;
-    let t = Bulk {
-        bytes,
-        path,
-        seed: args.seed,
-    }
-    .run();
-    let (seconds, ratio) = (
-        t.elapsed as f64 / SECS as f64,
-        t.sent.0 as f64 / bytes as f64,
-    );
+    let t = Bulk { bytes, path, seed: args.seed }.run();
+    let (seconds, ratio) = (t.elapsed as f64 / SECS as f64, t.sent.0 as f64 / bytes as f64);
     if args.json {
         println!(
             r#"{{"bytes":{bytes},"loss_percent":{},"intact":{},"seconds":{seconds:.3},"sent_ratio":{ratio:.4},"server_datagrams":{},"client_datagrams":{},"client_bytes":{},"idle_datagrams":{}}}"#,
@@ -231,9 +212,5 @@ fn bulk(args: &BulkArgs) -> ExitCode {
             t.sent.1, t.client_sent.1, t.client_sent.0, t.idle_datagrams
         );
     }
-    if t.intact {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if t.intact { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

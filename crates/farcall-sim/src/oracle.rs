@@ -119,24 +119,13 @@ impl Oracle {
     /// One that has seen nothing.
     pub fn new(salt: u64, calm: bool, patience: Nanos) -> Oracle {
         let (calls, violation) = (Vec::new(), None);
-        Oracle {
-            salt,
-            calm,
-            patience,
-            calls,
-            violation,
-            executions: 0,
-        }
+        Oracle { salt, calm, patience, calls, violation, executions: 0 }
     }
 
     /// Notes that an invariant does not hold; the first such note is kept.
     pub fn violate(&mut self, rule: &'static str, at: Nanos, what: impl FnOnce() -> String) {
         if self.violation.is_none() {
-            self.violation = Some(Violation {
-                rule,
-                at,
-                what: what(),
-            });
+            self.violation = Some(Violation { rule, at, what: what() });
         }
     }
 
@@ -151,10 +140,7 @@ impl Oracle {
         let mut trace = [0; 16];
         trace[..8].copy_from_slice(&token.to_be_bytes());
         trace[8..].copy_from_slice(&(!token).to_be_bytes());
-        Trace {
-            trace,
-            span: token.to_be_bytes(),
-        }
+        Trace { trace, span: token.to_be_bytes() }
     }
 
     /// Writes a call's arguments.
@@ -171,22 +157,15 @@ impl Oracle {
     pub fn arrived(&mut self, now: Nanos, server: usize, export: u64, call: &Incoming<'_>) -> Option<usize> {
         let Some(index) = self.identify(call) else {
             self.violate("arguments-intact", now, || {
-                format!(
-                    "server {server} got a call that nobody made: {:?}",
-                    call.key
-                )
+                format!("server {server} got a call that nobody made: {:?}", call.key)
             });
             return None;
         };
         let meant = self.calls[index];
         let args = &call.args[..];
-        let body = if meant.args >= 8 {
-            args.get(8..)
-        } else {
-            Some(args)
-        };
-        let whole = args.len() == meant.args
-            && body.is_some_and(|body| is_pattern(self.token(index), meant.args, body));
+        let body = if meant.args >= 8 { args.get(8..) } else { Some(args) };
+        let whole =
+            args.len() == meant.args && body.is_some_and(|body| is_pattern(self.token(index), meant.args, body));
         let trace = meant.traced.then(|| self.trace(index));
         if !whole
             || call.procedure != meant.procedure
@@ -194,19 +173,12 @@ impl Oracle {
             || call.deadline.is_some() != meant.deadline.is_some()
         {
             self.violate("arguments-intact", now, || {
-                format!(
-                    "call {index} {meant:?} came as {} bytes, procedure {}",
-                    args.len(),
-                    call.procedure
-                )
+                format!("call {index} {meant:?} came as {} bytes, procedure {}", args.len(), call.procedure)
             });
         }
         if meant.server != server || meant.export != call.export || export != call.export {
             self.violate("export-is-the-one-meant", now, || {
-                format!(
-                    "call {index} {meant:?} came to server {server} export {}",
-                    call.export
-                )
+                format!("call {index} {meant:?} came to server {server} export {}", call.export)
             });
         }
         Some(index)
@@ -231,9 +203,7 @@ impl Oracle {
         (c.nonce, c.result, c.exception) = (nonce, result, exception);
         let c = *c;
         if c.executed > 1 {
-            self.violate("at-most-once", now, || {
-                format!("call {call} was executed again: {c:?}")
-            });
+            self.violate("at-most-once", now, || format!("call {call} was executed again: {c:?}"));
         }
         if c.refused || c.state == State::Failed(Ran::No) {
             self.violate("no-means-never", now, || {
@@ -257,10 +227,8 @@ impl Oracle {
     pub fn returned(&mut self, now: Nanos, call: usize, body: &[u8], exception: bool) {
         let c = self.end(now, call, State::Returned);
         let key = self.token(call) ^ c.nonce;
-        let right = c.executed == 1
-            && body.len() == c.result
-            && exception == c.exception
-            && is_pattern(key, c.result, body);
+        let right =
+            c.executed == 1 && body.len() == c.result && exception == c.exception && is_pattern(key, c.result, body);
         if !right {
             self.violate("result-is-the-executions", now, || {
                 format!("call {call} {c:?} returned {} bytes", body.len())
@@ -272,22 +240,15 @@ impl Oracle {
     pub fn failed(&mut self, now: Nanos, call: usize, failure: &Failure) {
         let c = self.end(now, call, State::Failed(failure.ran));
         if failure.ran == Ran::No && c.executed > 0 {
-            self.violate("no-means-never", now, || {
-                format!("call {call} had run: {failure:?} {c:?}")
-            });
+            self.violate("no-means-never", now, || format!("call {call} had run: {failure:?} {c:?}"));
         }
         if failure.ran == Ran::Yes && c.executed == 0 {
-            self.violate("yes-means-ran", now, || {
-                format!("call {call} had not run: {failure:?} {c:?}")
-            });
+            self.violate("yes-means-ran", now, || format!("call {call} had not run: {failure:?} {c:?}"));
         }
         // A call that was never sent, for want of a ticket, may have come late in a long silence.
         let sent = failure.ran != Ran::No;
-        if failure.kind == Kind::Unreachable && sent && now - c.started < self.patience - self.patience / 10
-        {
-            self.violate("patience", now, || {
-                format!("call {call} was given up early: {c:?}")
-            });
+        if failure.kind == Kind::Unreachable && sent && now - c.started < self.patience - self.patience / 10 {
+            self.violate("patience", now, || format!("call {call} was given up early: {c:?}"));
         }
         let excused = matches!(
             failure.kind,
@@ -304,9 +265,7 @@ impl Oracle {
         let before = self.calls[call];
         self.calls[call].state = state;
         if before.state != State::Open {
-            self.violate("ends-once", now, || {
-                format!("call {call} ended again, {state:?}: {before:?}")
-            });
+            self.violate("ends-once", now, || format!("call {call} ended again, {state:?}: {before:?}"));
         }
         before
     }
@@ -315,9 +274,7 @@ impl Oracle {
     pub fn deadline_kept(&mut self, now: Nanos, call: usize) {
         let c = self.calls[call];
         if c.deadline.is_some_and(|d| now > d + 50 * MILLIS) {
-            self.violate("deadline-kept", now, || {
-                format!("call {call} outlived its deadline: {c:?}")
-            });
+            self.violate("deadline-kept", now, || format!("call {call} outlived its deadline: {c:?}"));
         }
     }
 
@@ -329,16 +286,11 @@ impl Oracle {
     }
 
     /// Every call of `server` (of any, if `None`) that was started before `before` must have ended.
-    pub fn all_ended(
-        &mut self,
-        rule: &'static str,
-        now: Nanos,
-        server: Option<usize>,
-        before: Nanos,
-    ) {
-        let open = self.calls.iter().position(|c| {
-            c.state == State::Open && c.started < before && server.is_none_or(|s| s == c.server)
-        });
+    pub fn all_ended(&mut self, rule: &'static str, now: Nanos, server: Option<usize>, before: Nanos) {
+        let open = self
+            .calls
+            .iter()
+            .position(|c| c.state == State::Open && c.started < before && server.is_none_or(|s| s == c.server));
         if let Some(call) = open {
             let c = self.calls[call];
             self.violate(rule, now, || format!("call {call} has not ended: {c:?}"));
@@ -347,10 +299,7 @@ impl Oracle {
 
     /// How the calls ended.
     pub fn outcomes(&self) -> Outcomes {
-        let mut outcomes = Outcomes {
-            executed: self.executions,
-            ..Outcomes::default()
-        };
+        let mut outcomes = Outcomes { executed: self.executions, ..Outcomes::default() };
         for call in &self.calls {
             *match call.state {
                 State::Open | State::Abandoned => &mut outcomes.abandoned,

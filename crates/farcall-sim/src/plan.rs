@@ -68,14 +68,8 @@ impl Plan {
             calm,
             servers: rng.within(1, 3) as usize,
             clients: rng.within(1, 4) as usize,
-            server: ServerConfig {
-                mutant,
-                ..ServerConfig::default()
-            },
-            client: ClientConfig {
-                mutant,
-                ..ClientConfig::default()
-            },
+            server: ServerConfig { mutant, ..ServerConfig::default() },
+            client: ClientConfig { mutant, ..ClientConfig::default() },
             path: Path::clean(rng.spread(10 * MICROS, 60 * MILLIS)),
             drift: 100,
             chaos: 0,
@@ -141,13 +135,7 @@ impl Plan {
     /// The path of one direction between two hosts: the plan's, some faults turned off.
     pub fn own_path(&self, rng: &mut Rng) -> Path {
         let mut path = self.path;
-        for chance in [
-            &mut path.loss,
-            &mut path.duplicate,
-            &mut path.reorder,
-            &mut path.late,
-            &mut path.corrupt,
-        ] {
+        for chance in [&mut path.loss, &mut path.duplicate, &mut path.reorder, &mut path.late, &mut path.corrupt] {
             if rng.chance(200_000) {
                 *chance = 0;
             }

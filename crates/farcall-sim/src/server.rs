@@ -172,34 +172,19 @@ impl ServerNode {
         let now = self.clock.read(g.now());
         let Some(core) = &mut self.core else { return };
         if core.timeout().is_some_and(|t| t <= now) {
-            g.note(&[2, self.index as u64], || {
-                format!("server {} timer", self.index)
-            });
+            g.note(&[2, self.index as u64], || format!("server {} timer", self.index));
             core.handle_timeout(now);
         }
         self.settle(g);
-        if self
-            .core
-            .as_ref()
-            .and_then(Server::timeout)
-            .is_some_and(|t| t <= now)
-        {
-            g.oracle.violate("timers-move-on", g.net.now(), || {
-                format!("server {}", self.index)
-            });
+        if self.core.as_ref().and_then(Server::timeout).is_some_and(|t| t <= now) {
+            g.oracle.violate("timers-move-on", g.net.now(), || format!("server {}", self.index));
         }
     }
 
     /// A procedure is done, unless its process died or it was given up.
     pub fn done(&mut self, g: &mut Ground, job: u64) {
         if self.stopped {
-            return g.net.after(
-                SECS,
-                Event::Done {
-                    server: self.index,
-                    job,
-                },
-            );
+            return g.net.after(SECS, Event::Done { server: self.index, job });
         }
         if let Some(job) = self.remove(job) {
             self.finish_executed(g, job);
@@ -217,12 +202,7 @@ impl ServerNode {
             Request::Call(incoming) => {
                 if let Some(call) = oracle.arrived(at, index, export, &incoming) {
                     let (key, deadline) = (incoming.key, incoming.deadline);
-                    asked.push(Ask::Call(Job {
-                        key,
-                        call,
-                        deadline,
-                        executing: false,
-                    }));
+                    asked.push(Ask::Call(Job { key, call, deadline, executing: false }));
                 }
             }
             Request::Cancel(key) => asked.push(Ask::Cancel(key)),
@@ -276,13 +256,7 @@ impl ServerNode {
             return self.finish_executed(g, job);
         }
         self.jobs.push((number, job));
-        g.net.after(
-            takes,
-            Event::Done {
-                server: self.index,
-                job: number,
-            },
-        );
+        g.net.after(takes, Event::Done { server: self.index, job: number });
     }
 
     fn finish_executed(&mut self, g: &mut Ground, job: Job) {
@@ -329,11 +303,7 @@ impl ServerNode {
         if g.rng.chance(500_000) {
             self.remove(number);
             self.executing -= 1;
-            self.finish(
-                g,
-                job,
-                Finish::Failed(Failure::new(Kind::Cancelled, Ran::Yes)),
-            );
+            self.finish(g, job, Finish::Failed(Failure::new(Kind::Cancelled, Ran::Yes)));
             self.next(g);
         }
     }
@@ -361,9 +331,7 @@ impl ServerNode {
             g.send(self.address, t.to, t.len);
             sent += 1;
             if sent > 100_000 {
-                return g
-                    .oracle
-                    .violate("sending-ends", at, || format!("server {}", self.index));
+                return g.oracle.violate("sending-ends", at, || format!("server {}", self.index));
             }
         }
         let config = &g.plan.server;
@@ -371,9 +339,7 @@ impl ServerNode {
         let budget = config.held_budget + config.reassembly_budget + 4 * g.plan.largest as usize;
         if core.conversations() > config.max_conversations || core.held_bytes() > budget {
             let seen = (core.conversations(), core.held_bytes());
-            g.oracle.violate("memory-is-bounded", at, || {
-                format!("server {} holds {seen:?}", self.index)
-            });
+            g.oracle.violate("memory-is-bounded", at, || format!("server {} holds {seen:?}", self.index));
         }
         if let Some(due) = core.timeout() {
             let due = self.clock.when(at, due);
@@ -387,19 +353,11 @@ impl ServerNode {
     /// After everything: nothing is held, nothing is waited for.
     pub fn must_be_idle(&self, g: &mut Ground) {
         let Some(core) = &self.core else { return };
-        let left = (
-            core.held_bytes(),
-            core.unfinished(),
-            core.timeout(),
-            self.busy(),
-        );
+        let left = (core.held_bytes(), core.unfinished(), core.timeout(), self.busy());
         if left != (0, 0, None, 0) {
             let now = g.now();
             g.oracle.violate("memory-returns", now, || {
-                format!(
-                    "server {}: held, unfinished, timeout, busy are {left:?}",
-                    self.index
-                )
+                format!("server {}: held, unfinished, timeout, busy are {left:?}", self.index)
             });
         }
     }

@@ -65,10 +65,7 @@ pub struct Summary {
 impl Soak {
     /// The calls of the run with this seed.
     pub fn calls_of(&self, seed: u64) -> u64 {
-        let (each, more) = (
-            self.calls / self.seeds.max(1),
-            self.calls % self.seeds.max(1),
-        );
+        let (each, more) = (self.calls / self.seeds.max(1), self.calls % self.seeds.max(1));
         (each + u64::from(seed - self.from < more)).max(1)
     }
 
@@ -118,11 +115,7 @@ fn run_caught(seed: u64, calls: u64, mutant: Mutant) -> Report {
             faults: Faults::default(),
             datagrams: 0,
             elapsed: 0,
-            violation: Some(Violation {
-                rule: "no-panic",
-                at: 0,
-                what,
-            }),
+            violation: Some(Violation { rule: "no-panic", at: 0, what }),
             trace_hash: 0,
         }
     })
@@ -141,11 +134,7 @@ impl Summary {
         self.trace_hash = self.trace_hash.wrapping_add(part);
         if let Some(violation) = report.violation {
             let seed = report.seed;
-            self.failing.push(Failing {
-                seed,
-                calls,
-                violation,
-            });
+            self.failing.push(Failing { seed, calls, violation });
         }
     }
 
@@ -166,20 +155,12 @@ impl Summary {
 
     /// One line of JSON, the same for every run of the same seeds.
     pub fn json(&self) -> String {
-        let mut line = format!(
-            r#"{{"seeds":{},"calls":{},"faults":{{"#,
-            self.seeds, self.calls
-        );
+        let mut line = format!(r#"{{"seeds":{},"calls":{},"faults":{{"#, self.seeds, self.calls);
         for (i, (name, count)) in self.faults.each().enumerate() {
             let comma = if i > 0 { "," } else { "" };
             let _ = write!(line, r#"{comma}"{name}":{count}"#);
         }
-        let _ = write!(
-            line,
-            r#"}},"violations":{},"trace_hash":"{:016x}""#,
-            self.failing.len(),
-            self.trace_hash
-        );
+        let _ = write!(line, r#"}},"violations":{},"trace_hash":"{:016x}""#, self.failing.len(), self.trace_hash);
         let o = &self.outcomes;
         let _ = write!(
             line,

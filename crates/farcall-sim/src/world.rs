@@ -62,20 +62,9 @@ struct World {
 
 impl World {
     fn new(mut g: Ground) -> World {
-        let servers = (0..g.plan.servers)
-            .map(|i| ServerNode::new(i, &mut g))
-            .collect();
-        let clients = (0..g.plan.clients)
-            .map(|i| ClientNode::new(g.plan.servers + i, &mut g))
-            .collect();
-        World {
-            g,
-            servers,
-            clients,
-            healing: false,
-            last_late: 0,
-            was_idle: false,
-        }
+        let servers = (0..g.plan.servers).map(|i| ServerNode::new(i, &mut g)).collect();
+        let clients = (0..g.plan.clients).map(|i| ClientNode::new(g.plan.servers + i, &mut g)).collect();
+        World { g, servers, clients, healing: false, last_late: 0, was_idle: false }
     }
 
     fn run(&mut self) {
@@ -90,12 +79,9 @@ impl World {
         while let Some((now, step)) = self.g.net.step() {
             steps += 1;
             if steps > most {
-                self.g.oracle.violate("progress", now, || {
-                    format!("{steps} steps, the next is {step:?}")
-                });
+                self.g.oracle.violate("progress", now, || format!("{steps} steps, the next is {step:?}"));
             }
-            if self.g.healed && matches!(step, Step::Datagram { .. } | Step::Event(Event::Wake(_)))
-            {
+            if self.g.healed && matches!(step, Step::Datagram { .. } | Step::Event(Event::Wake(_))) {
                 self.must_be_quiet(now);
             }
             self.step(step);
@@ -109,15 +95,9 @@ impl World {
             }
         }
         let now = self.g.now();
-        self.g
-            .oracle
-            .all_ended("every-call-ends", now, None, Nanos::MAX);
-        self.servers
-            .iter()
-            .for_each(|s| s.must_be_idle(&mut self.g));
-        self.clients
-            .iter()
-            .for_each(|c| c.must_be_idle(&mut self.g));
+        self.g.oracle.all_ended("every-call-ends", now, None, Nanos::MAX);
+        self.servers.iter().for_each(|s| s.must_be_idle(&mut self.g));
+        self.clients.iter().for_each(|c| c.must_be_idle(&mut self.g));
     }
 
     fn step(&mut self, step: Step<Event>) {
@@ -131,9 +111,7 @@ impl World {
                 }
             }
             Step::Unreachable { sender, peer } => {
-                self.g.note(&[9, u64::from(sender.port())], || {
-                    format!("{sender} hears that nobody is at {peer}")
-                });
+                self.g.note(&[9, u64::from(sender.port())], || format!("{sender} hears that nobody is at {peer}"));
                 if let Some(client) = host(sender).checked_sub(self.servers.len()) {
                     self.clients[client].unreachable(&mut self.g, host(peer));
                 }
@@ -181,11 +159,8 @@ impl World {
             }
             90..95 => {
                 g.net.faults.mtu_changes += 1;
-                let (from, to) = if g.rng.chance(500_000) {
-                    (server, servers + client)
-                } else {
-                    (servers + client, server)
-                };
+                let (from, to) =
+                    if g.rng.chance(500_000) { (server, servers + client) } else { (servers + client, server) };
                 g.net.path(from, to).mtu = g.rng.spread(1200, 66_000) as usize;
             }
             _ => self.drain(server),
@@ -203,9 +178,7 @@ impl World {
                 g.net.path(from, to).cut_until = until;
             }
         }
-        g.note(&[10, server as u64, client as u64], || {
-            format!("machines {server} and {client} are cut ({ways})")
-        });
+        g.note(&[10, server as u64, client as u64], || format!("machines {server} and {client} are cut ({ways})"));
     }
 
     fn crash_server(&mut self, server: usize) {
@@ -238,8 +211,7 @@ impl World {
         let node = &mut self.servers[server];
         let Some(core) = &mut node.core else { return };
         core.drain();
-        self.g
-            .note(&[13, server as u64], || format!("server {server} drains"));
+        self.g.note(&[13, server as u64], || format!("server {server} drains"));
         if node.busy() == 0 {
             self.crash_server(server);
         }
@@ -255,8 +227,7 @@ impl World {
             return;
         }
         self.g.net.faults.clock_steps += 1;
-        self.g
-            .note(&[14, node as u64], || format!("machine {node} is stopped"));
+        self.g.note(&[14, node as u64], || format!("machine {node} is stopped"));
         let away = self.g.rng.spread(MILLIS, 100 * SECS);
         self.g.net.after(away, Event::Resume(node));
     }
@@ -315,13 +286,9 @@ impl World {
     /// Once the servers were idle long enough, every call has ended.
     fn judge(&mut self) {
         let now = self.g.now();
-        let idle =
-            self.servers.iter().all(|s| s.busy() == 0) && now - self.g.last_done > ENDS_WITHIN;
+        let idle = self.servers.iter().all(|s| s.busy() == 0) && now - self.g.last_done > ENDS_WITHIN;
         if idle && self.was_idle {
-            return self
-                .g
-                .oracle
-                .all_ended("every-call-ends", now, None, Nanos::MAX);
+            return self.g.oracle.all_ended("every-call-ends", now, None, Nanos::MAX);
         }
         self.was_idle = idle;
         self.g.net.after(ENDS_WITHIN, Event::Judge);
@@ -333,10 +300,7 @@ impl World {
         let last = self.last_late.max(self.g.last_done) + hold + SETTLED;
         if now > last && self.servers.iter().all(|s| s.busy() == 0) && self.was_idle {
             self.g.oracle.violate("idle-is-silent", now, || {
-                format!(
-                    "something happens {} s after the last cause",
-                    (now - last) / SECS
-                )
+                format!("something happens {} s after the last cause", (now - last) / SECS)
             });
         }
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::slots::{Stage, Want};
+use super::timers::BLACK_HOLE;
 use super::{CallId, Conversation, Event, Outcome};
 use crate::transfer::{Incoming, Taken};
 use crate::wire::{self, Frame, Frames, Header, Malformed, Part, Position, Progress, Raw, ResultHead, Select, Status};
@@ -178,6 +179,7 @@ impl Conversation {
                     self.in_flight -= sending.in_flight();
                     sending.restart();
                 }
+                self.count_stall(activity, 0);
                 self.answered(now, activity);
                 self.want(activity, Want::CALL);
             }
@@ -214,8 +216,20 @@ impl Conversation {
         } else {
             self.want(activity, Want::CALL);
         }
+        self.count_stall(activity, heard.arrived);
         self.answered(now, activity);
         self.wake_waiting();
+    }
+
+    /// The server answers, but of what was sent nothing arrives: perhaps because it is too large
+    /// for a path that was not so narrow before.
+    fn count_stall(&mut self, activity: u32, arrived: u32) {
+        let slot = self.slots.at_mut(activity);
+        slot.stalled = if arrived > 0 { 0 } else { slot.stalled + 1 };
+        if slot.stalled == BLACK_HOLE {
+            slot.stalled = 0;
+            self.mtu.fall_back();
+        }
     }
 
     /// The window has opened: whoever waits for it may try.

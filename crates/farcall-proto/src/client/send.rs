@@ -33,7 +33,7 @@ impl Conversation {
             writer.ticket(&granted.ticket);
         }
         let owed = std::mem::take(&mut self.owes_acknowledgement);
-        if owed || self.slots.len() > 1 || self.mtu.datagram() > crate::BASE_DATAGRAM {
+        if owed || self.slots.len() > 1 || self.mtu.raised() {
             let low = self.slots.low().unwrap_or(self.next_sequence);
             writer.ack(Ack { low, datagram: self.mtu.datagram() as u32 });
         }

@@ -82,6 +82,8 @@ pub(super) struct Slot {
     /// Retransmissions and probes since the server last spoke of this call, or the call began.
     pub unanswered: u32,
     pub heard: Time,
+    /// Answers in a row that knew of nothing new, though something was sent.
+    pub stalled: u32,
     prev: u32,
     next: u32,
 }
@@ -125,6 +127,7 @@ impl Slots {
         slot.timed = None;
         slot.unanswered = 0;
         slot.heard = now;
+        slot.stalled = 0;
         slot.due = now;
         slot.interval = 0;
         slot.calm = 0;
@@ -223,6 +226,7 @@ impl Slot {
             calm: 0,
             unanswered: 0,
             heard: Time::default(),
+            stalled: 0,
             prev: NONE,
             next: NONE,
         }

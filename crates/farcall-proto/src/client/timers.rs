@@ -15,12 +15,16 @@ use crate::{Failure, Kind, Ran, Rule, Time};
 const CANCEL_REMINDERS: u32 = 5;
 
 /// After this many unanswered tries a datagram may be too large for the path.
-const BLACK_HOLE: u32 = 3;
+pub(super) const BLACK_HOLE: u32 = 3;
 
 impl Conversation {
     /// Acts on the timers that are due. Hand in every datagram that has arrived before.
     pub fn handle_timeout(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
+        self.look_at_calls(now, sink);
         self.expire_binds(now, sink);
+    }
+
+    fn look_at_calls(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         let probes = self.config.mutant.breaks(Rule::IdleProbes);
         if (self.slots.outstanding() == 0 && !probes) || now < self.check {
             return;
@@ -112,7 +116,7 @@ impl Conversation {
     /// The server spoke of this call: patience begins anew. A call that runs is probed ever more
     /// rarely, up to `max_probe` (Birrell & Nelson 1984, section 3.3).
     pub(super) fn answered(&mut self, now: Time, activity: u32) {
-        let base = self.round_trip.patience(self.config.min_retransmit);
+        let base = self.round_trip.patience(self.config.min_retransmit, self.config.max_retransmit);
         let slot = self.slots.at_mut(activity);
         slot.heard = now;
         slot.unanswered = 0;
@@ -129,7 +133,7 @@ impl Conversation {
 
     /// Begins the timer of a call anew, as if it had just been sent.
     pub(super) fn restart_timer(&mut self, now: Time, activity: u32) {
-        let interval = self.round_trip.patience(self.config.min_retransmit);
+        let interval = self.round_trip.patience(self.config.min_retransmit, self.config.max_retransmit);
         let slot = self.slots.at_mut(activity);
         slot.unanswered = 0;
         slot.heard = now;
