@@ -1,14 +1,25 @@
-//! The only unsafe code: a socket option and a page that a forked child finds empty.
+//! The only unsafe code: a clock, a socket option, and a page that a forked child finds empty.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::report_icmp_errors;
+pub(crate) use linux::{boot_time, report_icmp_errors};
 
 #[cfg(target_os = "linux")]
 mod linux {
     use std::io;
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
+
+    /// Nanoseconds since the machine was started, sleep included.
+    ///
+    /// By libc, which finds the kernel's shared page also where rustix does not (under valgrind).
+    pub(crate) fn boot_time() -> u64 {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the pointer is to a timespec of ours. The clock exists since Linux 2.6.39.
+        let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+        debug_assert_eq!(result, 0);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
 
     /// Asks for the ICMP errors that a socket's datagrams raise.
     pub(crate) fn report_icmp_errors(socket: &UdpSocket, v6: bool) -> io::Result<()> {

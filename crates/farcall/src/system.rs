@@ -35,15 +35,13 @@ impl Env for System {
     }
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(target_os = "linux")]
 fn now() -> Time {
-    use rustix::time::{ClockId, clock_gettime};
-    let t = clock_gettime(ClockId::Boottime);
-    Time::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+    Time::from_nanos(crate::sys::boot_time())
 }
 
 /// On macOS and Windows `Instant` counts the time that the machine sleeps; on the BSDs it may not.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(not(target_os = "linux"))]
 fn now() -> Time {
     static ORIGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let origin = ORIGIN.get_or_init(Instant::now);

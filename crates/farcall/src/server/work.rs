@@ -159,13 +159,16 @@ impl Worker {
             }
             let planned = self.choose(core);
             self.timer = core.protocol.timeout();
-            (planned, core.protocol.transmit(self.now, &mut self.out))
+            // A refusal must be there before the word that its call is with us, or the caller who
+            // cancelled it never learns that it did not run.
+            let sent = if self.refused.is_empty() { core.protocol.transmit(self.now, &mut self.out) } else { None };
+            (planned, sent)
         };
-        if sent.is_some() {
-            self.flush(sent);
-        }
         if !self.refused.is_empty() {
             self.refuse();
+        }
+        if sent.is_some() {
+            self.flush(sent);
         }
         self.begin(planned)
     }
@@ -261,6 +264,7 @@ impl Worker {
             work.exported.end();
             self.send(sent);
         }
+        self.send(None);
     }
 
     /// Executes a call, gives its outcome back, and says what is next.
