@@ -1,0 +1,86 @@
+//! After `fork` the child's handles fail, and the parent's go on.
+#![cfg(unix)]
+#![allow(missing_docs)]
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::sync::Arc;
+
+use farcall::{CallFailed, Kind, Ran};
+
+#[farcall::interface]
+pub trait Ping {
+    fn ping(&self) -> farcall::Result<u64>;
+}
+
+struct Server;
+impl Ping for Server {
+    fn ping(&self) -> farcall::Result<u64> {
+        Ok(7)
+    }
+}
+
+/// Runs `f` in a forked child, and returns its exit status: 0 if it returned true.
+fn in_child(f: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: the child calls nothing but `f` and `_exit`; `f` uses memory that it has a copy of,
+    // and takes no lock that another thread of the parent can hold at this moment.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let good = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or(false);
+        // SAFETY: ends the child without running what belongs to its parent.
+        unsafe { libc::_exit(if good { 0 } else { 1 }) }
+    }
+    let mut status = 0;
+    // SAFETY: `child` is a child of ours, and `status` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    status
+}
+
+fn is_forked<T>(result: farcall::Result<T>) -> bool {
+    let Err(why) = result else { return false };
+    let why = CallFailed::from(why);
+    (why.kind(), why.ran()) == (Kind::Forked, Ran::No)
+}
+
+#[test]
+fn the_childs_handles_fail_and_the_parents_go_on() {
+    let runtime = common::runtime();
+    let export = runtime.export::<dyn Ping>("Ping", Arc::new(Server)).unwrap();
+    let ping = runtime.import::<dyn Ping>("Ping").unwrap();
+    assert_eq!(ping.ping().unwrap(), 7);
+
+    let status = in_child(|| {
+        is_forked(ping.ping())
+            && is_forked(ping.start().ping().wait())
+            && is_forked(runtime.import::<dyn Ping>("Ping"))
+            && is_forked(runtime.export::<dyn Ping>("Ping/child", Arc::new(Server)))
+    });
+    assert_eq!(status, 0);
+    assert_eq!(ping.ping().unwrap(), 7);
+
+    // A child that drops what it inherited takes nothing away from its parent.
+    let (export, ping) = (std::cell::Cell::new(Some(export)), std::cell::Cell::new(Some(ping)));
+    let status = in_child(|| {
+        drop(export.take());
+        drop(ping.take());
+        true
+    });
+    assert_eq!(status, 0);
+    assert_eq!(ping.take().unwrap().ping().unwrap(), 7);
+    assert_eq!(runtime.import::<dyn Ping>("Ping").unwrap().ping().unwrap(), 7);
+    drop(export);
+}
+
+#[test]
+fn a_child_may_make_a_runtime_of_its_own() {
+    let parent = common::runtime();
+    let export = parent.export::<dyn Ping>("Ping", Arc::new(Server)).unwrap();
+    let url = export.url();
+    let status = in_child(|| {
+        let runtime = common::runtime();
+        runtime.import::<dyn Ping>(&url).is_ok_and(|ping| ping.ping().is_ok_and(|answer| answer == 7))
+    });
+    assert_eq!(status, 0);
+}

@@ -1,0 +1,147 @@
+//! The hand-over of the lead, in every interleaving that loom finds.
+#![allow(missing_docs)]
+
+#[path = "../src/client/lead.rs"]
+#[allow(dead_code)]
+mod lead;
+
+mod sync {
+    pub(super) use loom::sync::{Mutex, MutexGuard};
+}
+
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use std::sync::Arc;
+
+use lead::{Lead, Seat};
+
+/// A thread's seat, and whether its answer has come.
+struct Place {
+    woken: Mutex<bool>,
+    changed: Condvar,
+    answered: AtomicBool,
+}
+
+impl Seat for Place {
+    fn wake(&self) {
+        *self.woken.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+}
+
+impl Place {
+    fn new() -> Arc<Place> {
+        Arc::new(Place { woken: Mutex::new(false), changed: Condvar::new(), answered: AtomicBool::new(false) })
+    }
+
+    fn wait(&self) {
+        let mut woken = self.woken.lock().unwrap();
+        while !*woken {
+            woken = self.changed.wait(woken).unwrap();
+        }
+        *woken = false;
+    }
+
+    fn is_answered(&self) -> bool {
+        self.answered.load(Ordering::SeqCst)
+    }
+}
+
+/// A socket at which the answers to all callers arrive in this order.
+struct Net {
+    lead: Lead<Place>,
+    arriving: Mutex<Vec<Arc<Place>>>,
+    leading: AtomicBool,
+}
+
+impl Net {
+    fn new(answers: &[&Arc<Place>]) -> Arc<Net> {
+        let arriving = answers.iter().rev().map(|place| (*place).clone()).collect();
+        Arc::new(Net { lead: Lead::new(), arriving: Mutex::new(arriving), leading: AtomicBool::new(false) })
+    }
+
+    /// What a caller does after it has sent its call: `Endpoint::attend`.
+    fn attend(&self, own: &Arc<Place>) {
+        if self.lead.join(own) {
+            return self.lead(own);
+        }
+        while !own.is_answered() {
+            own.wait();
+            if self.lead.leads(own) {
+                return self.lead(own);
+            }
+        }
+        self.lead.leave(own);
+    }
+
+    /// What a leader does: `Endpoint::lead_until`.
+    fn lead(&self, own: &Arc<Place>) {
+        assert!(!self.leading.swap(true, Ordering::SeqCst), "two lead at once");
+        while !own.is_answered() {
+            let next = self.arriving.lock().unwrap().pop();
+            let next = next.expect("a leader whose answer was taken by nobody");
+            next.answered.store(true, Ordering::SeqCst);
+            if !Arc::ptr_eq(&next, own) {
+                next.wake();
+            }
+        }
+        self.leading.store(false, Ordering::SeqCst);
+        self.lead.leave(own);
+    }
+}
+
+#[test]
+fn two_callers_hand_over() {
+    loom::model(|| {
+        let (a, b) = (Place::new(), Place::new());
+        let net = Net::new(&[&a, &b]);
+        let (other_net, other) = (net.clone(), b.clone());
+        let thread = thread::spawn(move || other_net.attend(&other));
+        net.attend(&a);
+        thread.join().unwrap();
+        assert!(net.lead.join(&a), "nobody leads when all are gone");
+    });
+}
+
+#[test]
+fn three_callers_hand_over() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let (a, b, c) = (Place::new(), Place::new(), Place::new());
+        let net = Net::new(&[&b, &c, &a]);
+        let others = [b, c].map(|place| {
+            let net = net.clone();
+            thread::spawn(move || net.attend(&place))
+        });
+        net.attend(&a);
+        others.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(net.lead.join(&a), "nobody leads when all are gone");
+    });
+}
+
+#[test]
+fn the_one_who_stands_by_leads_when_nobody_else_does() {
+    loom::model(|| {
+        let (caller, service) = (Place::new(), Place::new());
+        // The service thread waits for the last answer, that of a call that was started.
+        let net = Net::new(&[&caller, &service]);
+        let (other_net, other) = (net.clone(), service.clone());
+        let thread = thread::spawn(move || {
+            while !other.is_answered() {
+                if !other_net.lead.stand_by(&other) {
+                    other.wait();
+                    if !other_net.lead.leads(&other) {
+                        other_net.lead.leave(&other);
+                        continue;
+                    }
+                }
+                other_net.lead(&other);
+            }
+        });
+        net.attend(&caller);
+        thread.join().unwrap();
+        assert!(net.lead.join(&caller), "nobody leads when all are gone");
+    });
+}
