@@ -29,17 +29,9 @@ impl Directory {
                 // of the machine may leave an empty file under the name.
                 file.sync_all()
             })
-            .map_err(|source| Error::Io {
-                doing: "writing",
-                path: path.clone(),
-                source,
-            })
+            .map_err(|source| Error::Io { doing: "writing", path: path.clone(), source })
             .and_then(|()| {
-                self.rename(&new, name).map_err(|source| Error::Io {
-                    doing: "renaming",
-                    path: path.clone(),
-                    source,
-                })
+                self.rename(&new, name).map_err(|source| Error::Io { doing: "renaming", path: path.clone(), source })
             });
         if result.is_err() {
             self.remove(&new);
@@ -56,20 +48,7 @@ fn read_bounded(file: File, limit: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn io_error(
-    doing: &'static str,
-    directory: &Path,
-    name: &str,
-    source: impl Into<io::Error>,
-) -> Error {
-    let path: PathBuf = if name.is_empty() {
-        directory.to_owned()
-    } else {
-        directory.join(name)
-    };
-    Error::Io {
-        doing,
-        path,
-        source: source.into(),
-    }
+fn io_error(doing: &'static str, directory: &Path, name: &str, source: impl Into<io::Error>) -> Error {
+    let path: PathBuf = if name.is_empty() { directory.to_owned() } else { directory.join(name) };
+    Error::Io { doing, path, source: source.into() }
 }

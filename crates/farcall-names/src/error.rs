@@ -93,11 +93,7 @@ pub enum Distrust {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Taken {
-                name,
-                owner,
-                address,
-            } => write!(f, "{name} is exported already, by {owner} at {address}"),
+            Self::Taken { name, owner, address } => write!(f, "{name} is exported already, by {owner} at {address}"),
             Self::Untrusted { path, why } => {
                 write!(f, "{} cannot be trusted: {why}", path.display())
             }
@@ -105,33 +101,18 @@ impl fmt::Display for Error {
                 write!(f, "{}, line {line}: {why}", path.display())
             }
             Self::Format { path, found } => {
-                write!(
-                    f,
-                    "{} is in format {found:?}, which this version of farcall does not know",
-                    path.display()
-                )
+                write!(f, "{} is in format {found:?}, which this version of farcall does not know", path.display())
             }
             Self::TooLarge { what, size, limit } => {
                 write!(f, "{size} {what}; at most {limit} are allowed")
             }
-            Self::Busy {
-                path,
-                holder: Some(pid),
-            } => {
-                write!(
-                    f,
-                    "{} is locked, it seems by process {pid}; is that stopped?",
-                    path.display()
-                )
+            Self::Busy { path, holder: Some(pid) } => {
+                write!(f, "{} is locked, it seems by process {pid}; is that stopped?", path.display())
             }
             Self::Busy { path, holder: None } => {
                 write!(f, "{} is locked by another process", path.display())
             }
-            Self::Io {
-                doing,
-                path,
-                source,
-            } => write!(f, "{doing} {}: {source}", path.display()),
+            Self::Io { doing, path, source } => write!(f, "{doing} {}: {source}", path.display()),
         }
     }
 }
@@ -143,10 +124,7 @@ impl fmt::Display for Distrust {
             Self::NotADirectory => f.write_str("it is not a directory"),
             Self::NotAFile => f.write_str("it is not a regular file"),
             Self::Owner(uid) => write!(f, "it belongs to another user, with id {uid}"),
-            Self::Mode(mode) => write!(
-                f,
-                "its mode {mode:04o} lets other users in; it must be 0700"
-            ),
+            Self::Mode(mode) => write!(f, "its mode {mode:04o} lets other users in; it must be 0700"),
         }
     }
 }

@@ -47,9 +47,7 @@ impl File {
     /// The registry in this directory, which is made when first something is published. Its parent
     /// must exist.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
-        Self {
-            path: directory.into(),
-        }
+        Self { path: directory.into() }
     }
 
     /// The registry's directory.
@@ -76,18 +74,12 @@ impl File {
         };
         let table = self.load(&directory)?;
         let mut judge = Judge::new();
-        let entries = table
-            .entries()
-            .filter(|e| wanted(e) && !judge.is_dead(&e.owner));
+        let entries = table.entries().filter(|e| wanted(e) && !judge.is_dead(&e.owner));
         Ok(Listing::new(table.version(), entries.cloned().collect()))
     }
 
     /// Lets `change` alter the table, alone among all processes, after the dead are removed.
-    fn update<T>(
-        &self,
-        directory: &Directory,
-        change: impl FnOnce(&mut Table, &mut Judge) -> Result<T>,
-    ) -> Result<T> {
+    fn update<T>(&self, directory: &Directory, change: impl FnOnce(&mut Table, &mut Judge) -> Result<T>) -> Result<T> {
         let _turn = directory.turn(PATIENCE)?;
         let mut table = self.load(directory)?;
         let before = table.version();
@@ -97,29 +89,18 @@ impl File {
         if table.version() != before {
             let text = format::render(&table);
             if text.len() > MAX_FILE {
-                return Err(Error::TooLarge {
-                    what: "bytes of registry",
-                    size: text.len(),
-                    limit: MAX_FILE,
-                });
+                return Err(Error::TooLarge { what: "bytes of registry", size: text.len(), limit: MAX_FILE });
             }
             directory.replace(NAMES, text.as_bytes())?;
         }
         Ok(result)
     }
 
-    fn withdraw_revision(
-        &self,
-        type_name: &Label,
-        instance: &Label,
-        revision: u64,
-    ) -> Result<bool> {
+    fn withdraw_revision(&self, type_name: &Label, instance: &Label, revision: u64) -> Result<bool> {
         let Some(directory) = Directory::open(&self.path)? else {
             return Ok(false);
         };
-        self.update(&directory, |table, _| {
-            Ok(table.remove_revision(type_name, instance, revision))
-        })
+        self.update(&directory, |table, _| Ok(table.remove_revision(type_name, instance, revision)))
     }
 }
 
@@ -128,21 +109,11 @@ impl Registry for File {
         entry.check()?;
         let directory = Directory::create(&self.path)?;
         let revision = self.update(&directory, |table, judge| {
-            refuse_taken(
-                table.find(&entry.type_name, &entry.instance),
-                &entry.owner,
-                judge,
-            )?;
+            refuse_taken(table.find(&entry.type_name, &entry.instance), &entry.owner, judge)?;
             Ok(table.put(entry.clone()))
         })?;
-        let (registry, type_name, instance) = (
-            self.clone(),
-            entry.type_name.clone(),
-            entry.instance.clone(),
-        );
-        Ok(Registration::new(entry.name(), move || {
-            registry.withdraw_revision(&type_name, &instance, revision)
-        }))
+        let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
+        Ok(Registration::new(entry.name(), move || registry.withdraw_revision(&type_name, &instance, revision)))
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
@@ -176,11 +147,9 @@ impl Registry for File {
 /// A name that another live process exports is that process's.
 fn refuse_taken(found: Option<&Entry>, this: &Owner, judge: &mut Judge) -> Result<()> {
     match found {
-        Some(e) if judge.is_live_other(&e.owner, this) => Err(Error::Taken {
-            name: e.name(),
-            owner: e.owner,
-            address: e.address,
-        }),
+        Some(e) if judge.is_live_other(&e.owner, this) => {
+            Err(Error::Taken { name: e.name(), owner: e.owner, address: e.address })
+        }
         _ => Ok(()),
     }
 }

@@ -44,25 +44,9 @@ pub(crate) fn render(table: &Table) -> String {
 }
 
 fn render_entry(text: &mut String, Held { entry, revision }: &Held) {
-    let Owner {
-        pid,
-        started,
-        boot,
-        namespace,
-    } = entry.owner;
-    push(
-        text,
-        format_args!(
-            "{} {} export={:016x}",
-            entry.name(),
-            entry.address,
-            entry.export
-        ),
-    );
-    push(
-        text,
-        format_args!(" owner={pid},{started},{boot:016x},{namespace} revision={revision}"),
-    );
+    let Owner { pid, started, boot, namespace } = entry.owner;
+    push(text, format_args!("{} {} export={:016x}", entry.name(), entry.address, entry.export));
+    push(text, format_args!(" owner={pid},{started},{boot:016x},{namespace} revision={revision}"));
     for (i, (procedure, fingerprint)) in entry.fingerprints.iter().enumerate() {
         let before = if i == 0 { " fingerprints=" } else { "," };
         push(text, format_args!("{before}{procedure}:{fingerprint:016x}"));
@@ -82,16 +66,10 @@ fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
 /// Reads the text of a table.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Table, Fault> {
     if bytes.len() > MAX_FILE {
-        return Err(Fault::Line(
-            1,
-            format!("the file has more than {MAX_FILE} bytes"),
-        ));
+        return Err(Fault::Line(1, format!("the file has more than {MAX_FILE} bytes")));
     }
     let text = str::from_utf8(bytes).map_err(|e| {
-        let line = 1 + bytes[..e.valid_up_to()]
-            .iter()
-            .filter(|b| **b == b'\n')
-            .count();
+        let line = 1 + bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count();
         Fault::Line(line, "it is not text in UTF-8".to_owned())
     })?;
     let mut lines = text.split_inclusive('\n').zip(1..);
@@ -103,37 +81,21 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Table, Fault> {
             check_end(count, table.held().len()).map_err(|why| Fault::Line(number, why))?;
             return match lines.next() {
                 None => Ok(table),
-                Some((_, number)) => Err(Fault::Line(
-                    number,
-                    "nothing may follow the line \"end\"".to_owned(),
-                )),
+                Some((_, number)) => Err(Fault::Line(number, "nothing may follow the line \"end\"".to_owned())),
             };
         }
-        let held = whole_line(line)
-            .and_then(parse_entry)
-            .map_err(|why| Fault::Line(number, why))?;
+        let held = whole_line(line).and_then(parse_entry).map_err(|why| Fault::Line(number, why))?;
         if !table.restore(held) {
-            return Err(Fault::Line(
-                number,
-                "the name stands in an earlier line already".to_owned(),
-            ));
+            return Err(Fault::Line(number, "the name stands in an earlier line already".to_owned()));
         }
     }
     let number = text.split_inclusive('\n').count() + 1;
-    Err(Fault::Line(
-        number,
-        "the line \"end\" is missing; the file has been cut short".to_owned(),
-    ))
+    Err(Fault::Line(number, "the line \"end\" is missing; the file has been cut short".to_owned()))
 }
 
 /// The registry's version.
 fn parse_first(line: &str) -> Result<u64, Fault> {
-    let fault = || {
-        Fault::Line(
-            1,
-            format!("a registry begins with \"{MAGIC} {VERSION}\" and its version"),
-        )
-    };
+    let fault = || Fault::Line(1, format!("a registry begins with \"{MAGIC} {VERSION}\" and its version"));
     let mut words = line.strip_suffix('\n').ok_or_else(fault)?.split(' ');
     if words.next() != Some(MAGIC) {
         return Err(fault());
@@ -158,8 +120,7 @@ fn check_end(count: &str, found: usize) -> Result<(), String> {
 }
 
 fn whole_line(line: &str) -> Result<&str, String> {
-    line.strip_suffix('\n')
-        .ok_or_else(|| "the line has been cut short".to_owned())
+    line.strip_suffix('\n').ok_or_else(|| "the line has been cut short".to_owned())
 }
 
 /// The fields of an entry that stand behind its name and address.
@@ -175,9 +136,7 @@ struct Fields {
 fn parse_entry(line: &str) -> Result<Held, String> {
     let mut words = line.split(' ');
     let name = words.next().unwrap_or_default();
-    let (type_name, instance) = name
-        .split_once('/')
-        .ok_or("an entry begins with TYPE/INSTANCE")?;
+    let (type_name, instance) = name.split_once('/').ok_or("an entry begins with TYPE/INSTANCE")?;
     let type_name: Label = parse_name(type_name)?;
     let instance: Label = parse_name(instance)?;
     let address: Address = parse_name(words.next().ok_or("the address is missing")?)?;
@@ -195,10 +154,7 @@ fn parse_entry(line: &str) -> Result<Held, String> {
         public_key: fields.key.unwrap_or_default(),
         owner: fields.owner.ok_or("the field \"owner\" is missing")?,
     };
-    Ok(Held {
-        entry,
-        revision: fields.revision.ok_or("the field \"revision\" is missing")?,
-    })
+    Ok(Held { entry, revision: fields.revision.ok_or("the field \"revision\" is missing")? })
 }
 
 fn parse_name<T: FromStr<Err = crate::NameError>>(text: &str) -> Result<T, String> {
@@ -208,19 +164,13 @@ fn parse_name<T: FromStr<Err = crate::NameError>>(text: &str) -> Result<T, Strin
 impl Fields {
     fn set(&mut self, word: &str) -> Result<(), String> {
         let shown = || word.chars().take(16).collect::<String>();
-        let (field, value) = word
-            .split_once('=')
-            .ok_or_else(|| format!("{:?} is no FIELD=VALUE", shown()))?;
+        let (field, value) = word.split_once('=').ok_or_else(|| format!("{:?} is no FIELD=VALUE", shown()))?;
         let bad = || format!("the field {field:?} has a bad value");
         match field {
             "export" => once(field, &mut self.export, hex(value).ok_or_else(bad)?),
             "owner" => once(field, &mut self.owner, owner(value).ok_or_else(bad)?),
             "revision" => once(field, &mut self.revision, decimal(value).ok_or_else(bad)?),
-            "fingerprints" => once(
-                field,
-                &mut self.fingerprints,
-                fingerprints(value).ok_or_else(bad)?,
-            ),
+            "fingerprints" => once(field, &mut self.fingerprints, fingerprints(value).ok_or_else(bad)?),
             "key" => once(field, &mut self.key, key(value).ok_or_else(bad)?),
             _ => Err(format!("{:?} is an unknown field", shown())),
         }
@@ -259,22 +209,13 @@ fn key(value: &str) -> Option<Vec<u8>> {
     if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.len() / 2 > MAX_PUBLIC_KEY {
         return None;
     }
-    let nibble = |digit: u8| {
-        char::from(digit)
-            .to_digit(16)
-            .and_then(|n| u8::try_from(n).ok())
-    };
-    digits
-        .chunks_exact(2)
-        .map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?))
-        .collect()
+    let nibble = |digit: u8| char::from(digit).to_digit(16).and_then(|n| u8::try_from(n).ok());
+    digits.chunks_exact(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?)).collect()
 }
 
 /// A decimal number; unlike `parse` alone it takes no sign.
 fn decimal<T: FromStr>(text: &str) -> Option<T> {
-    text.parse()
-        .ok()
-        .filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
+    text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Exactly 16 hexadecimal digits.

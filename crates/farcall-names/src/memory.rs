@@ -30,15 +30,9 @@ impl Registry for Memory {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         entry.check()?;
         let revision = self.table().put(entry.clone());
-        let (registry, type_name, instance) = (
-            self.clone(),
-            entry.type_name.clone(),
-            entry.instance.clone(),
-        );
+        let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
         Ok(Registration::new(entry.name(), move || {
-            Ok(registry
-                .table()
-                .remove_revision(&type_name, &instance, revision))
+            Ok(registry.table().remove_revision(&type_name, &instance, revision))
         }))
     }
 
@@ -47,12 +41,7 @@ impl Registry for Memory {
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
-        Ok(self
-            .table()
-            .entries()
-            .filter(|e| e.type_name == *type_name)
-            .cloned()
-            .collect())
+        Ok(self.table().entries().filter(|e| e.type_name == *type_name).cloned().collect())
     }
 
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
@@ -61,10 +50,7 @@ impl Registry for Memory {
 
     fn list(&self) -> Result<Listing> {
         let table = self.table();
-        Ok(Listing::new(
-            table.version(),
-            table.entries().cloned().collect(),
-        ))
+        Ok(Listing::new(table.version(), table.entries().cloned().collect()))
     }
 
     fn version(&self) -> Result<u64> {

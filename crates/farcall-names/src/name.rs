@@ -149,22 +149,13 @@ impl FromStr for Name {
 /// name = label ["/" label] / address "/" label ["/" label]
 fn name(text: &str) -> Found<Name> {
     if text.len() > MAX_NAME {
-        return Err((
-            MAX_NAME,
-            Fault::TooLong {
-                part: "a name",
-                limit: MAX_NAME,
-            },
-        ));
+        return Err((MAX_NAME, Fault::TooLong { part: "a name", limit: MAX_NAME }));
     }
     let whole = Part { text, at: 0 };
     if !has_scheme(text) {
         let (type_name, instance) = interface(whole)?;
         return Ok(match instance {
-            Some(instance) => Name::Instance {
-                type_name,
-                instance,
-            },
+            Some(instance) => Name::Instance { type_name, instance },
             None => Name::Type(type_name),
         });
     }
@@ -172,18 +163,12 @@ fn name(text: &str) -> Found<Name> {
     let (socket, rest) = authority.split('/');
     let address = Address::Udp(socket_address(socket)?);
     let (type_name, instance) = interface(rest.unwrap_or(socket.end()))?;
-    Ok(Name::At {
-        address,
-        type_name,
-        instance,
-    })
+    Ok(Name::At { address, type_name, instance })
 }
 
 /// A colon in front of any slash can only end a scheme: labels have none.
 fn has_scheme(text: &str) -> bool {
-    text.split('/')
-        .next()
-        .is_some_and(|first| first.contains(':'))
+    text.split('/').next().is_some_and(|first| first.contains(':'))
 }
 
 /// What follows `udp://`.
@@ -198,10 +183,7 @@ fn authority(whole: Part<'_>) -> Found<Part<'_>> {
     let Some(text) = rest.text.strip_prefix("//") else {
         return Err((rest.at, Fault::NoSlashes));
     };
-    Ok(Part {
-        text,
-        at: rest.at + 2,
-    })
+    Ok(Part { text, at: rest.at + 2 })
 }
 
 fn socket_address(part: Part<'_>) -> Found<SocketAddr> {
@@ -249,13 +231,7 @@ fn label(label: Part<'_>, part: &'static str) -> Found<Label> {
         return Err((at, Fault::Start { part, found: first }));
     }
     if text.len() > MAX_LABEL {
-        return Err((
-            at + MAX_LABEL,
-            Fault::TooLong {
-                part,
-                limit: MAX_LABEL,
-            },
-        ));
+        return Err((at + MAX_LABEL, Fault::TooLong { part, limit: MAX_LABEL }));
     }
     Ok(Label(text.into()))
 }
@@ -267,23 +243,14 @@ impl<'a> Part<'a> {
             None => (self, None),
             Some((before, after)) => {
                 let at = self.at + before.len() + separator.len_utf8();
-                (
-                    Self {
-                        text: before,
-                        at: self.at,
-                    },
-                    Some(Self { text: after, at }),
-                )
+                (Self { text: before, at: self.at }, Some(Self { text: after, at }))
             }
         }
     }
 
     /// The empty part behind this one.
     fn end(self) -> Self {
-        Self {
-            text: "",
-            at: self.at + self.text.len(),
-        }
+        Self { text: "", at: self.at + self.text.len() }
     }
 }
 
@@ -298,8 +265,7 @@ impl FromStr for Label {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        label(Part { text, at: 0 }, "a type or an instance")
-            .map_err(|(at, fault)| NameError::new(text, at, fault))
+        label(Part { text, at: 0 }, "a type or an instance").map_err(|(at, fault)| NameError::new(text, at, fault))
     }
 }
 
@@ -316,11 +282,7 @@ impl FromStr for Address {
 
 impl NameError {
     fn new(name: &str, at: usize, fault: Fault) -> Self {
-        Self {
-            name: name.into(),
-            at,
-            fault,
-        }
+        Self { name: name.into(), at, fault }
     }
 
     /// What is wrong.
@@ -338,20 +300,9 @@ impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Type(type_name) => write!(f, "{type_name}"),
-            Self::Instance {
-                type_name,
-                instance,
-            } => write!(f, "{type_name}/{instance}"),
-            Self::At {
-                address,
-                type_name,
-                instance: None,
-            } => write!(f, "{address}/{type_name}"),
-            Self::At {
-                address,
-                type_name,
-                instance: Some(instance),
-            } => write!(f, "{address}/{type_name}/{instance}"),
+            Self::Instance { type_name, instance } => write!(f, "{type_name}/{instance}"),
+            Self::At { address, type_name, instance: None } => write!(f, "{address}/{type_name}"),
+            Self::At { address, type_name, instance: Some(instance) } => write!(f, "{address}/{type_name}/{instance}"),
         }
     }
 }
@@ -387,16 +338,8 @@ impl fmt::Display for NameError {
         // A name may come from anywhere and be of any length: show it escaped, and not all of it.
         const SHOWN: usize = 80;
         let shown: String = self.name.chars().take(SHOWN).collect();
-        let more = if shown.len() < self.name.len() {
-            "..."
-        } else {
-            ""
-        };
-        write!(
-            f,
-            "in the name {shown:?}{more}, at byte {}: {}",
-            self.at, self.fault
-        )
+        let more = if shown.len() < self.name.len() { "..." } else { "" };
+        write!(f, "in the name {shown:?}{more}, at byte {}: {}", self.at, self.fault)
     }
 }
 
@@ -406,35 +349,21 @@ impl fmt::Display for Fault {
             Self::Empty { part } => write!(f, "{part} is missing"),
             Self::TooLong { part, limit } => write!(f, "{part} has at most {limit} bytes"),
             Self::Character { part, found } => {
-                write!(
-                    f,
-                    "{found:?} may not stand in {part}; letters, digits, '.', '_' and '-' may"
-                )
+                write!(f, "{found:?} may not stand in {part}; letters, digits, '.', '_' and '-' may")
             }
             Self::Start { part, found } => {
-                write!(
-                    f,
-                    "{part} may not begin with {found:?}, but with a letter, a digit or '_'"
-                )
+                write!(f, "{part} may not begin with {found:?}, but with a letter, a digit or '_'")
             }
             Self::TooManyParts => f.write_str("nothing may follow the instance"),
             Self::UnknownScheme(scheme) => {
                 let shown: String = scheme.chars().take(16).collect();
-                write!(
-                    f,
-                    "{shown:?} is no scheme; an address is written as in udp://10.0.0.7:7000/FileAccess"
-                )
+                write!(f, "{shown:?} is no scheme; an address is written as in udp://10.0.0.7:7000/FileAccess")
             }
-            Self::ReservedScheme(scheme) => write!(
-                f,
-                "this version of farcall has no carrier for {scheme:?}, only \"udp\""
-            ),
-            Self::NoSlashes => {
-                f.write_str("\"//\" is missing, as in udp://10.0.0.7:7000/FileAccess")
+            Self::ReservedScheme(scheme) => {
+                write!(f, "this version of farcall has no carrier for {scheme:?}, only \"udp\"")
             }
-            Self::Address => f.write_str(
-                "an IP address with a port is wanted, such as 10.0.0.7:7000 or [::1]:7000",
-            ),
+            Self::NoSlashes => f.write_str("\"//\" is missing, as in udp://10.0.0.7:7000/FileAccess"),
+            Self::Address => f.write_str("an IP address with a port is wanted, such as 10.0.0.7:7000 or [::1]:7000"),
             Self::NoPort => f.write_str("the port is missing, as in 10.0.0.7:7000 or [::1]:7000"),
             Self::PortZero => f.write_str("nobody can be reached at port 0"),
         }

@@ -40,16 +40,9 @@ impl Owner {
     pub fn current() -> Self {
         let pid = std::process::id();
         // A `/proc` that knows us by another number belongs to another namespace: of no use.
-        let stat = proc_file("self/stat")
-            .ok()
-            .filter(|stat| stat.split(' ').next() == Some(&pid.to_string()));
+        let stat = proc_file("self/stat").ok().filter(|stat| stat.split(' ').next() == Some(&pid.to_string()));
         let Some(stat) = stat else {
-            return Self {
-                pid,
-                started: 0,
-                boot: 0,
-                namespace: 0,
-            };
+            return Self { pid, started: 0, boot: 0, namespace: 0 };
         };
         Self {
             pid,
@@ -81,11 +74,7 @@ impl Owner {
         let stat = proc_file(&format!("{}/stat", self.pid)).ok();
         match stat.as_deref().and_then(parse_stat) {
             // A zombie has exited; its parent has yet to ask how.
-            Some((state, started))
-                if started != self.started || matches!(state, 'Z' | 'X' | 'x') =>
-            {
-                Liveness::Dead
-            }
+            Some((state, started)) if started != self.started || matches!(state, 'Z' | 'X' | 'x') => Liveness::Dead,
             Some(_) => Liveness::Alive,
             // A process may be hidden from us (proc_pid(5), hidepid), or we lack a descriptor to look:
             // that must not bury the living.
@@ -109,17 +98,11 @@ pub(crate) struct Judge {
 
 impl Judge {
     pub(crate) fn new() -> Self {
-        Self {
-            here: Owner::current(),
-            judged: BTreeMap::new(),
-        }
+        Self { here: Owner::current(), judged: BTreeMap::new() }
     }
 
     pub(crate) fn liveness(&mut self, owner: &Owner) -> Liveness {
-        *self
-            .judged
-            .entry(*owner)
-            .or_insert_with(|| owner.seen_from(&self.here))
+        *self.judged.entry(*owner).or_insert_with(|| owner.seen_from(&self.here))
     }
 
     pub(crate) fn is_dead(&mut self, owner: &Owner) -> bool {
@@ -145,29 +128,19 @@ fn parse_stat(stat: &str) -> Option<(char, u64)> {
 
 fn boot() -> Option<u64> {
     let text = proc_file("sys/kernel/random/boot_id").ok()?;
-    let digits: String = text
-        .chars()
-        .filter(char::is_ascii_hexdigit)
-        .take(16)
-        .collect();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
     u64::from_str_radix(&digits, 16).ok()
 }
 
 fn namespace() -> Option<u64> {
     let link = fs::read_link("/proc/self/ns/pid").ok()?;
-    link.to_str()?
-        .strip_prefix("pid:[")?
-        .strip_suffix(']')?
-        .parse()
-        .ok()
+    link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
 fn proc_file(path: &str) -> io::Result<String> {
     const MOST: u64 = 4096;
     let mut bytes = Vec::new();
-    fs::File::open(format!("/proc/{path}"))?
-        .take(MOST)
-        .read_to_end(&mut bytes)?;
+    fs::File::open(format!("/proc/{path}"))?.take(MOST).read_to_end(&mut bytes)?;
     // A program may have any bytes in its name.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -212,62 +185,26 @@ mod tests {
 
     #[test]
     fn another_boot_is_dead_and_another_namespace_unknown() {
-        let here = Owner {
-            pid: 1,
-            started: 2,
-            boot: 3,
-            namespace: 4,
-        };
+        let here = Owner { pid: 1, started: 2, boot: 3, namespace: 4 };
         assert_eq!(Owner { boot: 33, ..here }.seen_from(&here), Liveness::Dead);
-        assert_eq!(
-            Owner {
-                namespace: 44,
-                ..here
-            }
-            .seen_from(&here),
-            Liveness::Unknown
-        );
+        assert_eq!(Owner { namespace: 44, ..here }.seen_from(&here), Liveness::Unknown);
     }
 
     #[test]
     #[cfg(target_os = "linux")]
     fn a_reused_number_is_dead() {
         let here = Owner::current();
-        assert_eq!(
-            Owner {
-                started: here.started + 1,
-                ..here
-            }
-            .liveness(),
-            Liveness::Dead
-        );
+        assert_eq!(Owner { started: here.started + 1, ..here }.liveness(), Liveness::Dead);
     }
 
     #[test]
     #[cfg(unix)]
     fn without_start_times_the_number_decides() {
-        let here = Owner {
-            started: 0,
-            ..Owner::current()
-        };
+        let here = Owner { started: 0, ..Owner::current() };
         assert_eq!(here.liveness(), Liveness::Alive);
         // Above the largest number that any kernel gives.
-        assert_eq!(
-            Owner {
-                pid: i32::MAX as u32,
-                ..here
-            }
-            .liveness(),
-            Liveness::Dead
-        );
-        assert_eq!(
-            Owner {
-                pid: u32::MAX,
-                ..here
-            }
-            .liveness(),
-            Liveness::Dead
-        );
+        assert_eq!(Owner { pid: i32::MAX as u32, ..here }.liveness(), Liveness::Dead);
+        assert_eq!(Owner { pid: u32::MAX, ..here }.liveness(), Liveness::Dead);
         assert_eq!(Owner { pid: 0, ..here }.liveness(), Liveness::Dead);
     }
 }

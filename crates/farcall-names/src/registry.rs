@@ -103,15 +103,8 @@ type Undo = Box<dyn FnOnce() -> Result<bool> + Send + Sync>;
 impl Registration {
     /// A registration of `name` that `undo` takes back, for those who implement [`Registry`].
     /// `undo` runs at most once, and says whether there was still something to withdraw.
-    pub fn new(
-        name: impl fmt::Display,
-        undo: impl FnOnce() -> Result<bool> + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            name: name.to_string(),
-            process: std::process::id(),
-            undo: Some(Box::new(undo)),
-        }
+    pub fn new(name: impl fmt::Display, undo: impl FnOnce() -> Result<bool> + Send + Sync + 'static) -> Self {
+        Self { name: name.to_string(), process: std::process::id(), undo: Some(Box::new(undo)) }
     }
 
     /// Withdraws the entry, and says whether it was still there.
@@ -144,9 +137,7 @@ impl Drop for Registration {
 
 impl fmt::Debug for Registration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registration")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -23,10 +23,7 @@ pub(crate) struct Held {
 impl Table {
     /// An empty table that has come to this version.
     pub(crate) fn at_version(version: u64) -> Self {
-        Self {
-            version,
-            ..Self::default()
-        }
+        Self { version, ..Self::default() }
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -42,25 +39,18 @@ impl Table {
     }
 
     pub(crate) fn find(&self, type_name: &Label, instance: &Label) -> Option<&Entry> {
-        self.held
-            .get(&key(type_name, instance))
-            .map(|held| &held.entry)
+        self.held.get(&key(type_name, instance)).map(|held| &held.entry)
     }
 
     /// Puts an entry as it was read; false if there is one of that name.
     pub(crate) fn restore(&mut self, held: Held) -> bool {
-        self.held
-            .insert(key(&held.entry.type_name, &held.entry.instance), held)
-            .is_none()
+        self.held.insert(key(&held.entry.type_name, &held.entry.instance), held).is_none()
     }
 
     /// Adds or replaces an entry; the revision that it has from now on.
     pub(crate) fn put(&mut self, entry: Entry) -> u64 {
         let revision = self.changed();
-        self.held.insert(
-            key(&entry.type_name, &entry.instance),
-            Held { entry, revision },
-        );
+        self.held.insert(key(&entry.type_name, &entry.instance), Held { entry, revision });
         revision
     }
 
@@ -73,16 +63,8 @@ impl Table {
     }
 
     /// Removes the entry if it is still the one that was put at `revision`.
-    pub(crate) fn remove_revision(
-        &mut self,
-        type_name: &Label,
-        instance: &Label,
-        revision: u64,
-    ) -> bool {
-        let same = self
-            .held
-            .get(&key(type_name, instance))
-            .is_some_and(|held| held.revision == revision);
+    pub(crate) fn remove_revision(&mut self, type_name: &Label, instance: &Label, revision: u64) -> bool {
+        let same = self.held.get(&key(type_name, instance)).is_some_and(|held| held.revision == revision);
         same && self.remove(type_name, instance)
     }
 

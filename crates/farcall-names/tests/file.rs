@@ -39,10 +39,7 @@ fn refused(registry: &File, expected: impl Fn(&Error) -> bool) -> String {
 }
 
 fn untrusted(registry: &File, reason: Distrust) -> String {
-    refused(
-        registry,
-        |e| matches!(e, Error::Untrusted { why, .. } if *why == reason),
-    )
+    refused(registry, |e| matches!(e, Error::Untrusted { why, .. } if *why == reason))
 }
 
 #[test]
@@ -74,16 +71,9 @@ fn a_directory_that_others_can_enter_is_refused() {
     for open in [0o755, 0o710, 0o701, 0o1777, 0o720] {
         chmod(&directory, open);
         let said = untrusted(&File::at(&directory), Distrust::Mode(open));
-        assert!(
-            said.contains(&format!("{open:04o}")) && said.contains("registry"),
-            "{said}"
-        );
+        assert!(said.contains(&format!("{open:04o}")) && said.contains("registry"), "{said}");
     }
-    assert_eq!(
-        fs::read_dir(&directory).unwrap().count(),
-        0,
-        "something was made in it"
-    );
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "something was made in it");
     chmod(&directory, 0o700);
     assert!(File::at(&directory).list().is_ok());
 }
@@ -141,22 +131,10 @@ fn links_in_the_files_places_are_refused_and_not_written_through() {
         symlink(scratch.join("precious"), directory.join(name)).unwrap();
 
         let error = registry.publish(&entry("luther")).unwrap_err();
-        assert!(
-            matches!(
-                error,
-                Error::Untrusted {
-                    why: Distrust::SymbolicLink,
-                    ..
-                }
-            ),
-            "{error:?}"
-        );
+        assert!(matches!(error, Error::Untrusted { why: Distrust::SymbolicLink, .. }), "{error:?}");
         assert!(error.to_string().contains(name), "{error}");
         assert!(kept.withdraw().is_err());
-        assert_eq!(
-            fs::read_to_string(scratch.join("precious")).unwrap(),
-            "precious"
-        );
+        assert_eq!(fs::read_to_string(scratch.join("precious")).unwrap(), "precious");
     }
 }
 
@@ -169,14 +147,8 @@ fn a_link_in_the_new_files_place_is_removed_and_not_written_through() {
     fs::write(scratch.join("precious"), "precious").unwrap();
     symlink(scratch.join("precious"), directory.join("names.new")).unwrap();
     let _second = registry.publish(&entry("luther")).unwrap();
-    assert_eq!(
-        fs::read_to_string(scratch.join("precious")).unwrap(),
-        "precious"
-    );
-    assert_eq!(
-        instances(&registry.list().unwrap().entries),
-        ["ebbets", "luther"]
-    );
+    assert_eq!(fs::read_to_string(scratch.join("precious")).unwrap(), "precious");
+    assert_eq!(instances(&registry.list().unwrap().entries), ["ebbets", "luther"]);
 }
 
 #[test]
@@ -210,26 +182,13 @@ fn a_corrupt_file_is_named_by_line_and_kept() {
     ];
     for (text, at) in cases {
         fs::write(&names, &text).unwrap();
-        let said = refused(
-            &registry,
-            |e| matches!(e, Error::Corrupt { line, .. } if *line == at),
-        );
-        assert!(
-            said.contains(names.to_str().unwrap()) && said.contains(&format!("line {at}")),
-            "{said}"
-        );
-        assert_eq!(
-            fs::read_to_string(&names).unwrap(),
-            text,
-            "the content was not kept"
-        );
+        let said = refused(&registry, |e| matches!(e, Error::Corrupt { line, .. } if *line == at));
+        assert!(said.contains(names.to_str().unwrap()) && said.contains(&format!("line {at}")), "{said}");
+        assert_eq!(fs::read_to_string(&names).unwrap(), text, "the content was not kept");
     }
 
     fs::write(&names, good.replace("farcall-names 1", "farcall-names 9")).unwrap();
-    refused(
-        &registry,
-        |e| matches!(e, Error::Format { found, .. } if found == "9"),
-    );
+    refused(&registry, |e| matches!(e, Error::Format { found, .. } if found == "9"));
 
     fs::write(&names, good).unwrap();
     assert!(kept.withdraw().unwrap(), "once mended it goes on");
@@ -253,15 +212,9 @@ fn a_number_that_another_process_has_now_does_not_keep_an_entry_alive() {
     assert_eq!(registry.list().unwrap().entries, []);
 
     let names = scratch.join("registry/names");
-    assert!(
-        fs::read_to_string(&names).unwrap().contains("late"),
-        "readers change nothing"
-    );
+    assert!(fs::read_to_string(&names).unwrap().contains("late"), "readers change nothing");
     let _kept = registry.publish(&entry("ebbets")).unwrap();
-    assert!(
-        !fs::read_to_string(&names).unwrap().contains("late"),
-        "writers purge"
-    );
+    assert!(!fs::read_to_string(&names).unwrap().contains("late"), "writers purge");
     assert!(!late.withdraw().unwrap());
 }
 

@@ -20,26 +20,15 @@ fn a_type_an_instance_and_an_address() {
         ("_x-1.0", Name::Type(label("_x-1.0"))),
         (
             "FileAccess.Alpine/Ebbets.Alpine",
-            Name::Instance {
-                type_name: label("FileAccess.Alpine"),
-                instance: label("Ebbets.Alpine"),
-            },
+            Name::Instance { type_name: label("FileAccess.Alpine"), instance: label("Ebbets.Alpine") },
         ),
         (
             "udp://10.0.0.7:7000/FileAccess",
-            Name::At {
-                address: socket("10.0.0.7:7000"),
-                type_name: label("FileAccess"),
-                instance: None,
-            },
+            Name::At { address: socket("10.0.0.7:7000"), type_name: label("FileAccess"), instance: None },
         ),
         (
             "udp://[::1]:7000/FileAccess/ebbets",
-            Name::At {
-                address: socket("[::1]:7000"),
-                type_name: label("FileAccess"),
-                instance: Some(label("ebbets")),
-            },
+            Name::At { address: socket("[::1]:7000"), type_name: label("FileAccess"), instance: Some(label("ebbets")) },
         ),
     ];
     for (text, name) in cases {
@@ -59,57 +48,14 @@ fn a_fault_says_what_is_wrong_and_where() {
         ("FileAccess/", 11, Fault::Empty { part: instance }),
         ("FileAccess/ebbets/", 17, Fault::TooManyParts),
         ("FileAccess/ebbets/luther", 17, Fault::TooManyParts),
-        (
-            "File Access",
-            4,
-            Fault::Character {
-                part: ty,
-                found: ' ',
-            },
-        ),
-        (
-            "Fileé",
-            4,
-            Fault::Character {
-                part: ty,
-                found: 'é',
-            },
-        ),
-        (
-            "FileAccess/a:b",
-            12,
-            Fault::Character {
-                part: instance,
-                found: ':',
-            },
-        ),
-        (
-            "../etc",
-            0,
-            Fault::Start {
-                part: ty,
-                found: '.',
-            },
-        ),
-        (
-            "FileAccess/-x",
-            11,
-            Fault::Start {
-                part: instance,
-                found: '-',
-            },
-        ),
+        ("File Access", 4, Fault::Character { part: ty, found: ' ' }),
+        ("Fileé", 4, Fault::Character { part: ty, found: 'é' }),
+        ("FileAccess/a:b", 12, Fault::Character { part: instance, found: ':' }),
+        ("../etc", 0, Fault::Start { part: ty, found: '.' }),
+        ("FileAccess/-x", 11, Fault::Start { part: instance, found: '-' }),
         ("http://x/Y", 0, Fault::UnknownScheme("http".to_owned())),
-        (
-            "UDP://10.0.0.7:7000/A",
-            0,
-            Fault::UnknownScheme("UDP".to_owned()),
-        ),
-        (
-            "10.0.0.7:7000/A",
-            0,
-            Fault::UnknownScheme("10.0.0.7".to_owned()),
-        ),
+        ("UDP://10.0.0.7:7000/A", 0, Fault::UnknownScheme("UDP".to_owned())),
+        ("10.0.0.7:7000/A", 0, Fault::UnknownScheme("10.0.0.7".to_owned())),
         ("://A", 0, Fault::UnknownScheme(String::new())),
         ("tcp://10.0.0.7:7000/A", 0, Fault::ReservedScheme("tcp")),
         ("shm:store/A", 0, Fault::ReservedScheme("shm")),
@@ -127,20 +73,12 @@ fn a_fault_says_what_is_wrong_and_where() {
         ("udp://ebbets:7000/A", 6, Fault::Address),
         ("udp://10.0.0.7:7000", 19, Fault::Empty { part: ty }),
         ("udp://10.0.0.7:7000/", 20, Fault::Empty { part: ty }),
-        (
-            "udp://10.0.0.7:7000/A/",
-            22,
-            Fault::Empty { part: instance },
-        ),
+        ("udp://10.0.0.7:7000/A/", 22, Fault::Empty { part: instance }),
         ("udp://10.0.0.7:7000/A/b/c", 23, Fault::TooManyParts),
     ];
     for (text, at, fault) in cases {
         let error = text.parse::<Name>().expect_err(text);
-        assert_eq!(
-            (error.at(), error.fault()),
-            (at, &fault),
-            "{text:?}: {error}"
-        );
+        assert_eq!((error.at(), error.fault()), (at, &fault), "{text:?}: {error}");
     }
 }
 
@@ -151,41 +89,18 @@ fn lengths_are_bounded() {
     assert!(format!("{longest}/{longest}").parse::<Name>().is_ok());
 
     let error = format!("A/{longest}a").parse::<Name>().unwrap_err();
-    assert_eq!(
-        (error.at(), error.fault()),
-        (
-            2 + MAX_LABEL,
-            &Fault::TooLong {
-                part: "an instance",
-                limit: MAX_LABEL
-            }
-        )
-    );
+    assert_eq!((error.at(), error.fault()), (2 + MAX_LABEL, &Fault::TooLong { part: "an instance", limit: MAX_LABEL }));
 
     let error = "é".repeat(MAX_NAME).parse::<Name>().unwrap_err();
-    assert_eq!(
-        error.fault(),
-        &Fault::TooLong {
-            part: "a name",
-            limit: MAX_NAME
-        }
-    );
-    assert!(
-        error.to_string().len() < 400,
-        "the error repeats the whole name: {error}"
-    );
+    assert_eq!(error.fault(), &Fault::TooLong { part: "a name", limit: MAX_NAME });
+    assert!(error.to_string().len() < 400, "the error repeats the whole name: {error}");
 }
 
 #[test]
 fn an_error_shows_the_name_escaped() {
     let error = "a\u{1b}[31m".parse::<Name>().unwrap_err().to_string();
     assert!(!error.contains('\u{1b}'), "{error:?}");
-    assert!(
-        error.starts_with(
-            r#"in the name "a\u{1b}[31m", at byte 1: '\u{1b}' may not stand in a type"#
-        ),
-        "{error}"
-    );
+    assert!(error.starts_with(r#"in the name "a\u{1b}[31m", at byte 1: '\u{1b}' may not stand in a type"#), "{error}");
 }
 
 proptest! {

@@ -36,20 +36,14 @@ impl Other {
 
     fn run(command: &mut Command, directory: &Path, instance: &str) -> Self {
         let command = command.env(DIRECTORY, directory).env(INSTANCE, instance);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }
 
     /// Waits until it has said `what`; false if it ended before.
     fn says(&mut self, what: &str) -> bool {
-        self.lines
-            .by_ref()
-            .any(|line| line.unwrap().ends_with(what))
+        self.lines.by_ref().any(|line| line.unwrap().ends_with(what))
     }
 
     /// Lets it go on from `wait_for_parent`; true if all went well with it.
@@ -113,15 +107,9 @@ fn write_often(registry: &File, instance: &str) {
     for round in 0..ROUNDS {
         let name = format!("{instance}-{round}");
         let registration = registry.publish(&entry(&name)).unwrap();
-        assert!(
-            registry.lookup(&ty, &label(&name)).unwrap().is_some(),
-            "{name} was lost"
-        );
+        assert!(registry.lookup(&ty, &label(&name)).unwrap().is_some(), "{name} was lost");
         assert!(registration.withdraw().unwrap(), "{name} was lost");
-        assert!(
-            registry.lookup(&ty, &label(&name)).unwrap().is_none(),
-            "{name} came back"
-        );
+        assert!(registry.lookup(&ty, &label(&name)).unwrap().is_none(), "{name} came back");
     }
     hold(registry, instance);
 }
@@ -145,9 +133,7 @@ fn many_processes_write_at_once_and_nothing_is_lost() {
     let scratch = Scratch::new();
     let directory = scratch.join("registry");
     let registry = File::at(&directory);
-    let mut writers: Vec<_> = (0..WRITERS)
-        .map(|i| Other::start("writer", &directory, &format!("writer{i}")))
-        .collect();
+    let mut writers: Vec<_> = (0..WRITERS).map(|i| Other::start("writer", &directory, &format!("writer{i}"))).collect();
 
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -181,10 +167,7 @@ fn the_entry_of_a_killed_exporter_is_skipped_and_purged() {
     let ty = label("FileAccess");
     let mut exporter = Other::start("holder", &directory, "ebbets");
     assert!(exporter.says("published"));
-    let found = registry
-        .lookup(&ty, &label("ebbets"))
-        .unwrap()
-        .expect("it lives");
+    let found = registry.lookup(&ty, &label("ebbets")).unwrap().expect("it lives");
     assert_eq!(found.owner.pid, exporter.child.id());
 
     // Dead, though its parent has not yet reaped it.
@@ -193,11 +176,7 @@ fn the_entry_of_a_killed_exporter_is_skipped_and_purged() {
     let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
     rustix::process::waitid(rustix::process::WaitId::Pid(pid), options).unwrap();
     if found.owner.started != 0 {
-        assert_eq!(
-            registry.lookup(&ty, &label("ebbets")).unwrap(),
-            None,
-            "a zombie exports nothing"
-        );
+        assert_eq!(registry.lookup(&ty, &label("ebbets")).unwrap(), None, "a zombie exports nothing");
     }
     exporter.child.wait().unwrap();
     assert_eq!(registry.lookup(&ty, &label("ebbets")).unwrap(), None);
@@ -219,26 +198,15 @@ fn a_name_of_a_live_process_is_refused_and_that_of_a_dead_one_is_not() {
 
     let pid = exporter.child.id();
     let error = registry.publish(&entry("ebbets")).unwrap_err();
-    assert!(
-        matches!(&error, Error::Taken { owner, .. } if owner.pid == pid),
-        "{error:?}"
-    );
+    assert!(matches!(&error, Error::Taken { owner, .. } if owner.pid == pid), "{error:?}");
     let said = error.to_string();
-    assert_eq!(
-        said,
-        format!("FileAccess/ebbets is exported already, by process {pid} at udp://127.0.0.1:7000")
-    );
-    let error = registry
-        .withdraw(&label("FileAccess"), &label("ebbets"))
-        .unwrap_err();
+    assert_eq!(said, format!("FileAccess/ebbets is exported already, by process {pid} at udp://127.0.0.1:7000"));
+    let error = registry.withdraw(&label("FileAccess"), &label("ebbets")).unwrap_err();
     assert!(matches!(error, Error::Taken { .. }), "{error:?}");
 
     exporter.kill();
     let _ours = registry.publish(&entry("ebbets")).unwrap();
-    assert_eq!(
-        registry.list().unwrap().entries[0].owner.pid,
-        std::process::id()
-    );
+    assert_eq!(registry.list().unwrap().entries[0].owner.pid, std::process::id());
 }
 
 #[test]
@@ -256,10 +224,7 @@ fn killing_writers_at_any_moment_leaves_a_registry_that_reads() {
         }
         pair.iter_mut().for_each(Other::kill);
         let ours = registry.publish(&entry("ours")).unwrap();
-        assert_eq!(
-            instances(&registry.list().unwrap().entries),
-            ["ours", "steady"]
-        );
+        assert_eq!(instances(&registry.list().unwrap().entries), ["ours", "steady"]);
         assert!(ours.withdraw().unwrap());
     }
     assert!(steady.finish());
@@ -269,10 +234,7 @@ fn killing_writers_at_any_moment_leaves_a_registry_that_reads() {
 /// No byte may be written to a file: what a full disk looks like, without the privilege to fill one.
 fn starve(registry: &File, instance: &str) {
     let error = registry.publish(&entry(instance)).unwrap_err();
-    assert!(
-        matches!(&error, Error::Io { doing: "writing", path, .. } if path.ends_with("names.new")),
-        "{error:?}"
-    );
+    assert!(matches!(&error, Error::Io { doing: "writing", path, .. } if path.ends_with("names.new")), "{error:?}");
     say(&format!("refused: {error}"));
 }
 
@@ -286,17 +248,11 @@ fn when_nothing_can_be_written_the_old_content_is_kept() {
 
     let mut limited = Command::new("sh");
     limited.args(["-c", r#"trap "" XFSZ; ulimit -f 0; exec "$@""#, "sh"]);
-    limited
-        .arg(env::current_exe().unwrap())
-        .args(arguments())
-        .env(ROLE, "starved");
+    limited.arg(env::current_exe().unwrap()).args(arguments()).env(ROLE, "starved");
     let mut starved = Other::run(&mut limited, &directory, "luther");
     assert!(starved.finish(), "it did not end as it should");
     assert_eq!(fs::read_to_string(directory.join("names")).unwrap(), before);
-    assert!(
-        !directory.join("names.new").exists(),
-        "the unfinished file was left"
-    );
+    assert!(!directory.join("names.new").exists(), "the unfinished file was left");
     assert_eq!(instances(&registry.list().unwrap().entries), ["ebbets"]);
 }
 
@@ -330,14 +286,8 @@ fn a_full_disk_is_told_and_the_old_content_is_kept() {
     // system allows user namespaces.
     let script = r#"mount -t tmpfs -o size=32k none "$0" && echo mounted && exec "$@""#;
     let mut command = Command::new("unshare");
-    command
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
-        .arg(&disk);
-    command
-        .arg(env::current_exe().unwrap())
-        .args(arguments())
-        .env(ROLE, "filler")
-        .stderr(Stdio::inherit());
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).arg(&disk);
+    command.arg(env::current_exe().unwrap()).args(arguments()).env(ROLE, "filler").stderr(Stdio::inherit());
     if Command::new("unshare").arg("--version").output().is_err() {
         eprintln!("skipped: there is no unshare program to make a small disk with");
         return;
@@ -353,10 +303,7 @@ fn a_full_disk_is_told_and_the_old_content_is_kept() {
 
 /// Runs where the directory is ours but the file in it may not be read.
 fn meet_unreadable(registry: &File) {
-    for result in [
-        registry.list().map(drop),
-        registry.publish(&entry("luther")).map(drop),
-    ] {
+    for result in [registry.list().map(drop), registry.publish(&entry("luther")).map(drop)] {
         let error = result.unwrap_err();
         let denied = matches!(&error, Error::Io { path, source, .. }
             if path.ends_with("names") && source.kind() == std::io::ErrorKind::PermissionDenied);
@@ -387,16 +334,10 @@ fn an_unreadable_file_is_told_and_kept() {
         }
         stranger.uid(NOBODY).current_dir("/");
     }
-    let stranger = stranger
-        .env(DIRECTORY, &directory)
-        .env(INSTANCE, "")
-        .output();
+    let stranger = stranger.env(DIRECTORY, &directory).env(INSTANCE, "").output();
     let output = match stranger {
         Err(e) => return eprintln!("skipped: nobody cannot run this program: {e}"),
-        Ok(output) => {
-            String::from_utf8_lossy(&output.stdout).into_owned()
-                + &String::from_utf8_lossy(&output.stderr)
-        }
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
     };
     assert!(output.contains("was denied"), "{output}");
     let _ = fs::set_permissions(&names, fs::Permissions::from_mode(0o600));
@@ -410,17 +351,10 @@ fn an_unreadable_file_is_told_and_kept() {
 #[test]
 fn the_users_registry_is_in_the_runtime_directory_or_in_tmp() {
     let fallback = format!("/tmp/farcall-{}", rustix::process::geteuid().as_raw());
-    for (runtime, expected) in [
-        ("/run/user/7", "/run/user/7/farcall"),
-        ("", &fallback),
-        ("relative", &fallback),
-    ] {
+    for (runtime, expected) in [("/run/user/7", "/run/user/7/farcall"), ("", &fallback), ("relative", &fallback)] {
         let mut locator = program("locator");
         let mut locator = Other::run(locator.env("XDG_RUNTIME_DIR", runtime), Path::new("/"), "");
-        assert!(
-            locator.says(expected),
-            "with {runtime:?} it is not {expected}"
-        );
+        assert!(locator.says(expected), "with {runtime:?} it is not {expected}");
     }
 }
 
@@ -430,8 +364,5 @@ fn registries_in_two_directories_are_two() {
     let (one, two) = (File::at(scratch.join("one")), File::at(scratch.join("two")));
     let _kept: [_; 2] = [(&one, "a"), (&two, "b")].map(|(r, i)| r.publish(&entry(i)).unwrap());
     let listed = |r: &File| -> Vec<Entry> { r.list().unwrap().entries };
-    assert_eq!(
-        (instances(&listed(&one)), instances(&listed(&two))),
-        (vec!["a"], vec!["b"])
-    );
+    assert_eq!((instances(&listed(&one)), instances(&listed(&two))), (vec!["a"], vec!["b"]));
 }

@@ -33,20 +33,12 @@ fn what_is_published_is_found_as_it_was() {
         let luther = entry("luther");
         let mut mail = entry("ebbets");
         mail.type_name = label("Mail");
-        let _kept: Vec<_> = [&luther, &mail, &ebbets]
-            .map(|e| registry.publish(e).unwrap())
-            .into();
+        let _kept: Vec<_> = [&luther, &mail, &ebbets].map(|e| registry.publish(e).unwrap()).into();
 
         let ty = label("FileAccess");
-        assert_eq!(
-            registry.lookup(&ty, &label("ebbets")).unwrap().as_ref(),
-            Some(&ebbets)
-        );
+        assert_eq!(registry.lookup(&ty, &label("ebbets")).unwrap().as_ref(), Some(&ebbets));
         assert_eq!(registry.lookup(&ty, &label("Ebbets")).unwrap(), None);
-        assert_eq!(
-            registry.instances(&ty).unwrap(),
-            [ebbets.clone(), luther.clone()]
-        );
+        assert_eq!(registry.instances(&ty).unwrap(), [ebbets.clone(), luther.clone()]);
         assert_eq!(registry.list().unwrap().entries, [ebbets, luther, mail]);
     });
 }
@@ -59,17 +51,10 @@ fn dropping_or_withdrawing_a_registration_withdraws_the_entry() {
         let named = registry.publish(&entry("named")).unwrap();
 
         drop(dropped);
-        assert_eq!(
-            instances(&registry.list().unwrap().entries),
-            ["named", "withdrawn"]
-        );
+        assert_eq!(instances(&registry.list().unwrap().entries), ["named", "withdrawn"]);
         assert!(withdrawn.withdraw().unwrap());
         assert_eq!(instances(&registry.list().unwrap().entries), ["named"]);
-        assert!(
-            registry
-                .withdraw(&label("FileAccess"), &label("named"))
-                .unwrap()
-        );
+        assert!(registry.withdraw(&label("FileAccess"), &label("named")).unwrap());
         assert_eq!(registry.list().unwrap().entries, []);
         assert!(!named.withdraw().unwrap(), "it was withdrawn already");
     });
@@ -96,10 +81,7 @@ fn every_change_changes_the_version() {
         let mut next = |registry: &dyn Registry| {
             let version = registry.version().unwrap();
             assert_eq!(version, registry.list().unwrap().version);
-            assert!(
-                !seen.contains(&version),
-                "{version} was there before: {seen:?}"
-            );
+            assert!(!seen.contains(&version), "{version} was there before: {seen:?}");
             seen.push(version);
         };
         let first = registry.publish(&entry("ebbets")).unwrap();
@@ -119,10 +101,7 @@ fn an_entry_beyond_a_bound_is_refused() {
     with_each(|registry| {
         let mut large = entry("ebbets");
         large.public_key = vec![0; farcall_names::MAX_PUBLIC_KEY + 1];
-        assert!(matches!(
-            registry.publish(&large),
-            Err(Error::TooLarge { .. })
-        ));
+        assert!(matches!(registry.publish(&large), Err(Error::TooLarge { .. })));
         assert_eq!(registry.list().unwrap().entries, []);
     });
 }
@@ -136,9 +115,7 @@ fn threads_of_one_process_publish_at_once() {
                     let registry = &registry;
                     scope.spawn(move || {
                         for round in 0..10 {
-                            let brief = registry
-                                .publish(&entry(&format!("brief-{thread}-{round}")))
-                                .unwrap();
+                            let brief = registry.publish(&entry(&format!("brief-{thread}-{round}"))).unwrap();
                             assert!(brief.withdraw().unwrap());
                         }
                         registry.publish(&entry(&format!("kept-{thread}"))).unwrap()
@@ -147,10 +124,7 @@ fn threads_of_one_process_publish_at_once() {
                 .collect();
             threads.into_iter().map(|t| t.join().unwrap()).collect()
         });
-        assert_eq!(
-            instances(&registry.list().unwrap().entries),
-            ["kept-0", "kept-1", "kept-2", "kept-3"]
-        );
+        assert_eq!(instances(&registry.list().unwrap().entries), ["kept-0", "kept-1", "kept-2", "kept-3"]);
         drop(kept);
     });
 }

@@ -21,20 +21,14 @@ impl Directory {
     /// Opens the directory, made if it is missing.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         match fs::create_dir(path) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-                Err(io_error("making", path, "", e))
-            }
-            _ => Ok(Self {
-                path: path.to_owned(),
-            }),
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(io_error("making", path, "", e)),
+            _ => Ok(Self { path: path.to_owned() }),
         }
     }
 
     /// Opens the directory, if there is one.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
-        Ok(path.is_dir().then(|| Self {
-            path: path.to_owned(),
-        }))
+        Ok(path.is_dir().then(|| Self { path: path.to_owned() }))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -54,9 +48,7 @@ impl Directory {
     pub(super) fn open_or_make(&self, name: &str) -> Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        options
-            .open(self.path.join(name))
-            .map_err(|e| io_error("opening", &self.path, name, e))
+        options.open(self.path.join(name)).map_err(|e| io_error("opening", &self.path, name, e))
     }
 
     pub(super) fn make(&self, name: &str) -> io::Result<File> {

@@ -33,11 +33,7 @@ impl Directory {
     }
 
     fn take(&self, name: &str, deadline: Instant) -> Result<Locked> {
-        let failed = |source| Error::Io {
-            doing: "locking",
-            path: self.path().join(name),
-            source,
-        };
+        let failed = |source| Error::Io { doing: "locking", path: self.path().join(name), source };
         loop {
             let file = self.open_or_make(name)?;
             let Some(locked) = wait(file, deadline).map_err(failed)? else {
@@ -54,10 +50,7 @@ impl Directory {
     }
 
     fn busy(&self) -> Error {
-        Error::Busy {
-            path: self.path().join(LOCK),
-            holder: self.open_or_make(LOCK).ok().and_then(signature),
-        }
+        Error::Busy { path: self.path().join(LOCK), holder: self.open_or_make(LOCK).ok().and_then(signature) }
     }
 }
 
@@ -99,10 +92,7 @@ impl Locked {
     /// Leaves our process number in the file, for one who waits in vain. Failure does not matter.
     fn sign(&mut self) {
         let file = &mut self.0;
-        let _ = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
     }
 }
 
@@ -126,8 +116,7 @@ mod tests {
     use super::*;
 
     fn scratch(name: &str) -> PathBuf {
-        let path =
-            std::env::temp_dir().join(format!("farcall-names-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("farcall-names-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         path
     }

@@ -24,15 +24,10 @@ pub(crate) struct Directory {
 /// Where the directory of this process's user is.
 pub(crate) fn of_user() -> PathBuf {
     // The XDG base directory specification: a path that is not absolute is to be ignored.
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|p| p.is_absolute());
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
     match runtime {
         Some(runtime) => runtime.join("farcall"),
-        None => PathBuf::from(format!(
-            "/tmp/farcall-{}",
-            rustix::process::geteuid().as_raw()
-        )),
+        None => PathBuf::from(format!("/tmp/farcall-{}", rustix::process::geteuid().as_raw())),
     }
 }
 
@@ -54,30 +49,15 @@ impl Directory {
             Err(Errno::NOENT) => return Ok(None),
             // Systems differ in what they say of a link that is to be a directory, so ask.
             Err(Errno::NOTDIR | Errno::LOOP) => {
-                let why = if path.is_symlink() {
-                    Distrust::SymbolicLink
-                } else {
-                    Distrust::NotADirectory
-                };
-                return Err(Error::Untrusted {
-                    path: path.to_owned(),
-                    why,
-                });
+                let why = if path.is_symlink() { Distrust::SymbolicLink } else { Distrust::NotADirectory };
+                return Err(Error::Untrusted { path: path.to_owned(), why });
             }
             Err(e) => return Err(io_error("opening", path, "", e)),
         };
-        let found = handle
-            .metadata()
-            .map_err(|e| io_error("examining", path, "", e))?;
+        let found = handle.metadata().map_err(|e| io_error("examining", path, "", e))?;
         match distrust(found.uid(), found.mode()) {
-            Some(why) => Err(Error::Untrusted {
-                path: path.to_owned(),
-                why,
-            }),
-            None => Ok(Some(Self {
-                path: path.to_owned(),
-                handle,
-            })),
+            Some(why) => Err(Error::Untrusted { path: path.to_owned(), why }),
+            None => Ok(Some(Self { path: path.to_owned(), handle })),
         }
     }
 
@@ -89,9 +69,9 @@ impl Directory {
     pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
         // Without NONBLOCK a pipe in the file's place would keep us here.
         match self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK) {
-            Ok(file) => read_bounded(file, limit)
-                .map(Some)
-                .map_err(|source| io_error("reading", &self.path, name, source)),
+            Ok(file) => {
+                read_bounded(file, limit).map(Some).map_err(|source| io_error("reading", &self.path, name, source))
+            }
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
@@ -104,14 +84,8 @@ impl Directory {
     /// A new empty file, in the place of what a writer that was killed may have left.
     pub(super) fn make(&self, name: &str) -> io::Result<File> {
         self.remove(name);
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(
-            &self.handle,
-            name,
-            flags,
-            Mode::RUSR | Mode::WUSR,
-        )?);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR)?);
         keep(&file);
         Ok(file)
     }
@@ -136,10 +110,7 @@ impl Directory {
     }
 
     fn open_file(&self, name: &str, flags: OFlags) -> Result<File> {
-        let untrusted = |why| Error::Untrusted {
-            path: self.path.join(name),
-            why,
-        };
+        let untrusted = |why| Error::Untrusted { path: self.path.join(name), why };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR) {
             Ok(fd) => File::from(fd),
@@ -148,9 +119,7 @@ impl Directory {
             Err(Errno::ISDIR | Errno::NXIO) => return Err(untrusted(Distrust::NotAFile)),
             Err(e) => return Err(io_error("opening", &self.path, name, e)),
         };
-        let found = file
-            .metadata()
-            .map_err(|e| io_error("examining", &self.path, name, e))?;
+        let found = file.metadata().map_err(|e| io_error("examining", &self.path, name, e))?;
         if !found.is_file() {
             return Err(untrusted(Distrust::NotAFile));
         }

@@ -27,25 +27,17 @@ fn with(line: &str) -> String {
 fn the_documented_form_reads_and_renders_the_same() {
     let table = parse(GOOD.as_bytes()).unwrap();
     assert_eq!(table.version(), 57);
-    let first = table
-        .find(&"A".parse().unwrap(), &"b".parse().unwrap())
-        .unwrap();
+    let first = table.find(&"A".parse().unwrap(), &"b".parse().unwrap()).unwrap();
     assert_eq!(first.fingerprints, [(0, 10), (1, 11)]);
     assert_eq!(first.public_key, [0x0a, 0xff]);
-    assert_eq!(
-        (first.export, first.owner.pid, first.owner.boot),
-        (0xff, 4711, 0xaa)
-    );
+    assert_eq!((first.export, first.owner.pid, first.owner.boot), (0xff, 4711, 0xaa));
     assert_eq!(render(&table), GOOD);
 }
 
 #[test]
 fn a_file_cut_short_anywhere_is_noticed() {
     for length in 0..GOOD.len() {
-        assert!(
-            parse(&GOOD.as_bytes()[..length]).is_err(),
-            "the first {length} bytes read as a whole"
-        );
+        assert!(parse(&GOOD.as_bytes()[..length]).is_err(), "the first {length} bytes read as a whole");
     }
 }
 
@@ -56,65 +48,25 @@ fn a_fault_says_which_line_and_what() {
         ("".to_owned(), 1, "a registry begins with"),
         ("hello\n".to_owned(), 1, "a registry begins with"),
         ("farcall-names 1\n".to_owned(), 1, "a registry begins with"),
-        (
-            "farcall-names 1 +1\nend 0\n".to_owned(),
-            1,
-            "a registry begins with",
-        ),
+        ("farcall-names 1 +1\nend 0\n".to_owned(), 1, "a registry begins with"),
         ("farcall-names 1 1\n".to_owned(), 2, "\"end\" is missing"),
-        (
-            "farcall-names 1 1\nend 1\n".to_owned(),
-            2,
-            "1 entries are promised, 0 are here",
-        ),
-        (
-            "farcall-names 1 1\nend x\n".to_owned(),
-            2,
-            "a number must follow",
-        ),
-        (
-            "farcall-names 1 1\nend 0\nA/b".to_owned(),
-            3,
-            "nothing may follow",
-        ),
+        ("farcall-names 1 1\nend 1\n".to_owned(), 2, "1 entries are promised, 0 are here"),
+        ("farcall-names 1 1\nend x\n".to_owned(), 2, "a number must follow"),
+        ("farcall-names 1 1\nend 0\nA/b".to_owned(), 3, "nothing may follow"),
         (with(""), 2, "TYPE/INSTANCE"),
         (with("A"), 2, "TYPE/INSTANCE"),
         (with("A/b"), 2, "the address is missing"),
-        (
-            with("A/b/c"),
-            2,
-            "'/' may not stand in a type or an instance",
-        ),
+        (with("A/b/c"), 2, "'/' may not stand in a type or an instance"),
         (with("A/b tcp://1.2.3.4:5"), 2, "no carrier for \"tcp\""),
         (with("A/b udp://1.2.3.4:5"), 2, "\"export\" is missing"),
         (with(&format!("{entry} colour=red")), 2, "unknown field"),
         (with(&format!("{entry} red")), 2, "no FIELD=VALUE"),
         (with(&format!("{entry} revision=1")), 2, "stands twice"),
-        (
-            with(&entry.replace("key=0aff", "key=0af")),
-            2,
-            "\"key\" has a bad value",
-        ),
-        (
-            with(&entry.replace("key=0aff", "key=")),
-            2,
-            "\"key\" has a bad value",
-        ),
-        (
-            with(&entry.replace("key=0aff", "key=é")),
-            2,
-            "\"key\" has a bad value",
-        ),
-        (
-            with(&entry.replace("4711", "-1")),
-            2,
-            "\"owner\" has a bad value",
-        ),
-        (
-            with(&entry.replace("4711", "4294967296")),
-            2,
-            "\"owner\" has a bad value",
-        ),
+        (with(&entry.replace("key=0aff", "key=0af")), 2, "\"key\" has a bad value"),
+        (with(&entry.replace("key=0aff", "key=")), 2, "\"key\" has a bad value"),
+        (with(&entry.replace("key=0aff", "key=é")), 2, "\"key\" has a bad value"),
+        (with(&entry.replace("4711", "-1")), 2, "\"owner\" has a bad value"),
+        (with(&entry.replace("4711", "4294967296")), 2, "\"owner\" has a bad value"),
         (with(&format!("{entry}\n{entry}")), 3, "in an earlier line"),
     ];
     for (text, line, what) in cases {
@@ -126,10 +78,7 @@ fn a_fault_says_which_line_and_what() {
 
 #[test]
 fn another_version_of_the_format_is_named() {
-    assert_eq!(
-        parse(b"farcall-names 2 1\n"),
-        Err(Fault::Version("2".to_owned()))
-    );
+    assert_eq!(parse(b"farcall-names 2 1\n"), Err(Fault::Version("2".to_owned())));
 }
 
 #[test]
@@ -144,12 +93,7 @@ fn what_is_not_text_and_what_is_too_long_are_refused() {
 
 #[test]
 fn an_entry_at_its_bounds_is_read_and_one_beyond_is_not() {
-    let mut entry = Entry::new(
-        "A".parse().unwrap(),
-        "b".parse().unwrap(),
-        "udp://[::1]:1".parse().unwrap(),
-        1,
-    );
+    let mut entry = Entry::new("A".parse().unwrap(), "b".parse().unwrap(), "udp://[::1]:1".parse().unwrap(), 1);
     for (more, reads) in [(0, true), (1, false)] {
         entry.fingerprints = vec![(u32::MAX, u64::MAX); MAX_FINGERPRINTS + more];
         entry.public_key = vec![0xff; MAX_PUBLIC_KEY];

@@ -13,10 +13,7 @@ impl Scratch {
     pub fn new() -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!(
-            "farcall-names-test-{}-{number}",
-            std::process::id()
-        ));
+        let path = std::env::temp_dir().join(format!("farcall-names-test-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         Self(path)
     }
@@ -42,12 +39,7 @@ pub fn label(text: &str) -> Label {
 
 /// An entry of this process for `FileAccess/<instance>`.
 pub fn entry(instance: &str) -> Entry {
-    Entry::new(
-        label("FileAccess"),
-        label(instance),
-        "udp://127.0.0.1:7000".parse().unwrap(),
-        0x5eed,
-    )
+    Entry::new(label("FileAccess"), label(instance), "udp://127.0.0.1:7000".parse().unwrap(), 0x5eed)
 }
 
 /// The instances of `FileAccess` that an answer has.
