@@ -198,8 +198,7 @@ fn a_corrupt_file_is_named_by_line_and_kept() {
 fn a_number_that_another_process_has_now_does_not_keep_an_entry_alive() {
     let here = farcall_names::Owner::current();
     if here.started == 0 {
-        eprintln!("skipped: this system does not say when a process started");
-        return;
+        return common::skip("this system does not say when a process started");
     }
     let scratch = Scratch::new();
     let registry = File::at(scratch.join("registry"));
@@ -224,8 +223,7 @@ fn an_entry_of_another_boot_is_dead() {
     let registry = File::at(scratch.join("registry"));
     let mut before = entry("before");
     if before.owner.boot == 0 {
-        eprintln!("skipped: this system does not tell its boots apart");
-        return;
+        return common::skip("this system does not tell its boots apart");
     }
     before.owner.boot ^= 1;
     let _dead = registry.publish(&before).unwrap();
@@ -238,8 +236,7 @@ fn an_entry_of_another_namespace_is_listed_and_may_be_replaced() {
     let registry = File::at(scratch.join("registry"));
     let mut container = entry("ebbets");
     if container.owner.namespace == 0 {
-        eprintln!("skipped: this system has no process namespaces");
-        return;
+        return common::skip("this system has no process namespaces");
     }
     container.owner.namespace += 1;
     container.owner.pid += 1;

@@ -289,13 +289,11 @@ fn a_full_disk_is_told_and_the_old_content_is_kept() {
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).arg(&disk);
     command.arg(env::current_exe().unwrap()).args(arguments()).env(ROLE, "filler").stderr(Stdio::inherit());
     if Command::new("unshare").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no unshare program to make a small disk with");
-        return;
+        return common::skip("there is no unshare program to make a small disk with");
     }
     let mut filler = Other::run(&mut command, &disk.join("registry"), "");
     if !filler.says("mounted") {
-        eprintln!("skipped: no small disk can be mounted here");
-        return;
+        return common::skip("no small disk can be mounted here");
     }
     assert!(filler.says("was full"));
     assert!(filler.finish());
@@ -336,7 +334,7 @@ fn an_unreadable_file_is_told_and_kept() {
     }
     let stranger = stranger.env(DIRECTORY, &directory).env(INSTANCE, "").output();
     let output = match stranger {
-        Err(e) => return eprintln!("skipped: nobody cannot run this program: {e}"),
+        Err(e) => return common::skip(&format!("nobody cannot run this program: {e}")),
         Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
     };
     assert!(output.contains("was denied"), "{output}");

@@ -95,7 +95,9 @@ mod tests {
     #[test]
     fn datagrams_cross_over_ipv6() {
         if std::net::UdpSocket::bind("[::1]:0").is_err() {
-            return eprintln!("skipped: no IPv6 here");
+            use std::io::Write as _;
+            let _ = writeln!(std::io::stderr(), "skipped: no IPv6 here");
+            return;
         }
         exchange("[::1]:0");
     }

@@ -107,7 +107,7 @@ fn started_calls_are_awaited() {
         }
         total
     });
-    assert_eq!(total, (0..100).sum());
+    assert_eq!(total, (0..100u64).sum::<u64>());
     let overflow = block_on(async { sums.start().add(u64::MAX, 1).await });
     assert_eq!(overflow.unwrap_err(), Error::Declared(Overflow { by: 0 }));
 }
@@ -159,7 +159,7 @@ fn detached_calls_run_without_anybody_waiting() {
 #[test]
 fn calls_over_ipv6() {
     if std::net::UdpSocket::bind("[::1]:0").is_err() {
-        return eprintln!("skipped: no IPv6 here");
+        return common::skip("no IPv6 here");
     }
     let runtime = common::builder().address("[::1]:0".parse().unwrap()).build().unwrap();
     let export = runtime.export::<dyn Sums>("Sums/six", Arc::new(Server::default())).unwrap();

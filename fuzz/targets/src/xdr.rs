@@ -116,7 +116,7 @@ pub fn specimen() -> Specimen {
     }
 }
 
-/// A [`Specimen`], strictly and leniently, borrowing and sharing: what is decoded encodes to what
+/// A `Specimen`, strictly and leniently, borrowing and sharing: what is decoded encodes to what
 /// decodes to the same.
 pub fn xdr(data: &[u8]) {
     let strict = again(Decoder::new(data));

@@ -46,3 +46,9 @@ pub fn entry(instance: &str) -> Entry {
 pub fn instances(entries: &[Entry]) -> Vec<&str> {
     entries.iter().map(|e| e.instance.as_str()).collect()
 }
+
+/// Says why a test is skipped. Not through the macro: what that prints is shown of failing tests only.
+pub fn skip(why: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}

@@ -36,3 +36,9 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         }
     }
 }
+
+/// Says why a test is skipped. Not through the macro: what that prints is shown of failing tests only.
+pub fn skip(why: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
