@@ -40,9 +40,9 @@ const MIB: usize = 1 << 20;
 
 /// All of them.
 pub const TARGETS: &[Target] = &[
-    Target { name: "server_bytes", run: server_bytes, memory_per_byte: 8, memory: 256 * KIB },
-    Target { name: "server", run: server, memory_per_byte: 128, memory: 2 * MIB },
-    Target { name: "client", run: client, memory_per_byte: 128, memory: 2 * MIB },
+    Target { name: "server_bytes", run: server_bytes, memory_per_byte: 8, memory: 96 * KIB },
+    Target { name: "server", run: server, memory_per_byte: 64, memory: 512 * KIB },
+    Target { name: "client", run: client, memory_per_byte: 64, memory: MIB },
     Target { name: "dump", run: dump, memory_per_byte: 64, memory: 8 * KIB },
     Target { name: "xdr", run: xdr, memory_per_byte: 64, memory: 4 * KIB },
     Target { name: "schema", run: schema, memory_per_byte: 96, memory: 4 * KIB },

@@ -44,26 +44,32 @@ each! { server_bytes server client dump xdr schema interface values json names_f
 fn bounded(name: &str) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target of this name");
     let corpus = corpus(name);
+    let mut most = 0;
     for (path, data) in &corpus {
-        run(target, data, &path.display().to_string());
+        most = most.max(run(target, data, &path.display().to_string()));
     }
     let (runs, seed) = (setting("FARCALL_FUZZ_RUNS", RUNS), setting("FARCALL_FUZZ_SEED", SEED));
     let seeds: Vec<Vec<u8>> = corpus.into_iter().map(|(_, data)| data).collect();
     let mut dice = Dice::new(seed);
     for round in 0..runs {
         let data = dice.mutant(&seeds);
-        run(target, &data, &format!("mutation {round} of FARCALL_FUZZ_SEED={seed}"));
+        most = most.max(run(target, &data, &format!("mutation {round} of FARCALL_FUZZ_SEED={seed}")));
     }
+    println!("{} seeds, {runs} mutations of FARCALL_FUZZ_SEED={seed}: at most {most} bytes of memory", seeds.len());
 }
 
-/// Runs one input; if it fails, says which, and keeps it.
-fn run(target: &Target, data: &[u8], what: &str) {
+/// Runs one input and says how much memory it took; if it fails, says which, and keeps it.
+fn run(target: &Target, data: &[u8], what: &str) -> usize {
     let allowed = target.memory + target.memory_per_byte * data.len();
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let peak = allocator::peak(|| (target.run)(data));
         assert!(peak <= allowed, "{} bytes take {peak} bytes of memory, more than {allowed}", data.len());
+        peak
     }));
-    let Err(panic) = ran else { return };
+    let panic = match ran {
+        Ok(peak) => return peak,
+        Err(panic) => panic,
+    };
     let kept = std::env::temp_dir().join(format!("farcall-fuzz-{}-{}", target.name, std::process::id()));
     let _ = std::fs::write(&kept, data);
     eprintln!("{} fails on {what}, kept as {}", target.name, kept.display());
