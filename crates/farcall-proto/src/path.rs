@@ -95,6 +95,9 @@ impl Congestion {
 /// Sizes to try, in bytes of UDP payload: Ethernet with a tunnel's room, jumbo frames, loopback.
 const LADDER: [usize; 4] = [1452, 8952, 32_000, 64_000];
 
+/// Sizes that did not pass are tried again after this long (RFC 8899 section 5.1.1).
+const RAISE: Duration = Duration::from_secs(600);
+
 /// Path-MTU probing (RFC 8899 in spirit): larger datagrams are tried when there is something large
 /// to send, all at once, and the largest that comes back is used.
 #[derive(Clone, Copy, Debug)]
@@ -105,11 +108,12 @@ pub(crate) struct Mtu {
     step: usize,
     attempts: u8,
     raised: bool,
+    tried: Time,
 }
 
 impl Mtu {
     pub fn new(largest: usize) -> Mtu {
-        Mtu { datagram: BASE_DATAGRAM, largest, step: LADDER.len(), attempts: 0, raised: false }
+        Mtu { datagram: BASE_DATAGRAM, largest, step: LADDER.len(), attempts: 0, raised: false, tried: Time::default() }
     }
 
     /// The largest datagram that is known to pass.
@@ -119,9 +123,13 @@ impl Mtu {
     }
 
     /// Something larger than a datagram is to be sent or is coming: try larger ones.
-    pub fn want(&mut self) {
-        if self.step == LADDER.len() && self.attempts < 2 && self.datagram < self.largest {
-            self.attempts += 1;
+    pub fn want(&mut self, now: Time) {
+        if self.step < LADDER.len() || self.datagram >= self.largest {
+            return;
+        }
+        if self.attempts < 2 || now.since(self.tried) >= RAISE {
+            self.attempts = if self.attempts < 2 { self.attempts + 1 } else { 1 };
+            self.tried = now;
             self.step = 0;
         }
     }
@@ -151,9 +159,13 @@ impl Mtu {
         self.raised
     }
 
-    /// Nothing gets through: perhaps because it is too large (RFC 8899 section 3, black holes).
+    /// Nothing gets through: perhaps because it is too large (RFC 8899 section 4.3, black holes).
+    /// Larger sizes are tried anew, since it may have been something else.
     pub fn fall_back(&mut self) {
-        self.datagram = BASE_DATAGRAM;
+        if self.datagram > BASE_DATAGRAM {
+            self.datagram = BASE_DATAGRAM;
+            self.attempts = 0;
+        }
     }
 }
 
@@ -187,12 +199,14 @@ mod tests {
     fn sizes_are_tried_once_each_and_the_largest_that_came_back_stays() {
         let mut m = Mtu::new(64_000);
         assert_eq!(m.next(), None);
-        m.want();
+        m.want(Time::default());
         assert_eq!(std::iter::from_fn(|| m.next()).collect::<Vec<_>>(), LADDER);
         m.passed(8952);
         m.passed(1452);
         assert_eq!(m.datagram(), 8952);
         m.fall_back();
         assert_eq!(m.datagram(), BASE_DATAGRAM);
+        m.want(Time::default());
+        assert_eq!(m.next(), Some(LADDER[0]));
     }
 }

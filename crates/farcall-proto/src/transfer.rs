@@ -197,7 +197,6 @@ pub(crate) struct Outgoing {
     order: u64,
     /// The latest transmission that is known to have arrived.
     latest: u64,
-    through: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -209,6 +208,17 @@ struct Sent {
     at: Time,
 }
 
+/// What a sender may do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Send this range; `again` if it was sent before.
+    Range { start: u32, end: u32, again: bool },
+    /// There is more to send than the congestion window has room for.
+    NoRoom,
+    /// Wait for the receiver's word.
+    Nothing,
+}
+
 /// What a SELECT told the sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Heard {
@@ -216,7 +226,7 @@ pub(crate) struct Heard {
     pub arrived: u32,
     /// When the earliest fragment now known to be lost was sent.
     pub lost_since: Option<Time>,
-    /// When the newest fragment that arrived was sent, if this SELECT is the answer to it.
+    /// When the newest fragment that arrived was sent, if this SELECT answers it at once.
     pub answered: Option<Time>,
     /// Everything has arrived.
     pub complete: bool,
@@ -234,7 +244,6 @@ impl Outgoing {
             lost: VecDeque::new(),
             order: 0,
             latest: 0,
-            through: 0,
         }
     }
 
@@ -244,20 +253,19 @@ impl Outgoing {
     }
 
     /// The next range to send, of at most `max` bytes (a multiple of four) with `room` bytes left
-    /// of the congestion window; and whether it was sent before.
-    pub fn next(&self, max: u32, room: u32) -> Option<(u32, u32, bool)> {
-        if self.flight.len() >= MAX_FLIGHT {
-            return None;
+    /// of the congestion window.
+    pub fn next(&self, max: u32, room: u32) -> Next {
+        let (start, last, again) = match self.lost.front() {
+            Some(&(start, end)) => (start, end, true),
+            None => (self.next, self.total.min(self.limit.max(self.next)), false),
+        };
+        let end = last.min(start.saturating_add(max));
+        match end - start {
+            0 => Next::Nothing,
+            _ if self.flight.len() >= MAX_FLIGHT => Next::Nothing,
+            len if len > room => Next::NoRoom,
+            _ => Next::Range { start, end, again },
         }
-        if let Some(&(start, end)) = self.lost.front() {
-            let end = end.min(start.saturating_add(max));
-            return (end - start <= room).then_some((start, end, true));
-        }
-        let end = self.next.saturating_add(max).min(self.total).min(self.limit.max(self.next));
-        if end == self.next || end - self.next > room {
-            return None;
-        }
-        Some((self.next, end, false))
     }
 
     /// The range that [`Outgoing::next`] named was sent in datagram `number`.
@@ -279,12 +287,13 @@ impl Outgoing {
     /// Learns from what the receiver has. `round_trip` tells, for a pull, what must have been lost.
     pub fn heard(&mut self, now: Time, select: &Select<'_>, round_trip: Duration) -> Heard {
         let mut heard = Heard::default();
-        if select.through > self.next {
+        if select.through > self.total {
             return heard;
         }
+        // It may have had them from an earlier beginning of ours.
+        self.next = self.next.max(select.through);
         // Fragments are cut at it, and a frame's length is a multiple of four.
         self.limit = self.limit.max(select.limit & !3);
-        self.through = self.through.max(select.through);
         let has = |start: u32, end: u32| end <= select.through || select.ranges().any(|r| r.0 <= start && end <= r.1);
 
         let mut latest = self.latest;
@@ -298,7 +307,7 @@ impl Outgoing {
             if sent.number <= select.largest {
                 latest = latest.max(sent.order);
             }
-            if sent.number == select.largest {
+            if sent.number == select.largest && !select.pull {
                 heard.answered = Some(sent.at);
             }
             false
@@ -307,19 +316,33 @@ impl Outgoing {
         self.lost.retain(|&(start, end)| !has(start, end));
 
         let overtaken = self.flight.back().is_some_and(|last| last.number < select.largest);
+        heard.lost_since = self.lose(|sent| {
+            let late = select.pull && now.since(sent.at) > round_trip;
+            overtaken || late || sent.order + REORDER <= latest
+        });
+        heard.complete = select.through == self.total;
+        heard
+    }
+
+    /// The receiver has waited in vain: what was sent longer than a round trip ago is lost. Gives
+    /// when the earliest of it was sent.
+    pub fn overdue(&mut self, now: Time, round_trip: Duration) -> Option<Time> {
+        self.lose(|sent| now.since(sent.at) > round_trip)
+    }
+
+    fn lose(&mut self, is_lost: impl Fn(&Sent) -> bool) -> Option<Time> {
+        let mut since: Option<Time> = None;
         let (lost, in_flight) = (&mut self.lost, &mut self.in_flight);
         self.flight.retain(|sent| {
-            let late = select.pull && now.since(sent.at) > round_trip;
-            if !(overtaken || late || sent.order + REORDER <= latest) {
+            if !is_lost(sent) {
                 return true;
             }
             *in_flight -= sent.end - sent.start;
             lost.push_back((sent.start, sent.end));
-            heard.lost_since = Some(heard.lost_since.map_or(sent.at, |t| t.min(sent.at)));
+            since = Some(since.map_or(sent.at, |t| t.min(sent.at)));
             false
         });
-        heard.complete = self.through == self.total;
-        heard
+        since
     }
 
     /// Forgets what was sent, to begin again from the first byte (the receiver knows nothing).
@@ -365,17 +388,17 @@ mod tests {
     fn what_is_overtaken_three_times_is_lost_and_sent_first() {
         let mut m = Outgoing::new(100);
         for i in 0..5 {
-            let (start, end, again) = m.next(10, 1000).unwrap();
-            assert!(!again);
+            let Next::Range { start, end, again: false } = m.next(10, 1000) else { panic!() };
             m.sent(Time::default(), 10 + i, start, end);
         }
         let select = select_bytes(0, 100, 14, &[(10, 50)]);
         let heard = m.heard(Time::default(), &read(&select), Duration::ZERO);
         assert_eq!(heard.arrived, 40);
         assert!(heard.lost_since.is_some());
-        assert_eq!(m.next(10, 1000), Some((0, 10, true)));
+        assert_eq!(m.next(10, 1000), Next::Range { start: 0, end: 10, again: true });
         m.sent(Time::default(), 20, 0, 10);
-        assert_eq!(m.next(10, 1000), Some((50, 60, false)));
+        assert_eq!(m.next(10, 1000), Next::Range { start: 50, end: 60, again: false });
+        assert_eq!(m.next(10, 9), Next::NoRoom);
         assert_eq!(m.in_flight(), 10);
     }
 

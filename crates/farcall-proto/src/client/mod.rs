@@ -121,6 +121,9 @@ pub struct Conversation {
     slots: Slots,
     /// Activities that have something to send, each at most once.
     ready: VecDeque<u32>,
+    /// Activities whose fragments wait for room in the congestion window. While there is room one of
+    /// them is among those that are ready, and wakes the next when it has had its turn.
+    waiting: VecDeque<u32>,
     next_sequence: u64,
     next_number: u64,
     /// Not later than the earliest moment at which a call wants [`Conversation::handle_timeout`].
@@ -155,6 +158,7 @@ impl Conversation {
             session: Session::new(id),
             slots: Slots::default(),
             ready: VecDeque::new(),
+            waiting: VecDeque::new(),
             next_sequence: 1,
             next_number: 1,
             check: Time::default(),
@@ -312,7 +316,7 @@ impl Conversation {
         let args = self.slots.close(activity);
         if let Some(sending) = sending {
             self.in_flight -= sending.in_flight();
-            self.wake_waiting();
+            self.wake_next();
         }
         self.recycle(args);
         if !silent {

@@ -116,12 +116,14 @@ impl Conversation {
             let failure = Failure::new(Kind::TooLarge, Ran::Yes).with_detail(detail);
             return self.end(activity, Outcome::Failed(failure), sink);
         }
-        self.mtu.want();
+        self.mtu.want(now);
         let slot = self.slots.at_mut(activity);
-        slot.stage = match slot.stage {
-            Stage::Cancelling { silent } => Stage::Cancelling { silent },
-            _ => Stage::Running,
-        };
+        match slot.stage {
+            // Nobody waits for it any more; the server will hear so.
+            Stage::Cancelling { silent: true } => return,
+            Stage::Cancelling { .. } => {}
+            _ => slot.stage = Stage::Running,
+        }
         let (status, incoming) =
             slot.receiving.get_or_insert_with(|| (head.status, Box::new(Incoming::new(fragment.total))));
         let taken = match *status == head.status {
@@ -165,7 +167,7 @@ impl Conversation {
                 slot.stage = Stage::Running;
                 if let Some(sending) = slot.sending.take() {
                     self.in_flight -= sending.in_flight();
-                    self.wake_waiting();
+                    self.wake_next();
                 }
                 self.answered(now, activity);
             }
@@ -178,6 +180,7 @@ impl Conversation {
                 if let Some(sending) = &mut slot.sending {
                     self.in_flight -= sending.in_flight();
                     sending.restart();
+                    self.wake_next();
                 }
                 self.count_stall(activity, 0);
                 self.answered(now, activity);
@@ -216,9 +219,11 @@ impl Conversation {
         } else {
             self.want(activity, Want::CALL);
         }
-        self.count_stall(activity, heard.arrived);
+        if heard.arrived > 0 || heard.lost_since.is_some() {
+            self.count_stall(activity, heard.arrived);
+        }
         self.answered(now, activity);
-        self.wake_waiting();
+        self.wake_next();
     }
 
     /// The server answers, but of what was sent nothing arrives: perhaps because it is too large
@@ -232,13 +237,13 @@ impl Conversation {
         }
     }
 
-    /// The window has opened: whoever waits for it may try.
-    pub(super) fn wake_waiting(&mut self) {
-        let mut next = self.slots.first();
-        while let Some(activity) = next {
-            next = self.slots.after(activity);
-            if self.slots.at(activity).sending.is_some() {
-                self.want(activity, Want::CALL);
+    /// There may be room in the congestion window: who waits for it longest may try.
+    pub(super) fn wake_next(&mut self) {
+        while let Some(activity) = self.waiting.pop_front() {
+            let slot = self.slots.at_mut(activity);
+            slot.waiting = false;
+            if slot.sending.is_some() {
+                return self.want(activity, Want::CALL);
             }
         }
     }

@@ -4,7 +4,7 @@ use super::slots::{Stage, Want};
 use super::{Call, Conversation};
 use crate::Time;
 use crate::time::nanos;
-use crate::transfer::Outgoing;
+use crate::transfer::{Next, Outgoing};
 use crate::wire::{self, Ack, CallHead, Fragment, Header, Meta, Part, Position, Writer};
 
 /// How much of what an activity wanted to send went into a datagram.
@@ -146,7 +146,7 @@ impl Conversation {
                 return Written::NoRoom;
             }
             slot.sending = Some(Box::new(Outgoing::new(slot.args.len() as u32)));
-            self.mtu.want();
+            self.mtu.want(now);
         }
         self.write_fragment(now, activity, &head, writer)
     }
@@ -162,10 +162,20 @@ impl Conversation {
         let Some(sending) = &mut slot.sending else {
             return Written::All;
         };
-        let Some((start, end, again)) = sending.next(max as u32, room) else {
-            // It waits for the window, or for the receiver's word: that wakes it again.
-            slot.wants.take(Want::CALL);
-            return Written::All;
+        let (start, end, again) = match sending.next(max as u32, room) {
+            Next::Range { start, end, again } => (start, end, again),
+            Next::NoRoom => {
+                slot.wants.take(Want::CALL);
+                if !std::mem::replace(&mut slot.waiting, true) {
+                    self.waiting.push_back(activity);
+                }
+                return Written::All;
+            }
+            Next::Nothing => {
+                slot.wants.take(Want::CALL);
+                self.wake_next();
+                return Written::All;
+            }
         };
         let total = slot.args.len() as u32;
         let bytes = &slot.args[start as usize..end as usize];
@@ -175,6 +185,7 @@ impl Conversation {
         self.in_flight += sending.in_flight() - before;
         self.stats.retransmitted += u64::from(again);
         self.sent_call(now, activity);
+        self.wake_next();
         Written::Part
     }
 

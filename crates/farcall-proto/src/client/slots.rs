@@ -65,6 +65,8 @@ pub(super) struct Slot {
     pub wants: Want,
     /// Whether it stands in the conversation's queue of those who have something to send.
     pub queued: bool,
+    /// Whether it waits for room in the congestion window.
+    pub waiting: bool,
     pub args: Vec<u8>,
     /// The arguments' fragments, when they are more than one.
     pub sending: Option<Box<Outgoing>>,
@@ -216,6 +218,7 @@ impl Slot {
             stage: Stage::Free,
             wants: Want::NONE,
             queued: false,
+            waiting: false,
             args: Vec::new(),
             sending: None,
             receiving: None,

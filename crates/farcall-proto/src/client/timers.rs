@@ -84,6 +84,7 @@ impl Conversation {
         let id = super::CallId { activity, sequence: slot.sequence };
         let token = slot.call.token;
         slot.stage = Stage::Cancelling { silent: true };
+        slot.receiving = None;
         self.restart_timer(now, activity);
         self.want(activity, Want::CANCEL);
         sink(Event::Ended { id, token, outcome: failed(Kind::Deadline, Ran::Maybe) });

@@ -81,17 +81,7 @@ impl Server {
         self.held -= payload.len();
         self.recycle(payload);
         if flying > 0 {
-            self.wake_waiting(place);
-        }
-    }
-
-    /// The congestion window has opened: whichever result of the conversation waits for it may try.
-    fn wake_waiting(&mut self, place: usize) {
-        let activities = self.table.at(place).more.as_ref().map_or(0, |m| 1 + m.rest.len() as u32);
-        for activity in 0..activities {
-            if self.existing_work(place, activity).is_some_and(|w| w.outgoing.is_some()) {
-                self.queue(place, activity);
-            }
+            self.wake_next(place);
         }
     }
 
@@ -100,7 +90,7 @@ impl Server {
         let Some(more) = &mut entry.more else { return };
         let (home, works) = more.home(activity);
         let Some(mut work) = home.take() else { return };
-        (work.queued, work.progressed) = (false, false);
+        (work.queued, work.waiting, work.progressed) = (false, false, false);
         *works -= 1;
         if *works == 0 && more.rest.is_empty() {
             entry.more = None;
@@ -231,6 +221,7 @@ impl Work {
             payload: Vec::new(),
             since: Time::default(),
             queued: false,
+            waiting: false,
             progressed: false,
         })
     }

@@ -93,7 +93,7 @@ impl Server {
         };
         match frame {
             Frame::Ack(ack) if !std::mem::replace(&mut visit.acknowledged, true) => self.on_ack(place, ack),
-            Frame::Select(position, select) => self.on_select(visit.now, place, position, &select),
+            Frame::Select(position, select) => self.on_select(visit, place, position, &select),
             Frame::Cancel(position) => self.on_cancel(visit, place, position),
             Frame::Probe(position) => self.on_probe(visit, place, position),
             Frame::MtuProbe(size) => {
@@ -227,7 +227,7 @@ impl Server {
         match self.existing_work(place, position.activity).map(|w| w.phase) {
             Some(Phase::Receiving) => self.receive(visit, place, head, part),
             Some(Phase::Running) => self.reply_state(place, position, Progress::Running),
-            Some(Phase::Done(_)) => self.send_again(place, position.activity),
+            Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
             _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => self.begin(visit, place, head, part),
             Some(Phase::Over) | None => self.reply_over(place, position),
         }
@@ -286,26 +286,37 @@ impl Server {
         }
     }
 
-    fn on_select(&mut self, now: Time, place: usize, position: Position, select: &Select<'_>) {
+    /// What has arrived of a result.
+    fn on_select(&mut self, visit: &mut Visit<'_, '_>, place: usize, position: Position, select: &Select<'_>) {
+        let now = visit.now;
         if position.exchange != 0 || self.last(place, position.activity).sequence() != position.sequence {
             return;
         }
-        let id = self.table.at(place).id;
+        if self.existing_work(place, position.activity).is_none_or(|w| w.outgoing.is_none()) {
+            // Nothing is being sent that it could speak of; but who waits in vain is to be told why.
+            if select.pull {
+                self.on_probe(visit, place, position);
+            }
+            return;
+        }
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
         };
-        let datagram = more.datagram as usize;
+        let (datagram, patience) = (more.datagram as usize, more.patience());
         let Some(work) = more.find_mut(position.activity) else {
             return;
         };
+        work.since = now;
         let Some(outgoing) = &mut work.outgoing else {
             return;
         };
         let before = outgoing.in_flight();
-        let heard = outgoing.heard(now, select, std::time::Duration::from_millis(5));
+        let heard = outgoing.heard(now, select, patience);
         let after = outgoing.in_flight();
-        let queued = std::mem::replace(&mut work.queued, true);
         more.in_flight -= before - after;
+        if let Some(sent) = heard.answered {
+            more.round_trip.sample(now.nanos_since(sent));
+        }
         more.congestion.arrived(heard.arrived, datagram);
         if let Some(since) = heard.lost_since {
             more.congestion.lost(now, since, datagram);
@@ -313,9 +324,11 @@ impl Server {
         if heard.complete {
             return self.release(place, position.activity);
         }
-        if !queued {
-            self.sending.push_back((id, position.activity));
+        if select.pull {
+            self.presume_lost(now, place);
         }
+        self.queue(place, position.activity);
+        self.wake_next(place);
     }
 
     /// The caller has given a call up. If it has not come yet, it never runs: the cancel consumes
@@ -343,7 +356,14 @@ impl Server {
                 (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
                 self.reply_state(place, position, Progress::Running);
             }
-            Some(Phase::Done(_)) => self.send_again(place, position.activity),
+            Some(Phase::Done(_)) => {
+                // A caller that has given up is not sent a long result.
+                if self.existing_work(place, position.activity).is_some_and(|w| w.outgoing.is_some()) {
+                    self.release(place, position.activity);
+                    return self.reply_over(place, position);
+                }
+                self.send_again(visit.now, place, position.activity);
+            }
             Some(Phase::Over) | None => self.reply_over(place, position),
         }
     }
@@ -365,13 +385,14 @@ impl Server {
         };
         match work.phase {
             Phase::Receiving => {
+                work.since = visit.now;
                 if let Some(incoming) = &mut work.incoming {
                     incoming.note(number);
                 }
                 self.reply_select(place, position);
             }
             Phase::Running => self.reply_state(place, position, Progress::Running),
-            Phase::Done(_) => self.send_again(place, position.activity),
+            Phase::Done(_) => self.send_again(visit.now, place, position.activity),
             Phase::Over => self.reply_over(place, position),
         }
     }
@@ -458,7 +479,7 @@ impl Server {
         work.position = position;
         work.payload = payload;
         work.since = now;
-        self.send_again(place, position.activity);
+        self.send_again(now, place, position.activity);
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::table::Last;
 use super::work::Phase;
 use super::{CallKey, Finish, Server, Transmit};
-use crate::transfer::Outgoing;
+use crate::transfer::{Next, Outgoing};
 use crate::wire::{
     Fragment, Header, Part, Position, Progress, ResultHead, Stale, Status, Ticket, VERSION, Welcome, Writer,
 };
@@ -152,17 +152,33 @@ impl Server {
                 continue;
             };
             work.queued = false;
-            if work.outgoing.is_none()
-                && let Some(sent) = self.write_whole(place, activity, out)
-            {
+            let whole = work.outgoing.is_none();
+            if whole && let Some(sent) = self.write_whole(place, activity, out) {
+                self.wake_next(place);
                 return Some(sent);
             }
             if let Some(sent) = self.write_fragment(now, place, activity, out) {
+                self.wake_next(place);
                 self.queue(place, activity);
                 return Some(sent);
             }
         }
         None
+    }
+
+    /// There may be room in a conversation's congestion window: the result that waits for it longest
+    /// may try.
+    pub(super) fn wake_next(&mut self, place: usize) {
+        while let Some(more) = &mut self.table.at_mut(place).more
+            && let Some(activity) = more.waiting.pop_front()
+        {
+            if let Some(work) = more.find_mut(activity)
+                && std::mem::take(&mut work.waiting)
+                && matches!(work.phase, Phase::Done(_))
+            {
+                return self.queue(place, activity);
+            }
+        }
     }
 
     /// Writes the next fragment of a result; `None` if it must wait for the receiver's word.
@@ -181,7 +197,19 @@ impl Server {
         let outgoing = work.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(total)));
         let mut writer = Writer::new(out, datagram, header);
         let max = writer.result_room(true) & !3;
-        let (start, end, again) = outgoing.next(max as u32, room)?;
+        let (start, end, again) = match outgoing.next(max as u32, room) {
+            Next::Range { start, end, again } => (start, end, again),
+            Next::NoRoom => {
+                if !std::mem::replace(&mut work.waiting, true) {
+                    more.waiting.push_back(activity);
+                }
+                return None;
+            }
+            Next::Nothing => {
+                self.wake_next(place);
+                return None;
+            }
+        };
         let bytes = &work.payload[start as usize..end as usize];
         let part = Part { fragment: Some(Fragment { total, offset: start }), bytes };
         writer.result(&ResultHead { position: work.position, status }, part);
@@ -204,18 +232,50 @@ impl Server {
         }
     }
 
-    /// The caller asks for a result that was sent: it has had none of it.
-    pub(super) fn send_again(&mut self, place: usize, activity: u32) {
+    /// The caller asks for a result that was sent. When it asked it had had nothing, but fragments
+    /// may have arrived since.
+    pub(super) fn send_again(&mut self, now: Time, place: usize, activity: u32) {
         self.stats.retransmitted += 1;
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
         };
-        if let Some(work) = more.find_mut(activity)
-            && let Some(outgoing) = work.outgoing.take()
-        {
-            more.in_flight -= outgoing.in_flight();
+        let (patience, datagram) = (more.patience(), more.datagram as usize);
+        let Some(work) = more.find_mut(activity) else {
+            return;
+        };
+        work.since = now;
+        if let Some(outgoing) = &mut work.outgoing {
+            let before = outgoing.in_flight();
+            let lost = outgoing.overdue(now, patience);
+            let after = outgoing.in_flight();
+            more.in_flight -= before - after;
+            if let Some(since) = lost {
+                more.congestion.lost(now, since, datagram);
+            }
         }
+        self.presume_lost(now, place);
         self.queue(place, activity);
+    }
+
+    /// A caller waits in vain, perhaps because the conversation's window is taken by fragments of
+    /// calls that have ended at the caller, whose last word was lost: they are not under way for ever.
+    pub(super) fn presume_lost(&mut self, now: Time, place: usize) {
+        let Some(more) = &mut self.table.at_mut(place).more else {
+            return;
+        };
+        let patience = more.patience();
+        if more.waiting.is_empty() || now.since(more.presumed) <= patience {
+            return;
+        }
+        more.presumed = now;
+        let rest = more.rest.iter_mut().filter_map(|slot| slot.work.as_deref_mut());
+        for work in more.first.as_deref_mut().into_iter().chain(rest) {
+            if let Some(outgoing) = &mut work.outgoing {
+                let before = outgoing.in_flight();
+                outgoing.overdue(now, patience);
+                more.in_flight -= before - outgoing.in_flight();
+            }
+        }
     }
 
     pub(super) fn reply(&mut self, reply: Reply) {

@@ -1,9 +1,12 @@
 //! What the server keeps of a conversation while it is not idle: each activity's call, its
 //! fragments, its result.
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
 use super::table::Last;
 use crate::Time;
-use crate::path::Congestion;
+use crate::path::{Congestion, RoundTrip};
 use crate::transfer::{Incoming, Outgoing};
 use crate::wire::{Position, Status};
 
@@ -21,8 +24,14 @@ pub(super) struct More {
     /// The largest datagram that passes, by the caller's word.
     pub datagram: u32,
     pub congestion: Congestion,
+    pub round_trip: RoundTrip,
     /// Bytes of result fragments under way, of all activities.
     pub in_flight: u32,
+    /// Activities whose results wait for room in the congestion window. While there is room one of
+    /// them is in the queue of those that send, and wakes the next when it has had its turn.
+    pub waiting: VecDeque<u32>,
+    /// When all that was under way was last looked through.
+    pub presumed: Time,
 }
 
 impl More {
@@ -34,8 +43,16 @@ impl More {
             released: 0,
             datagram: crate::BASE_DATAGRAM as u32,
             congestion: Congestion::default(),
+            round_trip: RoundTrip::default(),
             in_flight: 0,
+            waiting: VecDeque::new(),
+            presumed: Time::default(),
         }
+    }
+
+    /// What was sent longer ago, while its receiver waited in vain, is lost.
+    pub fn patience(&self) -> Duration {
+        self.round_trip.smoothed().unwrap_or(Duration::from_millis(5))
     }
 
     /// Whether a call is being received or executed, so that it must not be forgotten.
@@ -92,6 +109,8 @@ pub(super) struct Work {
     pub since: Time,
     /// Whether it stands in the queue of those who have something to send.
     pub queued: bool,
+    /// Whether it stands among those who wait for the congestion window.
+    pub waiting: bool,
     /// A fragment came since the reassembly budget was last enforced.
     pub progressed: bool,
 }

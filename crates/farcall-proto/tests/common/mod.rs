@@ -28,6 +28,15 @@ pub struct Pair {
     pub told: Vec<(u64, Told)>,
     pub asked: Vec<(CallKey, Vec<u8>)>,
     pub cancelled: Vec<CallKey>,
+    /// What `carry` answers calls with; their own arguments otherwise.
+    pub answer: Option<Vec<u8>>,
+}
+
+/// Which way a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    Server,
+    Client,
 }
 
 pub type Datagram = Vec<u8>;
@@ -47,6 +56,7 @@ impl Pair {
             told: Vec::new(),
             asked: Vec::new(),
             cancelled: Vec::new(),
+            answer: None,
         };
         pair.export();
         pair
@@ -132,6 +142,43 @@ impl Pair {
                 return datagrams;
             }
         }
+    }
+
+    /// Carries datagrams between the ends, those that `keep` lets pass, a tenth of a millisecond each
+    /// way, and acts on timers, until `told` has as many entries as `ends` or `limit` is over.
+    /// Gives how many datagrams there were.
+    pub fn carry(&mut self, ends: usize, limit: Duration, mut keep: impl FnMut(Time, &Datagram, To) -> bool) -> usize {
+        let until = self.now + limit;
+        let mut datagrams = 0;
+        while self.told.len() < ends && self.now < until {
+            let sent = self.sent();
+            self.pass(Duration::from_micros(100));
+            for d in &sent {
+                if keep(self.now, d, To::Server) {
+                    self.receive(std::slice::from_ref(d));
+                }
+            }
+            let mut answers = self.answered();
+            for (key, args) in std::mem::take(&mut self.asked) {
+                let payload = self.answer.clone().unwrap_or(args);
+                answers.extend(self.finish(key, Finish::Result, &payload));
+            }
+            self.pass(Duration::from_micros(100));
+            for d in &answers {
+                if keep(self.now, d, To::Client) {
+                    self.hear(std::slice::from_ref(d));
+                }
+            }
+            datagrams += sent.len() + answers.len();
+            if sent.is_empty() && answers.is_empty() {
+                match [self.client.timeout(), self.server.timeout()].into_iter().flatten().min() {
+                    Some(next) => self.now = next.max(self.now),
+                    None => break,
+                }
+            }
+            self.tick();
+        }
+        datagrams
     }
 
     /// A pair whose conversation is known at both ends.

@@ -1,0 +1,196 @@
+//! Packet traces of messages in fragments: they get through, at once or after the loss of anything.
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use farcall_proto::server::Finish;
+use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Nothing larger than the least datagram is tried, and only what stands still is given up.
+fn small() -> Pair {
+    let client = ClientConfig { max_datagram: 1200, patience_probes: 100, ..ClientConfig::default() };
+    let mut pair = Pair::with(client, ServerConfig::default());
+    pair.start(0, b"");
+    pair.settle();
+    pair.told.clear();
+    pair
+}
+
+fn whole(pair: &Pair, token: u64, len: usize) -> bool {
+    matches!(pair.told.iter().find(|t| t.0 == token), Some((_, Told::Result(r))) if r.len() == len)
+}
+
+#[test]
+fn a_probe_that_crosses_the_result_does_not_begin_it_anew() {
+    let mut pair = small();
+    pair.start(1, b"fetch...");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    let first = pair.finish(key, Finish::Result, &vec![7; 200_000]);
+    pair.hear(&first);
+    let selects = pair.sent();
+    pair.receive(&selects);
+    // The call comes once more, late, when half of the result has arrived.
+    pair.receive(&call);
+    let datagrams = pair.carry(1, SECOND, |_, _, _| true);
+    assert!(whole(&pair, 1, 200_000));
+    assert!(datagrams < 300, "{datagrams} for 180 fragments");
+}
+
+#[test]
+fn a_transfer_that_takes_longer_than_results_are_held_goes_on() {
+    let mut pair = small();
+    pair.answer = Some(vec![7; 100_000]);
+    pair.start(1, b"fetch...");
+    // Every other second one datagram passes: minutes, for ninety fragments.
+    let began = pair.now;
+    let mut last = pair.now;
+    pair.carry(1, 600 * SECOND, |now, d, to| {
+        let passes = to == To::Server || !frames_of(d).contains(&RESULT) || now.since(last) > 2 * SECOND;
+        last = if passes && to == To::Client { now } else { last };
+        passes
+    });
+    assert!(whole(&pair, 1, 100_000), "{:?} after {:?}", pair.told, pair.now.since(began));
+    assert!(pair.now.since(began) > 100 * SECOND);
+}
+
+#[test]
+fn whatever_is_lost_everything_arrives() {
+    for seed in 0..50u64 {
+        let mut pair = small();
+        for token in 1..=3 {
+            pair.start(token, &vec![token as u8; 60_000]);
+        }
+        let mut x = seed * 77 + 1;
+        pair.carry(3, 300 * SECOND, |_, _, _| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x % 100 >= seed
+        });
+        for token in 1..=3 {
+            assert!(
+                whole(&pair, token, 60_000),
+                "seed {seed}: {:?}",
+                pair.told
+                    .iter()
+                    .map(|t| (t.0, if let Told::Failed(k, r) = t.1 { Some((k, r)) } else { None }))
+                    .collect::<Vec<_>>()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_path_that_narrows_in_mid_transfer_is_noticed() {
+    for arguments in [true, false] {
+        let mut pair = Pair::acquainted();
+        pair.start(1, &vec![1; 400_000]);
+        pair.carry(1, SECOND, |_, _, _| true);
+        assert!(pair.client.datagram_size() > 30_000);
+        // From here on nothing larger than an Ethernet frame passes.
+        pair.told.clear();
+        pair.answer = (!arguments).then(|| vec![2; 400_000]);
+        let args = if arguments { vec![1; 400_000] } else { vec![1; 8] };
+        pair.start(2, &args);
+        pair.carry(1, 5 * SECOND, |_, d, _| d.len() <= 1472);
+        assert!(whole(&pair, 2, 400_000), "{:?}, arguments {arguments}", pair.told);
+        // And when the path is wide again, in time large datagrams are used again.
+        pair.pass(600 * SECOND);
+        pair.start(3, &vec![3; 400_000]);
+        pair.carry(2, SECOND, |_, _, _| true);
+        assert!(pair.client.datagram_size() > 30_000);
+    }
+}
+
+#[test]
+fn results_of_one_conversation_share_its_window() {
+    let mut pair = small();
+    pair.answer = Some(vec![7; 3_000_000]);
+    for token in 1..=4 {
+        pair.start(token, b"fetch...");
+    }
+    pair.carry(1, SECOND, |_, _, _| true);
+    // The others have come nearly as far as the first to end.
+    let first = pair.now;
+    pair.carry(4, SECOND, |_, _, _| true);
+    assert_eq!(pair.told.len(), 4);
+    assert!(pair.now.since(first) < Duration::from_millis(50), "{:?}", pair.now.since(first));
+}
+
+#[test]
+fn arguments_of_one_conversation_share_its_window() {
+    let mut pair = small();
+    pair.answer = Some(vec![0; 4]);
+    for token in 1..=4 {
+        pair.start(token, &vec![1; 3_000_000]);
+    }
+    pair.carry(4, 10 * SECOND, |_, _, _| true);
+    assert_eq!(pair.told.len(), 4);
+}
+
+#[test]
+fn a_result_let_go_in_mid_transfer_is_said_to_be_lost() {
+    let server = ServerConfig { held_budget: 1000, ..ServerConfig::default() };
+    let mut pair = Pair::with(ClientConfig { max_datagram: 1200, ..ClientConfig::default() }, server);
+    pair.start(1, b"fetch...");
+    pair.start(2, b"fetch...");
+    pair.answer = Some(vec![7; 100_000]);
+    let mut fragments = 0;
+    pair.carry(2, 5 * SECOND, |_, d, to| {
+        fragments += usize::from(to == To::Client && frames_of(d).contains(&RESULT));
+        fragments < 30
+    });
+    for (_, told) in &pair.told {
+        assert!(matches!(told, Told::Result(_) | Told::Failed(Kind::ResultLost | Kind::Unreachable, _)));
+        assert_ne!(*told, Told::Failed(Kind::Unreachable, Ran::No));
+    }
+}
+
+#[test]
+fn a_caller_that_gives_up_is_not_sent_the_rest() {
+    let mut pair = small();
+    let id = pair.start(1, b"fetch...");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    let first = pair.finish(key, Finish::Result, &vec![7; 200_000]);
+    pair.hear(&first);
+    pair.sent();
+    pair.client.cancel(pair.now, id);
+    let datagrams = pair.carry(1, SECOND, |_, _, _| true);
+    assert!(datagrams < 5, "{datagrams}");
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::ResultLost, Ran::Yes))]);
+    assert_eq!(pair.server.held_bytes(), 0);
+}
+
+#[test]
+fn a_last_word_that_is_lost_does_not_take_the_window_from_others() {
+    let mut pair = small();
+    pair.answer = Some(vec![7; 11_000]);
+    pair.start(1, b"fetch...");
+    pair.start(2, b"fetch...");
+    // The client hears all of the first result; the server hears nothing of that.
+    let mut said = 0;
+    pair.carry(1, SECOND, |_, d, to| {
+        said += usize::from(to == To::Server);
+        said <= 1 || !frames_of(d).contains(&SELECT)
+    });
+    pair.carry(2, SECOND, |_, _, _| true);
+    assert!(whole(&pair, 1, 11_000) && whole(&pair, 2, 11_000));
+}
+
+#[test]
+fn two_fragments_are_four_datagrams_and_a_last_word() {
+    let mut pair = small();
+    pair.answer = Some(vec![7; 2_000]);
+    pair.start(1, &vec![7; 2_000]);
+    assert!(pair.carry(1, SECOND, |_, _, _| true) <= 5);
+    pair.settle();
+    assert_eq!(pair.server.held_bytes(), 0);
+}
