@@ -85,6 +85,14 @@ pub trait Socket: Send + Sync + 'static {
     /// What the operating system says, when it is not one of [`Received`].
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received>;
 
+    /// The same without spinning: somebody else needs the processor.
+    ///
+    /// # Errors
+    /// As [`Socket::receive`].
+    fn receive_at_rest(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
+        self.receive(buffer, wait)
+    }
+
     /// Makes one thread that is, or will next be, in [`Socket::receive`] return
     /// [`Received::Woken`].
     fn wake(&self);

@@ -105,6 +105,10 @@ impl Crew {
         self.receiving
     }
 
+    pub(super) fn nobody_executes(&self) -> bool {
+        self.executing == 0
+    }
+
     pub(super) fn resting(&self) -> Vec<Arc<Seat>> {
         self.resting.clone()
     }

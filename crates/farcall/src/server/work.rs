@@ -30,6 +30,8 @@ struct Worker {
     out: Box<[u8]>,
     /// When the protocol wants to be called.
     timer: Option<Time>,
+    /// Nobody executes, so that spinning takes the processor from none of ours.
+    alone: bool,
     /// The time of the last thing that happened.
     now: Time,
     /// The call that is to be executed here.
@@ -97,6 +99,7 @@ impl Worker {
             buffer: vec![0; 64 << 10].into_boxed_slice(),
             out: vec![0; MAX_DATAGRAM].into_boxed_slice(),
             timer: None,
+            alone: true,
             now: server.env.now(),
             current: None,
             arrived: Vec::new(),
@@ -127,7 +130,11 @@ impl Worker {
             Some(timer) if timer <= self.now => Wait::No,
             Some(timer) => Wait::For(timer.since(self.now)),
         };
-        let received = self.server.socket.receive(&mut self.buffer, wait);
+        let socket = &self.server.socket;
+        let received = match self.alone {
+            true => socket.receive(&mut self.buffer, wait),
+            false => socket.receive_at_rest(&mut self.buffer, wait),
+        };
         self.now = self.server.env.now();
         match received {
             Ok(Received::Datagrams { from, len, each }) => return self.take_in(from, len, each),
@@ -140,9 +147,16 @@ impl Worker {
     }
 
     fn run_timers(&mut self) {
-        let mut core = self.server.lock();
+        let server = self.server.clone();
+        let mut core = server.lock();
         core.protocol.handle_timeout(self.now);
+        self.look(&core);
+    }
+
+    /// Notes what the next wait depends on.
+    fn look(&mut self, core: &Core) {
         self.timer = core.protocol.timeout();
+        self.alone = core.crew.nobody_executes();
     }
 
     /// Takes in what was received: one call is executed here, others are queued.
@@ -158,7 +172,7 @@ impl Worker {
                 start = end;
             }
             let planned = self.choose(core);
-            self.timer = core.protocol.timeout();
+            self.look(&core);
             // A refusal must be there before the word that its call is with us, or the caller who
             // cancelled it never learns that it did not run.
             let sent = if self.refused.is_empty() { core.protocol.transmit(self.now, &mut self.out) } else { None };
@@ -284,7 +298,7 @@ impl Worker {
             let executed = self.current.take().map(|work| work.exported);
             let planned = if core.queue.is_empty() { None } else { self.next_queued(core) };
             let rest = planned.is_none() && core.crew.rest(&self.seat);
-            self.timer = core.protocol.timeout();
+            self.look(core);
             (planned, sent, rest, executed)
         };
         self.send(sent);
@@ -299,7 +313,7 @@ impl Worker {
         let server = self.server.clone();
         let planned = {
             let mut core = server.lock();
-            self.timer = core.protocol.timeout();
+            self.look(&core);
             self.next_queued(&mut core)
         };
         self.begin(planned)

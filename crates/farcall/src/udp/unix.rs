@@ -110,14 +110,18 @@ impl Socket for Udp {
     }
 
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
-        if wait == Wait::No {
-            return self.receive_once(buffer, RecvFlags::DONTWAIT);
-        }
-        if !self.spin.is_zero() {
+        if !self.spin.is_zero() && wait != Wait::No {
             match self.receive_spinning(buffer)? {
                 Received::TimedOut => {}
                 received => return Ok(received),
             }
+        }
+        self.receive_at_rest(buffer, wait)
+    }
+
+    fn receive_at_rest(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
+        if wait == Wait::No {
+            return self.receive_once(buffer, RecvFlags::DONTWAIT);
         }
         if let Some(timeout) = self.timeout.change(wait) {
             self.set_timeout(timeout)?;
