@@ -172,7 +172,7 @@ impl Worker {
                 start = end;
             }
             let planned = self.choose(core);
-            self.look(&core);
+            self.look(core);
             // A refusal must be there before the word that its call is with us, or the caller who
             // cancelled it never learns that it did not run.
             let sent = if self.refused.is_empty() { core.protocol.transmit(self.now, &mut self.out) } else { None };
