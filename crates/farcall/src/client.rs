@@ -43,7 +43,7 @@ pub(crate) use started::Started;
 
 use crate::env::{Env, Socket};
 use crate::sys::fork;
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, stats};
 use drive::Reception;
 use lead::Lead;
 use service::Service;
@@ -57,9 +57,7 @@ pub(crate) struct Endpoint {
     /// The process it was made in.
     generation: u64,
     peers: RwLock<Peers>,
-    lead: Lead<Waiter>,
-    /// What the leader has while it leads; taken out meanwhile, so that no lock is held.
-    reception: Mutex<Option<Box<Reception>>>,
+    lead: Lead<Waiter, Box<Reception>>,
     /// Peers that may have timers.
     active: Mutex<Vec<Arc<Peer>>>,
     /// How many they are.
@@ -93,8 +91,7 @@ impl Endpoint {
             config,
             generation: fork::generation(),
             peers: RwLock::default(),
-            lead: Lead::new(),
-            reception: Mutex::new(Some(Box::new(Reception::new()))),
+            lead: Lead::new(Box::new(Reception::new())),
             active: Mutex::default(),
             active_count: AtomicUsize::new(0),
             hurry: AtomicU64::new(u64::MAX),
@@ -129,6 +126,12 @@ impl Endpoint {
     #[inline]
     pub(crate) fn check_process(&self) -> Result<(), CallFailed> {
         if self.generation == fork::generation() { Ok(()) } else { Err(forked()) }
+    }
+
+    /// What is counted of each peer.
+    pub(crate) fn stats(&self, all: &mut Vec<stats::Peer>) {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        all.extend(peers.by_id.values().map(|peer| peer.stats()));
     }
 
     /// Ends the service thread, if there is one.

@@ -1,6 +1,6 @@
 //! Of the call that is being served: who calls, until when, and whether they still want it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,17 +20,23 @@ use crate::server::Server;
 /// assert_eq!(farcall::context().caller(), None);
 /// ```
 pub fn context() -> Context {
-    Context(CURRENT.with_borrow(Clone::clone))
+    Context(current())
 }
 
 /// What is known of the call that is being served. It may be kept, and asked from other threads.
 #[derive(Clone)]
 pub struct Context(Option<Serving>);
 
-/// A call that is being served.
+/// A call that is being served, and by whom.
 #[derive(Clone)]
-pub(crate) struct Serving {
-    pub(crate) server: Arc<Server>,
+struct Serving {
+    server: Arc<Server>,
+    call: Incoming,
+}
+
+/// A call that is being served.
+#[derive(Clone, Copy)]
+pub(crate) struct Incoming {
     pub(crate) key: CallKey,
     pub(crate) from: SocketAddr,
     pub(crate) deadline: Option<Time>,
@@ -38,33 +44,44 @@ pub(crate) struct Serving {
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Serving>> = const { RefCell::new(None) };
+    /// Whether there is a call, apart, because it is asked by each call that is made.
+    static ANY: Cell<bool> = const { Cell::new(false) };
+    static CALL: Cell<Option<Incoming>> = const { Cell::new(None) };
+    /// Who serves in this thread. It changes less often than the call.
+    static SERVER: RefCell<Option<Arc<Server>>> = const { RefCell::new(None) };
+}
+
+fn current() -> Option<Serving> {
+    if !ANY.get() {
+        return None;
+    }
+    Some(Serving { call: CALL.get()?, server: SERVER.with_borrow(Clone::clone)? })
 }
 
 impl Context {
     /// Who calls: the address that the call came from.
     pub fn caller(&self) -> Option<SocketAddr> {
-        self.0.as_ref().map(|serving| serving.from)
+        self.0.as_ref().map(|serving| serving.call.from)
     }
 
     /// How long the caller will wait from now on; `None` if for ever. Calls made while serving
     /// this one inherit it.
     pub fn remaining(&self) -> Option<Duration> {
         let serving = self.0.as_ref()?;
-        Some(serving.deadline?.since(serving.server.now()))
+        Some(serving.call.deadline?.since(serving.server.now()))
     }
 
     /// Whether the caller has given the call up, or its deadline has passed. Whatever the procedure
     /// returns then is thrown away, so a long one looks here now and then.
     pub fn is_cancelled(&self) -> bool {
         let Some(serving) = &self.0 else { return false };
-        let late = serving.deadline.is_some_and(|deadline| deadline <= serving.server.now());
-        late || serving.server.is_cancelled(serving.key)
+        let late = serving.call.deadline.is_some_and(|deadline| deadline <= serving.server.now());
+        late || serving.server.is_cancelled(serving.call.key)
     }
 
     /// The trace that the call is part of. Calls made while serving this one inherit it.
     pub fn trace(&self) -> Option<Trace> {
-        self.0.as_ref()?.trace
+        self.0.as_ref()?.call.trace
     }
 }
 
@@ -77,26 +94,39 @@ impl std::fmt::Debug for Context {
 }
 
 /// What a call made now inherits: the deadline and the trace of the one that is being served.
+#[inline]
 pub(crate) fn inherited() -> (Option<Time>, Option<Trace>) {
-    CURRENT.with_borrow(|serving| serving.as_ref().map_or((None, None), |s| (s.deadline, s.trace)))
+    if !ANY.get() {
+        return (None, None);
+    }
+    CALL.get().map_or((None, None), |call| (call.deadline, call.trace))
 }
 
-/// Makes `serving` what this thread serves, until the guard is dropped.
-pub(crate) fn enter(serving: Option<Serving>) -> Entered {
-    Entered(CURRENT.with_borrow_mut(|current| std::mem::replace(current, serving)))
+/// The server whose call this thread is serving, if it is.
+#[inline]
+pub(crate) fn server() -> Option<Arc<Server>> {
+    if ANY.get() { SERVER.with_borrow(Clone::clone) } else { None }
 }
 
-/// Restores what was served before.
-pub(crate) struct Entered(Option<Serving>);
+/// From now on this thread serves calls of `server`.
+pub(crate) fn serve_in_thread(server: Arc<Server>) {
+    SERVER.with_borrow_mut(|place| *place = Some(server));
+}
+
+/// Says that this thread serves `call`, until the guard is dropped.
+#[inline]
+pub(crate) fn enter(call: Incoming) -> Entered {
+    CALL.set(Some(call));
+    ANY.set(true);
+    Entered
+}
+
+/// A call is being served.
+pub(crate) struct Entered;
 
 impl Drop for Entered {
+    #[inline]
     fn drop(&mut self) {
-        // A thread that is ending serves nothing.
-        let _ = CURRENT.try_with(|current| std::mem::swap(&mut *current.borrow_mut(), &mut self.0));
+        ANY.set(false);
     }
-}
-
-/// Runs `f` with what this thread serves, if anything.
-pub(crate) fn with_serving<R>(f: impl FnOnce(Option<&Serving>) -> R) -> R {
-    CURRENT.with_borrow(|serving| f(serving.as_ref()))
 }

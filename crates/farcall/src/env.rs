@@ -10,6 +10,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,4 +143,12 @@ pub trait Event: Send + Sync + 'static {
 
     /// Waits until the flag is set, clears it and returns true; false when `timeout` passed first.
     fn wait(&self, timeout: Option<Duration>) -> bool;
+}
+
+/// Where `part` stands in `whole`, if it does: what a datagram brought is found again in the buffer
+/// when the borrow has ended.
+pub(crate) fn place(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    let end = start.checked_add(part.len())?;
+    (end <= whole.len()).then_some(start..end)
 }

@@ -15,6 +15,7 @@ mod local;
 mod pending;
 mod runtime;
 mod server;
+pub mod stats;
 pub mod stub;
 mod sys;
 mod system;

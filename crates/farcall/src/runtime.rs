@@ -32,6 +32,7 @@ use crate::client::{Endpoint, bind_address};
 use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
 use crate::server::{Limits, Server};
+use crate::stats::Stats;
 use crate::stub::{self, Binding};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran};
@@ -176,6 +177,21 @@ impl Runtime {
         &self.0.registry
     }
 
+    /// What it did so far: calls, outcomes, how long procedures ran, what the protocol did.
+    pub fn stats(&self) -> Stats {
+        let (server, endpoints) = {
+            let state = self.0.lock();
+            (state.server.clone(), state.endpoints.clone())
+        };
+        let mut stats = Stats::default();
+        if let Some(server) = server {
+            let (protocol, exports) = server.stats();
+            (stats.server, stats.exports) = (Some(protocol), exports);
+        }
+        endpoints.iter().for_each(|(_, endpoint)| endpoint.stats(&mut stats.peers));
+        stats
+    }
+
     /// Where its exports listen, once there is one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.0.lock().server.as_ref().map(|server| server.address())
@@ -233,6 +249,7 @@ impl Inner {
             threads: self.settings.threads,
             queue: self.settings.queue,
             queue_bytes: self.settings.queue_bytes,
+            slow: self.settings.slow,
         };
         let current = Arc::downgrade(self);
         let inside = Box::new(move |body: &mut dyn FnMut()| enter(current.clone(), body));

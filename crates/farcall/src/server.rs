@@ -44,7 +44,7 @@ pub(crate) use exported::{Direct, Dispatch, Exported};
 
 use crate::env::{Env, Event, Socket};
 use crate::sys::fork;
-use crate::{CallFailed, context};
+use crate::{CallFailed, context, stats};
 use crew::Crew;
 use queue::Queue;
 
@@ -59,6 +59,8 @@ pub(crate) struct Limits {
     pub(crate) queue: usize,
     /// Bytes of their arguments.
     pub(crate) queue_bytes: usize,
+    /// Calls that take longer are logged.
+    pub(crate) slow: Option<Duration>,
 }
 
 /// Runs a worker's life inside a runtime.
@@ -69,6 +71,8 @@ pub(crate) struct Server {
     env: Arc<dyn Env>,
     socket: Arc<dyn Socket>,
     generation: u64,
+    /// Calls that take longer, waiting for a worker included, are logged.
+    slow: Option<Duration>,
     core: Mutex<Core>,
     /// Wakes the sentinel.
     sentinel: Arc<dyn Event>,
@@ -115,6 +119,7 @@ impl Server {
             env,
             socket,
             generation: fork::generation(),
+            slow: limits.slow,
             core: Mutex::new(core),
             stopped: AtomicBool::new(false),
             enter,
@@ -161,6 +166,13 @@ impl Server {
         (0..receiving.max(1)).for_each(|_| self.socket.wake());
     }
 
+    /// What the protocol, and each export, counted.
+    pub(crate) fn stats(&self) -> (proto::Stats, Vec<stats::Export>) {
+        let core = self.lock();
+        (*core.protocol.stats(), core.exports.iter().map(|exported| exported.stats()).collect())
+    }
+
+    #[inline]
     pub(crate) fn now(&self) -> Time {
         self.env.now()
     }
@@ -186,7 +198,7 @@ impl Server {
 /// To be held while a thread waits in farcall: if it serves a call it does not count as a worker
 /// meanwhile, and another receives if need be.
 pub(crate) fn waiting() -> Waiting {
-    let server = context::with_serving(|serving| serving.map(|serving| serving.server.clone()));
+    let server = context::server();
     if let Some(server) = &server {
         server.step_aside();
     }

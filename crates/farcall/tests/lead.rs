@@ -50,34 +50,35 @@ impl Place {
 
 /// A socket at which the answers to all callers arrive in this order.
 struct Net {
-    lead: Lead<Place>,
+    lead: Lead<Place, Baton>,
     arriving: Mutex<Vec<Arc<Place>>>,
-    leading: AtomicBool,
 }
+
+/// There is one.
+struct Baton;
 
 impl Net {
     fn new(answers: &[&Arc<Place>]) -> Arc<Net> {
         let arriving = answers.iter().rev().map(|place| (*place).clone()).collect();
-        Arc::new(Net { lead: Lead::new(), arriving: Mutex::new(arriving), leading: AtomicBool::new(false) })
+        Arc::new(Net { lead: Lead::new(Baton), arriving: Mutex::new(arriving) })
     }
 
     /// What a caller does after it has sent its call: `Endpoint::attend`.
     fn attend(&self, own: &Arc<Place>) {
-        if self.lead.join(own) {
-            return self.lead(own);
+        if let Some(baton) = self.lead.join(own) {
+            return self.lead(own, baton);
         }
         while !own.is_answered() {
             own.wait();
-            if self.lead.leads(own) {
-                return self.lead(own);
+            if let Some(baton) = self.lead.take(own) {
+                return self.lead(own, baton);
             }
         }
         self.lead.leave(own);
     }
 
     /// What a leader does: `Endpoint::lead_until`.
-    fn lead(&self, own: &Arc<Place>) {
-        assert!(!self.leading.swap(true, Ordering::SeqCst), "two lead at once");
+    fn lead(&self, own: &Arc<Place>, baton: Baton) {
         while !own.is_answered() {
             let next = self.arriving.lock().unwrap().pop();
             let next = next.expect("a leader whose answer was taken by nobody");
@@ -86,8 +87,7 @@ impl Net {
                 next.wake();
             }
         }
-        self.leading.store(false, Ordering::SeqCst);
-        self.lead.leave(own);
+        self.lead.pass(baton);
     }
 }
 
@@ -100,7 +100,7 @@ fn two_callers_hand_over() {
         let thread = thread::spawn(move || other_net.attend(&other));
         net.attend(&a);
         thread.join().unwrap();
-        assert!(net.lead.join(&a), "nobody leads when all are gone");
+        assert!(net.lead.join(&a).is_some(), "nobody leads when all are gone");
     });
 }
 
@@ -117,7 +117,7 @@ fn three_callers_hand_over() {
         });
         net.attend(&a);
         others.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(net.lead.join(&a), "nobody leads when all are gone");
+        assert!(net.lead.join(&a).is_some(), "nobody leads when all are gone");
     });
 }
 
@@ -130,18 +130,18 @@ fn the_one_who_stands_by_leads_when_nobody_else_does() {
         let (other_net, other) = (net.clone(), service.clone());
         let thread = thread::spawn(move || {
             while !other.is_answered() {
-                if !other_net.lead.stand_by(&other) {
+                let baton = other_net.lead.stand_by(&other).or_else(|| {
                     other.wait();
-                    if !other_net.lead.leads(&other) {
-                        other_net.lead.leave(&other);
-                        continue;
-                    }
+                    other_net.lead.take(&other)
+                });
+                match baton {
+                    Some(baton) => other_net.lead(&other, baton),
+                    None => other_net.lead.leave(&other),
                 }
-                other_net.lead(&other);
             }
         });
         net.attend(&caller);
         thread.join().unwrap();
-        assert!(net.lead.join(&caller), "nobody leads when all are gone");
+        assert!(net.lead.join(&caller).is_some(), "nobody leads when all are gone");
     });
 }

@@ -9,7 +9,7 @@ use farcall_proto::{Failure, Time, Trace};
 use super::binds::Binds;
 use super::owners::Owner;
 use super::peer::Mine;
-use super::waiter::Caller;
+use super::waiter::{Caller, Tools, Waiter};
 use super::{Endpoint, Peer};
 use crate::CallFailed;
 use crate::stub::{EncodeArguments, bad_arguments};
@@ -48,55 +48,44 @@ impl Endpoint {
         self.check_process()?;
         let mut caller = Caller::take(&self.env);
         let now = self.env.now();
-        let owner = Owner::Thread(caller.waiter.clone());
-        match self.begin(now, peer, outgoing, owner, &mut caller) {
+        let Caller { waiter, tools, .. } = &mut *caller;
+        match self.begin(now, peer, outgoing, Owner::Thread(waiter.clone()), tools) {
             Err(Refused::Arguments(why)) => return Err(why),
             Err(Refused::Call(failure)) => sink(Outcome::Failed(failure)),
             Ok(begun) => {
-                let mine = Mine { peer, token: begun.token, sink, done: false };
-                self.finish(now, begun, mine, &mut caller);
+                let mut mine = Mine::new(peer, begun.token, sink);
+                self.attend(waiter, tools, now, begun.timer, Some(&mut mine), &|| waiter.has_outcome());
+                if !mine.done {
+                    fetch(waiter, mine.sink);
+                }
             }
         }
         caller.keep();
         Ok(())
     }
 
-    fn finish(&self, now: Time, begun: Begun, mut mine: Mine<'_>, caller: &mut Caller) {
-        let waiter = caller.waiter.clone();
-        self.attend(caller, now, begun.timer, Some(&mut mine), &|| waiter.has_outcome());
-        if mine.done {
-            return;
-        }
-        let mut kept = waiter.take();
-        if let Some(outcome) = kept.take() {
-            (mine.sink)(outcome);
-        }
-        waiter.give_back(kept);
-    }
-
     /// Waits until `mine` or `done` says that it is over: as the leader, or as one that follows.
     pub(super) fn attend(
         &self,
-        caller: &mut Caller,
+        waiter: &Arc<Waiter>,
+        tools: &mut Tools,
         now: Time,
         timer: Option<Time>,
         mine: Option<&mut Mine<'_>>,
         done: &dyn Fn() -> bool,
     ) {
         let _waiting = crate::server::waiting();
-        let waiter = caller.waiter.clone();
-        if self.lead.join(&waiter) {
-            return self.lead_until(caller, now, timer, mine, done);
+        if let Some(reception) = self.lead.join(waiter) {
+            return self.lead_until(reception, tools, now, timer, mine, done);
         }
         self.set_timer(timer);
         while !done() {
             waiter.wait();
-            if self.lead.leads(&waiter) {
-                let now = self.env.now();
-                return self.lead_until(caller, now, None, mine, done);
+            if let Some(reception) = self.lead.take(waiter) {
+                return self.lead_until(reception, tools, self.env.now(), None, mine, done);
             }
         }
-        self.lead.leave(&waiter);
+        self.lead.leave(waiter);
     }
 
     /// Starts a call and sends its first datagrams.
@@ -106,7 +95,7 @@ impl Endpoint {
         peer: &Arc<Peer>,
         outgoing: &Outgoing<'_>,
         owner: Owner,
-        caller: &mut Caller,
+        tools: &mut Tools,
     ) -> Result<Begun, Refused> {
         let (begun, sent, unlisted) = {
             let mut state = peer.lock();
@@ -124,7 +113,7 @@ impl Endpoint {
                     return Err(Refused::Call(failure));
                 }
             };
-            let sent = state.conversation.transmit(now, &mut caller.out);
+            let sent = state.conversation.transmit(now, &mut tools.out);
             let unlisted = !std::mem::replace(&mut state.listed, true);
             (Begun { id, token, timer: state.conversation.timeout() }, sent, unlisted)
         };
@@ -132,10 +121,10 @@ impl Endpoint {
             self.list(peer);
         }
         let Some(len) = sent else { return Ok(begun) };
-        self.send(now, peer, &caller.out[..len]);
+        self.send(now, peer, &tools.out[..len]);
         // A call that left whole in its first datagram has nothing more to say.
         if len >= farcall_proto::BASE_DATAGRAM / 2 {
-            self.flush(now, peer, &mut caller.out);
+            self.flush(now, peer, &mut tools.out);
         }
         Ok(begun)
     }
@@ -149,7 +138,7 @@ impl Endpoint {
     ) -> Result<CallId, Refused> {
         self.check_process().map_err(Refused::Arguments)?;
         let mut caller = Caller::take(&self.env);
-        let begun = self.begin(self.env.now(), peer, outgoing, owner, &mut caller)?;
+        let begun = self.begin(self.env.now(), peer, outgoing, owner, &mut caller.tools)?;
         self.set_timer(begun.timer);
         caller.keep();
         Ok(begun.id)
@@ -185,12 +174,13 @@ impl Endpoint {
             if unlisted {
                 self.list(peer);
             }
-            self.flush(now, peer, &mut caller.out);
+            self.flush(now, peer, &mut caller.tools.out);
             first = [first, timer].into_iter().flatten().min();
         }
         for _ in peers {
             self.set_timer(first.take());
-            self.attend(&mut caller, self.env.now(), None, None, &|| binds.any());
+            let Caller { waiter, tools, .. } = &mut *caller;
+            self.attend(waiter, tools, self.env.now(), None, None, &|| binds.any());
             let Some((which, answer)) = binds.fetch() else { break };
             if judge(which, answer) {
                 break;
@@ -199,6 +189,15 @@ impl Endpoint {
         caller.keep();
         Ok(())
     }
+}
+
+/// Gives the outcome that another thread left to the sink.
+fn fetch(waiter: &Waiter, sink: &mut dyn FnMut(Outcome<'_>)) {
+    let mut kept = waiter.take();
+    if let Some(outcome) = kept.take() {
+        sink(outcome);
+    }
+    waiter.give_back(kept);
 }
 
 /// Why a call did not even begin.

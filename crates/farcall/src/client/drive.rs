@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use farcall_proto::client::Event;
 use farcall_proto::{Route, Time, route};
 
 use super::peer::{Mine, deliver};
-use super::waiter::{Caller, Waiter};
+use super::waiter::Tools;
 use super::{Endpoint, Peer};
 use crate::env::{Received, Wait};
 
@@ -37,18 +38,16 @@ impl Reception {
 }
 
 /// The lead while it is held. However it ends, also by a panic of a type's decoding, the lead goes on.
-pub(super) struct Leading<'a> {
+struct Leading<'a> {
     endpoint: &'a Endpoint,
-    waiter: Arc<Waiter>,
     reception: Option<Box<Reception>>,
 }
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
-        let mut place = self.endpoint.reception.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = self.reception.take();
-        drop(place);
-        self.endpoint.lead.leave(&self.waiter);
+        if let Some(reception) = self.reception.take() {
+            self.endpoint.lead.pass(reception);
+        }
     }
 }
 
@@ -57,20 +56,21 @@ impl Endpoint {
     /// was not told to [`Endpoint::set_timer`].
     pub(super) fn lead_until(
         &self,
-        caller: &mut Caller,
+        reception: Box<Reception>,
+        tools: &mut Tools,
         mut time: Time,
         timer: Option<Time>,
         mut mine: Option<&mut Mine<'_>>,
         done: &dyn Fn() -> bool,
     ) {
-        let mut place = self.reception.lock().unwrap_or_else(PoisonError::into_inner);
-        let reception = place.take();
-        drop(place);
-        let mut leading = Leading { endpoint: self, waiter: caller.waiter.clone(), reception };
-        let reception = leading.reception.get_or_insert_with(|| Box::new(Reception::new()));
+        let mut leading = Leading { endpoint: self, reception: Some(reception) };
+        let Some(reception) = &mut leading.reception else { return };
         self.expect(reception, timer, true);
         let mut drained = 0;
-        while !(mine.as_ref().is_some_and(|mine| mine.done) || done()) {
+        if done() {
+            return;
+        }
+        loop {
             let wait = self.wait(reception, time);
             let received = match wait {
                 Wait::No if drained >= DRAIN => Ok(Received::TimedOut),
@@ -81,17 +81,12 @@ impl Endpoint {
             drained += 1;
             match received {
                 Ok(Received::Datagrams { from, len, each }) => {
-                    let buffer = std::mem::take(&mut reception.buffer);
-                    for datagram in buffer[..len].chunks(each.max(1)) {
-                        let (timer, listed) = self.accept(time, from, datagram, mine.as_deref_mut(), caller);
-                        self.expect(reception, timer, listed);
-                    }
-                    reception.buffer = buffer;
+                    self.take_in(reception, time, from, len, each, mine.as_deref_mut(), tools);
                 }
                 Ok(Received::TimedOut) => {
                     drained = 0;
                     if time >= reception.earliest {
-                        reception.earliest = self.run_timers(time, mine.as_deref_mut(), caller);
+                        reception.earliest = self.run_timers(time, mine.as_deref_mut(), tools);
                     }
                 }
                 Ok(Received::Woken) => {}
@@ -101,6 +96,35 @@ impl Endpoint {
                 }
                 Err(_) => drop(self.env.event().wait(Some(PAUSE))),
             }
+            let over = match &mine {
+                Some(mine) => mine.done,
+                None => done(),
+            };
+            if over {
+                return;
+            }
+        }
+    }
+
+    /// Takes in a datagram, or a train of them.
+    #[inline]
+    fn take_in(
+        &self,
+        reception: &mut Reception,
+        now: Time,
+        from: SocketAddr,
+        len: usize,
+        each: usize,
+        mut mine: Option<&mut Mine<'_>>,
+        tools: &mut Tools,
+    ) {
+        let mut start = 0;
+        while start < len {
+            let end = (start + each.max(1)).min(len);
+            let datagram = &reception.buffer[start..end];
+            let (timer, listed) = self.accept(now, from, datagram, mine.as_deref_mut(), tools);
+            self.expect(reception, timer, listed);
+            start = end;
         }
     }
 
@@ -152,7 +176,7 @@ impl Endpoint {
         from: SocketAddr,
         datagram: &[u8],
         mine: Option<&mut Mine<'_>>,
-        caller: &mut Caller,
+        tools: &mut Tools,
     ) -> (Option<Time>, bool) {
         let Some(route) = route(datagram) else { return (None, false) };
         let found;
@@ -168,15 +192,19 @@ impl Endpoint {
         let (timer, listed, sent) = {
             let mut state = peer.lock();
             let state = &mut *state;
-            let (owners, wakes) = (&mut state.owners, &mut caller.wakes);
-            state.conversation.handle(now, datagram, &mut |event| deliver(owners, event, mine.as_deref_mut(), wakes));
-            let sent = state.conversation.transmit(now, &mut caller.out);
+            let (owners, wakes) = (&mut state.owners, &mut tools.wakes);
+            let sink = &mut |event: Event<'_>| deliver(owners, event, datagram, mine.as_deref_mut(), wakes);
+            state.conversation.handle(now, datagram, sink);
+            let sent = state.conversation.transmit(now, &mut tools.out);
             (state.conversation.timeout(), state.listed, sent)
         };
-        caller.wakes.run();
+        if let Some(mine) = &mut mine {
+            mine.settle(datagram);
+        }
+        tools.wakes.run();
         let Some(len) = sent else { return (timer, listed) };
-        self.send(now, peer, &caller.out[..len]);
-        (self.flush(now, peer, &mut caller.out), listed)
+        self.send(now, peer, &tools.out[..len]);
+        (self.flush(now, peer, &mut tools.out), listed)
     }
 
     /// Whose datagram it is.
@@ -216,11 +244,11 @@ impl Endpoint {
     }
 
     /// Acts on the timers that are due, lets go of peers that have none, and returns the next one.
-    fn run_timers(&self, now: Time, mut mine: Option<&mut Mine<'_>>, caller: &mut Caller) -> Time {
+    fn run_timers(&self, now: Time, mut mine: Option<&mut Mine<'_>>, tools: &mut Tools) -> Time {
         let mut active = std::mem::take(&mut *self.active.lock().unwrap_or_else(PoisonError::into_inner));
         let mut earliest = NEVER;
         active.retain(|peer| {
-            let timer = self.run_timer(now, peer, mine.as_deref_mut(), caller);
+            let timer = self.run_timer(now, peer, mine.as_deref_mut(), tools);
             earliest = earliest.min(timer.unwrap_or(NEVER));
             timer.is_some()
         });
@@ -228,12 +256,13 @@ impl Endpoint {
         newer.append(&mut active);
         self.active_count.store(newer.len(), Ordering::Relaxed);
         drop(newer);
-        caller.wakes.run();
+        tools.wakes.run();
         earliest
     }
 
     /// Acts on one peer's timers; `None` says that it has none and is listed no longer.
-    fn run_timer(&self, now: Time, peer: &Arc<Peer>, mine: Option<&mut Mine<'_>>, caller: &mut Caller) -> Option<Time> {
+    fn run_timer(&self, now: Time, peer: &Arc<Peer>, mine: Option<&mut Mine<'_>>, tools: &mut Tools) -> Option<Time> {
+        let mut mine = mine.filter(|mine| mine.peer.id == peer.id);
         {
             let mut state = peer.lock();
             let state = &mut *state;
@@ -245,11 +274,14 @@ impl Endpoint {
             if timer > now {
                 return Some(timer);
             }
-            let (owners, wakes) = (&mut state.owners, &mut caller.wakes);
-            let mut mine = mine.filter(|mine| mine.peer.id == peer.id);
-            state.conversation.handle_timeout(now, &mut |event| deliver(owners, event, mine.as_deref_mut(), wakes));
+            let (owners, wakes) = (&mut state.owners, &mut tools.wakes);
+            let sink = &mut |event: Event<'_>| deliver(owners, event, &[], mine.as_deref_mut(), wakes);
+            state.conversation.handle_timeout(now, sink);
         }
-        self.flush(now, peer, &mut caller.out);
+        if let Some(mine) = mine {
+            mine.settle(&[]);
+        }
+        self.flush(now, peer, &mut tools.out);
         let mut state = peer.lock();
         let timer = state.conversation.timeout();
         state.listed = timer.is_some();

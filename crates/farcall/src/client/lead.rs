@@ -15,12 +15,14 @@ pub(crate) trait Seat {
     fn wake(&self);
 }
 
-/// The lead of one socket.
-pub(crate) struct Lead<S> {
-    state: Mutex<State<S>>,
+/// The lead of one socket. Whoever leads has a `T`, of which there is one.
+pub(crate) struct Lead<S, T> {
+    state: Mutex<State<S, T>>,
 }
 
-struct State<S> {
+struct State<S, T> {
+    /// Here while nobody leads, or one who was passed the lead has not come for it yet.
+    baton: Option<T>,
     /// The leader's seat, by its address; 0 when nobody leads.
     leader: usize,
     /// Those who follow, the one who waits longest first.
@@ -29,48 +31,59 @@ struct State<S> {
     standby: Option<Arc<S>>,
 }
 
-impl<S: Seat> Lead<S> {
-    pub(crate) fn new() -> Lead<S> {
-        let state = State { leader: 0, following: VecDeque::new(), standby: None };
+impl<S: Seat, T> Lead<S, T> {
+    pub(crate) fn new(baton: T) -> Lead<S, T> {
+        let state = State { baton: Some(baton), leader: 0, following: VecDeque::new(), standby: None };
         Lead { state: Mutex::new(state) }
     }
 
-    /// True: lead, until [`Lead::leave`]. False: wait in the seat; when woken, see whether you
-    /// [lead](Lead::leads) now.
-    pub(crate) fn join(&self, seat: &Arc<S>) -> bool {
+    /// The baton: lead, until [`Lead::pass`]. Nothing: wait in the seat; when woken, see whether
+    /// you [lead](Lead::take) now.
+    pub(crate) fn join(&self, seat: &Arc<S>) -> Option<T> {
         let mut state = self.lock();
         if state.leader == 0 {
             state.leader = id(seat);
-            return true;
+            return state.baton.take();
         }
         state.following.push_back(seat.clone());
-        false
+        None
     }
 
     /// As [`Lead::join`], for the one who leads only when nobody else would.
-    pub(crate) fn stand_by(&self, seat: &Arc<S>) -> bool {
+    pub(crate) fn stand_by(&self, seat: &Arc<S>) -> Option<T> {
         let mut state = self.lock();
         if state.leader == 0 {
             state.leader = id(seat);
-            return true;
+            return state.baton.take();
         }
         state.standby = Some(seat.clone());
-        false
+        None
     }
 
-    /// Whether the lead was passed to this seat.
-    pub(crate) fn leads(&self, seat: &Arc<S>) -> bool {
-        self.lock().leader == id(seat)
+    /// The baton, if the lead was passed to this seat.
+    pub(crate) fn take(&self, seat: &Arc<S>) -> Option<T> {
+        let mut state = self.lock();
+        if state.leader == id(seat) { state.baton.take() } else { None }
     }
 
-    /// Waits no longer. Whoever leads, also one that learns of it only now, passes the lead on.
+    /// Leads no longer.
+    pub(crate) fn pass(&self, baton: T) {
+        let mut state = self.lock();
+        state.baton = Some(baton);
+        Self::pass_on(state);
+    }
+
+    /// Follows no longer. One to whom the lead was passed meanwhile passes it on.
     pub(crate) fn leave(&self, seat: &Arc<S>) {
         let mut state = self.lock();
-        if state.leader != id(seat) {
-            state.following.retain(|follower| !Arc::ptr_eq(follower, seat));
-            state.standby.take_if(|standby| Arc::ptr_eq(standby, seat));
-            return;
+        if state.leader == id(seat) {
+            return Self::pass_on(state);
         }
+        state.following.retain(|follower| !Arc::ptr_eq(follower, seat));
+        state.standby.take_if(|standby| Arc::ptr_eq(standby, seat));
+    }
+
+    fn pass_on(mut state: MutexGuard<'_, State<S, T>>) {
         let next = state.following.pop_front().or_else(|| state.standby.take());
         state.leader = next.as_ref().map_or(0, id);
         drop(state);
@@ -79,7 +92,7 @@ impl<S: Seat> Lead<S> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<S>> {
+    fn lock(&self) -> MutexGuard<'_, State<S, T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

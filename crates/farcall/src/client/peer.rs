@@ -1,12 +1,17 @@
 //! One server endpoint as the client knows it: its address, the conversation with it, who waits.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use farcall_proto::Failure;
 use farcall_proto::client::{Conversation, Event, Outcome};
 
 use super::owners::{Owner, Owners};
 use super::waiter::Wakes;
+use crate::env::place;
+use crate::stats;
 
 /// A server endpoint.
 pub(crate) struct Peer {
@@ -22,12 +27,68 @@ pub(super) struct PeerState {
     pub(super) listed: bool,
 }
 
-/// The call that the receiving thread itself waits for: its outcome goes straight to it.
+/// The call that the receiving thread itself waits for: its outcome stays where it arrived.
 pub(super) struct Mine<'a> {
     pub(super) peer: &'a Arc<Peer>,
     pub(super) token: u64,
     pub(super) sink: &'a mut dyn FnMut(Outcome<'_>),
+    /// Its outcome was given to the sink.
     pub(super) done: bool,
+    /// Its outcome, until no lock is held.
+    landed: Option<Landed>,
+}
+
+/// An outcome whose body stands in the datagram that is at hand, or was put together from several.
+enum Landed {
+    Result(Body),
+    Exception(Body),
+    Failed(Failure),
+}
+
+enum Body {
+    Here(Range<usize>),
+    Apart(Vec<u8>),
+}
+
+impl<'a> Mine<'a> {
+    pub(super) fn new(peer: &'a Arc<Peer>, token: u64, sink: &'a mut dyn FnMut(Outcome<'_>)) -> Mine<'a> {
+        Mine { peer, token, sink, done: false, landed: None }
+    }
+
+    #[inline]
+    fn land(&mut self, outcome: Outcome<'_>, datagram: &[u8]) {
+        let body = |body: Cow<'_, [u8]>| match place(datagram, &body) {
+            Some(place) => Body::Here(place),
+            None => Body::Apart(body.into_owned()),
+        };
+        self.landed = Some(match outcome {
+            Outcome::Result(bytes) => Landed::Result(body(bytes)),
+            Outcome::Exception(bytes) => Landed::Exception(body(bytes)),
+            Outcome::Failed(failure) => Landed::Failed(failure),
+        });
+    }
+
+    /// Gives the outcome to the sink, if it has come. No lock is held but the lead: a type's decoding
+    /// may panic, but must not call.
+    #[inline]
+    pub(super) fn settle(&mut self, datagram: &[u8]) {
+        let Some(landed) = self.landed.take() else { return };
+        self.done = true;
+        (self.sink)(match &landed {
+            Landed::Result(body) => Outcome::Result(Cow::Borrowed(body.bytes(datagram))),
+            Landed::Exception(body) => Outcome::Exception(Cow::Borrowed(body.bytes(datagram))),
+            Landed::Failed(failure) => Outcome::Failed(failure.clone()),
+        });
+    }
+}
+
+impl Body {
+    fn bytes<'a>(&'a self, datagram: &'a [u8]) -> &'a [u8] {
+        match self {
+            Body::Here(place) => &datagram[place.clone()],
+            Body::Apart(bytes) => bytes,
+        }
+    }
 }
 
 impl Peer {
@@ -36,21 +97,35 @@ impl Peer {
         Peer { id: state.conversation.id(), address, state: Mutex::new(state) }
     }
 
+    pub(super) fn stats(&self) -> stats::Peer {
+        let state = self.lock();
+        stats::Peer {
+            address: self.address,
+            conversation: state.conversation.stats(),
+            round_trip: state.conversation.round_trip(),
+            outstanding: state.conversation.outstanding(),
+        }
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, PeerState> {
         // A panic can only come from a type's own encoding, before anything was changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Takes an event to its owner.
-pub(super) fn deliver(owners: &mut Owners, event: Event<'_>, mine: Option<&mut Mine<'_>>, wakes: &mut Wakes) {
+/// Takes an event, of a datagram or of a timer, to its owner.
+pub(super) fn deliver(
+    owners: &mut Owners,
+    event: Event<'_>,
+    datagram: &[u8],
+    mine: Option<&mut Mine<'_>>,
+    wakes: &mut Wakes,
+) {
     match event {
         Event::Ended { token, outcome, .. } => {
             let owner = owners.take(token);
             if let Some(mine) = mine.filter(|mine| mine.token == token) {
-                (mine.sink)(outcome);
-                mine.done = true;
-                return;
+                return mine.land(outcome, datagram);
             }
             match owner {
                 Some(Owner::Thread(waiter)) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Endpoint;
 use super::lead::Seat;
-use super::waiter::{Caller, Waiter};
+use super::waiter::{Tools, Waiter};
 use crate::env::Env;
 
 /// The service thread, seen by those who need it.
@@ -27,15 +27,14 @@ impl Service {
         let endpoint = Arc::downgrade(endpoint);
         let env = endpoint.upgrade().map(|endpoint| endpoint.env.clone());
         let Some(env) = env else { return Ok(()) };
-        let thread_env = env.clone();
         env.spawn(
             "farcall-service",
             Box::new(move || {
-                let mut caller = Caller::with(thread_env, self.waiter.clone());
+                let mut tools = Tools::new();
                 while !self.stopped.load(Ordering::SeqCst) {
                     // No reference is kept while there is nothing to do, so the endpoint can go.
                     match endpoint.upgrade() {
-                        Some(endpoint) => self.serve(&endpoint, &mut caller),
+                        Some(endpoint) => self.serve(&endpoint, &mut tools),
                         None => return,
                     }
                     self.waiter.wait();
@@ -58,18 +57,18 @@ impl Service {
     }
 
     /// Leads, or stands by to lead, while there is anything to lead for.
-    fn serve(&self, endpoint: &Endpoint, caller: &mut Caller) {
+    fn serve(&self, endpoint: &Endpoint, tools: &mut Tools) {
         let idle = || endpoint.started.load(Ordering::SeqCst) == 0 || self.stopped.load(Ordering::SeqCst);
         loop {
             while !idle() {
-                if !endpoint.lead.stand_by(&self.waiter) {
+                let reception = endpoint.lead.stand_by(&self.waiter).or_else(|| {
                     self.waiter.wait();
-                    if !endpoint.lead.leads(&self.waiter) {
-                        endpoint.lead.leave(&self.waiter);
-                        continue;
-                    }
+                    endpoint.lead.take(&self.waiter)
+                });
+                match reception {
+                    Some(reception) => endpoint.lead_until(reception, tools, endpoint.env.now(), None, None, &idle),
+                    None => endpoint.lead.leave(&self.waiter),
                 }
-                endpoint.lead_until(caller, endpoint.env.now(), None, None, &idle);
             }
             // Whoever starts a call now either sees that we are not engaged, or is seen by us.
             self.engaged.store(false, Ordering::SeqCst);

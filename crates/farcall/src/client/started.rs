@@ -75,7 +75,8 @@ impl Started {
         let mut caller = Caller::take(&self.endpoint.env);
         self.lock().waiter = Some(caller.waiter.clone());
         let now = self.endpoint.env.now();
-        self.endpoint.attend(&mut caller, now, None, None, &|| self.lock().ended);
+        let Caller { waiter, tools, .. } = &mut *caller;
+        self.endpoint.attend(waiter, tools, now, None, None, &|| self.lock().ended);
         caller.keep();
         self.fetch(sink);
         Ok(())
@@ -103,7 +104,7 @@ impl Started {
         let mut caller = Caller::take(&self.endpoint.env);
         let now = self.endpoint.env.now();
         self.peer.lock().conversation.cancel(now, id);
-        let timer = self.endpoint.flush(now, &self.peer, &mut caller.out);
+        let timer = self.endpoint.flush(now, &self.peer, &mut caller.tools.out);
         self.endpoint.set_timer(timer);
         caller.keep();
     }

@@ -1,6 +1,7 @@
 //! A thread that waits for an outcome: where others leave it, and by what they wake it.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use farcall_proto::client::Outcome;
@@ -40,10 +41,6 @@ impl Kept {
         });
     }
 
-    pub(super) fn is_some(&self) -> bool {
-        self.ending.is_some()
-    }
-
     /// The outcome, once. It borrows the body.
     pub(super) fn take(&mut self) -> Option<Outcome<'_>> {
         Some(match self.ending.take()? {
@@ -57,6 +54,8 @@ impl Kept {
 /// A thread that waits, seen by the others.
 pub(super) struct Waiter {
     event: Arc<dyn Event>,
+    /// There is an outcome in `kept`.
+    full: AtomicBool,
     kept: Mutex<Kept>,
 }
 
@@ -68,7 +67,7 @@ impl Seat for Waiter {
 
 impl Waiter {
     pub(super) fn new(env: &dyn Env) -> Arc<Waiter> {
-        Arc::new(Waiter { event: env.event(), kept: Mutex::default() })
+        Arc::new(Waiter { event: env.event(), full: AtomicBool::new(false), kept: Mutex::default() })
     }
 
     /// Waits until somebody wakes it, perhaps without reason.
@@ -78,14 +77,17 @@ impl Waiter {
 
     pub(super) fn put(&self, outcome: Outcome<'_>) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).put(outcome);
+        self.full.store(true, Ordering::Release);
     }
 
+    #[inline]
     pub(super) fn has_outcome(&self) -> bool {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.full.load(Ordering::Acquire)
     }
 
     /// What was put; nothing left.
     pub(super) fn take(&self) -> Kept {
+        self.full.store(false, Ordering::Relaxed);
         std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -99,10 +101,20 @@ impl Waiter {
 pub(super) struct Caller {
     env: Arc<dyn Env>,
     pub(super) waiter: Arc<Waiter>,
+    pub(super) tools: Tools,
+}
+
+/// What sending and receiving need.
+pub(super) struct Tools {
     /// Room for one datagram that leaves.
     pub(super) out: Box<[u8]>,
-    /// Whom to wake when no lock is held.
     pub(super) wakes: Wakes,
+}
+
+impl Tools {
+    pub(super) fn new() -> Tools {
+        Tools { out: vec![0; MAX_DATAGRAM].into_boxed_slice(), wakes: Wakes::default() }
+    }
 }
 
 /// Whom to wake when no lock is held.
@@ -113,7 +125,14 @@ pub(super) struct Wakes {
 }
 
 impl Wakes {
+    #[inline]
     pub(super) fn run(&mut self) {
+        if !self.waiters.is_empty() || !self.wakers.is_empty() {
+            self.wake_all();
+        }
+    }
+
+    fn wake_all(&mut self) {
         self.waiters.drain(..).for_each(|waiter| waiter.wake());
         self.wakers.drain(..).for_each(|waker| waker.wake());
     }
@@ -129,13 +148,8 @@ impl Caller {
     pub(super) fn take(env: &Arc<dyn Env>) -> Box<Caller> {
         match CALLER.try_with(Cell::take) {
             Ok(Some(caller)) if Arc::ptr_eq(&caller.env, env) => caller,
-            _ => Box::new(Caller::with(env.clone(), Waiter::new(&**env))),
+            _ => Box::new(Caller { env: env.clone(), waiter: Waiter::new(&**env), tools: Tools::new() }),
         }
-    }
-
-    /// One that waits in `waiter`.
-    pub(super) fn with(env: Arc<dyn Env>, waiter: Arc<Waiter>) -> Caller {
-        Caller { env, waiter, out: vec![0; MAX_DATAGRAM].into_boxed_slice(), wakes: Wakes::default() }
     }
 
     /// Keeps it for the thread's next call.

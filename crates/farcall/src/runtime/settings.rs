@@ -26,6 +26,7 @@ pub(super) struct Settings {
     pub(super) queue_bytes: usize,
     pub(super) patience: Duration,
     pub(super) socket_buffer: usize,
+    pub(super) slow: Option<Duration>,
     pub(super) describe: bool,
 }
 
@@ -49,6 +50,7 @@ impl Builder {
             queue_bytes: 64 << 20,
             patience: Duration::from_secs(10),
             socket_buffer: 4 << 20,
+            slow: None,
             describe: true,
         };
         Builder { settings, registry: None, env: None }
@@ -141,6 +143,14 @@ impl Builder {
         self
     }
 
+    /// Calls that take this long at the server, waiting for a worker included, are logged to
+    /// standard error with their time split. By default none is. `FARCALL_SLOW_MS`, milliseconds.
+    #[must_use]
+    pub fn slow(mut self, slow: Duration) -> Builder {
+        self.settings.slow = Some(slow);
+        self
+    }
+
     /// What stands for the operating system: for simulators. By default that of the thread's
     /// current runtime, else the operating system itself.
     #[must_use]
@@ -191,12 +201,14 @@ impl Settings {
         read("FARCALL_QUEUE_BYTES").set(&mut self.queue_bytes)?;
         read("FARCALL_SOCKET_BUFFER").set(&mut self.socket_buffer)?;
         let (mut open, mut describe) = (u8::from(self.open), u8::from(self.describe));
-        let (mut spin, mut patience, mut workers) = (None, None, None);
+        let (mut spin, mut patience, mut slow, mut workers) = (None, None, None, None);
         read("FARCALL_OPEN").set(&mut open)?;
         read("FARCALL_DESCRIBE").set(&mut describe)?;
         read("FARCALL_WORKERS").set_some(&mut workers)?;
         read("FARCALL_SPIN_US").set_some(&mut spin)?;
         read("FARCALL_PATIENCE_MS").set_some(&mut patience)?;
+        read("FARCALL_SLOW_MS").set_some(&mut slow)?;
+        self.slow = slow.map(Duration::from_millis).or(self.slow);
         self.open = open != 0;
         self.describe = describe != 0;
         self.spin = spin.map_or(self.spin, Duration::from_micros);

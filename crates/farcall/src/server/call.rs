@@ -3,13 +3,16 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Finish, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time, Trace};
 
 use super::Server;
-use super::exported::Exported;
-use crate::context::{self, Serving};
+use super::exported::{Exported, Known};
+use crate::context;
+use crate::env::place;
 use crate::stub::{Dispatched, catch};
 use crate::xdr::{Decoder, Encoder};
 
@@ -26,6 +29,8 @@ pub(super) struct Work {
     arguments: Arguments,
     /// What the reply is written into.
     pub(super) reply: Vec<u8>,
+    /// When it came.
+    arrived: Time,
 }
 
 enum Arguments {
@@ -37,7 +42,9 @@ enum Arguments {
 impl Work {
     /// A call that came in `datagram`, which begins at `start` of the worker's buffer. `None` if
     /// nothing of that identifier is exported.
+    #[inline]
     pub(super) fn new(
+        now: Time,
         incoming: Incoming<'_>,
         exports: &[Arc<Exported>],
         datagram: &[u8],
@@ -59,6 +66,7 @@ impl Work {
             trace: incoming.trace,
             arguments,
             reply: Vec::new(),
+            arrived: now,
         })
     }
 
@@ -74,6 +82,13 @@ impl Work {
         }
     }
 
+    /// It waited for a worker, and is executed now.
+    pub(super) fn waited(&self, now: Time) {
+        if let Some(which) = self.which {
+            self.exported.known(which).counters.queued.record(now.since(self.arrived));
+        }
+    }
+
     /// What it costs to keep, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match &self.arguments {
@@ -83,7 +98,7 @@ impl Work {
     }
 
     /// Runs the procedure. The reply stands in `reply`, the time at which it ended in `now`.
-    pub(super) fn run(&mut self, server: &Arc<Server>, buffer: &[u8], now: &mut Time) -> Finish {
+    pub(super) fn run(&mut self, server: &Server, buffer: &[u8], now: &mut Time) -> Finish {
         if self.deadline.is_some_and(|deadline| deadline <= *now) {
             return Finish::Failed(Failure::new(Kind::Deadline, Ran::No));
         }
@@ -92,27 +107,45 @@ impl Work {
             Arguments::Kept(bytes) => bytes,
         };
         let (mut decoder, mut encoder) = (Decoder::new(arguments), Encoder::new(&mut self.reply));
+        let known = self.which.map(|which| self.exported.known(which));
+        let timed = known.is_some_and(|known| server.slow.is_some() || known.is_timed());
         let (key, from, deadline, trace) = (self.key, self.from, self.deadline, self.trace);
-        let serving = Serving { server: server.clone(), key, from, deadline, trace };
         let dispatched = {
-            let _serving = context::enter(Some(serving));
+            let _serving = context::enter(context::Incoming { key, from, deadline, trace });
             let exported = &*self.exported;
             catch(|| exported.dispatch(self.which, self.procedure, *now, &mut decoder, &mut encoder))
         };
-        let end = server.now();
-        if let Some(which) = self.which {
-            self.exported.known(which).ran(end.since(*now));
+        if let Some(known) = known {
+            count(known, &dispatched);
+            if timed {
+                let end = server.now();
+                known.ran(end.since(*now));
+                self.log_if_slow(server, known, end.since(*now), now.since(self.arrived));
+                *now = end;
+            }
         }
-        *now = end;
         finish(dispatched)
+    }
+
+    /// The slow-call log.
+    #[inline]
+    fn log_if_slow(&self, server: &Server, known: &Known, ran: Duration, queued: Duration) {
+        let Some(slow) = server.slow else { return };
+        if ran + queued >= slow {
+            let (name, from) = (known.name(), self.from);
+            eprintln!("farcall: slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}");
+        }
     }
 }
 
-/// Where `part` stands in `whole`, if it does.
-fn place(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
-    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
-    let end = start.checked_add(part.len())?;
-    (end <= whole.len()).then_some(start..end)
+#[inline]
+fn count(known: &Known, dispatched: &Dispatched) {
+    let counter = match dispatched {
+        Dispatched::Result => &known.counters.results,
+        Dispatched::Exception => &known.counters.exceptions,
+        _ => &known.counters.failures,
+    };
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 fn finish(dispatched: Dispatched) -> Finish {

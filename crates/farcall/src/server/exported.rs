@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::env::{Env, Event, Time};
+use crate::stats::{self, Counters};
 use crate::stub::{Dispatched, Interface, Procedure};
 use crate::xdr::{Decoder, Encoder};
 use crate::{builtin, idl};
@@ -46,6 +47,7 @@ pub(super) struct Known {
     average: AtomicU64,
     /// How often it ran, up to `TRIALS`.
     trials: AtomicU64,
+    pub(super) counters: Counters,
 }
 
 /// So many runs make a procedure known.
@@ -63,8 +65,21 @@ impl Known {
             && self.average.load(Ordering::Relaxed) < QUICK
     }
 
+    /// Whether the call that begins now is to be timed. To look at the clock costs as much as a
+    /// quick procedure.
+    #[inline]
+    pub(super) fn is_timed(&self) -> bool {
+        const ONE_IN: u64 = 16;
+        self.counters.results.load(Ordering::Relaxed) % ONE_IN == 0 || !self.is_quick()
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.facts.name
+    }
+
     /// It ran so long.
     pub(super) fn ran(&self, time: Duration) {
+        self.counters.ran.record(time);
         let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(OUTLIER);
         let average = self.average.load(Ordering::Relaxed);
         // Two threads may lose one another's update: it is an estimate.
@@ -84,7 +99,12 @@ impl Exported {
         dispatch: Box<dyn Dispatch>,
         env: &dyn Env,
     ) -> Exported {
-        let known = |facts: &Procedure| Known { facts: *facts, average: AtomicU64::new(0), trials: AtomicU64::new(0) };
+        let known = |facts: &Procedure| Known {
+            facts: *facts,
+            average: AtomicU64::new(0),
+            trials: AtomicU64::new(0),
+            counters: Counters::default(),
+        };
         Exported {
             id,
             dispatch,
@@ -106,6 +126,13 @@ impl Exported {
         self.procedures.iter().position(|known| known.facts.number == number)
     }
 
+    /// What was counted.
+    pub(super) fn stats(&self) -> stats::Export {
+        let procedures = self.procedures.iter().map(|known| known.counters.snapshot(known.facts.name));
+        stats::Export { id: self.id, procedures: procedures.collect(), running: self.running.load(Ordering::Relaxed) }
+    }
+
+    #[inline]
     pub(super) fn known(&self, which: usize) -> &Known {
         &self.procedures[which]
     }

@@ -11,6 +11,7 @@ use farcall_proto::{Failure, Kind, MAX_DATAGRAM, Ran, Time};
 use super::call::Work;
 use super::crew::{Plan, Relief, Seat};
 use super::{Core, Server};
+use crate::context;
 use crate::env::{Received, Wait};
 
 /// What a worker does next.
@@ -22,8 +23,8 @@ enum Next {
 }
 
 /// A worker.
-struct Worker {
-    server: Arc<Server>,
+struct Worker<'s> {
+    server: &'s Arc<Server>,
     seat: Arc<Seat>,
     buffer: Box<[u8]>,
     /// Room for one datagram that leaves.
@@ -52,13 +53,8 @@ impl Server {
         env.spawn(
             "farcall-worker",
             Box::new(move || {
-                let server = self.clone();
-                let mut worker = Some(Worker::new(self));
-                (server.enter)(&mut || {
-                    if let Some(worker) = worker.take() {
-                        worker.live();
-                    }
-                });
+                context::serve_in_thread(self.clone());
+                (self.enter)(&mut || Worker::new(&self).live());
             }),
         )
     }
@@ -92,8 +88,8 @@ impl Server {
     }
 }
 
-impl Worker {
-    fn new(server: Arc<Server>) -> Worker {
+impl<'s> Worker<'s> {
+    fn new(server: &'s Arc<Server>) -> Worker<'s> {
         Worker {
             seat: Seat::new(server.env.event()),
             buffer: vec![0; 64 << 10].into_boxed_slice(),
@@ -110,7 +106,7 @@ impl Worker {
     }
 
     fn live(mut self) {
-        let server = self.server.clone();
+        let server = self.server;
         let mut next = self.next();
         while !server.is_stopped() {
             next = match next {
@@ -161,7 +157,7 @@ impl Worker {
 
     /// Takes in what was received: one call is executed here, others are queued.
     fn take_in(&mut self, from: SocketAddr, len: usize, each: usize) -> Next {
-        let server = self.server.clone();
+        let server = self.server;
         let (planned, sent) = {
             let mut core = server.lock();
             let core = &mut *core;
@@ -191,9 +187,9 @@ impl Worker {
     fn handle(&mut self, core: &mut Core, from: SocketAddr, place: Range<usize>) {
         let Core { protocol, exports, .. } = core;
         let datagram = &self.buffer[place.clone()];
-        let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
-        protocol.handle(self.now, from, datagram, &mut |request| match request {
-            Request::Call(incoming) => match Work::new(incoming, exports, datagram, place.start) {
+        let (now, current, arrived, cancelled) = (self.now, &mut self.current, &mut self.arrived, &mut self.cancelled);
+        protocol.handle(now, from, datagram, &mut |request| match request {
+            Request::Call(incoming) => match Work::new(now, incoming, exports, datagram, place.start) {
                 Some(work) if current.is_none() => *current = Some(work),
                 Some(work) => arrived.push(work),
                 None => debug_assert!(false, "a call of what is not exported"),
@@ -246,6 +242,7 @@ impl Worker {
             return None;
         }
         work.reply = core.protocol.buffer();
+        work.waited(self.now);
         self.current = Some(work);
         Some(plan)
     }
@@ -284,9 +281,9 @@ impl Worker {
     /// Executes a call, gives its outcome back, and says what is next.
     fn execute(&mut self) -> Next {
         let Some(work) = &mut self.current else { return Next::Receive };
-        let finish = work.run(&self.server, &self.buffer, &mut self.now);
+        let finish = work.run(self.server, &self.buffer, &mut self.now);
         let (key, reply) = (work.key, std::mem::take(&mut work.reply));
-        let server = self.server.clone();
+        let server = self.server;
         let (planned, sent, rest, executed) = {
             let mut core = server.lock();
             let core = &mut *core;
@@ -310,7 +307,7 @@ impl Worker {
 
     /// Of one who is at the socket: is there a call that waits?
     fn next(&mut self) -> Next {
-        let server = self.server.clone();
+        let server = self.server;
         let planned = {
             let mut core = server.lock();
             self.look(&core);

@@ -1,0 +1,165 @@
+//! Counters and histograms that are always on, and the snapshot that a program takes of them.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Counts durations by their power of two, in nanoseconds.
+pub(crate) struct Recorder([AtomicU64; BUCKETS]);
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder([const { AtomicU64::new(0) }; BUCKETS])
+    }
+}
+
+/// Up to 2^41 ns, more than half an hour; what takes longer stands in the last one.
+const BUCKETS: usize = 42;
+
+impl Recorder {
+    #[inline]
+    pub(crate) fn record(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = (u64::BITS - nanos.leading_zeros()) as usize;
+        self.0[bucket.min(BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn snapshot(&self) -> Histogram {
+        Histogram(self.0.each_ref().map(|count| count.load(Ordering::Relaxed)))
+    }
+}
+
+/// How often something took how long, to a power of two.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Histogram([u64; BUCKETS]);
+
+impl Histogram {
+    /// How many durations were recorded.
+    pub fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The bound below which this part of the durations lies: `quantile(0.99)` for the 99th
+    /// percentile. It is a power of two of nanoseconds; zero if nothing was recorded.
+    pub fn quantile(&self, part: f64) -> Duration {
+        let wanted = (self.count() as f64 * part).ceil() as u64;
+        let mut seen = 0;
+        for (bucket, count) in self.0.iter().enumerate() {
+            seen += count;
+            if seen >= wanted && seen > 0 {
+                return Duration::from_nanos(1 << bucket);
+            }
+        }
+        Duration::ZERO
+    }
+
+    /// The upper bound of each class that is not empty, and how many durations fell into it.
+    pub fn classes(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let class = |(bucket, count): (usize, &u64)| (Duration::from_nanos(1 << bucket), *count);
+        self.0.iter().enumerate().map(class).filter(|(_, count)| *count > 0)
+    }
+}
+
+impl fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.classes()).finish()
+    }
+}
+
+/// What is counted of a procedure at its server.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) results: AtomicU64,
+    pub(crate) exceptions: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    pub(crate) queued: Recorder,
+    pub(crate) ran: Recorder,
+}
+
+impl Counters {
+    pub(crate) fn snapshot(&self, name: &'static str) -> Procedure {
+        Procedure {
+            name,
+            results: self.results.load(Ordering::Relaxed),
+            exceptions: self.exceptions.load(Ordering::Relaxed),
+            failures: self.failures.load(Ordering::Relaxed),
+            queued: self.queued.snapshot(),
+            ran: self.ran.snapshot(),
+        }
+    }
+}
+
+/// What a runtime did so far. All counts are ever growing.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// What it exports now.
+    pub exports: Vec<Export>,
+    /// What its server's protocol did, if it ever exported anything.
+    pub server: Option<farcall_proto::server::Stats>,
+    /// The servers that it calls.
+    pub peers: Vec<Peer>,
+}
+
+/// An interface that is exported.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Export {
+    /// Its identifier.
+    pub id: u64,
+    /// Its procedures.
+    pub procedures: Vec<Procedure>,
+    /// Calls that execute or are queued.
+    pub running: usize,
+}
+
+/// A procedure that is exported.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Procedure {
+    /// Its name.
+    pub name: &'static str,
+    /// Calls that ended with a result.
+    pub results: u64,
+    /// Calls that ended with a declared exception.
+    pub exceptions: u64,
+    /// Calls that failed once they were taken up.
+    pub failures: u64,
+    /// How long calls waited for a worker; those that did not wait are not counted.
+    pub queued: Histogram,
+    /// How long calls ran. Of procedures that are known to be quick every 16th call is timed.
+    pub ran: Histogram,
+}
+
+/// A server that is called.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// What the conversation with it did.
+    pub conversation: farcall_proto::client::Stats,
+    /// The smoothed round-trip time, once one was measured.
+    pub round_trip: Option<Duration>,
+    /// Calls that have not ended.
+    pub outstanding: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_fall_into_powers_of_two() {
+        let recorder = Recorder::default();
+        for nanos in [0, 1, 1000, 1023, 1024, u64::MAX] {
+            recorder.record(Duration::from_nanos(nanos));
+        }
+        let histogram = recorder.snapshot();
+        assert_eq!(histogram.count(), 6);
+        assert_eq!(histogram.quantile(0.5), Duration::from_nanos(1024));
+        assert_eq!(histogram.quantile(1.0), Duration::from_nanos(1 << 41));
+        assert_eq!(Recorder::default().snapshot().quantile(0.5), Duration::ZERO);
+    }
+}
