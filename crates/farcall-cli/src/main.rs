@@ -1,1 +1,26 @@
-fn main() {}
+//! The `farcall` command: reads the command line, runs one subcommand, turns its outcome into an exit code.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod commands;
+mod demo;
+mod failure;
+mod output;
+mod remote;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::Arguments;
+use output::Output;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let output = Output::new(arguments.json);
+    match arguments.command.run(&output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(arguments.json),
+    }
+}

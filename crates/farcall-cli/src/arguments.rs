@@ -1,0 +1,98 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{call, cat, check, completions, describe, dump, get, ls, names, ping, serve};
+use crate::demo;
+use crate::failure::Outcome;
+use crate::output::Output;
+
+/// Calls procedures, serves files, and shows what goes on between programs that use farcall.
+///
+/// A NAME is a type (FileAccess, any instance of it), a type and an instance (FileAccess/ebbets), or an address
+/// (udp://10.0.0.7:7000/FileAccess).
+#[derive(Debug, Parser)]
+#[command(name = "farcall", version, max_term_width = 100, after_long_help = AFTER)]
+pub struct Arguments {
+    /// Print JSON: one value, or for a list one value a line; errors too, on standard error
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER: &str = "\
+Exit codes:
+  0  it went well
+  1  it failed, or differences were found
+  2  the command line, or the JSON on it, makes no sense
+  3  the procedure raised the exception that its interface declares
+  4  the call failed, and the procedure did not run and never will
+  5  the call failed, and the procedure ran or may have run
+
+Environment:
+  FARCALL_REGISTRY        the directory in which this machine's processes publish their names, or `memory`
+  FARCALL_ADDRESS         where exports listen [default: a free port of 127.0.0.1]
+  FARCALL_OPEN            1: other machines may call, without keys
+  FARCALL_PATIENCE_MS     how long a server may be silent before a call of it fails [default: 10000]
+  FARCALL_WORKERS         how many procedures execute at the same time
+  FARCALL_SPIN_US         how long to look for a packet before blocking [default: 0]
+  FARCALL_SOCKET_BUFFER   bytes of socket buffer to ask for
+
+Examples:
+  farcall demo                                        see it work, on your own files
+  farcall serve ~/notes --name FileAccess/notes &     let others read a directory
+  farcall ls && farcall cat todo.txt                  read it from elsewhere
+  farcall describe FileAccess                         what can be called, and how
+  farcall call FileAccess stat '{\"path\": \"todo.txt\"}'";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Demo(demo::Demo),
+    Serve(serve::Serve),
+    Ls(ls::Ls),
+    Cat(cat::Cat),
+    Get(get::Get),
+    Call(call::Call),
+    Describe(describe::Describe),
+    Ping(ping::Ping),
+    Names(names::Names),
+    Check(check::Check),
+    Dump(dump::Dump),
+    Completions(completions::Completions),
+    /// A process of the demo
+    #[command(name = demo::ROLE, hide = true)]
+    Role(demo::Role),
+}
+
+impl Command {
+    pub fn run(&self, output: &Output) -> Outcome {
+        match self {
+            Command::Demo(command) => command.run(output),
+            Command::Serve(command) => command.run(output),
+            Command::Ls(command) => command.run(output),
+            Command::Cat(command) => command.run(output),
+            Command::Get(command) => command.run(output),
+            Command::Call(command) => command.run(output),
+            Command::Describe(command) => command.run(output),
+            Command::Ping(command) => command.run(output),
+            Command::Names(command) => command.run(output),
+            Command::Check(command) => command.run(output),
+            Command::Dump(command) => command.run(output),
+            Command::Completions(command) => command.run(output),
+            Command::Role(command) => command.run(output),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,13 @@
+//! The subcommands, one file each.
+
+pub mod call;
+pub mod cat;
+pub mod check;
+pub mod completions;
+pub mod describe;
+pub mod dump;
+pub mod get;
+pub mod ls;
+pub mod names;
+pub mod ping;
+pub mod serve;

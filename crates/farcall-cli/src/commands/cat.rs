@@ -1,0 +1,43 @@
+//! `farcall cat`: the contents of served files.
+
+use std::io::{self, Write};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use clap::Args;
+use serde_json::json;
+
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, say};
+use crate::remote::{From, Stream};
+
+/// Print files that somebody serves
+///
+/// With --json, a line for each part of a file, in order, its bytes in base64.
+#[derive(Debug, Args)]
+pub struct Cat {
+    /// Their paths at the server
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+
+    #[command(flatten)]
+    from: From,
+}
+
+impl Cat {
+    pub fn run(&self, output: &Output) -> Outcome {
+        let files = self.from.files()?;
+        for path in &self.paths {
+            let mut offset = 0;
+            for part in Stream::new(&files, path, 0) {
+                let part = part.map_err(|why| Failure::from(why).about(path))?;
+                match output.is_json() {
+                    true => say(json!({ "path": path, "offset": offset, "base64": BASE64_STANDARD.encode(&part) }))?,
+                    false => io::stdout().write_all(&part)?,
+                }
+                offset += part.len() as u64;
+            }
+        }
+        Ok(io::stdout().flush()?)
+    }
+}

@@ -1,0 +1,63 @@
+//! `farcall check`: what a new version of an interface breaks.
+
+use std::path::Path;
+
+use clap::Args;
+use farcall::dynamic;
+use farcall_idl::{Change, Interface};
+use serde_json::json;
+
+use crate::commands::describe;
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use crate::remote::runtime;
+
+/// Say what a new version of an interface breaks for callers of the old one
+///
+/// Each version is a file that `farcall describe --json` wrote, or the name of an exporter. Exit code 1 if something
+/// breaks.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The old version: a file, or a name
+    old: String,
+    /// The new version: a file, or a name
+    new: String,
+}
+
+impl Check {
+    pub fn run(&self, output: &Output) -> Outcome {
+        let (old, new) = (interface(&self.old)?, interface(&self.new)?);
+        let changes = farcall_idl::check(&old, &new);
+        for Change { breaking, place, what } in &changes {
+            output.line(
+                || json!({ "breaking": breaking, "place": place, "what": what }),
+                || format!("{}: {place}: {what}", if *breaking { "breaking" } else { "fine" }),
+            )?;
+        }
+        let breaking = changes.iter().filter(|change| change.breaking).count();
+        if !output.is_json() {
+            output.line(Default::default, || verdict(changes.len(), breaking))?;
+        }
+        if breaking > 0 { Err(Failure::found()) } else { Ok(()) }
+    }
+}
+
+fn verdict(changes: usize, breaking: usize) -> String {
+    match (changes, breaking) {
+        (0, _) => "no difference".into(),
+        (_, 0) => "nothing breaks".into(),
+        (_, 1) => "1 change breaks old callers".into(),
+        (_, n) => format!("{n} changes break old callers"),
+    }
+}
+
+/// What is no file and could be a name is asked for.
+fn interface(of: &str) -> Outcome<Interface> {
+    if Path::new(of).exists() || of.parse::<farcall::names::Name>().is_err() {
+        return describe::read(Path::new(of));
+    }
+    let described = dynamic::describe(&runtime()?, of);
+    let described =
+        described.map_err(|why| Failure::from(why).about(format!("there is no file {of}, and of that name")));
+    Ok(described?.interface)
+}

@@ -1,0 +1,111 @@
+//! `farcall describe`: what an exporter says of itself, and that as a file.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use clap::Args;
+use farcall::dynamic::{self, Description};
+use farcall::xdr;
+use farcall::xdr::schema::{Arm, Body, Definition, Field, Types};
+use farcall_idl::{Interface, Procedure, spell};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use crate::remote::runtime;
+
+/// Show the interface of an exporter: its procedures, their types, their documentation
+///
+/// What --json prints can be kept, and compared later with `farcall check`.
+#[derive(Debug, Args)]
+pub struct Describe {
+    /// Who is asked
+    name: String,
+}
+
+impl Describe {
+    pub fn run(&self, output: &Output) -> Outcome {
+        let description = dynamic::describe(&runtime()?, &self.name)?;
+        let model = xdr::to_vec(&description.interface).map_err(|why| Failure::new(why.to_string()))?;
+        output.line(|| as_json(&description, &model), || as_text(&description))
+    }
+}
+
+/// The interface is there twice: for people and scripts, and whole, as it crosses the wire, for `farcall check`.
+fn as_json(description: &Description, model: &[u8]) -> Value {
+    let interface = &description.interface;
+    json!({
+        "interface": interface.name,
+        "docs": interface.docs,
+        "procedures": interface.procedures.iter().map(|procedure| of(interface, procedure)).collect::<Vec<_>>(),
+        "farcall": description.farcall,
+        "wire": description.wire,
+        "model": BASE64_STANDARD.encode(model),
+    })
+}
+
+fn of(interface: &Interface, procedure: &Procedure) -> Value {
+    json!({
+        "number": procedure.number,
+        "name": procedure.name,
+        "signature": interface.signature(procedure),
+        "docs": procedure.docs,
+        "idempotent": procedure.idempotent,
+        "blocking": procedure.blocking,
+        "deadline_ms": procedure.deadline_ms,
+        "fingerprint": format!("{:016x}", procedure.fingerprint(&interface.types)),
+    })
+}
+
+fn as_text(description: &Description) -> String {
+    let Description { interface, farcall, wire, .. } = description;
+    let definitions = interface.types.definitions().iter();
+    let types: String = definitions.map(|definition| spelt(&interface.types, definition) + "\n\n").collect();
+    let wire: Vec<String> = wire.iter().map(u32::to_string).collect();
+    format!("{interface}\n\n{types}exported by farcall {farcall}, wire version {}", wire.join(", "))
+}
+
+/// A struct, a union or an enumeration, as its source might read.
+fn spelt(types: &Types, definition: &Definition) -> String {
+    let fields = |fields: &[Field], indent: &str| -> String {
+        let line = |field: &Field| {
+            let docs = documented(&field.docs, indent);
+            let default = if field.defaulted { ", may be missing" } else { "" };
+            format!("{docs}{indent}{}: {}{default}\n", field.name, spell(types, &field.ty))
+        };
+        fields.iter().map(line).collect()
+    };
+    let body = match &definition.body {
+        Body::Struct { fields: all, extensible } => {
+            let kind = if *extensible { "extensible struct" } else { "struct" };
+            format!("{kind} {} {{\n{}}}", definition.name, fields(all, "    "))
+        }
+        Body::Union { arms } => {
+            let arm = |arm: &Arm| {
+                let docs = documented(&arm.docs, "    ");
+                let tag = arm.tag.map_or_else(|| "others".to_owned(), |tag| tag.to_string());
+                format!("{docs}    {tag:>6}  {}\n{}", arm.name, fields(&arm.fields, "              "))
+            };
+            format!("union {} {{\n{}}}", definition.name, arms.iter().map(arm).collect::<String>())
+        }
+    };
+    documented(&definition.docs, "") + &body
+}
+
+fn documented(docs: &str, indent: &str) -> String {
+    docs.lines().map(|line| format!("{indent}/// {line}\n")).collect()
+}
+
+/// The interface that a file holds, as `farcall describe --json` wrote it.
+pub fn read(path: &Path) -> Outcome<Interface> {
+    let wrong = |why: String| {
+        Failure::new(format!("{}: {why}", path.display()))
+            .hint("such a file is what `farcall describe NAME --json` prints")
+    };
+    let text = std::fs::read(path).map_err(|why| wrong(why.to_string()))?;
+    let kept: Value = serde_json::from_slice(&text).map_err(|why| wrong(why.to_string()))?;
+    let model = kept["model"].as_str().ok_or_else(|| wrong("there is no \"model\" in it".into()))?;
+    let model = BASE64_STANDARD.decode(model).map_err(|why| wrong(why.to_string()))?;
+    xdr::from_slice(&model).map_err(|why| wrong(why.to_string()))
+}

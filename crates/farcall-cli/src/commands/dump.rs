@@ -1,0 +1,141 @@
+//! `farcall dump`: captured packets as text.
+
+mod capture;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use farcall_proto::dump::{Dump as Taken, NotOurs, dump, from_hex};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+
+/// Show captured packets as text
+///
+/// Reads what tcpdump, tshark and others write (pcap and pcapng, captured on Ethernet, on Linux's `any` device, or from
+/// the IP header on), or lines of hexadecimal digits, a datagram each. Other datagrams than farcall's are counted.
+///
+/// `tcpdump -i lo -w - udp | farcall dump -`
+#[derive(Debug, Args)]
+pub struct Dump {
+    /// The capture; - for standard input
+    file: PathBuf,
+
+    /// Also say why a datagram is not farcall's
+    #[arg(long)]
+    all: bool,
+}
+
+/// A datagram, and what is known of its journey.
+struct Captured<'a> {
+    /// Since the first packet of the capture.
+    at: Option<Duration>,
+    /// From whom, to whom.
+    between: Option<(SocketAddr, SocketAddr)>,
+    bytes: &'a [u8],
+}
+
+#[derive(Default)]
+struct Counts {
+    ours: u64,
+    others: u64,
+}
+
+impl Dump {
+    pub fn run(&self, output: &Output) -> Outcome {
+        let about = |why: Failure| why.about(self.file.display());
+        let input: Box<dyn Read + Send> = match self.file.to_str() {
+            Some("-") => Box::new(io::stdin()),
+            _ => Box::new(File::open(&self.file).map_err(|why| about(why.into()))?),
+        };
+        let mut input = BufReader::new(input);
+        let mut counts = Counts::default();
+        let is_capture = capture::is_one(input.fill_buf()?);
+        let mut take = |captured: Captured<'_>| self.show(&captured, &mut counts, output);
+        match is_capture {
+            true => capture::read(input, &mut take).map_err(about)?,
+            false => read_lines(input, &mut take).map_err(about)?,
+        }
+        if counts.others > 0 && !self.all && !output.is_json() {
+            eprintln!("farcall: {} other datagrams; --all says why they are not farcall's", counts.others);
+        }
+        match counts.ours {
+            0 => Err(Failure::new("no datagram of farcall's").hint("is it a capture of UDP? --all says what is there")),
+            _ => Ok(()),
+        }
+    }
+
+    fn show(&self, captured: &Captured<'_>, counts: &mut Counts, output: &Output) -> Outcome {
+        match dump(captured.bytes) {
+            Ok(taken) => {
+                counts.ours += 1;
+                output.line(|| captured.with(of(&taken)), || format!("{}{taken}", captured.heading()))
+            }
+            Err(why) => {
+                counts.others += 1;
+                if !self.all {
+                    return Ok(());
+                }
+                output.line(|| captured.with(other(&why)), || format!("{}not farcall's: {why}", captured.heading()))
+            }
+        }
+    }
+}
+
+fn of(taken: &Taken) -> Value {
+    json!({
+        "conversation": format!("{:016x}", taken.conversation()),
+        "number": taken.number(),
+        "frames": taken.frames(),
+    })
+}
+
+fn other(why: &NotOurs) -> Value {
+    json!({ "not_ours": why.to_string() })
+}
+
+impl Captured<'_> {
+    /// In front of the text.
+    fn heading(&self) -> String {
+        let at = self.at.map(|at| format!("{:.6} ", at.as_secs_f64())).unwrap_or_default();
+        let between = self.between.map(|(from, to)| format!("{from} > {to} ")).unwrap_or_default();
+        at + &between
+    }
+
+    fn with(&self, mut facts: Value) -> Value {
+        if let Some(at) = self.at {
+            facts["at_s"] = at.as_secs_f64().into();
+        }
+        if let Some((from, to)) = self.between {
+            facts["from"] = from.to_string().into();
+            facts["to"] = to.to_string().into();
+        }
+        facts["bytes"] = self.bytes.len().into();
+        facts
+    }
+}
+
+/// The longest line that is read: the largest datagram, with room between its digits.
+const LONGEST: u64 = 1 << 18;
+
+/// A datagram a line, in hexadecimal digits; empty lines and those that begin with # are passed over.
+fn read_lines(mut input: impl BufRead, take: &mut dyn FnMut(Captured<'_>) -> Outcome) -> Outcome {
+    for number in 1u64.. {
+        let mut line = String::new();
+        if (&mut input).take(LONGEST).read_line(&mut line)? == 0 {
+            break;
+        }
+        let digits = line.trim();
+        if digits.is_empty() || digits.starts_with('#') {
+            continue;
+        }
+        let bytes = from_hex(digits).map_err(|why| Failure::new(format!("line {number}: {why}")))?;
+        take(Captured { at: None, between: None, bytes: &bytes })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Captures: the UDP datagrams in a pcap or pcapng file.
+
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
+
+use super::Captured;
+use crate::failure::{Failure, Outcome};
+
+/// Room for the largest packet, and for what surrounds it.
+const ROOM: usize = 1 << 20;
+/// Interfaces of a capture that are remembered.
+const INTERFACES: usize = 4096;
+
+/// Whether a file that begins like this is a capture.
+pub fn is_one(start: &[u8]) -> bool {
+    const MAGIC: [[u8; 4]; 5] = [
+        [0xd4, 0xc3, 0xb2, 0xa1], // pcap, in either order of bytes
+        [0xa1, 0xb2, 0xc3, 0xd4],
+        [0x4d, 0x3c, 0xb2, 0xa1], // with nanoseconds
+        [0xa1, 0xb2, 0x3c, 0x4d],
+        [0x0a, 0x0d, 0x0d, 0x0a], // pcapng
+    ];
+    MAGIC.iter().any(|magic| start.starts_with(magic))
+}
+
+/// Hands every UDP datagram to `take`.
+pub fn read(input: impl Read + Send, take: &mut dyn FnMut(Captured<'_>) -> Outcome) -> Outcome {
+    let mut reader = create_reader(ROOM, input).map_err(|why| broken(&why))?;
+    let mut capture = Capture::default();
+    loop {
+        match reader.next() {
+            Ok((size, block)) => {
+                capture.block(&block, take)?;
+                reader.consume(size);
+            }
+            Err(PcapError::Eof) => return Ok(()),
+            // At the end of the file this becomes the next one.
+            Err(PcapError::Incomplete(_)) => {
+                let before = reader.data().len();
+                reader.refill().map_err(|why| broken(&why))?;
+                if reader.data().len() == before && !reader.reader_exhausted() {
+                    return Err(Failure::new("the capture has a packet that is too large"));
+                }
+            }
+            Err(PcapError::UnexpectedEof) => {
+                return Err(Failure::new("the capture ends in the middle of a packet"));
+            }
+            Err(why) => return Err(broken(&why)),
+        }
+    }
+}
+
+fn broken(why: &PcapError<&[u8]>) -> Failure {
+    Failure::new(match why {
+        // These would print a megabyte of what could not be read.
+        PcapError::NomError(..) | PcapError::OwnedNomError(..) => "the capture is corrupt".to_owned(),
+        why => format!("the capture cannot be read: {why:?}"),
+    })
+}
+
+/// What has been read of a capture that later packets depend on.
+#[derive(Default)]
+struct Capture {
+    interfaces: Vec<Interface>,
+    /// Fractions of a second in a classic capture's times are billionths, not millionths.
+    nanoseconds: bool,
+    start: Option<Duration>,
+}
+
+#[derive(Clone, Copy)]
+struct Interface {
+    link: Linktype,
+    /// Units of time in a second.
+    resolution: Option<u64>,
+}
+
+impl Capture {
+    fn block(&mut self, block: &PcapBlockOwned<'_>, take: &mut dyn FnMut(Captured<'_>) -> Outcome) -> Outcome {
+        match block {
+            PcapBlockOwned::LegacyHeader(header) => {
+                self.interfaces = vec![Interface { link: header.network, resolution: None }];
+                self.nanoseconds = header.is_nanosecond_precision();
+            }
+            PcapBlockOwned::Legacy(packet) => {
+                let scale = if self.nanoseconds { 1 } else { 1000 };
+                let fraction = Duration::from_nanos(u64::from(packet.ts_usec) * scale);
+                let at = Duration::from_secs(packet.ts_sec.into()) + fraction;
+                self.packet(0, Some(at), packet.data, packet.caplen, take)?;
+            }
+            PcapBlockOwned::NG(Block::SectionHeader(_)) => self.interfaces.clear(),
+            PcapBlockOwned::NG(Block::InterfaceDescription(found)) if self.interfaces.len() < INTERFACES => {
+                let resolution = found.ts_resolution().filter(|resolution| *resolution > 0);
+                self.interfaces.push(Interface { link: found.linktype, resolution });
+            }
+            PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
+                let units = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
+                let resolution = self.interfaces.get(packet.if_id as usize).and_then(|found| found.resolution);
+                let at = resolution.map(|resolution| seconds(units, resolution));
+                self.packet(packet.if_id, at, packet.data, packet.caplen, take)?;
+            }
+            PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
+                self.packet(0, None, packet.data, packet.origlen, take)?;
+            }
+            PcapBlockOwned::NG(_) => {}
+        }
+        Ok(())
+    }
+
+    fn packet(
+        &mut self,
+        interface: u32,
+        at: Option<Duration>,
+        data: &[u8],
+        length: u32,
+        take: &mut dyn FnMut(Captured<'_>) -> Outcome,
+    ) -> Outcome {
+        let Some(interface) = self.interfaces.get(interface as usize) else { return Ok(()) };
+        // What follows the packet is padding.
+        let data = &data[..data.len().min(length as usize)];
+        let Some((from, to, bytes)) = datagram(interface.link, data) else { return Ok(()) };
+        let start = at.map(|at| *self.start.get_or_insert(at));
+        let at = at.zip(start).map(|(at, start)| at.saturating_sub(start));
+        take(Captured { at, between: Some((from, to)), bytes })
+    }
+}
+
+fn seconds(units: u64, resolution: u64) -> Duration {
+    let fraction = u128::from(units % resolution) * 1_000_000_000 / u128::from(resolution);
+    Duration::from_secs(units / resolution) + Duration::from_nanos(fraction as u64)
+}
+
+/// The datagram in a packet, if there is a whole one.
+fn datagram(link: Linktype, packet: &[u8]) -> Option<(SocketAddr, SocketAddr, &[u8])> {
+    let sliced = match link {
+        Linktype::ETHERNET => SlicedPacket::from_ethernet(packet),
+        Linktype::LINUX_SLL => SlicedPacket::from_linux_sll(packet),
+        // 20 bytes of Linux's newer cooked header, 4 of BSD's loopback.
+        Linktype(276) => SlicedPacket::from_ip(packet.get(20..)?),
+        Linktype::NULL | Linktype::LOOP => SlicedPacket::from_ip(packet.get(4..)?),
+        Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 => SlicedPacket::from_ip(packet),
+        _ => return None,
+    };
+    let sliced = sliced.ok()?;
+    let (from, to): (IpAddr, IpAddr) = match &sliced.net? {
+        NetSlice::Ipv4(ip) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
+        NetSlice::Ipv6(ip) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
+        NetSlice::Arp(_) => return None,
+    };
+    let Some(TransportSlice::Udp(udp)) = sliced.transport else { return None };
+    let (from, to) = (SocketAddr::new(from, udp.source_port()), SocketAddr::new(to, udp.destination_port()));
+    Some((from, to, udp.payload()))
+}

@@ -1,0 +1,146 @@
+//! `farcall get`: copies a served file here, and goes on where it was interrupted.
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use farcall_file_access::{Attributes, FileAccess, FileAccessClient, FileKind};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, size};
+use crate::remote::{From, Stream};
+
+/// Copy a file that somebody serves
+///
+/// What has arrived stands in FILE.part, and becomes FILE when all of it is here and the original is found unchanged.
+/// If it is interrupted, do it again: it goes on where it was. FILE gets the time of the original.
+#[derive(Debug, Args)]
+pub struct Get {
+    /// Its path at the server
+    path: String,
+
+    /// The file to write, or the directory to write it to [default: the same name, here]
+    #[arg(value_name = "FILE")]
+    to: Option<PathBuf>,
+
+    /// Replace a file that exists
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    from: From,
+}
+
+impl Get {
+    pub fn run(&self, output: &Output) -> Outcome {
+        let to = self.destination()?;
+        if to.exists() && !self.force {
+            return Err(Failure::new(format!("{} exists", to.display())).hint("--force replaces it"));
+        }
+        let files = self.from.files()?;
+        let about = |why: farcall::Error<_>| Failure::from(why).about(&self.path);
+        let original = files.stat(&self.path).map_err(about)?;
+        if original.kind != FileKind::File {
+            return Err(Failure::new(format!("{} is not a regular file", self.path)));
+        }
+        let mut part = Part::open(&to, &original).map_err(|why| why.about(to.display()))?;
+        let resumed = part.length;
+        self.copy(&files, &mut part, &original, output)?;
+        if files.stat(&self.path).map_err(about)? != original || part.length != original.size {
+            part.discard();
+            let why = format!("{} changed while it was being copied", self.path);
+            return Err(Failure::new(why).hint("do it again: it starts anew"));
+        }
+        let length = part.length;
+        part.finish(&to).map_err(|why| why.about(to.display()))?;
+        output.line(
+            || json!({ "path": self.path, "file": to, "bytes": length, "resumed_at": resumed }),
+            || match resumed {
+                0 => format!("{}: {}", to.display(), size(length)),
+                _ => format!("{}: {}, of which {} were here already", to.display(), size(length), size(resumed)),
+            },
+        )
+    }
+
+    fn destination(&self) -> Outcome<PathBuf> {
+        let name = self.path.rsplit('/').find(|name| !matches!(*name, "" | "." | ".."));
+        let name = name.ok_or_else(|| Failure::usage(format!("{:?} names no file", self.path)))?;
+        Ok(match &self.to {
+            None => PathBuf::from(name),
+            Some(to) if to.is_dir() => to.join(name),
+            Some(to) => to.clone(),
+        })
+    }
+
+    fn copy(&self, files: &FileAccessClient, part: &mut Part, original: &Attributes, output: &Output) -> Outcome {
+        // It shows itself only on a terminal.
+        let bar = match output.is_json() {
+            true => ProgressBar::hidden(),
+            false => ProgressBar::new(original.size).with_style(style()).with_message(self.path.clone()),
+        };
+        bar.set_position(part.length);
+        bar.reset_eta();
+        for bytes in Stream::new(files, &self.path, part.length) {
+            let bytes = bytes
+                .map_err(|why| Failure::from(why).about(&self.path).hint("do it again: it goes on where it was"))?;
+            part.append(&bytes, original).map_err(|why| why.about(part.path.display()))?;
+            bar.set_position(part.length);
+            // One that grows for ever is not copied for ever.
+            if part.length > original.size {
+                break;
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+}
+
+fn style() -> ProgressStyle {
+    let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// What has arrived of a file. As long as it has the original's time of change, it is a beginning of that original: each
+/// write is followed by setting the time, and one that was not shows that it was interrupted there.
+struct Part {
+    path: PathBuf,
+    file: File,
+    length: u64,
+}
+
+impl Part {
+    /// Takes up what is there of this very original, or begins.
+    fn open(to: &Path, original: &Attributes) -> Outcome<Part> {
+        let mut name = to.as_os_str().to_owned();
+        name.push(".part");
+        let path = PathBuf::from(name);
+        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let found = file.metadata()?;
+        let is_beginning = found.is_file() && found.modified()? == original.modified && found.len() <= original.size;
+        let length = if is_beginning { found.len() } else { 0 };
+        file.set_len(length)?;
+        file.set_modified(original.modified)?;
+        file.seek(SeekFrom::Start(length))?;
+        Ok(Part { path, file, length })
+    }
+
+    fn append(&mut self, bytes: &[u8], original: &Attributes) -> Outcome {
+        self.file.write_all(bytes)?;
+        self.file.set_modified(original.modified)?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn finish(self, to: &Path) -> Outcome {
+        self.file.sync_all()?;
+        Ok(fs::rename(&self.path, to)?)
+    }
+
+    fn discard(self) {
+        // What is left of it would not be taken for a beginning anyway.
+        let _ = fs::remove_file(&self.path);
+    }
+}

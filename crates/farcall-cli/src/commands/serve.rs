@@ -1,0 +1,68 @@
+//! `farcall serve`: lets others read a directory.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use clap::Args;
+use farcall::Runtime;
+use farcall_file_access::{Directory, FileAccess};
+use serde_json::json;
+
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+
+/// Serve a directory, read-only, to `farcall ls`, `cat` and `get`
+///
+/// Exports FileAccess for DIR until it is interrupted; then calls that have begun are finished. No path leads out of
+/// DIR, symbolic links included. When it serves, it says so in a line on standard output.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// The directory
+    dir: PathBuf,
+
+    /// What to call it: a type, or a type and an instance
+    #[arg(long, value_name = "NAME", default_value = "FileAccess")]
+    name: String,
+
+    /// Where to listen [default: a free port of 127.0.0.1]
+    #[arg(long, value_name = "IP:PORT")]
+    address: Option<SocketAddr>,
+
+    /// Let anybody call who can reach the address
+    #[arg(long)]
+    open: bool,
+}
+
+/// How long calls that have begun may take when the server is interrupted.
+const DRAIN: Duration = Duration::from_secs(5);
+
+impl Serve {
+    pub fn run(&self, output: &Output) -> Outcome {
+        let directory = Directory::open(&self.dir).map_err(|why| Failure::from(why).about(self.dir.display()))?;
+        let (interrupted, interruption) = mpsc::channel();
+        // Nobody listens any more only when it ends anyway.
+        let handler = move || interrupted.send(()).unwrap_or_default();
+        ctrlc::set_handler(handler).map_err(|why| Failure::new(why.to_string()))?;
+
+        let mut builder = Runtime::builder();
+        if let Some(address) = self.address {
+            builder = builder.address(address);
+        }
+        if self.open {
+            builder = builder.open();
+        }
+        let export = builder.build()?.export::<dyn FileAccess>(&self.name, Arc::new(directory))?;
+        output.line(
+            || json!({ "serving": self.dir, "name": export.name(), "url": export.url(), "pid": std::process::id() }),
+            || format!("serving {} as {} at {}", self.dir.display(), export.name(), export.url()),
+        )?;
+        // An error means that the handler is gone, which it is never.
+        let _ = interruption.recv();
+        match export.drain(DRAIN) {
+            true => Ok(()),
+            false => Err(Failure::new("interrupted; some calls took too long to be finished")),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `farcall demo`: farcall at work, between real processes, on the user's own files.
+//!
+//! ```text
+//! farcall demo ── supervises ── farcall __demo client ── calls ──▶ __demo server   (files, counting, slow calls, …)
+//!   makes and removes the         the demonstration        ├──────▶ __demo forward  (loses and repeats packets)
+//!   registry's directory                                   └──────▶ __demo server ×2 (one is killed)
+//! ```
+//!
+//! Each process ends when its standard input does, so none outlives the one that started it, however that ended.
+
+mod client;
+mod files;
+mod forward;
+mod interface;
+mod killed;
+mod latency;
+mod lossy;
+mod pin;
+mod process;
+mod report;
+mod server;
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::{Args, Subcommand};
+
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+
+/// The hidden subcommand that is a process of the demo.
+pub const ROLE: &str = "__demo";
+
+/// The exit code of a process whose starter is gone, as a shell has it of one that was interrupted.
+const INTERRUPTED: i32 = 130;
+
+/// See farcall work, on your own files, in less than 20 seconds
+///
+/// Starts servers, calls them over UDP, reads the files of DIR through calls and compares them with the disk, loses and
+/// repeats packets, kills a server in the middle of a call, and measures what a call costs beside a bare UDP exchange.
+/// Nothing is left behind. The exit code is 0 if all was as it should be.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Whose files to read; at most 256 MB of them
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+
+    /// Repeat the losses of an earlier run [default: another number each time]
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// Be one of the demo's processes.
+#[derive(Debug, Args)]
+pub struct Role {
+    #[command(subcommand)]
+    process: Process,
+}
+
+#[derive(Debug, Subcommand)]
+enum Process {
+    Client(client::Client),
+    Server(server::Server),
+    Forward(forward::Forward),
+}
+
+impl Demo {
+    /// Runs the demonstration in a process with a registry of its own, and removes that afterwards.
+    pub fn run(&self, output: &Output) -> Outcome {
+        let scratch = tempfile::Builder::new().prefix("farcall-demo-").tempdir()?;
+        let mut command = this_program()?;
+        command.arg("client").arg(&self.dir).arg("--seed").arg(self.seed().to_string());
+        command.args(output.is_json().then_some("--json"));
+        // A registry makes its own directory, and lets nobody else in.
+        command.env("FARCALL_REGISTRY", scratch.path().join("registry"));
+        let mut child = command.stdin(Stdio::piped()).spawn()?;
+        end_when_interrupted(child.stdin.take())?;
+        let status = child.wait();
+        // Now, so that it can be said if it fails.
+        scratch.close()?;
+        match status?.code() {
+            Some(0) => Ok(()),
+            Some(code) if code != INTERRUPTED => Err(Failure::told(code)),
+            _ => Err(Failure::new("interrupted")),
+        }
+    }
+
+    fn seed(&self) -> u64 {
+        // Short, because it is to be typed.
+        self.seed.unwrap_or_else(|| fastrand::u64(1..1_000_000))
+    }
+}
+
+/// An interruption closes the child's standard input, which ends it. (One from the terminal reaches it anyway.) This
+/// process goes on, to clean up.
+fn end_when_interrupted(stdin: Option<ChildStdin>) -> Outcome {
+    let stdin = Arc::new(Mutex::new(stdin));
+    let close = move || drop(stdin.lock().unwrap_or_else(PoisonError::into_inner).take());
+    ctrlc::set_handler(close).map_err(|why| Failure::new(why.to_string()))
+}
+
+/// This program as another process of the demo, undisturbed by the user's settings.
+fn this_program() -> Outcome<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(ROLE);
+    let is_setting = |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("FARCALL_"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_setting(name) && name != "FARCALL_REGISTRY") {
+        command.env_remove(name);
+    }
+    Ok(command)
+}
+
+impl Role {
+    pub fn run(&self, output: &Output) -> Outcome {
+        match &self.process {
+            Process::Client(client) => client.run(output),
+            Process::Server(server) => server.run(),
+            Process::Forward(forward) => forward.run(),
+        }
+    }
+}
+
+/// Blocks until whoever started this process closes its standard input, or ends.
+fn wait_for_end() {
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}

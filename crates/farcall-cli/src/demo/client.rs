@@ -1,0 +1,74 @@
+//! The demonstration itself: starts the servers, calls them, and says what happened.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use farcall::Runtime;
+
+use super::interface::{Demo, DemoClient};
+use super::process::Process;
+use super::report::Report;
+use super::{files, killed, latency, lossy};
+use crate::failure::Outcome;
+use crate::output::{Output, duration};
+
+/// The client.
+#[derive(Debug, Args)]
+pub struct Client {
+    dir: PathBuf,
+    #[arg(long)]
+    seed: u64,
+}
+
+/// A call fails when its server has been silent that long. Less than the slow procedure takes: while it runs, it is the
+/// answers to probes that keep its caller waiting.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the slow procedure takes.
+const SLOW: Duration = Duration::from_secs(2);
+
+/// A server whose files and procedures are called.
+const MAIN: &str = "Demo/main";
+
+impl Client {
+    pub fn run(&self, output: &Output) -> Outcome {
+        // Whoever started this process has ended, or wants it to.
+        std::thread::spawn(|| {
+            super::wait_for_end();
+            std::process::exit(super::INTERRUPTED);
+        });
+        let start = Instant::now();
+        let mut report = Report::begin(*output, self.seed, &self.dir)?;
+        let runtime = Runtime::builder().patience(PATIENCE).build()?;
+        let server = Process::start(&["server".as_ref(), MAIN.as_ref(), "--dir".as_ref(), self.dir.as_os_str()])?;
+        let demo = runtime.import::<dyn Demo>(MAIN)?;
+
+        hello(&demo, &mut report)?;
+        report.files(&files::read(&runtime, &self.dir)?)?;
+        report.lossy(&lossy::run(&runtime, &demo, &server, self.seed)?)?;
+        report.killed(&killed::run(&runtime)?)?;
+        report.slow(slow(&demo)?)?;
+        report.latency(&latency::run()?)?;
+        report.end(start.elapsed())
+    }
+}
+
+fn hello(demo: &DemoClient, report: &mut Report) -> Outcome {
+    let start = Instant::now();
+    let said = demo.hello("world")?;
+    report.hello(&said, &duration(start.elapsed()))
+}
+
+/// How long a call of the slow procedure takes.
+fn slow(demo: &DemoClient) -> Outcome<Duration> {
+    let start = Instant::now();
+    demo.sleep(SLOW.as_millis() as u32)?;
+    Ok(start.elapsed())
+}
+
+/// Starts a server that counts.
+pub fn server(name: &str) -> Outcome<Process> {
+    Process::start(&["server".as_ref(), OsStr::new(name)])
+}

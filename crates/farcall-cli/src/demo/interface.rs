@@ -1,0 +1,37 @@
+//! What the demo's servers offer beside files.
+
+/// Procedures to try calls on.
+#[farcall::interface]
+pub trait Demo {
+    /// A greeting, by the server's name for itself.
+    fn hello(&self, name: &str) -> farcall::Result<String>;
+
+    /// Counts the execution of the call with this number.
+    fn count(&self, number: u32) -> farcall::Result<u32>;
+
+    /// What has been counted.
+    fn counted(&self) -> farcall::Result<Counted>;
+
+    /// Sleeps that long.
+    #[blocking]
+    fn sleep(&self, ms: u32) -> farcall::Result<()>;
+
+    /// Says on the server's standard output that it has begun, and never returns.
+    #[blocking]
+    fn hang(&self) -> farcall::Result<()>;
+
+    /// Does nothing.
+    fn null(&self) -> farcall::Result<()>;
+
+    /// Gives back what it is given.
+    fn echo(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
+}
+
+/// Executions of [`Demo::count`].
+#[derive(Debug, PartialEq, Eq, farcall::Xdr)]
+pub struct Counted {
+    /// All of them.
+    pub executions: u32,
+    /// Calls that were executed more than once.
+    pub repeated: u32,
+}

@@ -1,0 +1,157 @@
+//! What a call costs, beside a bare UDP exchange of the same bytes between the same processes.
+//!
+//! Blocks of calls and of exchanges alternate as a, b, b, a, so that a machine that drifts slows both alike; a ratio is the
+//! median over the pairs of neighbours, with its 95 % interval from order statistics. Where the system can, the two
+//! processes are bound to a processor each: left to the scheduler, both are at times on one, which is quicker for one
+//! exchange at a time and says little.
+
+use std::ffi::OsStr;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use farcall::Runtime;
+use serde_json::{Value, json};
+
+use super::interface::{Demo, DemoClient};
+use super::pin;
+use super::process::Process;
+use crate::failure::{Failure, Outcome};
+use crate::output::rounded;
+
+/// The server that is called.
+const NAME: &str = "Demo/timed";
+/// Bytes of arguments, and of results.
+const SIZES: [usize; 3] = [0, 400, 4000];
+/// Pairs of blocks for each size. With 40, the interval is from the 14th to the 27th.
+const PAIRS: usize = 40;
+/// Laps of a block.
+const LAPS: usize = 150;
+/// Laps before the first block that counts.
+const WARM_UP: usize = 300;
+
+/// What was measured for one size.
+pub struct Measured {
+    pub bytes: usize,
+    pub call: Laps,
+    pub raw: Laps,
+    /// Low end, median and high end of call ÷ raw.
+    pub ratio: [f64; 3],
+}
+
+/// How long laps took, ascending.
+pub struct Laps(Vec<Duration>);
+
+/// What was measured, and how.
+pub struct Latency {
+    pub measured: Vec<Measured>,
+    /// The processors of client and server, or `none`.
+    pub pin: String,
+}
+
+pub fn run() -> Outcome<Latency> {
+    let pair = pin::two();
+    let mut arguments = vec!["server".to_owned(), NAME.to_owned()];
+    arguments.extend(pair.iter().map(|[_, server]| format!("--processor={server}")));
+    let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+    let server = Process::start(&arguments)?;
+    // A thread of its own, which alone is bound to a processor, and a runtime of its own, which has no other threads.
+    let measuring = std::thread::spawn(move || -> Outcome<_> {
+        pair.iter().for_each(|[client, _]| pin::pin(*client));
+        let runtime = Runtime::builder().build()?;
+        all(&runtime.import::<dyn Demo>(NAME)?, server.address("raw")?)
+    });
+    let measured = measuring.join().unwrap_or_else(|_| Err(Failure::new("measuring failed")))?;
+    let pin = pair.map_or_else(|| "none".to_owned(), |[client, server]| format!("{client},{server}"));
+    Ok(Latency { measured, pin })
+}
+
+fn all(demo: &DemoClient, raw: SocketAddr) -> Outcome<Vec<Measured>> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.connect(raw)?;
+    // On this machine nothing is lost, but a demo must not hang if it is.
+    socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+    SIZES.into_iter().map(|bytes| measure(demo, &socket, bytes)).collect()
+}
+
+fn measure(demo: &DemoClient, socket: &UdpSocket, bytes: usize) -> Outcome<Measured> {
+    let payload = vec![7; bytes];
+    let mut buffer = vec![0; bytes.max(1)];
+    let mut call = || -> Outcome {
+        match bytes {
+            0 => demo.null()?,
+            _ => drop(demo.echo(&payload)?),
+        }
+        Ok(())
+    };
+    let mut raw = || -> Outcome {
+        socket.send(&payload)?;
+        match socket.recv(&mut buffer)? {
+            length if length == bytes => Ok(()),
+            length => Err(Failure::new(format!("{bytes} bytes came back as {length}"))),
+        }
+    };
+    let (mut calls, mut raws, mut ratios) = (Vec::new(), Vec::new(), Vec::with_capacity(PAIRS));
+    block(&mut call, WARM_UP, &mut Vec::new())?;
+    block(&mut raw, WARM_UP, &mut Vec::new())?;
+    for pair in 0..PAIRS {
+        let (ours, bare) = match pair % 2 {
+            0 => {
+                let bare = block(&mut raw, LAPS, &mut raws)?;
+                (block(&mut call, LAPS, &mut calls)?, bare)
+            }
+            _ => (block(&mut call, LAPS, &mut calls)?, block(&mut raw, LAPS, &mut raws)?),
+        };
+        ratios.push(ours / bare);
+    }
+    ratios.sort_by(f64::total_cmp);
+    let ratio = [ratios[13], (ratios[19] + ratios[20]) / 2.0, ratios[26]];
+    Ok(Measured { bytes, call: Laps::new(calls), raw: Laps::new(raws), ratio })
+}
+
+/// Runs one block. Gives the mean of the middle half of its laps, in seconds: a few laps that were interrupted do not
+/// count.
+fn block(lap: &mut dyn FnMut() -> Outcome, count: usize, laps: &mut Vec<Duration>) -> Outcome<f64> {
+    let mut block = Vec::with_capacity(count);
+    for _ in 0..count {
+        let start = Instant::now();
+        lap()?;
+        block.push(start.elapsed());
+    }
+    laps.extend(&block);
+    block.sort_unstable();
+    let middle = &block[count / 4..count - count / 4];
+    Ok(middle.iter().sum::<Duration>().as_secs_f64() / middle.len() as f64)
+}
+
+impl Laps {
+    fn new(mut laps: Vec<Duration>) -> Laps {
+        laps.sort_unstable();
+        Laps(laps)
+    }
+
+    /// The time that so many of a thousand laps do not exceed, in microseconds.
+    pub fn us(&self, per_mille: usize) -> f64 {
+        let at = (self.0.len() * per_mille / 1000).min(self.0.len() - 1);
+        rounded(self.0[at].as_secs_f64() * 1e6, 2)
+    }
+}
+
+impl Measured {
+    /// Two rows as those of a bench.
+    pub fn rows(&self, pin: &str) -> [Value; 2] {
+        let row = |peer: &str, laps: &Laps| {
+            let p50 = laps.us(500);
+            json!({
+                "bench": "demo", "peer": peer, "transport": "udp", "mode": "block", "bytes": self.bytes,
+                "outstanding": 1, "pin": pin, "p50_us": p50, "p99_us": laps.us(990), "p999_us": laps.us(999),
+                "per_second": (1e6 / p50).round(),
+            })
+        };
+        let mut call = row("farcall", &self.call);
+        let [low, median, high] = self.ratio.map(|ratio| rounded(ratio, 4));
+        call["ratio"] = median.into();
+        call["ratio_low"] = low.into();
+        call["ratio_high"] = high.into();
+        [row("raw", &self.raw), call]
+    }
+}

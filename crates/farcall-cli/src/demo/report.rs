@@ -1,0 +1,163 @@
+//! What the demo tells: text while it goes on, or one JSON object at its end. And whether all was as it should be.
+
+use std::path::Path;
+use std::time::Duration;
+
+use farcall::Ran;
+use serde_json::{Value, json};
+
+use super::client::PATIENCE;
+use super::files::Files;
+use super::killed::Killed;
+use super::latency::Latency;
+use super::lossy::{LOSS, Lossy, REPETITION};
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, count, duration, printable, rounded, say, size};
+
+pub struct Report {
+    output: Output,
+    facts: Value,
+    /// What was not as it should be.
+    faults: Vec<String>,
+}
+
+impl Report {
+    pub fn begin(output: Output, seed: u64, dir: &Path) -> Outcome<Report> {
+        let report = Report { output, facts: json!({}), faults: Vec::new() };
+        report.tell(&format!(
+            "farcall {}: processes of this machine call each other over UDP. Seed {seed}.\n",
+            env!("CARGO_PKG_VERSION")
+        ))?;
+        if !dir.is_dir() {
+            return Err(Failure::usage(format!("{} is not a directory", dir.display())));
+        }
+        let mut report = report;
+        report.facts["seed"] = seed.into();
+        Ok(report)
+    }
+
+    pub fn hello(&mut self, said: &str, time: &str) -> Outcome {
+        self.tell(&format!("hello     \"{said}\", after {time}"))
+    }
+
+    pub fn files(&mut self, files: &Files) -> Outcome {
+        let equal = files.differ.is_empty() && files.files > 0;
+        self.expect(files.differ.is_empty(), || format!("{} differs from the disk", files.differ.join(", ")));
+        self.expect(files.files > 0, || "there was no file to read".to_owned());
+        self.facts["files"] = files.files.into();
+        self.facts["bytes"] = files.bytes.into();
+        self.facts["hashes_equal"] = equal.into();
+        self.facts["skipped"] = files.skipped.into();
+        let rate = files.bytes as f64 / files.time.as_secs_f64().max(1e-9);
+        self.tell(&format!(
+            "files     {} files, {}, read through calls in {} ({}/s); SHA-256 equal to the disk's: {}",
+            count(files.files),
+            size(files.bytes),
+            duration(files.time),
+            size(rate as u64),
+            if equal { "all" } else { "NOT ALL" },
+        ))?;
+        let stopped = files.stopped.map(|why| format!("stopped at {why}"));
+        let skipped = (files.skipped > 0)
+            .then(|| format!("{} others skipped: links, unreadable, changing or too large", count(files.skipped)));
+        let notes: Vec<String> = stopped.into_iter().chain(skipped).collect();
+        if notes.is_empty() { Ok(()) } else { self.more(&notes.join("; ")) }
+    }
+
+    pub fn lossy(&mut self, lossy: &Lossy) -> Outcome {
+        let Lossy { sent, executed, answered, .. } = *lossy;
+        self.expect(executed == sent && lossy.repeated == 0, || {
+            format!("of {sent} calls {executed} were executed, {} of them again", lossy.repeated)
+        });
+        self.expect(answered == sent, || format!("of {sent} calls {answered} were answered"));
+        self.facts["lossy"] = json!({
+            "sent": sent, "executed": executed, "answered": answered, "datagrams": lossy.datagrams.received,
+            "lost": lossy.datagrams.lost, "repeated": lossy.datagrams.repeated, "s": rounded(lossy.time.as_secs_f64(), 3),
+        });
+        let [sent, executed, answered] = [sent, executed, answered].map(|calls| count(calls.into()));
+        self.tell(&format!(
+            "loss      through {LOSS} % loss and {REPETITION} % repetition each way, in {}: sent {sent}, executed {executed}, \
+             answered {answered}",
+            duration(lossy.time)
+        ))?;
+        let [received, lost, repeated] =
+            [lossy.datagrams.received, lossy.datagrams.lost, lossy.datagrams.repeated].map(count);
+        self.more(&format!("of {received} datagrams {lost} were lost and {repeated} repeated"))
+    }
+
+    pub fn killed(&mut self, killed: &Killed) -> Outcome {
+        let (kind, ran) = (killed.why.kind(), killed.why.ran());
+        self.expect(ran == Ran::Maybe, || format!("the caller of the killed server was told that {ran}"));
+        self.expect(killed.victim != killed.successor, || format!("{} served on after its death", killed.victim));
+        self.facts["killed"] = json!({
+            "kind": format!("{kind:?}"), "ran": format!("{ran:?}"), "told_ms": ms(killed.told), "next_call_ms": ms(killed.next),
+        });
+        let Killed { victim, successor, .. } = killed;
+        self.tell(&format!("kill      {victim} killed in the middle of a call. Its caller is told: {kind}; {ran}"))?;
+        self.more(&format!(
+            "(after {}); its next call is served by {successor} in {}",
+            duration(killed.told),
+            duration(killed.next)
+        ))
+    }
+
+    pub fn slow(&mut self, time: Duration) -> Outcome {
+        self.expect(time >= Duration::from_secs(2), || format!("a procedure of 2 s took {}", duration(time)));
+        self.facts["slow_call_s"] = rounded(time.as_secs_f64(), 3).into();
+        self.tell(&format!(
+            "patience  a procedure of 2 s: {}. Its caller gives up after {} of silence, but its probes were answered",
+            duration(time),
+            duration(PATIENCE)
+        ))
+    }
+
+    pub fn latency(&mut self, latency: &Latency) -> Outcome {
+        let Latency { measured, pin } = latency;
+        self.facts["latency"] = measured.iter().flat_map(|row| row.rows(pin)).collect();
+        self.tell(
+            "cost                 a call: p50        p99     bare UDP: p50        p99     ratio (95 % interval)",
+        )?;
+        for row in measured {
+            let name = if row.bytes == 0 { "null".to_owned() } else { format!("{} B each way", row.bytes) };
+            let [low, median, high] = row.ratio;
+            let [call, call_tail, raw, raw_tail] =
+                [row.call.us(500), row.call.us(990), row.raw.us(500), row.raw.us(990)];
+            self.tell(&format!(
+                "          {name:<16}{call:>7.1} µs {call_tail:>7.1} µs{raw:>15.1} µs {raw_tail:>7.1} µs\
+                 {median:>10.2} ({low:.2} to {high:.2})"
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// Says how it ended.
+    pub fn end(mut self, time: Duration) -> Outcome {
+        self.facts["s"] = rounded(time.as_secs_f64(), 1).into();
+        self.facts["faults"] = self.faults.clone().into();
+        match self.output.is_json() {
+            true => say(&self.facts)?,
+            false if self.faults.is_empty() => say(format!("\nAll as it should be, in {}.", duration(time)))?,
+            false => say(format!("\nNOT as it should be: {}.", printable(&self.faults.join("; "))))?,
+        }
+        if self.faults.is_empty() { Ok(()) } else { Err(Failure::found()) }
+    }
+
+    fn expect(&mut self, is_so: bool, fault: impl FnOnce() -> String) {
+        if !is_so {
+            self.faults.push(fault());
+        }
+    }
+
+    fn tell(&self, line: &str) -> Outcome {
+        if self.output.is_json() { Ok(()) } else { say(printable(line)) }
+    }
+
+    /// A line that belongs to the one before.
+    fn more(&self, line: &str) -> Outcome {
+        self.tell(&format!("          {line}"))
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    rounded(time.as_secs_f64() * 1e3, 2)
+}

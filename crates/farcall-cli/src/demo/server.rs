@@ -1,0 +1,117 @@
+//! The demo's server: a process that exports files and [`Demo`], and beside them a bare UDP echo.
+
+use std::collections::HashSet;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use clap::Args;
+use farcall_file_access::{Directory, FileAccess};
+use serde_json::json;
+
+use super::interface::{Counted, Demo};
+use crate::failure::{Failure, Outcome};
+use crate::output::say;
+
+/// A server.
+#[derive(Debug, Args)]
+pub struct Server {
+    /// What to call it
+    name: String,
+
+    /// The directory to serve
+    #[arg(long)]
+    dir: Option<PathBuf>,
+
+    /// The only processor to use
+    #[arg(long)]
+    processor: Option<usize>,
+}
+
+impl Server {
+    /// Serves until the standard input ends. Its first line says where.
+    pub fn run(&self) -> Outcome {
+        // Before there are other threads, which inherit it.
+        self.processor.into_iter().for_each(super::pin::pin);
+        let demo = farcall::export::<dyn Demo>(&self.name, Arc::new(Implementation::new(&self.name)))?;
+        let _files = match &self.dir {
+            None => None,
+            Some(dir) => {
+                let directory = Directory::open(dir).map_err(|why| Failure::from(why).about(dir.display()))?;
+                Some(farcall::export::<dyn FileAccess>("FileAccess", Arc::new(directory))?)
+            }
+        };
+        let raw = UdpSocket::bind("127.0.0.1:0")?;
+        let address = raw.local_addr()?;
+        std::thread::Builder::new().name("raw echo".into()).spawn(move || echo(&raw))?;
+        say(json!({ "url": demo.url(), "address": demo.address(), "raw": address }))?;
+        super::wait_for_end();
+        Ok(())
+    }
+}
+
+/// What a call is compared with: a datagram comes, and goes back.
+fn echo(socket: &UdpSocket) {
+    let mut buffer = vec![0; 65_536];
+    // The sender of a datagram may be gone when it is answered; that concerns nobody else.
+    while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+        let _ = socket.send_to(&buffer[..length], from);
+    }
+}
+
+struct Implementation {
+    name: String,
+    counted: Mutex<Executions>,
+}
+
+#[derive(Default)]
+struct Executions {
+    all: u32,
+    calls: HashSet<u32>,
+}
+
+impl Implementation {
+    fn new(name: &str) -> Implementation {
+        Implementation { name: name.to_owned(), counted: Mutex::default() }
+    }
+}
+
+impl Demo for Implementation {
+    fn hello(&self, name: &str) -> farcall::Result<String> {
+        Ok(format!("hello {name}, I am {}, process {}", self.name, std::process::id()))
+    }
+
+    fn count(&self, number: u32) -> farcall::Result<u32> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.all += 1;
+        counted.calls.insert(number);
+        Ok(number)
+    }
+
+    fn counted(&self) -> farcall::Result<Counted> {
+        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Counted { executions: counted.all, repeated: counted.all - counted.calls.len() as u32 })
+    }
+
+    fn sleep(&self, ms: u32) -> farcall::Result<()> {
+        std::thread::sleep(Duration::from_millis(ms.into()));
+        Ok(())
+    }
+
+    fn hang(&self) -> farcall::Result<()> {
+        // If nobody listens, nobody will wait for it either.
+        let _ = say("hanging");
+        loop {
+            std::thread::park();
+        }
+    }
+
+    fn null(&self) -> farcall::Result<()> {
+        Ok(())
+    }
+
+    fn echo(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>> {
+        Ok(bytes.to_vec())
+    }
+}

@@ -1,0 +1,156 @@
+//! Why a subcommand did not succeed: what is said of it, and the exit code.
+
+use std::io;
+use std::process::ExitCode;
+
+use farcall::{CallFailed, Error, Kind, Never, Ran};
+use farcall_file_access::FileError;
+use serde_json::{Value, json};
+
+use crate::output::printable;
+
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+/// Exit codes; `farcall --help` documents them.
+mod code {
+    pub const FAILED: u8 = 1;
+    pub const USAGE: u8 = 2;
+    pub const EXCEPTION: u8 = 3;
+    pub const DID_NOT_RUN: u8 = 4;
+    pub const MAY_HAVE_RUN: u8 = 5;
+}
+
+/// What a user is told on standard error, and a script by the exit code.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    /// Empty if all has been said on standard output.
+    message: String,
+    hint: Option<String>,
+    /// Beside the message, in JSON.
+    facts: Vec<(&'static str, Value)>,
+}
+
+impl Failure {
+    /// Something that is no call failed.
+    pub fn new(message: impl Into<String>) -> Failure {
+        Failure { code: code::FAILED, message: message.into(), hint: None, facts: Vec::new() }
+    }
+
+    /// The user asked for what makes no sense.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure { code: code::USAGE, ..Failure::new(message) }
+    }
+
+    /// All has been said on standard output: differences were found.
+    pub fn found() -> Failure {
+        Failure::new("")
+    }
+
+    /// All has been said by another process of this program, which ended with this code.
+    pub fn told(code: i32) -> Failure {
+        Failure { code: u8::try_from(code).unwrap_or(code::FAILED), ..Failure::new("") }
+    }
+
+    /// All has been said on standard output: the declared exception.
+    pub fn exception() -> Failure {
+        Failure { code: code::EXCEPTION, ..Failure::new("") }
+    }
+
+    /// With what the user can do about it, unless there is a hint already.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint.get_or_insert_with(|| hint.into());
+        self
+    }
+
+    /// With what it is about in front.
+    #[must_use]
+    pub fn about(mut self, what: impl std::fmt::Display) -> Failure {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// Says it on standard error, and gives the exit code.
+    pub fn report(self, json: bool) -> ExitCode {
+        if !self.message.is_empty() && json {
+            let mut error = json!({ "message": self.message });
+            self.facts.into_iter().for_each(|(name, value)| error[name] = value);
+            self.hint.into_iter().for_each(|hint| error["hint"] = hint.into());
+            eprintln!("{}", json!({ "error": error }));
+        } else if !self.message.is_empty() {
+            eprintln!("farcall: {}", printable(&self.message));
+            self.hint.into_iter().for_each(|hint| eprintln!("hint: {}", printable(&hint)));
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<CallFailed> for Failure {
+    fn from(why: CallFailed) -> Failure {
+        let code = match why.ran() {
+            Ran::No => code::DID_NOT_RUN,
+            _ => code::MAY_HAVE_RUN,
+        };
+        let facts = vec![("kind", format!("{:?}", why.kind()).into()), ("ran", format!("{:?}", why.ran()).into())];
+        let hint = hint(why.kind()).map(str::to_owned);
+        Failure { code, message: format!("{why}; {}", why.ran()), hint, facts }
+    }
+}
+
+/// What a user can do about a failed call.
+fn hint(kind: Kind) -> Option<&'static str> {
+    Some(match kind {
+        Kind::NoSuchName => {
+            "`farcall names` lists what is exported; an address needs no registry: udp://HOST:PORT/TYPE"
+        }
+        Kind::Unreachable => "is the server running, and may packets reach it? `farcall ping NAME` asks",
+        Kind::NotExported => "the server runs, but no longer offers this; `farcall names` lists what is exported",
+        Kind::NoSuchProcedure => "`farcall describe NAME` lists the procedures",
+        Kind::Overloaded => "try again later; it did no harm",
+        Kind::Mismatch => "one side is older than the other; `farcall check` says what differs",
+        Kind::Registry => "FARCALL_REGISTRY names the registry's directory",
+        Kind::NotPermitted => "farcall serve --open lets other machines call without keys",
+        _ => return None,
+    })
+}
+
+impl From<Error<Never>> for Failure {
+    fn from(why: Error<Never>) -> Failure {
+        CallFailed::from(why).into()
+    }
+}
+
+impl From<Error<FileError>> for Failure {
+    fn from(why: Error<FileError>) -> Failure {
+        match why {
+            Error::Declared(why) => {
+                Failure { code: code::EXCEPTION, ..Failure::new(why.to_string()) }.fact("exception", format!("{why:?}"))
+            }
+            Error::CallFailed(why) => why.into(),
+        }
+    }
+}
+
+impl Failure {
+    fn fact(mut self, name: &'static str, value: impl Into<Value>) -> Failure {
+        self.facts.push((name, value.into()));
+        self
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(why: io::Error) -> Failure {
+        if why.kind() == io::ErrorKind::BrokenPipe {
+            // Whoever read our output has had enough: nothing to complain about.
+            return Failure::new("");
+        }
+        Failure::new(why.to_string())
+    }
+}
+
+impl From<farcall::names::Error> for Failure {
+    fn from(why: farcall::names::Error) -> Failure {
+        Failure::new(why.to_string()).hint("FARCALL_REGISTRY names the registry's directory")
+    }
+}

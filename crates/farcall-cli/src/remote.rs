@@ -1,0 +1,103 @@
+//! What subcommands that call a server share: where it is, how long it may take, its files as a stream.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use clap::Args;
+use farcall::{Bytes, Error, Pending, Runtime};
+use farcall_file_access::{Contents, FileAccess, FileAccessClient, FileError};
+
+use crate::failure::{Failure, Outcome};
+
+/// How long a call may take.
+#[derive(Debug, Args)]
+pub struct Deadline {
+    /// Give each call so many seconds; by default, as long as the server shows signs of life
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub within: Option<Duration>,
+}
+
+/// Which server of files.
+#[derive(Debug, Args)]
+pub struct From {
+    /// The server: a type, a type and an instance, or an address
+    #[arg(long, value_name = "NAME", default_value = "FileAccess")]
+    from: String,
+
+    #[command(flatten)]
+    deadline: Deadline,
+}
+
+impl From {
+    /// Binds to the server.
+    pub fn files(&self) -> Outcome<FileAccessClient> {
+        let bound = farcall::import::<dyn FileAccess>(&self.from);
+        let files = bound.map_err(|why| Failure::from(why).hint("`farcall serve DIR` serves a directory"))?;
+        Ok(match self.deadline.within {
+            Some(deadline) => files.within(deadline),
+            None => files,
+        })
+    }
+}
+
+/// The runtime of this command.
+pub fn runtime() -> Outcome<Runtime> {
+    Ok(Runtime::current()?)
+}
+
+/// A duration in seconds, as an argument of the command line.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|why| why.to_string())
+}
+
+/// Bytes that one call of a [`Stream`] asks for.
+const PART: u32 = 256 << 10;
+/// Calls of a [`Stream`] that are under way at once.
+const AHEAD: usize = 4;
+
+/// A file from some byte on, part by part. While one part is used, the next ones are on their way.
+pub struct Stream<'a> {
+    files: &'a FileAccessClient,
+    path: &'a str,
+    next: u64,
+    under_way: VecDeque<Pending<Contents, FileError>>,
+    /// How many may be under way: one, until the file has turned out to be longer than a part.
+    ahead: usize,
+}
+
+impl<'a> Stream<'a> {
+    pub fn new(files: &'a FileAccessClient, path: &'a str, offset: u64) -> Stream<'a> {
+        Stream { files, path, next: offset, under_way: VecDeque::new(), ahead: 1 }
+    }
+}
+
+impl Iterator for Stream<'_> {
+    type Item = Result<Bytes, Error<FileError>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.under_way.len() < self.ahead {
+            self.under_way.push_back(self.files.start().read(self.path, self.next, PART));
+            self.next = self.next.saturating_add(PART.into());
+        }
+        let part = match self.under_way.pop_front()?.wait() {
+            Ok(part) => part.0,
+            Err(why) => {
+                self.end();
+                return Some(Err(why));
+            }
+        };
+        match part.len() < PART as usize {
+            true => self.end(),
+            false => self.ahead = AHEAD,
+        }
+        (!part.is_empty()).then_some(Ok(part))
+    }
+}
+
+impl Stream<'_> {
+    fn end(&mut self) {
+        self.ahead = 0;
+        self.under_way.clear();
+    }
+}
