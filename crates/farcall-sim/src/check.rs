@@ -1,1 +1,168 @@
 //! Running a user's test under many seeds, and saying how to replay the one that failed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::sim::{self, Outcome, Sim};
+
+/// Runs a test of programs that call one another, once for each of `seeds` seeds, in a simulated
+/// network.
+///
+/// The test starts processes, and does to them and to the network what it likes. What runs in a
+/// process are unchanged functions: they call [`farcall::export`] and [`farcall::import`], block in
+/// calls, start calls, serve. Each thread of them is a thread, but only one runs at a time, and the
+/// next one runs when it waits: in a call, in [`sim::sleep`]. Time is virtual: it passes when
+/// everybody waits, and an hour of waiting costs nothing. What runs next, what the network loses,
+/// what [`sim::random`] gives: the seed decides it, so that a failure can be replayed.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// #[farcall::interface]
+/// pub trait Counter {
+///     fn add(&self, n: u64) -> farcall::Result<u64>;
+/// }
+///
+/// #[derive(Default)]
+/// struct Memory(AtomicU64);
+/// impl Counter for Memory {
+///     fn add(&self, n: u64) -> farcall::Result<u64> {
+///         Ok(self.0.fetch_add(n, Ordering::Relaxed) + n)
+///     }
+/// }
+///
+/// farcall_sim::check(20, |sim| -> farcall::Result<()> {
+///     sim.random_faults();
+///     sim.server("server", || {
+///         farcall::export::<dyn Counter>("Counter", Arc::new(Memory::default()))?.wait()
+///     });
+///     let counter = farcall::import::<dyn Counter>("Counter")?;
+///     for n in 1..=10 {
+///         assert_eq!(counter.add(1)?, n);
+///     }
+///     Ok(())
+/// });
+/// ```
+///
+/// # What fails a run
+///
+/// - A panic of simulated code, also one in a procedure, which its caller sees as a failed call; an
+///   error that the test or a main function returns.
+/// - A deadlock: everybody waits, no timer runs and no packet is under way. It says who waits for what.
+/// - The limit of virtual time, an hour unless the test sets [`Sim::limit`].
+/// - A thread that runs for a minute of real time. It is then not possible to stop it.
+///
+/// # Variables of the environment
+///
+/// - `FARCALL_SIM_SEED=n` runs that seed alone, and prints what happens: each datagram, what crashes,
+///   every [`sim::note`].
+/// - `FARCALL_SIM_SEEDS=n` runs that many seeds instead of `seeds`.
+///
+/// # What simulated code must not do
+///
+/// Wait for anything but farcall and this crate. It must not sleep by [`std::thread::sleep`], start
+/// threads but by [`sim::spawn`], wait for a channel, a condition variable or an executor (there is
+/// [`sim::block_on`]), nor hold a lock over a call for which another thread of the same process
+/// waits. It must not ask for the time but by [`sim::now`], for chance but by [`sim::random`], nor
+/// depend on the order of a `HashMap`: then one seed is not one run.
+///
+/// A process has its own farcall runtime and network, but memory and files are shared with the test:
+/// something in an `Arc` that a main function captures outlives a crash, as a disk would. A crash
+/// comes only where a thread waits; to let one come between two steps, put a [`sim::sleep`] there.
+///
+/// # Panics
+///
+/// When a run fails: with the seed, and how to replay it.
+pub fn check<R: Outcome>(seeds: u64, test: impl Fn(&Sim) -> R + Send + Sync + 'static) {
+    let test = Arc::new(test);
+    let result = match variable("FARCALL_SIM_SEED") {
+        Some(seed) => one(seed, true, &test).map(drop),
+        None => {
+            (0..variable("FARCALL_SIM_SEEDS").unwrap_or(seeds)).try_for_each(|seed| one(seed, false, &test).map(drop))
+        }
+    };
+    if let Err(failure) = result {
+        panic!("{failure}");
+    }
+}
+
+/// Looks for a failing seed among the first `seeds`: for tests that see to it that [`check`] catches
+/// what it should.
+///
+/// ```
+/// let failure = farcall_sim::find(10, |_| panic!("always")).unwrap();
+/// assert_eq!(failure.seed, 0);
+/// assert!(failure.why.contains("always"));
+/// ```
+pub fn find<R: Outcome>(seeds: u64, test: impl Fn(&Sim) -> R + Send + Sync + 'static) -> Option<Failure> {
+    let test = Arc::new(test);
+    (0..seeds).find_map(|seed| one(seed, false, &test).err())
+}
+
+/// Runs a test under one seed.
+///
+/// # Errors
+/// When it fails.
+pub fn replay<R: Outcome>(seed: u64, test: impl Fn(&Sim) -> R + Send + Sync + 'static) -> Result<Passed, Failure> {
+    one(seed, false, &Arc::new(test))
+}
+
+fn one<R: Outcome>(
+    seed: u64,
+    verbose: bool,
+    test: &Arc<impl Fn(&Sim) -> R + Send + Sync + 'static>,
+) -> Result<Passed, Failure> {
+    let sim::Ended { failure, time, trace_hash } = sim::run(seed, verbose, test);
+    let time = Duration::from_nanos(time);
+    match failure {
+        None => Ok(Passed { seed, time, trace_hash }),
+        Some(why) => Err(Failure { seed, time, trace_hash, why }),
+    }
+}
+
+/// A run that passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Passed {
+    /// Its seed.
+    pub seed: u64,
+    /// The virtual time that it took.
+    pub time: Duration,
+    /// A hash of everything that happened: the same whenever the seed is run again.
+    pub trace_hash: u64,
+}
+
+/// A run that failed. As text it says how to replay it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// Its seed.
+    pub seed: u64,
+    /// The virtual time at which it failed.
+    pub time: Duration,
+    /// A hash of everything that happened: the same whenever the seed is run again.
+    pub trace_hash: u64,
+    /// What was wrong, for people.
+    pub why: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { seed, time, why, .. } = self;
+        let thread = std::thread::current();
+        // Under `cargo test` a thread is called after its test.
+        let test = thread.name().filter(|name| *name != "main").unwrap_or("");
+        writeln!(f, "seed {seed} failed at {:.6} s: {why}", time.as_secs_f64())?;
+        write!(f, "replay it by: FARCALL_SIM_SEED={seed} cargo test {test} -- --nocapture")
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// A variable that holds a number.
+fn variable(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+    Some(value.parse().unwrap_or_else(|_| panic!("the variable {name} must be a number, not {value:?}")))
+}

@@ -23,7 +23,9 @@ mod soak;
 mod world;
 
 pub use bulk::{Bulk, Transfer};
-pub use net::Faults;
+pub use check::{Failure, Passed, check, find, replay};
+pub use net::Faults as FaultCounts;
 pub use oracle::{Outcomes, Violation};
+pub use sim::{Faults, Process, Sim};
 pub use soak::{Failing, Soak, Summary};
 pub use world::{Report, run};

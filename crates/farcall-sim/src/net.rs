@@ -225,6 +225,17 @@ impl<E> Net<E> {
         }
     }
 
+    /// Adds a host; the paths between it and the others, and to itself, begin as `path`.
+    pub fn add_host(&mut self, path: Path) -> usize {
+        let hosts = self.hosts + 1;
+        let mut paths = vec![path; hosts * hosts];
+        for (from, row) in self.paths.chunks(self.hosts.max(1)).enumerate() {
+            paths[from * hosts..][..row.len()].copy_from_slice(row);
+        }
+        (self.paths, self.hosts) = (paths, hosts);
+        hosts - 1
+    }
+
     /// The time.
     pub fn now(&self) -> Nanos {
         self.now

@@ -1,1 +1,276 @@
-//! The users' simulation: unchanged programs, one thread running at a time, in the simulated network.
+//! The users' simulation: unchanged programs in a simulated network, one thread running at a time.
+//!
+//! [`check`](crate::check) describes it. This module has what simulated code itself asks for:
+//! [`sleep`], [`now`], [`random`], [`spawn`] and so on.
+
+mod baton;
+mod env;
+mod faults;
+mod inside;
+mod names;
+mod panics;
+mod state;
+mod world;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use faults::Faults;
+pub use inside::{JoinHandle, below, block_on, note, now, random, sleep, spawn};
+
+use crate::net::Nanos;
+use faults::nanos;
+use state::Main;
+use world::{World, here};
+
+/// A simulated network with processes in it: what a test is given. Clones are the same one.
+///
+/// Each process has a machine, with an address and a clock, of its own. The test runs in a process
+/// as well, called `test`, and may import and export like any other.
+#[derive(Clone)]
+pub struct Sim {
+    world: Arc<World>,
+    seed: u64,
+}
+
+impl Sim {
+    /// The seed of this run.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Starts a process whose end [`run`](Sim::run) waits for. It is named in traces and failures.
+    ///
+    /// `main` is called at each start; what it returns may be `()` or a `Result`, of which an error
+    /// fails the run. When it has returned the process ends, with all its threads. This returns once
+    /// the process waits for the first time: a server that exports, then waits, can be imported.
+    pub fn process<R: Outcome>(&self, name: &str, main: impl Fn() -> R + Send + Sync + 'static) -> Process {
+        self.start(name, main, false)
+    }
+
+    /// Starts a process that [`run`](Sim::run) does not wait for, because it serves for ever.
+    pub fn server<R: Outcome>(&self, name: &str, main: impl Fn() -> R + Send + Sync + 'static) -> Process {
+        self.start(name, main, true)
+    }
+
+    fn start<R: Outcome>(&self, name: &str, main: impl Fn() -> R + Send + Sync + 'static, server: bool) -> Process {
+        let index = self.world.lock().add_process(name, main_of(main), server);
+        let process = Process { world: self.world.clone(), index };
+        process.restart();
+        process
+    }
+
+    /// The process that the test runs in.
+    pub fn test(&self) -> Process {
+        Process { world: self.world.clone(), index: 0 }
+    }
+
+    /// Waits until every process has ended, or crashed, that [`process`](Sim::process) started. When
+    /// the test returns it waits for that too.
+    pub fn run(&self) {
+        self.world.wait_for_all();
+    }
+
+    /// Lets virtual time pass, as [`sleep`] does.
+    pub fn sleep(&self, time: Duration) {
+        sleep(time);
+    }
+
+    /// A random number less than `bound`, as [`below`] gives.
+    pub fn below(&self, bound: u64) -> u64 {
+        self.world.lock().rng.below(bound)
+    }
+
+    /// Sets what happens to datagrams that are sent from now on, on every path.
+    pub fn faults(&self, faults: Faults) {
+        let mut state = self.world.lock();
+        state.note(&[10], || format!("{faults:?}"));
+        state.faults = faults;
+        state.net.paths().iter_mut().for_each(|path| *path = faults.path(*path));
+    }
+
+    /// Sets faults that the seed draws, from none to severe, and returns them.
+    pub fn random_faults(&self) -> Faults {
+        let faults = Faults::drawn(&mut self.world.lock().rng);
+        self.faults(faults);
+        faults
+    }
+
+    /// Sets what happens to datagrams from one process to another, that way only.
+    pub fn faults_between(&self, from: &Process, to: &Process, faults: Faults) {
+        let mut state = self.world.lock();
+        let path = state.net.path(from.index, to.index);
+        *path = faults.path(*path);
+    }
+
+    /// From now on nothing passes between two processes, until [`heal`](Sim::heal). What is under
+    /// way arrives.
+    pub fn partition(&self, a: &Process, b: &Process) {
+        self.cut(a, b);
+        self.cut(b, a);
+    }
+
+    /// From now on nothing passes from one process to another, that way only.
+    pub fn cut(&self, from: &Process, to: &Process) {
+        self.set_cut(from, to, Nanos::MAX);
+    }
+
+    /// Ends every partition and every cut. Other faults stay.
+    pub fn heal(&self) {
+        let mut state = self.world.lock();
+        state.note(&[11], || "partitions end".to_owned());
+        state.net.paths().iter_mut().for_each(|path| path.cut_until = 0);
+    }
+
+    fn set_cut(&self, from: &Process, to: &Process, until: Nanos) {
+        let mut state = self.world.lock();
+        let facts = [12, from.index as u64, to.index as u64];
+        let names = [from, to].map(|p| state.processes[p.index].name.clone());
+        state.note(&facts, || format!("nothing passes from {} to {}", names[0], names[1]));
+        state.net.path(from.index, to.index).cut_until = until;
+    }
+
+    /// How much virtual time the run may take before it fails. By default an hour.
+    pub fn limit(&self, time: Duration) {
+        self.world.lock().limit = nanos(time);
+    }
+
+    /// Panics of simulated code no longer fail the run: they do what they do to a real process. One
+    /// in a procedure is its caller's error, one in a main function ends the process.
+    pub fn allow_panics(&self) {
+        self.world.lock().panics_allowed = true;
+    }
+}
+
+impl fmt::Debug for Sim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sim").field("seed", &self.seed).finish_non_exhaustive()
+    }
+}
+
+/// A process of a simulation, on a machine of its own. Clones are the same one.
+#[derive(Clone)]
+pub struct Process {
+    world: Arc<World>,
+    index: usize,
+}
+
+impl Process {
+    /// Stops the process at once, as a crash of its machine would: nothing that it sends from now on
+    /// leaves, and what arrives for it is lost. What it has exported stays in the registry, where
+    /// importers find that it does not answer. A process that crashes itself goes no further.
+    ///
+    /// Its threads stop where they next wait (in a call, in [`sleep`]) and unwind, so destructors
+    /// run. They change nothing outside of the process, but they can change memory that the test
+    /// shares with it; `std::thread::panicking()` is true there. A destructor that waits in a call is
+    /// left there for ever, with its thread.
+    pub fn crash(&self) {
+        self.world.crash(self.index);
+    }
+
+    /// Starts the process again if it has crashed or ended: its main function is called once more.
+    /// Its ports may be the same as before or others.
+    ///
+    /// # Panics
+    /// When the operating system has no thread left.
+    pub fn restart(&self) {
+        if self.is_running() || self.world.lock().ending {
+            return;
+        }
+        self.world.start(self.index).expect("the operating system starts a thread");
+    }
+
+    /// Starts the process again, after a crash if it runs, with another main function from now on:
+    /// a new version of the program, perhaps.
+    pub fn restart_as<R: Outcome>(&self, main: impl Fn() -> R + Send + Sync + 'static) {
+        self.crash();
+        let former = self.world.lock().processes[self.index].main.replace(main_of(main));
+        drop(former);
+        self.restart();
+    }
+
+    /// Stops the process, as SIGSTOP does, until [`resume`](Process::resume). Time goes on, and
+    /// datagrams wait for it. A process that stops itself goes on until it next waits.
+    pub fn pause(&self) {
+        self.world.lock().pause(self.index);
+    }
+
+    /// Lets a paused process go on.
+    pub fn resume(&self) {
+        self.world.lock().resume(self.index);
+    }
+
+    /// Whether it has started, and has neither ended nor crashed.
+    pub fn is_running(&self) -> bool {
+        self.world.lock().processes[self.index].alive
+    }
+
+    /// Waits until it has ended or crashed.
+    pub fn wait(&self) {
+        self.world.wait_for_end(self.index);
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.world.lock().processes[self.index].name.clone()
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Process").field(&self.name()).finish()
+    }
+}
+
+/// What a test, or the main function of a process, may return: `()`, or a `Result` of which an
+/// error fails the run.
+pub trait Outcome {
+    /// What went wrong.
+    fn failure(self) -> Option<String>;
+}
+
+impl Outcome for () {
+    fn failure(self) -> Option<String> {
+        None
+    }
+}
+
+impl<E: fmt::Debug> Outcome for Result<(), E> {
+    fn failure(self) -> Option<String> {
+        self.err().map(|why| format!("{why:?}"))
+    }
+}
+
+fn main_of<R: Outcome>(main: impl Fn() -> R + Send + Sync + 'static) -> Arc<Main> {
+    Arc::new(move || main().failure().map_or(Ok(()), Err))
+}
+
+/// How a run ended.
+pub(crate) struct Ended {
+    pub(crate) failure: Option<String>,
+    pub(crate) time: Nanos,
+    pub(crate) trace_hash: u64,
+}
+
+/// Runs a test under one seed.
+pub(crate) fn run<R: Outcome>(
+    seed: u64,
+    verbose: bool,
+    test: &Arc<impl Fn(&Sim) -> R + Send + Sync + 'static>,
+) -> Ended {
+    assert!(here().is_none(), "a simulation cannot run inside another");
+    panics::watch();
+    let world = World::new(seed, verbose);
+    let sim = Sim { world: world.clone(), seed };
+    let test = test.clone();
+    world.run(main_of(move || {
+        let failure = test(&sim).failure();
+        if failure.is_none() {
+            sim.run();
+        }
+        failure.map_or(Ok(()), Err)
+    }));
+    let (failure, time, trace_hash) = world.outcome();
+    Ended { failure, time, trace_hash }
+}

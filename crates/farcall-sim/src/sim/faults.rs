@@ -1,0 +1,87 @@
+//! What the network does to datagrams, as a test sets it.
+
+use std::time::Duration;
+
+use crate::net::{Nanos, Path};
+use crate::rng::Rng;
+
+/// What the network does to datagrams, each way. Chances are from 0 to 1.
+///
+/// Datagrams are not corrupted: UDP's checksum makes a corrupted datagram a lost one.
+///
+/// ```
+/// use farcall_sim::Faults;
+/// use std::time::Duration;
+///
+/// let faults = Faults { loss: 0.2, delay: Duration::from_millis(20), ..Faults::none() };
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Faults {
+    /// Datagrams that vanish.
+    pub loss: f64,
+    /// Datagrams that arrive twice.
+    pub duplication: f64,
+    /// Datagrams that others overtake: up to a hundred delays late.
+    pub reordering: f64,
+    /// Datagrams of which a copy comes seconds to hours later.
+    pub late: f64,
+    /// The time that any datagram takes.
+    pub delay: Duration,
+    /// Up to this much more, evenly.
+    pub jitter: Duration,
+    /// The largest datagram that passes, in bytes; a larger one vanishes.
+    pub mtu: usize,
+}
+
+impl Faults {
+    /// A quiet local network: 100 to 200 µs each way, and nothing goes wrong.
+    pub fn none() -> Faults {
+        Faults {
+            loss: 0.0,
+            duplication: 0.0,
+            reordering: 0.0,
+            late: 0.0,
+            delay: Duration::from_micros(100),
+            jitter: Duration::from_micros(100),
+            mtu: 1472,
+        }
+    }
+
+    /// Drawn by chance: anything from a quiet network to one that loses a third of its datagrams.
+    pub(super) fn drawn(rng: &mut Rng) -> Faults {
+        let mut chance = |most: u64| if rng.chance(300_000) { 0.0 } else { rng.below(most) as f64 / 1e6 };
+        let (loss, duplication, reordering, late) = (chance(333_000), chance(200_000), chance(200_000), chance(50_000));
+        let delay = Duration::from_nanos(rng.spread(10_000, 100_000_000));
+        let jitter = Duration::from_nanos(rng.below(2 * nanos(delay)));
+        Faults { loss, duplication, reordering, late, delay, jitter, mtu: rng.spread(1200, 65_000) as usize }
+    }
+
+    /// A path like that, cut as `former` was.
+    pub(super) fn path(&self, former: Path) -> Path {
+        let mut path = Path::clean(nanos(self.delay));
+        path.jitter = nanos(self.jitter);
+        path.loss = per_million(self.loss);
+        path.duplicate = per_million(self.duplication);
+        path.reorder = per_million(self.reordering);
+        path.late = per_million(self.late);
+        path.mtu = self.mtu;
+        path.icmp = 500_000;
+        path.cut_until = former.cut_until;
+        path
+    }
+}
+
+impl Default for Faults {
+    fn default() -> Faults {
+        Faults::none()
+    }
+}
+
+fn per_million(chance: f64) -> u32 {
+    (chance.clamp(0.0, 1.0) * 1e6) as u32
+}
+
+/// A duration in nanoseconds, the largest that fits when it does not.
+pub(super) fn nanos(duration: Duration) -> Nanos {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,164 @@
+//! What code that runs in a simulated process asks for by itself: time, chance, threads.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use farcall::Runtime;
+use farcall::env::Event;
+
+use super::env::Flag;
+use super::faults::nanos;
+use super::state::Waits;
+use super::world::{Here, here};
+
+/// Lets virtual time pass. Other threads run meanwhile; with [`Duration::ZERO`] those that can.
+///
+/// # Panics
+/// In a thread that is not simulated.
+pub fn sleep(time: Duration) {
+    let Here { world, thread } = require();
+    if time.is_zero() {
+        return world.yield_now(thread);
+    }
+    let mut state = world.lock();
+    let until = state.net.now().saturating_add(nanos(time));
+    while state.net.now() < until {
+        state.ticket(thread);
+        state = world.wait(state, thread, Waits::Sleep, Some(until));
+    }
+}
+
+/// The virtual time that has passed since the run began. It is the same in all processes, and stands
+/// still while a thread runs.
+///
+/// # Panics
+/// In a thread that is not simulated.
+pub fn now() -> Duration {
+    Duration::from_nanos(require().world.lock().net.now())
+}
+
+/// A random number, which the seed decides.
+///
+/// # Panics
+/// In a thread that is not simulated.
+pub fn random() -> u64 {
+    require().world.lock().rng.next()
+}
+
+/// A random number less than `bound`; 0 if that is 0.
+///
+/// # Panics
+/// In a thread that is not simulated.
+pub fn below(bound: u64) -> u64 {
+    require().world.lock().rng.below(bound)
+}
+
+/// Writes a line into the trace that a replay prints.
+///
+/// # Panics
+/// In a thread that is not simulated.
+pub fn note(text: &str) {
+    let Here { world, thread } = require();
+    let mut state = world.lock();
+    let process = state.processes[state.threads[thread].process].name.clone();
+    let hash = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
+    state.note(&[9, hash], || format!("{process}: {text}"));
+}
+
+/// Starts a thread of this process, with the same farcall runtime.
+///
+/// # Panics
+/// In a thread that is not simulated, and when the machine has no thread left.
+pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let here = require();
+    let (process, life, name) = {
+        let state = here.world.lock();
+        let process = state.threads[here.thread].process;
+        (process, state.processes[process].life, format!("thread {}", state.threads.len()))
+    };
+    let runtime = Runtime::current();
+    let ended = Ended { result: Arc::default(), done: Flag::new(&here.world) };
+    let handle = JoinHandle { result: ended.result.clone(), done: ended.done.clone() };
+    let body = move || {
+        let ended = ended;
+        let result = match &runtime {
+            Ok(runtime) => runtime.enter(body),
+            Err(_) => body(),
+        };
+        *ended.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+    };
+    if let Err(why) = here.world.spawn(process, life, &name, Box::new(body)) {
+        // Of a process that is gone nothing more is asked.
+        drop(here.world.go_on(here.world.lock(), here.thread));
+        panic!("starting a thread: {why}");
+    }
+    handle
+}
+
+/// A thread started by [`spawn`]. Dropping it leaves the thread alone.
+pub struct JoinHandle<T> {
+    result: Arc<Mutex<Option<T>>>,
+    done: Arc<Flag>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits for the thread's end, and gives what it returned.
+    ///
+    /// # Panics
+    /// When the thread panicked.
+    pub fn join(self) -> T {
+        self.done.wait(None);
+        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        result.expect("the thread that was waited for panicked")
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JoinHandle")
+    }
+}
+
+/// Runs a future on this thread. Other threads run while it is pending.
+///
+/// # Panics
+/// In a thread that is not simulated.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Rouse(Arc<Flag>);
+    impl Wake for Rouse {
+        fn wake(self: Arc<Self>) {
+            self.0.set();
+        }
+    }
+    let woken = Flag::new(&require().world);
+    let waker = Waker::from(Arc::new(Rouse(woken.clone())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        woken.wait(None);
+    }
+}
+
+/// Sets `done` however the thread ends.
+struct Ended<T> {
+    result: Arc<Mutex<Option<T>>>,
+    done: Arc<Flag>,
+}
+
+impl<T> Drop for Ended<T> {
+    fn drop(&mut self) {
+        self.done.set();
+    }
+}
+
+/// The simulated thread that this is.
+pub(super) fn require() -> Here {
+    here().expect("this is not a simulated thread: it runs in no process of a `farcall_sim::check`")
+}

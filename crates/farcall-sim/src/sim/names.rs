@@ -1,0 +1,85 @@
+//! The registry of a simulation, as one life of a process sees it.
+
+use std::sync::Arc;
+
+use farcall::names::{Entry, Error, Label, Listing, Registration, Registry, Result};
+
+use super::world::World;
+
+/// The one registry that all processes share. It is always within reach.
+///
+/// What a process published that has crashed stays, as between machines: who binds it finds that
+/// nobody answers. It is replaced when the name is published again.
+pub(super) struct Names {
+    world: Arc<World>,
+    process: usize,
+    life: u32,
+}
+
+/// More lives than a process has in one run.
+const LIVES: u32 = 10_000;
+
+/// The process number of a life.
+pub(super) fn number(process: usize, life: u32) -> u32 {
+    (process as u32 + 1) * LIVES + life % LIVES
+}
+
+impl Names {
+    pub(super) fn new(world: Arc<World>, process: usize, life: u32) -> Names {
+        Names { world, process, life }
+    }
+
+    /// Whether the process of this number lives.
+    fn lives(&self, number: u32) -> bool {
+        let (process, life) = ((number / LIVES).saturating_sub(1) as usize, number % LIVES);
+        let state = self.world.lock();
+        state.processes.get(process).is_some_and(|machine| machine.alive && machine.life % LIVES == life)
+    }
+}
+
+impl Registry for Names {
+    fn publish(&self, entry: &Entry) -> Result<Registration> {
+        let me = number(self.process, self.life);
+        if !self.lives(me) {
+            return Ok(Registration::new(entry.name(), || Ok(false)));
+        }
+        let mut entry = entry.clone();
+        entry.owner.pid = me;
+        if let Some(Entry { owner, address, .. }) = self.lookup(&entry.type_name, &entry.instance)?
+            && owner.pid != me
+            && self.lives(owner.pid)
+        {
+            return Err(Error::Taken { name: entry.name(), owner, address });
+        }
+        let registration = self.world.names.publish(&entry)?;
+        let myself = Names::new(self.world.clone(), self.process, self.life);
+        Ok(Registration::new(entry.name(), move || {
+            if myself.lives(me) {
+                return registration.withdraw();
+            }
+            // A process that has crashed withdraws nothing.
+            std::mem::forget(registration);
+            Ok(false)
+        }))
+    }
+
+    fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
+        self.world.names.withdraw(type_name, instance)
+    }
+
+    fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
+        self.world.names.instances(type_name)
+    }
+
+    fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
+        self.world.names.lookup(type_name, instance)
+    }
+
+    fn list(&self) -> Result<Listing> {
+        self.world.names.list()
+    }
+
+    fn version(&self) -> Result<u64> {
+        self.world.names.version()
+    }
+}

@@ -1,0 +1,538 @@
+//! What a simulated world is at one moment, and what happens next in it. Nothing here waits.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use farcall::env::Received;
+use farcall_proto::dump::dump;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::baton::Baton;
+use super::faults::Faults;
+use crate::net::{Nanos, Net, Path, SECS, Step, address, host};
+use crate::rng::{Rng, mix};
+
+/// A thread's place in [`State::threads`].
+pub(super) type ThreadId = usize;
+
+/// One wait of one thread. Whatever ends the wait shows it, and is ignored when the wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    thread: ThreadId,
+    number: u64,
+}
+
+/// Everything that changes, under one lock.
+pub(super) struct State {
+    pub(super) net: Net<Ticket>,
+    pub(super) rng: Rng,
+    pub(super) threads: Vec<Thread>,
+    /// Those that could run.
+    pub(super) ready: Vec<ThreadId>,
+    pub(super) running: ThreadId,
+    pub(super) processes: Vec<Machine>,
+    sockets: Vec<Mailbox>,
+    by_address: HashMap<SocketAddr, usize>,
+    /// What paths to a new process are like.
+    pub(super) faults: Faults,
+    /// Virtual time at which the run fails.
+    pub(super) limit: Nanos,
+    pub(super) failure: Option<String>,
+    /// A panic of the user's does not fail the run.
+    pub(super) panics_allowed: bool,
+    /// The test has ended: everything is taken down.
+    pub(super) ending: bool,
+    hash: u64,
+    verbose: bool,
+    /// Threads that ran since time moved.
+    turns: u32,
+}
+
+/// A thread of a simulated process.
+pub(super) struct Thread {
+    pub(super) name: String,
+    pub(super) process: usize,
+    pub(super) baton: Arc<Baton>,
+    pub(super) status: Status,
+    /// The number of its present or last wait.
+    ticket: u64,
+    /// Its process has crashed or ended: it unwinds instead of going on.
+    pub(super) killed: bool,
+    /// How often it was told so.
+    pub(super) raised: u32,
+    /// Who waits until it waits for the first time.
+    pub(super) starter: Option<Ticket>,
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    /// It runs, or could.
+    Ready,
+    Waiting(Waits),
+    Ended,
+    /// It was killed and its destructors waited: it is left where it is, for ever.
+    Abandoned,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    Datagram(SocketAddr),
+    Event,
+    Sleep,
+    /// A process that it started is to wait.
+    Start,
+    /// A process is to be gone.
+    Crash,
+    /// All processes are to end.
+    Processes,
+}
+
+/// A process on a machine of its own.
+pub(super) struct Machine {
+    pub(super) name: String,
+    pub(super) main: Option<Arc<Main>>,
+    /// Nobody waits for its end.
+    pub(super) server: bool,
+    /// Counts its starts.
+    pub(super) life: u32,
+    pub(super) alive: bool,
+    pub(super) paused: bool,
+    /// Threads that could run if it were not paused.
+    held: Vec<ThreadId>,
+    /// What its clock read at virtual time zero.
+    pub(super) origin: Nanos,
+    next_port: u16,
+    /// Who waits for its end, or for that of its threads.
+    pub(super) mourners: Vec<Ticket>,
+}
+
+/// What a process does. The error is what a person is told of it.
+pub(super) type Main = dyn Fn() -> Result<(), String> + Send + Sync;
+
+/// What arrived at a socket.
+struct Mailbox {
+    address: SocketAddr,
+    process: usize,
+    open: bool,
+    items: VecDeque<Item>,
+    bytes: usize,
+    capacity: usize,
+    waiters: Vec<Ticket>,
+}
+
+enum Item {
+    Datagram(SocketAddr, Vec<u8>),
+    Woken,
+    Unreachable(SocketAddr),
+}
+
+/// The first port of every machine.
+const PORTS: u16 = 40_000;
+
+/// So many threads may run one after another while no virtual time passes.
+const MOST_TURNS: u32 = 200_000;
+
+/// A machine's own bookkeeping of a datagram in its receive buffer, in bytes.
+const OVERHEAD: usize = 256;
+
+impl State {
+    pub(super) fn new(seed: u64, verbose: bool) -> State {
+        let mut rng = Rng::new(seed);
+        State {
+            net: Net::new(rng.fork(), 0, 0),
+            rng,
+            threads: Vec::new(),
+            ready: Vec::new(),
+            running: 0,
+            processes: Vec::new(),
+            sockets: Vec::new(),
+            by_address: HashMap::new(),
+            faults: Faults::none(),
+            limit: 3600 * SECS,
+            failure: None,
+            panics_allowed: false,
+            ending: false,
+            hash: 0,
+            verbose,
+            turns: 0,
+        }
+    }
+
+    /// Who runs next; `None` when everything has been taken down. Virtual time passes only when
+    /// nobody can run.
+    pub(super) fn next(&mut self) -> Option<ThreadId> {
+        loop {
+            if let Some(thread) = self.pick() {
+                return Some(thread);
+            }
+            if self.ending {
+                return None;
+            }
+            let before = self.net.now();
+            let Some((now, step)) = self.net.step() else {
+                let all = self.who_waits();
+                self.fail(format!("deadlock: everybody waits, no timer runs and no packet is under way\n{all}"));
+                continue;
+            };
+            if now > before {
+                self.turns = 0;
+            }
+            if now > self.limit {
+                let all = self.who_waits();
+                self.fail(format!("the limit of virtual time, {}, is reached\n{all}", seconds(self.limit)));
+                continue;
+            }
+            self.happen(step);
+        }
+    }
+
+    /// One of those that can run, by chance.
+    fn pick(&mut self) -> Option<ThreadId> {
+        while !self.ready.is_empty() {
+            let at = self.rng.index(self.ready.len());
+            let thread = self.ready.swap_remove(at);
+            let Thread { process, killed, .. } = self.threads[thread];
+            let machine = &mut self.processes[process];
+            if machine.paused && !killed {
+                machine.held.push(thread);
+                continue;
+            }
+            self.turns += 1;
+            if self.turns > MOST_TURNS && !self.ending {
+                self.turns = 0;
+                let all = self.who_waits();
+                self.fail(format!("threads run and run while no virtual time passes\n{all}"));
+            }
+            self.note(&[1, thread as u64], || String::new());
+            return Some(thread);
+        }
+        None
+    }
+
+    fn happen(&mut self, step: Step<Ticket>) {
+        match step {
+            Step::Event(ticket) => self.wake(ticket),
+            Step::Unreachable { sender, peer } => {
+                self.note(&[2, u64::from(sender.port())], || format!("{sender} hears that nobody is at {peer}"));
+                self.post(sender, Item::Unreachable(peer));
+            }
+            Step::Datagram { from, to, bytes } => {
+                let ports = u64::from(from.port()) << 16 | u64::from(to.port());
+                let facts = [3, ports, host(from) as u64, host(to) as u64, xxh3_64(&bytes)];
+                self.note(&facts, || match dump(&bytes) {
+                    Ok(dump) => format!("{from} -> {to}  {dump}"),
+                    Err(why) => format!("{from} -> {to}  {why}"),
+                });
+                self.post(to, Item::Datagram(from, bytes));
+            }
+        }
+    }
+
+    /// Folds something that happened into the trace, and says it if the run is verbose.
+    pub(super) fn note(&mut self, facts: &[u64], say: impl FnOnce() -> String) {
+        for fact in facts {
+            self.hash = mix(self.hash ^ fact).wrapping_add(self.net.now());
+        }
+        if !self.verbose {
+            return;
+        }
+        let said = say();
+        if !said.is_empty() {
+            println!("{:>12}  {said}", seconds(self.net.now()));
+        }
+    }
+
+    pub(super) fn trace_hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The run has failed: the test is stopped, and everything with it.
+    pub(super) fn fail(&mut self, why: String) {
+        if self.failure.is_some() || self.ending {
+            return;
+        }
+        self.note(&[4], || format!("FAILED: {why}"));
+        self.failure = Some(why);
+        self.kill(0);
+    }
+
+    /// A line for each thread that has not ended, those of farcall last.
+    fn who_waits(&self) -> String {
+        let alive = |t: &&Thread| matches!(t.status, Status::Ready | Status::Waiting(_));
+        let mut threads: Vec<&Thread> = self.threads.iter().filter(alive).collect();
+        threads.sort_by_key(|thread| thread.name.starts_with("farcall-"));
+        let line = |thread: &&Thread| {
+            let machine = &self.processes[thread.process];
+            let does = match thread.status {
+                Status::Waiting(Waits::Datagram(at)) => format!("waits for a datagram at {at}"),
+                Status::Waiting(Waits::Event) => "waits to be woken".to_owned(),
+                Status::Waiting(Waits::Sleep) => "sleeps".to_owned(),
+                Status::Waiting(Waits::Start) => "waits for a process to start".to_owned(),
+                Status::Waiting(Waits::Crash) => "waits for a process to be gone".to_owned(),
+                Status::Waiting(Waits::Processes) => "waits for the processes to end".to_owned(),
+                _ if machine.paused => "is paused".to_owned(),
+                _ => "could run".to_owned(),
+            };
+            format!("  {}: {} {does}\n", machine.name, thread.name)
+        };
+        threads.iter().map(line).collect::<String>().trim_end().to_owned()
+    }
+}
+
+/// Threads.
+impl State {
+    /// Adds a thread that can run.
+    pub(super) fn add_thread(&mut self, process: usize, name: &str, starter: Option<Ticket>) -> ThreadId {
+        let thread = self.threads.len();
+        self.threads.push(Thread {
+            name: name.to_owned(),
+            process,
+            baton: Arc::default(),
+            status: Status::Ready,
+            ticket: 0,
+            killed: false,
+            raised: 0,
+            starter,
+        });
+        self.ready.push(thread);
+        thread
+    }
+
+    /// A thread is about to wait: the ticket by which it is woken.
+    pub(super) fn ticket(&mut self, thread: ThreadId) -> Ticket {
+        self.threads[thread].ticket += 1;
+        Ticket { thread, number: self.threads[thread].ticket }
+    }
+
+    /// The ticket of a thread's present wait.
+    pub(super) fn present_ticket(&self, thread: ThreadId) -> Ticket {
+        Ticket { thread, number: self.threads[thread].ticket }
+    }
+
+    /// Ends a wait, if it is still that one.
+    pub(super) fn wake(&mut self, ticket: Ticket) {
+        let thread = &mut self.threads[ticket.thread];
+        if thread.ticket == ticket.number && matches!(thread.status, Status::Waiting(_)) {
+            thread.status = Status::Ready;
+            self.ready.push(ticket.thread);
+        }
+    }
+
+    pub(super) fn wake_all(&mut self, tickets: Vec<Ticket>) {
+        tickets.into_iter().for_each(|ticket| self.wake(ticket));
+    }
+
+    /// A thread goes no further.
+    pub(super) fn end(&mut self, thread: ThreadId, status: Status) {
+        let ended = &mut self.threads[thread];
+        ended.status = status;
+        let (process, starter) = (ended.process, ended.starter.take());
+        let mourners = std::mem::take(&mut self.processes[process].mourners);
+        self.wake_all(mourners);
+        self.wake_all(starter.into_iter().collect());
+        if thread == 0 {
+            self.ending = true;
+            (0..self.processes.len()).for_each(|process| self.kill(process));
+        }
+    }
+}
+
+/// Processes.
+impl State {
+    pub(super) fn add_process(&mut self, name: &str, main: Arc<Main>, server: bool) -> usize {
+        let path = self.faults.path(Path::clean(0));
+        let process = self.net.add_host(path);
+        self.processes.push(Machine {
+            name: name.to_owned(),
+            main: Some(main),
+            server,
+            life: 0,
+            alive: false,
+            paused: false,
+            held: Vec::new(),
+            origin: 0,
+            next_port: PORTS,
+            mourners: Vec::new(),
+        });
+        process
+    }
+
+    /// Begins a new life of a process that is not alive.
+    pub(super) fn begin_life(&mut self, process: usize) {
+        let origin = self.rng.spread(SECS, 1 << 50);
+        // A port that is used again meets the packets that were meant for the former life.
+        let same_ports = self.rng.chance(500_000);
+        let machine = &mut self.processes[process];
+        (machine.life, machine.alive, machine.origin) = (machine.life + 1, true, origin);
+        if same_ports {
+            machine.next_port = PORTS;
+        }
+        let (name, life) = (machine.name.clone(), machine.life);
+        self.note(&[5, process as u64], || format!("{name} starts, life {life}, at {}", address(process, 0).ip()));
+    }
+
+    /// Stops a process: its sockets close, its threads unwind when they are next to run.
+    pub(super) fn kill(&mut self, process: usize) {
+        let machine = &mut self.processes[process];
+        if !std::mem::replace(&mut machine.alive, false) {
+            return;
+        }
+        machine.paused = false;
+        let mourners = std::mem::take(&mut machine.mourners);
+        let held = std::mem::take(&mut machine.held);
+        self.ready.extend(held);
+        for index in 0..self.threads.len() {
+            let thread = &mut self.threads[index];
+            if thread.process != process {
+                continue;
+            }
+            thread.killed = true;
+            if matches!(thread.status, Status::Waiting(_)) {
+                thread.status = Status::Ready;
+                self.ready.push(index);
+            }
+        }
+        for id in 0..self.sockets.len() {
+            if self.sockets[id].process == process {
+                self.close(id);
+            }
+        }
+        self.wake_all(mourners);
+        let name = self.processes[process].name.clone();
+        self.note(&[6, process as u64], || format!("{name} is gone"));
+    }
+
+    /// Whether a process still has threads that unwind.
+    pub(super) fn has_threads(&self, process: usize) -> bool {
+        let lives = |t: &Thread| t.process == process && !matches!(t.status, Status::Ended | Status::Abandoned);
+        self.threads.iter().any(lives)
+    }
+
+    pub(super) fn pause(&mut self, process: usize) {
+        self.note(&[7, process as u64], || "a process is paused".to_owned());
+        self.processes[process].paused = self.processes[process].alive;
+    }
+
+    pub(super) fn resume(&mut self, process: usize) {
+        self.note(&[8, process as u64], || "a process is resumed".to_owned());
+        let machine = &mut self.processes[process];
+        machine.paused = false;
+        self.ready.append(&mut machine.held);
+    }
+
+    /// Whether this life of a process goes on.
+    pub(super) fn lives(&self, process: usize, life: u32) -> bool {
+        let machine = &self.processes[process];
+        machine.alive && machine.life == life
+    }
+
+    /// Whether there are processes whose end is waited for.
+    pub(super) fn any_to_wait_for(&self) -> bool {
+        self.processes.iter().skip(1).any(|machine| machine.alive && !machine.server)
+    }
+}
+
+/// Sockets.
+impl State {
+    /// Opens a socket; port 0 asks for any. `None`: the port is taken.
+    pub(super) fn open(&mut self, process: usize, port: u16, capacity: usize) -> Option<(usize, SocketAddr)> {
+        let at = match port {
+            0 => self.free_address(process),
+            port => address(process, port),
+        };
+        if self.by_address.contains_key(&at) {
+            return None;
+        }
+        let id = self.sockets.len();
+        let (items, waiters) = (VecDeque::new(), Vec::new());
+        self.sockets.push(Mailbox { address: at, process, open: true, items, bytes: 0, capacity, waiters });
+        self.by_address.insert(at, id);
+        self.net.bind(at);
+        Some((id, at))
+    }
+
+    fn free_address(&mut self, process: usize) -> SocketAddr {
+        loop {
+            let port = self.processes[process].next_port;
+            self.processes[process].next_port = port.checked_add(1).unwrap_or(PORTS);
+            let at = address(process, port);
+            if !self.by_address.contains_key(&at) {
+                return at;
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, id: usize) {
+        let mailbox = &mut self.sockets[id];
+        if !std::mem::replace(&mut mailbox.open, false) {
+            return;
+        }
+        mailbox.items.clear();
+        self.by_address.remove(&mailbox.address);
+        self.net.unbind(mailbox.address);
+    }
+
+    /// Sends from a socket; from one that was closed nothing leaves.
+    pub(super) fn send(&mut self, id: usize, to: SocketAddr, datagram: &[u8]) {
+        if self.sockets[id].open {
+            self.net.send(self.sockets[id].address, to, datagram);
+        }
+    }
+
+    /// What arrived first at a socket.
+    pub(super) fn fetch(&mut self, id: usize, buffer: &mut [u8]) -> Option<Received> {
+        let mailbox = &mut self.sockets[id];
+        Some(match mailbox.items.pop_front()? {
+            Item::Woken => Received::Woken,
+            Item::Unreachable(peer) => Received::Unreachable(peer),
+            Item::Datagram(from, bytes) => {
+                mailbox.bytes -= bytes.len() + OVERHEAD;
+                let len = bytes.len().min(buffer.len());
+                buffer[..len].copy_from_slice(&bytes[..len]);
+                self.net.recycle(bytes);
+                Received::Datagrams { from, len, each: len.max(1) }
+            }
+        })
+    }
+
+    /// One more waits at a socket.
+    pub(super) fn await_datagram(&mut self, id: usize, ticket: Ticket) {
+        self.sockets[id].waiters.push(ticket);
+    }
+
+    /// Makes one who receives there return.
+    pub(super) fn rouse(&mut self, id: usize) {
+        self.put(id, Item::Woken);
+    }
+
+    fn post(&mut self, to: SocketAddr, item: Item) {
+        if let Some(id) = self.by_address.get(&to) {
+            self.put(*id, item);
+        }
+    }
+
+    fn put(&mut self, id: usize, item: Item) {
+        let mailbox = &mut self.sockets[id];
+        if !mailbox.open {
+            return;
+        }
+        if let Item::Datagram(_, bytes) = &item {
+            let bytes = bytes.len() + OVERHEAD;
+            if mailbox.bytes + bytes > mailbox.capacity {
+                return;
+            }
+            mailbox.bytes += bytes;
+        }
+        mailbox.items.push_back(item);
+        let waiters = std::mem::take(&mut mailbox.waiters);
+        self.wake_all(waiters);
+    }
+}
+
+/// Virtual time, for people.
+pub(super) fn seconds(time: Nanos) -> String {
+    format!("{:.6} s", time as f64 / SECS as f64)
+}

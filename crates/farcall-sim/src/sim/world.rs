@@ -1,0 +1,404 @@
+//! The world that a test's processes live in, and the baton that goes from thread to thread in it.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use farcall::Runtime;
+use farcall::names::Memory;
+
+use super::baton::Baton;
+use super::env::Outside;
+use super::names::Names;
+use super::state::{Main, State, Status, ThreadId, Waits, seconds};
+use crate::net::Nanos;
+
+/// A simulated world. It is the same for all that hold it.
+pub(super) struct World {
+    state: Mutex<State>,
+    /// The registry of all processes.
+    pub(super) names: Memory,
+    /// Threads of the operating system, one for each of `State::threads`.
+    handles: Mutex<Vec<(ThreadId, JoinHandle<()>)>>,
+    /// Given the baton when everything is over.
+    supervisor: Baton,
+    /// How often the baton was given.
+    handed: AtomicU64,
+    /// A thread kept the baton: nobody goes on.
+    lost: AtomicBool,
+}
+
+/// What [`World::state`] guards.
+pub(super) type Guard<'a> = MutexGuard<'a, State>;
+
+/// The payload of the panic that unwinds the threads of a process that is gone.
+struct Killed;
+
+/// Which simulated thread this is.
+#[derive(Clone)]
+pub(super) struct Here {
+    pub(super) world: Arc<World>,
+    pub(super) thread: ThreadId,
+}
+
+thread_local! {
+    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+}
+
+/// How long, in real time, a thread may run before it is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A thread that catches its own unwinding so often is left where it is.
+const MOST_RAISED: u32 = 100;
+
+/// Which simulated thread this is, if it is one.
+pub(super) fn here() -> Option<Here> {
+    HERE.try_with(|here| here.borrow().clone()).ok().flatten()
+}
+
+impl World {
+    pub(super) fn new(seed: u64, verbose: bool) -> Arc<World> {
+        Arc::new(World {
+            state: Mutex::new(State::new(seed, verbose)),
+            names: Memory::new(),
+            handles: Mutex::default(),
+            supervisor: Baton::default(),
+            handed: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn lock(&self) -> Guard<'_> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a test, the process 0, and whatever it starts; returns when no thread is left.
+    pub(super) fn run(self: &Arc<World>, test: Arc<Main>) {
+        self.lock().add_process("test", test, false);
+        if let Err(why) = self.start(0) {
+            self.lock().failure = Some(format!("starting a thread: {why}"));
+            return;
+        }
+        let mut state = self.lock();
+        let next = state.next();
+        self.give(state, next);
+        self.supervise();
+        self.clear();
+    }
+
+    /// Waits until everything is over.
+    fn supervise(&self) {
+        let mut handed = self.handed.load(Ordering::Relaxed);
+        while !self.supervisor.take_within(PATIENCE) {
+            let now = self.handed.load(Ordering::Relaxed);
+            if now != std::mem::replace(&mut handed, now) {
+                continue;
+            }
+            self.lost.store(true, Ordering::SeqCst);
+            let mut state = self.lock();
+            let thread = &state.threads[state.running];
+            let process = &state.processes[thread.process].name;
+            let why = format!(
+                "{process}: {} ran for {} s of real time: it computes in a loop, or waits for something outside the \
+                 simulation, such as a lock that a thread holds while it waits in a call, a channel, or a thread that \
+                 `sim::spawn` did not start",
+                thread.name,
+                PATIENCE.as_secs()
+            );
+            state.failure.get_or_insert(why);
+            return;
+        }
+    }
+
+    /// Lets go of what a world and its processes hold of one another.
+    fn clear(&self) {
+        let handles = std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.lost.load(Ordering::SeqCst) {
+            return;
+        }
+        for (thread, handle) in handles {
+            if self.lock().threads[thread].status == Status::Ended {
+                // Its end was seen: what is left are the destructors of its thread-local values.
+                let _ = handle.join();
+            }
+        }
+        let mains: Vec<_> = self.lock().processes.iter_mut().map(|machine| machine.main.take()).collect();
+        drop(mains);
+    }
+
+    /// Starts a process that is not alive. A simulated thread that asks waits until the new process
+    /// waits for the first time.
+    pub(super) fn start(self: &Arc<World>, process: usize) -> io::Result<()> {
+        let starter = here();
+        let (main, life, ticket) = {
+            let mut state = self.lock();
+            state.begin_life(process);
+            let ticket = starter.as_ref().map(|here| state.ticket(here.thread));
+            let Some(main) = state.processes[process].main.clone() else { return Ok(()) };
+            (main, state.processes[process].life, ticket)
+        };
+        let world = self.clone();
+        let body = Box::new(move || world.live(process, life, &*main));
+        let mut state = self.lock();
+        let thread = state.add_thread(process, "main", ticket);
+        if let Err(why) = self.launch(state, thread, body) {
+            self.lock().kill(process);
+            return Err(why);
+        }
+        if let Some(here) = starter {
+            drop(self.wait(self.lock(), here.thread, Waits::Start, None));
+        }
+        Ok(())
+    }
+
+    /// The life of a process, on its main thread.
+    fn live(self: &Arc<World>, process: usize, life: u32, main: &Main) {
+        let outside = Arc::new(Outside::new(self.clone(), process, life));
+        let names = Names::new(self.clone(), process, life);
+        let runtime = Runtime::builder().env(outside).registry(names).build();
+        let ended = match &runtime {
+            Ok(runtime) => runtime.enter(main),
+            Err(why) => Err(why.to_string()),
+        };
+        drop(runtime);
+        let mut state = self.lock();
+        if let Err(why) = ended
+            && state.lives(process, life)
+        {
+            let name = state.processes[process].name.clone();
+            state.fail(format!("{name} failed: {why}"));
+        }
+        // Its other threads end with it, as those of any process do.
+        state.kill(process);
+    }
+
+    /// Starts a thread of a process.
+    pub(super) fn spawn(
+        self: &Arc<World>,
+        process: usize,
+        life: u32,
+        name: &str,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<()> {
+        let mut state = self.lock();
+        if !state.lives(process, life) {
+            return Err(io::Error::other("the process is gone"));
+        }
+        let thread = state.add_thread(process, name, None);
+        self.launch(state, thread, body)
+    }
+
+    /// Gives a thread that is known its thread of the operating system.
+    fn launch(self: &Arc<World>, state: Guard<'_>, thread: ThreadId, body: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        let known = &state.threads[thread];
+        let name = format!("{}: {}", state.processes[known.process].name, known.name);
+        drop(state);
+        let world = self.clone();
+        let launched = thread::Builder::new().name(name).spawn(move || world.be(thread, body));
+        match launched {
+            Ok(handle) => self.handles.lock().unwrap_or_else(PoisonError::into_inner).push((thread, handle)),
+            Err(why) => {
+                let mut state = self.lock();
+                state.ready.retain(|ready| *ready != thread);
+                state.threads[thread].status = Status::Ended;
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// A thread, from the first time that it is given the baton to the last time that it gives it away.
+    fn be(self: Arc<World>, thread: ThreadId, body: Box<dyn FnOnce() + Send>) {
+        HERE.set(Some(Here { world: self.clone(), thread }));
+        self.take_baton(self.lock(), thread);
+        let killed = self.lock().threads[thread].killed;
+        let ended = catch_unwind(AssertUnwindSafe(|| if killed { drop(body) } else { body() }));
+        if let Err(payload) = ended
+            && !payload.is::<Killed>()
+        {
+            self.panicked(thread, &text_of(&*payload), None);
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+        }
+        HERE.set(None);
+        self.leave(thread, Status::Ended);
+    }
+
+    /// Waits: until a ticket of this wait is shown, or for no longer than `until`.
+    ///
+    /// Does not return when the process is gone.
+    pub(super) fn wait<'a>(
+        &'a self,
+        state: Guard<'a>,
+        thread: ThreadId,
+        why: Waits,
+        until: Option<Nanos>,
+    ) -> Guard<'a> {
+        let mut state = self.go_on(state, thread);
+        if let Some(until) = until {
+            let ticket = state.present_ticket(thread);
+            state.net.at(until, ticket);
+        }
+        state.threads[thread].status = Status::Waiting(why);
+        if let Some(starter) = state.threads[thread].starter.take() {
+            state.wake(starter);
+        }
+        let state = self.switch(state, thread);
+        self.go_on(state, thread)
+    }
+
+    /// Lets others run that can. Does not return when the process is gone.
+    pub(super) fn yield_now(&self, thread: ThreadId) {
+        let mut state = self.go_on(self.lock(), thread);
+        state.ready.push(thread);
+        let state = self.switch(state, thread);
+        drop(self.go_on(state, thread));
+    }
+
+    /// Gives the baton to whoever is next, and comes back with it.
+    fn switch<'a>(&'a self, mut state: Guard<'a>, thread: ThreadId) -> Guard<'a> {
+        let next = state.next();
+        if next == Some(thread) {
+            state.threads[thread].status = Status::Ready;
+            return state;
+        }
+        let baton = state.threads[thread].baton.clone();
+        self.give(state, next);
+        baton.take();
+        self.unless_lost();
+        self.lock()
+    }
+
+    fn give(&self, mut state: Guard<'_>, next: Option<ThreadId>) {
+        self.handed.fetch_add(1, Ordering::Relaxed);
+        match next {
+            None => {
+                drop(state);
+                self.supervisor.give();
+            }
+            Some(next) => {
+                state.running = next;
+                let baton = state.threads[next].baton.clone();
+                drop(state);
+                baton.give();
+            }
+        }
+    }
+
+    fn take_baton(&self, state: Guard<'_>, thread: ThreadId) {
+        let baton = state.threads[thread].baton.clone();
+        drop(state);
+        baton.take();
+        self.unless_lost();
+    }
+
+    /// A thread of a world that was given up goes no further.
+    fn unless_lost(&self) {
+        while self.lost.load(Ordering::SeqCst) {
+            thread::park();
+        }
+    }
+
+    /// Goes on only if the process still lives; else unwinds, or if that is not possible stays here.
+    pub(super) fn go_on<'a>(&'a self, mut state: Guard<'a>, thread: ThreadId) -> Guard<'a> {
+        let known = &mut state.threads[thread];
+        if !known.killed {
+            return state;
+        }
+        known.raised += 1;
+        // A destructor that waits while its thread unwinds cannot be unwound itself.
+        if thread::panicking() || known.raised > MOST_RAISED {
+            drop(state);
+            self.leave(thread, Status::Abandoned);
+            loop {
+                thread::park();
+            }
+        }
+        drop(state);
+        resume_unwind(Box::new(Killed))
+    }
+
+    /// Gives the baton away for ever.
+    fn leave(&self, thread: ThreadId, status: Status) {
+        let mut state = self.lock();
+        state.end(thread, status);
+        let next = state.next();
+        self.give(state, next);
+    }
+
+    /// Stops a process as a crash of its machine would, and waits until nothing of it runs.
+    pub(super) fn crash(&self, process: usize) {
+        let mut state = self.lock();
+        if !state.processes[process].alive {
+            return;
+        }
+        state.kill(process);
+        drop(state);
+        self.wait_for_end(process);
+    }
+
+    /// Waits until nothing of a process runs.
+    pub(super) fn wait_for_end(&self, process: usize) {
+        let Some(Here { thread, .. }) = here() else { return };
+        let mut state = self.go_on(self.lock(), thread);
+        while state.has_threads(process) {
+            let ticket = state.ticket(thread);
+            state.processes[process].mourners.push(ticket);
+            state = self.wait(state, thread, Waits::Crash, None);
+        }
+    }
+
+    /// Waits until all processes have ended that are not servers.
+    pub(super) fn wait_for_all(&self) {
+        let Some(Here { thread, .. }) = here() else { return };
+        let mut state = self.go_on(self.lock(), thread);
+        while state.any_to_wait_for() {
+            let ticket = state.ticket(thread);
+            state.processes.iter_mut().for_each(|machine| machine.mourners.push(ticket));
+            state = self.wait(state, thread, Waits::Processes, None);
+        }
+    }
+
+    /// User code panicked.
+    pub(super) fn panicked(&self, thread: ThreadId, message: &str, place: Option<String>) {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            // It panicked in here: there is nobody to tell.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let known = &state.threads[thread];
+        if known.killed || state.panics_allowed {
+            return;
+        }
+        let process = &state.processes[known.process].name;
+        let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
+        let why = format!("{process}: {} panicked{place}: {message}", known.name);
+        state.fail(why);
+    }
+
+    /// Why the run failed, when (in virtual time), and the hash of its trace.
+    pub(super) fn outcome(&self) -> (Option<String>, Nanos, u64) {
+        let mut state = self.lock();
+        (state.failure.take(), state.net.now(), state.trace_hash())
+    }
+}
+
+/// What a panic said.
+pub(super) fn text_of(payload: &(dyn Any + Send)) -> String {
+    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        _ => "a panic without a message".to_owned(),
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "World at {}", seconds(self.lock().net.now()))
+    }
+}
