@@ -1,11 +1,10 @@
 //! The users' simulation, as its users meet it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use farcall_sim::sim;
-use farcall_sim::{Faults, check, find, replay};
+use farcall_sim::{Faults, check, replay};
 
 #[farcall::interface]
 trait Echo {
@@ -50,7 +49,12 @@ fn a_seed_is_one_run() {
         let server = sim.server("server", serve);
         let clients = [1u64, 2, 3].map(|client| {
             sim.process(&format!("client {client}"), move || -> farcall::Result<()> {
-                let echo = farcall::import::<dyn Echo>("Echo")?;
+                let echo = loop {
+                    match farcall::import::<dyn Echo>("Echo") {
+                        Ok(echo) => break echo,
+                        Err(_) => sim::sleep(Duration::from_secs(1)),
+                    }
+                };
                 for n in 0..20 {
                     let started = echo.start().echo(n);
                     let _ = if n % 5 == client { echo.slowly(2) } else { echo.echo(n) };
@@ -87,6 +91,25 @@ fn time_is_virtual() {
         assert_eq!(echo.slowly(600)?, 600);
         let took = sim::now() - before;
         assert!(took >= Duration::from_secs(600) && took < Duration::from_secs(601), "{took:?}");
+        Ok(())
+    });
+}
+
+/// A thread that became the receiver after another forgot the timers of its own call: when the
+/// network had lost that, it waited for ever.
+#[test]
+fn threads_of_one_process_share_a_socket_under_loss() {
+    check(30, |sim| -> farcall::Result<()> {
+        sim.faults(Faults { loss: 0.2, ..Faults::none() });
+        sim.server("server", serve);
+        let echo = farcall::import::<dyn Echo>("Echo")?;
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let echo = echo.clone();
+                sim::spawn(move || (0..10).for_each(|n| assert_eq!(echo.echo(n).unwrap(), n)))
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join());
         Ok(())
     });
 }

@@ -65,7 +65,8 @@ impl Endpoint {
     ) {
         let mut leading = Leading { endpoint: self, reception: Some(reception) };
         let Some(reception) = &mut leading.reception else { return };
-        self.expect(reception, timer, true);
+        // Those of the calls that a former leader knew of still run.
+        reception.earliest = reception.earliest.min(timer.unwrap_or(NEVER));
         let mut drained = 0;
         if done() {
             return;
