@@ -80,7 +80,7 @@ impl Pair {
     fn transfer(&mut self, body: &[u8]) -> Transfer {
         let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 1 };
         let now = Time::from_nanos(1);
-        self.client.start(now, &call, b"send it".to_vec()).expect("nothing is outstanding");
+        self.client.start(now, &call, b"send it!".to_vec()).expect("nothing is outstanding");
         self.settle();
         let mut intact = false;
         let watched = 3600 * SECS;

@@ -99,6 +99,7 @@ impl Conversation {
         slot.interval = (slot.interval * 2).min(nanos(self.config.max_retransmit));
         let unanswered = slot.unanswered;
         let want = match slot.stage {
+            Stage::Cancelling { silent: false } if slot.receiving.is_some() => Want::PULL,
             Stage::Cancelling { .. } => Want::CANCEL,
             _ if slot.receiving.is_some() => Want::PULL,
             Stage::Running => Want::PROBE,

@@ -1,0 +1,53 @@
+//! A short soak, that runs repeat, and that every broken rule is noticed.
+
+#![cfg(feature = "soak")]
+
+use farcall_proto::{Mutant, Rule};
+use farcall_sim::{Soak, Summary};
+
+/// Seeds after which a broken rule must have been noticed.
+const CAUGHT_WITHIN: u64 = 1000;
+
+fn soak(seeds: u64, mutant: Mutant, threads: usize, first: bool) -> Summary {
+    let calls = seeds * if cfg!(debug_assertions) { 300 } else { 1000 };
+    Soak { seeds, calls, from: 0, mutant, threads, first }.run(&|_| {})
+}
+
+#[test]
+fn the_protocol_keeps_its_promises() {
+    let summary = soak(200, Mutant::NONE, 0, false);
+    assert!(summary.failing.is_empty(), "{:#?}", summary.failing);
+    assert_eq!(summary.seeds, 200);
+    for (name, count) in summary.faults.each() {
+        assert!(count > 0, "no fault of this sort: {name}");
+    }
+    let o = summary.outcomes;
+    assert!(o.executed > summary.calls / 3, "{o:?}");
+    assert_eq!(o.returned + o.no + o.maybe + o.yes + o.abandoned, summary.calls);
+}
+
+#[test]
+fn a_seed_means_the_same_run_on_any_number_of_threads() {
+    let one = soak(40, Mutant::NONE, 1, false);
+    let three = soak(40, Mutant::NONE, 3, false);
+    assert_eq!(one.json(), three.json());
+}
+
+#[test]
+fn every_broken_rule_is_noticed() {
+    assert!(Rule::ALL.len() >= 12);
+    for rule in Rule::ALL {
+        let summary = soak(CAUGHT_WITHIN, Mutant::of(*rule), 0, true);
+        assert!(!summary.failing.is_empty(), "{} was not noticed", rule.name());
+    }
+}
+
+#[test]
+fn the_line_is_json() {
+    let line = soak(2, Mutant::NONE, 1, false).json();
+    let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(value["seeds"], 2);
+    assert_eq!(value["violations"], 0);
+    assert!(value["faults"]["late"].is_u64());
+    assert_eq!(value["trace_hash"].as_str().unwrap().len(), 16);
+}
