@@ -165,7 +165,7 @@ fn a_caller_that_gives_up_is_not_sent_the_rest() {
     pair.client.cancel(pair.now, id);
     let datagrams = pair.carry(1, SECOND, |_, _, _| true);
     assert!(datagrams < 5, "{datagrams}");
-    assert_eq!(pair.told, [(1, Told::Failed(Kind::ResultLost, Ran::Yes))]);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Yes))]);
     assert_eq!(pair.server.held_bytes(), 0);
 }
 

@@ -172,7 +172,8 @@ impl Conversation {
                 self.answered(now, activity);
             }
             Progress::Gone => {
-                self.end(activity, Outcome::Failed(Failure::new(Kind::ResultLost, Ran::Yes)), sink);
+                let kind = if cancelling { Kind::Cancelled } else { Kind::ResultLost };
+                self.end(activity, Outcome::Failed(Failure::new(kind, Ran::Yes)), sink);
             }
             Progress::Unknown if cancelling => self.want(activity, Want::CANCEL),
             Progress::Unknown => {
