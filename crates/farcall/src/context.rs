@@ -46,6 +46,8 @@ pub(crate) struct Incoming {
 thread_local! {
     /// Whether there is a call, apart, because it is asked by each call that is made.
     static ANY: Cell<bool> = const { Cell::new(false) };
+    /// Whether the call is served by a task, not by a worker.
+    static TASK: Cell<bool> = const { Cell::new(false) };
     static CALL: Cell<Option<Incoming>> = const { Cell::new(None) };
     /// Who serves in this thread. It changes less often than the call.
     static SERVER: RefCell<Option<Arc<Server>>> = const { RefCell::new(None) };
@@ -102,10 +104,10 @@ pub(crate) fn inherited() -> (Option<Time>, Option<Trace>) {
     CALL.get().map_or((None, None), |call| (call.deadline, call.trace))
 }
 
-/// The server whose call this thread is serving, if it is.
+/// The server whose call this thread is serving as its worker, if it is.
 #[inline]
 pub(crate) fn server() -> Option<Arc<Server>> {
-    if ANY.get() { SERVER.with_borrow(Clone::clone) } else { None }
+    if ANY.get() && !TASK.get() { SERVER.with_borrow(Clone::clone) } else { None }
 }
 
 /// From now on this thread serves calls of `server`.
@@ -128,5 +130,28 @@ impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
         ANY.set(false);
+    }
+}
+
+/// As [`enter`], in a thread that may serve something else, or nothing, otherwise.
+pub(crate) fn enter_task(server: Arc<Server>, call: Incoming) -> EnteredTask {
+    let former = SERVER.with_borrow_mut(|place| place.replace(server));
+    EnteredTask { any: ANY.replace(true), call: CALL.replace(Some(call)), task: TASK.replace(true), server: former }
+}
+
+/// A call is being served by a task.
+pub(crate) struct EnteredTask {
+    any: bool,
+    call: Option<Incoming>,
+    task: bool,
+    server: Option<Arc<Server>>,
+}
+
+impl Drop for EnteredTask {
+    fn drop(&mut self) {
+        ANY.set(self.any);
+        CALL.set(self.call);
+        TASK.set(self.task);
+        SERVER.with_borrow_mut(|place| std::mem::swap(place, &mut self.server));
     }
 }

@@ -29,5 +29,8 @@ pub use farcall_macros::{Xdr, interface};
 pub use farcall_names as names;
 pub use farcall_xdr as xdr;
 pub use pending::Pending;
+#[cfg(feature = "tokio")]
+pub use runtime::export_async;
 pub use runtime::{Builder, Export, Group, Runtime, Stopper, export, import, import_all};
+pub use server::Task;
 pub use system::System;

@@ -31,9 +31,9 @@ pub use settings::Builder;
 use crate::client::{Endpoint, bind_address};
 use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
-use crate::server::{Limits, Server};
+use crate::server::{Limits, Server, Task};
 use crate::stats::Stats;
-use crate::stub::{self, Binding};
+use crate::stub::{self, AsyncServer, Binding};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran};
 use settings::Settings;
@@ -88,6 +88,15 @@ static DEFAULT: Mutex<Option<Runtime>> = Mutex::new(None);
 /// When the name is no name or is taken, no socket can be had, or the registry fails.
 pub fn export<T: ?Sized + stub::Interface>(name: &str, server: Arc<T>) -> crate::Result<Export> {
     Runtime::current()?.export(name, server)
+}
+
+/// Offers an interface that is served by `async fn`s, on the tokio runtime that this thread is in.
+///
+/// # Errors
+/// As [`export`], and when this thread is in no tokio runtime.
+#[cfg(feature = "tokio")]
+pub fn export_async<S: AsyncServer>(name: &str, server: S) -> crate::Result<Export> {
+    Runtime::current()?.export_async(name, server)
 }
 
 /// The user-stub of an interface that somebody exports under a name: a type (`"Store"`, any
@@ -149,6 +158,34 @@ impl Runtime {
     /// As there.
     pub fn export<T: ?Sized + stub::Interface>(&self, name: &str, server: Arc<T>) -> crate::Result<Export> {
         Ok(export::export(self, name, server)?)
+    }
+
+    /// Offers an interface that is served by `async fn`s. Each call becomes a future that
+    /// `executor` is given, to run it on whatever executor the program has. [`context`] holds across
+    /// its `.await`s.
+    ///
+    /// [`context`]: crate::context()
+    ///
+    /// # Errors
+    /// As [`export`](crate::export).
+    pub fn export_async_on<S: AsyncServer>(
+        &self,
+        name: &str,
+        server: S,
+        executor: impl Fn(Task) + Send + Sync + 'static,
+    ) -> crate::Result<Export> {
+        Ok(export::export_async(self, name, server, executor)?)
+    }
+
+    /// As [`Runtime::export_async_on`], on the tokio runtime that this thread is in.
+    ///
+    /// # Errors
+    /// As [`export`](crate::export), and when this thread is in no tokio runtime.
+    #[cfg(feature = "tokio")]
+    pub fn export_async<S: AsyncServer>(&self, name: &str, server: S) -> crate::Result<Export> {
+        let tokio = tokio::runtime::Handle::try_current();
+        let tokio = tokio.map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?;
+        self.export_async_on(name, server, move |task| drop(tokio.spawn(task)))
     }
 
     /// As [`import`](crate::import), from this runtime.

@@ -5,6 +5,7 @@
 //! crew       who receives, who executes, who rests; when another is needed
 //! queue      calls that wait for a worker, fair between conversations
 //! exported   an interface that is offered, and what is known of its procedures
+//! task       calls that are executed as futures
 //! sentinel   looks after a receiver that executes
 //! ```
 //!
@@ -29,6 +30,7 @@ mod crew;
 mod exported;
 mod queue;
 mod sentinel;
+mod task;
 mod work;
 
 use std::collections::HashSet;
@@ -40,7 +42,9 @@ use std::time::Duration;
 use farcall_proto::server::CallKey;
 use farcall_proto::{ServerConfig, Time, server as proto};
 
-pub(crate) use exported::{Direct, Dispatch, Exported};
+pub(crate) use exported::{Direct, Executor, Exported};
+pub(crate) use task::Spawned;
+pub use task::Task;
 
 use crate::env::{Env, Event, Socket};
 use crate::sys::fork;
@@ -73,6 +77,8 @@ pub(crate) struct Server {
     generation: u64,
     /// Calls that take longer, waiting for a worker included, are logged.
     slow: Option<Duration>,
+    /// Calls of one export that may execute as futures at the same time.
+    tasks: usize,
     core: Mutex<Core>,
     /// Wakes the sentinel.
     sentinel: Arc<dyn Event>,
@@ -120,6 +126,7 @@ impl Server {
             socket,
             generation: fork::generation(),
             slow: limits.slow,
+            tasks: limits.workers + limits.queue,
             core: Mutex::new(core),
             stopped: AtomicBool::new(false),
             enter,

@@ -10,8 +10,8 @@ use farcall_proto::server as proto;
 
 use super::{Inner, Runtime};
 use crate::env::Event;
-use crate::server::{Direct, Dispatch, Exported, Server};
-use crate::stub::Interface;
+use crate::server::{Direct, Executor, Exported, Server, Spawned, Task};
+use crate::stub::{AsyncServer, Interface};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran};
 
@@ -37,21 +37,27 @@ pub(super) fn export<T: ?Sized + Interface>(
     name: &str,
     server: Arc<T>,
 ) -> Result<Export, CallFailed> {
-    offer::<T>(runtime, name, Box::new(Direct(server)))
+    offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))))
 }
 
-pub(super) fn offer<T: ?Sized + Interface>(
+pub(super) fn export_async<S: AsyncServer>(
     runtime: &Runtime,
     name: &str,
-    dispatch: Box<dyn Dispatch>,
+    server: S,
+    executor: impl Fn(Task) + Send + Sync + 'static,
 ) -> Result<Export, CallFailed> {
+    let spawned = Spawned { server: Arc::new(server), executor };
+    offer::<S::Interface>(runtime, name, Executor::Elsewhere(Box::new(spawned)))
+}
+
+fn offer<T: ?Sized + Interface>(runtime: &Runtime, name: &str, executor: Executor) -> Result<Export, CallFailed> {
     let inner = &runtime.0;
     inner.check_process()?;
     let (type_name, instance) = inner.name_of_export(name)?;
     let server = inner.server()?;
     let id = inner.random();
     let described = inner.settings.describe.then(T::interface);
-    let exported = Exported::new(id, T::PROCEDURES, described, dispatch, &*inner.env);
+    let exported = Exported::new(id, T::PROCEDURES, described, executor, &*inner.env);
     let exported = Arc::new(exported);
     let fingerprints = T::interface().fingerprints();
     let offer = proto::Export {

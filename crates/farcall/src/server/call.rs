@@ -11,6 +11,7 @@ use farcall_proto::{Failure, Kind, Ran, Time, Trace};
 
 use super::Server;
 use super::exported::{Exported, Known};
+use super::task::{Serving, Spawn};
 use crate::context;
 use crate::env::place;
 use crate::stub::{Dispatched, catch};
@@ -70,9 +71,10 @@ impl Work {
         })
     }
 
-    /// Whether the receiver may execute it itself. To say that there is no such procedure is quick.
+    /// Whether the receiver may execute it itself. To say that there is no such
+    /// procedure is quick, and so is to have it executed elsewhere.
     pub(super) fn is_quick(&self) -> bool {
-        self.which.is_none_or(|which| self.exported.known(which).is_quick())
+        self.exported.elsewhere().is_some() || self.which.is_none_or(|which| self.exported.known(which).is_quick())
     }
 
     /// Takes the arguments out of the buffer, which will be used again.
@@ -97,21 +99,26 @@ impl Work {
         }
     }
 
-    /// Runs the procedure. The reply stands in `reply`, the time at which it ended in `now`.
-    pub(super) fn run(&mut self, server: &Server, buffer: &[u8], now: &mut Time) -> Finish {
+    /// Runs the procedure. The reply stands in `reply`, the time at which it ended in `now`. `None`
+    /// says that it is executed elsewhere, and given back from there.
+    pub(super) fn run(&mut self, server: &Arc<Server>, buffer: &[u8], now: &mut Time) -> Option<Finish> {
         if self.deadline.is_some_and(|deadline| deadline <= *now) {
-            return Finish::Failed(Failure::new(Kind::Deadline, Ran::No));
+            return Some(Finish::Failed(Failure::new(Kind::Deadline, Ran::No)));
         }
         let arguments = match &self.arguments {
             Arguments::Received(range) => &buffer[range.clone()],
             Arguments::Kept(bytes) => bytes,
         };
+        let (key, from, deadline, trace) = (self.key, self.from, self.deadline, self.trace);
+        let call = context::Incoming { key, from, deadline, trace };
+        if let (Some(spawn), Some(which)) = (self.exported.elsewhere(), self.which) {
+            return self.spawn(server, spawn, which, call, *now, arguments.to_vec());
+        }
         let (mut decoder, mut encoder) = (Decoder::new(arguments), Encoder::new(&mut self.reply));
         let known = self.which.map(|which| self.exported.known(which));
         let timed = known.is_some_and(|known| server.slow.is_some() || known.is_timed());
-        let (key, from, deadline, trace) = (self.key, self.from, self.deadline, self.trace);
         let dispatched = {
-            let _serving = context::enter(context::Incoming { key, from, deadline, trace });
+            let _serving = context::enter(call);
             let exported = &*self.exported;
             catch(|| exported.dispatch(self.which, self.procedure, *now, &mut decoder, &mut encoder))
         };
@@ -124,7 +131,27 @@ impl Work {
                 *now = end;
             }
         }
-        finish(dispatched)
+        Some(finish(dispatched))
+    }
+
+    /// Has the call executed as a future, unless too many are.
+    fn spawn(
+        &self,
+        server: &Arc<Server>,
+        spawn: &dyn Spawn,
+        which: usize,
+        call: context::Incoming,
+        now: Time,
+        arguments: Vec<u8>,
+    ) -> Option<Finish> {
+        if self.exported.running() > server.tasks {
+            let why = Failure::new(Kind::Overloaded, Ran::No).with_detail("the server's executor has too many calls");
+            return Some(Finish::Failed(why));
+        }
+        let (exported, future) = (self.exported.clone(), spawn.begin(self.procedure, arguments));
+        let serving = Serving { server: server.clone(), exported, which, call, since: now, future: Some(future) };
+        spawn.spawn(Box::pin(serving));
+        None
     }
 
     /// The slow-call log.
@@ -139,7 +166,7 @@ impl Work {
 }
 
 #[inline]
-fn count(known: &Known, dispatched: &Dispatched) {
+pub(super) fn count(known: &Known, dispatched: &Dispatched) {
     let counter = match dispatched {
         Dispatched::Result => &known.counters.results,
         Dispatched::Exception => &known.counters.exceptions,
@@ -148,7 +175,7 @@ fn count(known: &Known, dispatched: &Dispatched) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-fn finish(dispatched: Dispatched) -> Finish {
+pub(super) fn finish(dispatched: Dispatched) -> Finish {
     match dispatched {
         Dispatched::Result => Finish::Result,
         Dispatched::Exception => Finish::Exception,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use super::task::Spawn;
 use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
 use crate::stub::{Dispatched, Interface, Procedure};
@@ -24,10 +25,18 @@ impl<T: ?Sized + Interface> Dispatch for Direct<T> {
     }
 }
 
+/// Where an interface's calls are executed.
+pub(crate) enum Executor {
+    /// On the worker's thread.
+    Here(Box<dyn Dispatch>),
+    /// As futures.
+    Elsewhere(Box<dyn Spawn>),
+}
+
 /// An interface that is offered.
 pub(crate) struct Exported {
     pub(crate) id: u64,
-    dispatch: Box<dyn Dispatch>,
+    executor: Executor,
     /// What it answers to those who ask what it is.
     described: Option<&'static idl::Interface>,
     since: Time,
@@ -96,7 +105,7 @@ impl Exported {
         id: u64,
         procedures: &[Procedure],
         described: Option<&'static idl::Interface>,
-        dispatch: Box<dyn Dispatch>,
+        executor: Executor,
         env: &dyn Env,
     ) -> Exported {
         let known = |facts: &Procedure| Known {
@@ -107,7 +116,7 @@ impl Exported {
         };
         Exported {
             id,
-            dispatch,
+            executor,
             described,
             since: env.now(),
             procedures: procedures.iter().map(known).collect(),
@@ -147,15 +156,29 @@ impl Exported {
         arguments: &mut Decoder<'_>,
         reply: &mut Encoder<'_>,
     ) -> Dispatched {
-        match which {
-            Some(_) => self.dispatch.dispatch(number, arguments, reply),
-            None => builtin::dispatch(number, self.described, || self.health(now), arguments, reply),
+        match (which, &self.executor) {
+            (Some(_), Executor::Here(server)) => server.dispatch(number, arguments, reply),
+            _ => builtin::dispatch(number, self.described, || self.health(now), arguments, reply),
         }
     }
 
     fn health(&self, now: Time) -> builtin::Health {
         let running = u32::try_from(self.running.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         builtin::Health { up: now.since(self.since), running }
+    }
+
+    /// What executes its calls, if it is not the worker.
+    #[inline]
+    pub(super) fn elsewhere(&self) -> Option<&dyn Spawn> {
+        match &self.executor {
+            Executor::Here(_) => None,
+            Executor::Elsewhere(spawn) => Some(&**spawn),
+        }
+    }
+
+    /// Calls that execute or are queued.
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
     }
 
     pub(super) fn begin(&self) {

@@ -287,12 +287,13 @@ impl<'s> Worker<'s> {
         let (planned, sent, rest, executed) = {
             let mut core = server.lock();
             let core = &mut *core;
-            let sent = core.protocol.finish(self.now, key, finish, reply, &mut self.out);
-            if !core.cancelled.is_empty() {
+            let elsewhere = finish.is_none();
+            let sent = finish.and_then(|finish| core.protocol.finish(self.now, key, finish, reply, &mut self.out));
+            if !core.cancelled.is_empty() && !elsewhere {
                 core.cancelled.remove(&key);
             }
             core.crew.done();
-            let executed = self.current.take().map(|work| work.exported);
+            let executed = self.current.take().map(|work| work.exported).filter(|_| !elsewhere);
             let planned = if core.queue.is_empty() { None } else { self.next_queued(core) };
             let rest = planned.is_none() && core.crew.rest(&self.seat);
             self.look(core);

@@ -1,0 +1,127 @@
+//! Calls that are executed as futures, by an executor that the exporter chose.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use farcall_proto::MAX_DATAGRAM;
+use farcall_proto::server::{Finish, Transmit};
+
+use super::Server;
+use super::call::{count, finish};
+use super::exported::Exported;
+use crate::context::{self, Incoming};
+use crate::env::Time;
+use crate::stub::{AsyncDispatched, AsyncServer, Dispatched, panicked};
+use crate::{CallFailed, Kind, Ran};
+
+/// A future that serves one call, for an executor.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What makes futures of calls, and has them executed.
+pub(crate) trait Spawn: Send + Sync + 'static {
+    fn begin(&self, procedure: u32, arguments: Vec<u8>) -> AsyncDispatched;
+    fn spawn(&self, task: Task);
+}
+
+/// A server of `async fn`s, and the executor that runs them.
+pub(crate) struct Spawned<S, F> {
+    pub(crate) server: Arc<S>,
+    pub(crate) executor: F,
+}
+
+impl<S: AsyncServer, F: Fn(Task) + Send + Sync + 'static> Spawn for Spawned<S, F> {
+    fn begin(&self, procedure: u32, arguments: Vec<u8>) -> AsyncDispatched {
+        self.server.clone().dispatch(procedure, arguments)
+    }
+
+    fn spawn(&self, task: Task) {
+        (self.executor)(task);
+    }
+}
+
+/// A call that is being executed as a future.
+pub(super) struct Serving {
+    pub(super) server: Arc<Server>,
+    pub(super) exported: Arc<Exported>,
+    /// The procedure's place in the interface.
+    pub(super) which: usize,
+    pub(super) call: Incoming,
+    pub(super) since: Time,
+    /// `None` once it has ended.
+    pub(super) future: Option<AsyncDispatched>,
+}
+
+impl Future for Serving {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(mut future) = self.future.take() else { return Poll::Ready(()) };
+        let polled = {
+            let _serving = context::enter_task(self.server.clone(), self.call);
+            catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)))
+        };
+        let (dispatched, reply) = match polled {
+            Ok(Poll::Pending) => {
+                self.future = Some(future);
+                return Poll::Pending;
+            }
+            Ok(Poll::Ready(ended)) => ended,
+            Err(panic) => (Dispatched::Failed(panicked(&*panic)), Vec::new()),
+        };
+        self.end(dispatched, reply);
+        Poll::Ready(())
+    }
+}
+
+impl Serving {
+    fn end(&self, dispatched: Dispatched, reply: Vec<u8>) {
+        let known = self.exported.known(self.which);
+        count(known, &dispatched);
+        let now = self.server.now();
+        known.ran(now.since(self.since));
+        self.server.give_back(now, self.call, finish(dispatched), reply);
+        self.exported.end();
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if self.future.take().is_none() {
+            return;
+        }
+        let why = CallFailed::new(Kind::Other, Ran::Maybe).because("the server's executor dropped it");
+        self.end(Dispatched::Failed(why), Vec::new());
+    }
+}
+
+impl Server {
+    /// Gives back the outcome of a call that no worker executes.
+    fn give_back(&self, now: Time, call: Incoming, finish: Finish, reply: Vec<u8>) {
+        let mut out = OUT.take().unwrap_or_else(|| vec![0; MAX_DATAGRAM].into_boxed_slice());
+        let mut sent = {
+            let mut core = self.lock();
+            core.cancelled.remove(&call.key);
+            core.protocol.finish(now, call.key, finish, reply, &mut out)
+        };
+        // What fits one datagram stands in `out`; of more, as many fragments leave as may.
+        let whole = sent.is_some();
+        if !whole {
+            sent = self.lock().protocol.transmit(now, &mut out);
+        }
+        while let Some(Transmit { to, len }) = sent {
+            // What the system refuses is lost, like any datagram.
+            let _ = self.socket.send(to, &out[..len]);
+            sent = if whole { None } else { self.lock().protocol.transmit(now, &mut out) };
+        }
+        OUT.set(Some(out));
+    }
+}
+
+thread_local! {
+    /// Room for one datagram that leaves.
+    static OUT: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
+}
