@@ -206,7 +206,7 @@ impl State {
                 let all = self.who_waits();
                 self.fail(format!("threads run and run while no virtual time passes\n{all}"));
             }
-            self.note(&[1, thread as u64], || String::new());
+            self.note(&[1, thread as u64], String::new);
             return Some(thread);
         }
         None
