@@ -1,13 +1,26 @@
 //! What the server lets go, and when: results that were acknowledged, held long enough or over
 //! budget, fragments over budget, buffers to be used again (docs/protocol.md, "Memory").
 
+use std::time::Duration;
+
 use super::Server;
+use super::table::Last;
 use super::work::{More, Phase, Work};
 use crate::wire::Position;
 use crate::{Failure, Kind, Ran, Rule, Time};
 
 /// What an assembly costs besides its bytes, for the budget.
 pub(super) const ASSEMBLY: usize = 256;
+
+/// Activities that may have something held, or are not idle long enough to give their memory back.
+const MAX_WORKS: usize = 1 << 18;
+
+/// How many of them are looked at in one go: by the timer, and for room.
+const SLICE: usize = 4096;
+const LOOKS: usize = 1024;
+
+/// A result of which the receiver has not spoken for so long is not being transferred.
+const STANDS_STILL: Duration = Duration::from_secs(1);
 
 const SPARE_WORKS: usize = 1024;
 const SPARE_BUFFERS: usize = 1024;
@@ -23,7 +36,8 @@ impl Server {
             self.sweep = None;
             return;
         }
-        for _ in 0..self.works.len() {
+        let (all, slice) = (self.works.len() as u32, self.works.len().min(SLICE) as u32);
+        for _ in 0..slice {
             let Some((conversation, activity)) = self.works.pop_front() else {
                 break;
             };
@@ -31,7 +45,7 @@ impl Server {
                 self.works.push_back((conversation, activity));
             }
         }
-        self.sweep = (!self.works.is_empty()).then(|| now + self.config.hold / 2);
+        self.sweep = (!self.works.is_empty()).then(|| now + self.config.hold / 2 * slice / all);
     }
 
     /// Whether the activity's work is gone.
@@ -44,25 +58,16 @@ impl Server {
             return true;
         };
         let old = now.since(work.since) >= hold;
+        let position = work.position;
         match work.phase {
-            Phase::Running => false,
-            Phase::Receiving if old => {
-                let position = work.position;
-                self.refuse(
-                    now,
-                    place,
-                    position,
-                    Failure::new(Kind::Overloaded, Ran::No).with_detail("its arguments never came"),
-                );
-                false
-            }
-            Phase::Done(_) | Phase::Over if old => {
-                self.release(place, activity);
-                self.drop_work(place, activity);
-                true
-            }
-            _ => false,
+            // Its arguments never came. It is refused, and its caller hears so if it asks.
+            Phase::Receiving if old => self.set_last(place, activity, Last::new(position.sequence, true)),
+            Phase::Done(_) | Phase::Over if old => {}
+            _ => return false,
         }
+        self.release(place, activity);
+        self.drop_work(place, activity);
+        true
     }
 
     /// The caller has had the result, or it was held long enough: its bytes go, the number stays.
@@ -76,7 +81,9 @@ impl Server {
         };
         let payload = std::mem::take(&mut work.payload);
         work.phase = Phase::Over;
-        let flying = work.outgoing.take().map_or(0, |o| o.in_flight());
+        let outgoing = work.outgoing.take();
+        self.moving -= outgoing.as_ref().map_or(0, |_| payload.len());
+        let flying = outgoing.map_or(0, |o| o.in_flight());
         more.in_flight -= flying;
         self.held -= payload.len();
         self.recycle(payload);
@@ -160,15 +167,26 @@ impl Server {
         }
     }
 
-    /// Keeps held results within their budget: the oldest go first.
+    /// Keeps held results within their budgets when `latest` has become one: the oldest go first.
     #[inline]
-    pub(super) fn enforce_held(&mut self) {
-        if self.held <= self.config.held_budget {
-            return;
+    pub(super) fn enforce_held(&mut self, now: Time, latest: (u64, u32)) {
+        if self.held > self.config.held_budget || self.works.len() > MAX_WORKS {
+            self.shed(now, latest);
         }
-        let mut looks = self.works.len();
-        while self.held > self.config.held_budget && looks > 1 {
-            looks -= 1;
+    }
+
+    /// What is being sent in fragments has a budget of its own, and is let go only when it stands
+    /// still: it is not kept for fear of loss, and can be larger than everything that is.
+    #[cold]
+    fn shed(&mut self, now: Time, latest: (u64, u32)) {
+        let budget = self.config.held_budget;
+        for _ in 0..self.works.len().min(LOOKS) {
+            let kept = self.held - self.moving > budget;
+            let sent = self.moving > budget;
+            let many = self.works.len() > MAX_WORKS;
+            if !(kept || sent || many) {
+                return;
+            }
             let Some((conversation, activity)) = self.works.pop_front() else {
                 return;
             };
@@ -178,10 +196,19 @@ impl Server {
             let Some(work) = self.existing_work(place, activity) else {
                 continue;
             };
-            if matches!(work.phase, Phase::Done(_)) {
+            let still = now.since(work.since) >= STANDS_STILL;
+            let goes = match work.phase {
+                Phase::Receiving | Phase::Running => false,
+                Phase::Done(_) if work.outgoing.is_some() => sent && still,
+                Phase::Done(_) => kept || many,
+                Phase::Over => many,
+            };
+            if goes && (conversation, activity) != latest {
                 self.release(place, activity);
+                self.drop_work(place, activity);
+            } else {
+                self.works.push_back((conversation, activity));
             }
-            self.works.push_back((conversation, activity));
         }
     }
 
@@ -189,6 +216,7 @@ impl Server {
     pub(super) fn dissolve(&mut self, more: More) {
         for work in more.into_works() {
             self.held -= work.payload.len();
+            self.moving -= work.outgoing.as_ref().map_or(0, |_| work.payload.len());
             if let Some(incoming) = &work.incoming {
                 self.reassembling -= incoming.memory() + ASSEMBLY;
                 self.receiving -= 1;

@@ -146,7 +146,9 @@ pub struct Server {
     works: VecDeque<(u64, u32)>,
     /// When `works` are next looked through.
     sweep: Option<Time>,
+    /// Bytes of results held, and of them those that are being sent in fragments.
     held: usize,
+    moving: usize,
     reassembling: usize,
     receiving: usize,
     unfinished: usize,
@@ -174,6 +176,7 @@ impl Server {
             works: VecDeque::new(),
             sweep: None,
             held: 0,
+            moving: 0,
             reassembling: 0,
             receiving: 0,
             unfinished: 0,

@@ -94,9 +94,10 @@ impl Server {
         work.since = now;
         let sent = self.write_whole(place, key.activity, out);
         if sent.is_none() {
+            self.begin_fragments(place, key.activity);
             self.queue(place, key.activity);
         }
-        self.enforce_held();
+        self.enforce_held(now, (key.conversation, key.activity));
         sent
     }
 
@@ -152,10 +153,12 @@ impl Server {
                 continue;
             };
             work.queued = false;
-            let whole = work.outgoing.is_none();
-            if whole && let Some(sent) = self.write_whole(place, activity, out) {
-                self.wake_next(place);
-                return Some(sent);
+            if work.outgoing.is_none() {
+                if let Some(sent) = self.write_whole(place, activity, out) {
+                    self.wake_next(place);
+                    return Some(sent);
+                }
+                self.begin_fragments(place, activity);
             }
             if let Some(sent) = self.write_fragment(now, place, activity, out) {
                 self.wake_next(place);
@@ -190,11 +193,11 @@ impl Server {
         let datagram = more.datagram as usize;
         let room = more.congestion.window(datagram).saturating_sub(more.in_flight);
         let work = more.find_mut(activity)?;
-        let Phase::Done(status) = work.phase else {
+        let (Phase::Done(status), Some(outgoing)) = (work.phase, &mut work.outgoing) else {
+            self.wake_next(place);
             return None;
         };
         let total = work.payload.len() as u32;
-        let outgoing = work.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(total)));
         let mut writer = Writer::new(out, datagram, header);
         let max = writer.result_room(true) & !3;
         let (start, end, again) = match outgoing.next(max as u32, room) {
@@ -219,6 +222,17 @@ impl Server {
         more.in_flight += flying;
         self.stats.retransmitted += u64::from(again);
         Some(self.count_sent(to, writer))
+    }
+
+    /// A result does not fit one datagram, or no longer does.
+    fn begin_fragments(&mut self, place: usize, activity: u32) {
+        if let Some(work) = self.existing_work(place, activity)
+            && matches!(work.phase, Phase::Done(_))
+        {
+            let total = work.payload.len();
+            work.outgoing = Some(Box::new(Outgoing::new(total as u32)));
+            self.moving += total;
+        }
     }
 
     /// Puts a result into the queue of those that have something to send.
