@@ -45,7 +45,7 @@ impl Server {
                 self.works.push_back((conversation, activity));
             }
         }
-        self.sweep = (!self.works.is_empty()).then(|| now + self.config.hold / 2 * slice / all);
+        self.sweep = (!self.works.is_empty()).then(|| now + (self.config.hold / 2).saturating_mul(slice) / all);
     }
 
     /// Whether the activity's work is gone.

@@ -160,7 +160,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that knows nobody. `secret` is fresh entropy: a new one is a new incarnation.
+    /// A server that knows nobody. `secret` is fresh entropy: a new one is a new incarnation. `now` must
+    /// not be before the socket is its alone: a call sent later is said not to have run elsewhere.
     pub fn new(config: ServerConfig, now: Time, secret: [u8; 32]) -> Server {
         Server {
             config,
