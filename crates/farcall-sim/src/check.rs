@@ -92,9 +92,8 @@ pub fn check<R: Outcome>(seeds: u64, test: impl Fn(&Sim) -> R + Send + Sync + 's
 /// what it should.
 ///
 /// ```
-/// let failure = farcall_sim::find(10, |_| panic!("always")).unwrap();
-/// assert_eq!(failure.seed, 0);
-/// assert!(failure.why.contains("always"));
+/// let failure = farcall_sim::find(100, |_| assert_ne!(farcall_sim::sim::below(4), 3, "three again"));
+/// assert!(failure.unwrap().why.contains("three again"));
 /// ```
 pub fn find<R: Outcome>(seeds: u64, test: impl Fn(&Sim) -> R + Send + Sync + 'static) -> Option<Failure> {
     let test = Arc::new(test);

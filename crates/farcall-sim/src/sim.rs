@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use faults::Faults;
-pub use inside::{JoinHandle, below, block_on, note, now, random, sleep, spawn};
+pub use inside::{JoinHandle, below, block_on, crash, note, now, random, sleep, spawn};
 
 use crate::net::Nanos;
 use faults::nanos;
@@ -165,6 +165,9 @@ impl Process {
     /// run. They change nothing outside of the process, but they can change memory that the test
     /// shares with it; `std::thread::panicking()` is true there. A destructor that waits in a call is
     /// left there for ever, with its thread.
+    ///
+    /// # Panics
+    /// When it is [the test's](Sim::test).
     pub fn crash(&self) {
         self.world.crash(self.index);
     }
@@ -264,12 +267,12 @@ pub(crate) fn run<R: Outcome>(
     let world = World::new(seed, verbose);
     let sim = Sim { world: world.clone(), seed };
     let test = test.clone();
-    world.run(main_of(move || {
-        let failure = test(&sim).failure();
-        if failure.is_none() {
-            sim.run();
+    world.run(Arc::new(move || {
+        if let Some(failure) = test(&sim).failure() {
+            return Err(failure);
         }
-        failure.map_or(Ok(()), Err)
+        sim.run();
+        Ok(())
     }));
     let (failure, time, trace_hash) = world.outcome();
     Ended { failure, time, trace_hash }

@@ -1,10 +1,12 @@
 //! The users' simulation, as its users meet it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use farcall::{Error, Kind, Ran};
 use farcall_sim::sim;
-use farcall_sim::{Faults, check, replay};
+use farcall_sim::{Faults, Sim, check, replay};
 
 #[farcall::interface]
 trait Echo {
@@ -110,6 +112,262 @@ fn threads_of_one_process_share_a_socket_under_loss() {
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join());
+        Ok(())
+    });
+}
+
+/// Why a test fails under the first seed.
+fn why<R: farcall_sim::sim::Outcome>(test: impl Fn(&Sim) -> R + Send + Sync + 'static) -> String {
+    replay(0, test).expect_err("it fails").why
+}
+
+#[test]
+fn a_deadlock_says_who_waits_for_what() {
+    let why = why(|sim| {
+        sim.process("lonely", serve);
+    });
+    assert!(why.starts_with("deadlock"), "{why}");
+    assert!(why.contains("test: main waits for the processes to end"), "{why}");
+    assert!(why.contains("lonely: main waits to be woken"), "{why}");
+    assert!(why.contains("lonely: farcall-worker waits for a datagram at 10.0.0.1:40000"), "{why}");
+}
+
+#[test]
+fn the_limit_of_virtual_time_ends_a_run() {
+    let why = why(|sim| {
+        sim.limit(Duration::from_secs(10));
+        sim.process("sleeper", || {
+            for _ in 0..1_000_000 {
+                sim::sleep(Duration::from_secs(3));
+            }
+        });
+    });
+    assert!(why.contains("10.000000 s, is reached") && why.contains("sleeper: main sleeps"), "{why}");
+}
+
+#[test]
+fn threads_that_let_no_time_pass_end_a_run() {
+    let why = why(|sim| {
+        sim.process("eager", || {
+            for _ in 0..1_000_000 {
+                sim::sleep(Duration::ZERO);
+            }
+        });
+    });
+    assert!(why.contains("no virtual time passes"), "{why}");
+}
+
+#[test]
+fn an_error_of_a_main_function_and_of_the_test_fail_a_run() {
+    let of_main = why(|sim| {
+        sim.process("client", || farcall::import::<dyn Echo>("Nobody").map(drop));
+    });
+    assert!(of_main.starts_with("client failed:") && of_main.contains("nobody exports Nobody"), "{of_main}");
+    let of_test = why(|_| Err::<(), _>("wrong"));
+    assert_eq!(of_test, "test failed: \"wrong\"");
+}
+
+struct Panics;
+
+impl Echo for Panics {
+    fn echo(&self, n: u64) -> farcall::Result<u64> {
+        panic!("cannot echo {n}")
+    }
+
+    fn slowly(&self, _: u64) -> farcall::Result<u64> {
+        sim::crash()
+    }
+}
+
+fn serve_panics() -> farcall::Result<()> {
+    farcall::export::<dyn Echo>("Echo/panics", Arc::new(Panics))?.wait()
+}
+
+#[test]
+fn a_panic_in_a_procedure_fails_a_run_unless_it_is_allowed() {
+    let test = |allow: bool| {
+        move |sim: &Sim| -> farcall::Result<()> {
+            if allow {
+                sim.allow_panics();
+            }
+            let server = sim.server("server", serve_panics);
+            let echo = farcall::import::<dyn Echo>("Echo")?;
+            let Err(Error::CallFailed(failed)) = echo.echo(7) else { panic!("it cannot succeed") };
+            assert_eq!(failed.ran(), Ran::Yes, "{failed}");
+            assert!(server.is_running());
+            Ok(())
+        }
+    };
+    let why = why(test(false));
+    assert!(why.contains("server: farcall-worker panicked at"), "{why}");
+    assert!(why.ends_with("cannot echo 7"), "{why}");
+    check(3, test(true));
+}
+
+#[test]
+fn a_crash_in_a_procedure_leaves_the_caller_in_doubt() {
+    check(20, |sim| -> farcall::Result<()> {
+        let server = sim.server("server", serve_panics);
+        let echo = farcall::import::<dyn Echo>("Echo/panics")?;
+        let Err(Error::CallFailed(failed)) = echo.slowly(1) else { panic!("it cannot succeed") };
+        assert_eq!(failed.ran(), Ran::Maybe, "{failed}");
+        assert!(!server.is_running());
+        server.restart_as(serve_same_name);
+        assert_eq!(echo.echo(3)?, 3);
+        Ok(())
+    });
+}
+
+fn serve_same_name() -> farcall::Result<()> {
+    farcall::export::<dyn Echo>("Echo/panics", Arc::new(Server))?.wait()
+}
+
+#[test]
+fn a_crashed_exporter_stays_in_the_registry_and_does_not_answer() {
+    check(10, |sim| -> farcall::Result<()> {
+        let first = sim.server("first", serve);
+        first.crash();
+        let Err(Error::CallFailed(failed)) = farcall::import::<dyn Echo>("Echo") else { panic!("nobody answers") };
+        assert_eq!(failed.kind(), Kind::Unreachable, "{failed}");
+        sim.server("second", serve);
+        let echo = farcall::import::<dyn Echo>("Echo")?;
+        assert_eq!(echo.echo(1)?, 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_name_belongs_to_the_process_that_lives() {
+    check(3, |sim| -> farcall::Result<()> {
+        let first = sim.server("first", serve_same_name);
+        let taken = serve_same_name();
+        assert!(matches!(&taken, Err(Error::CallFailed(why)) if why.kind() == Kind::Registry), "{taken:?}");
+        first.crash();
+        drop(farcall::export::<dyn Echo>("Echo/panics", Arc::new(Server))?);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_partition_is_silence_until_it_is_healed() {
+    check(10, |sim| -> farcall::Result<()> {
+        let server = sim.server("server", serve);
+        let echo = farcall::import::<dyn Echo>("Echo")?;
+        sim.partition(&server, &sim.test());
+        let before = sim::now();
+        let Err(Error::CallFailed(failed)) = echo.echo(1) else { panic!("nothing passes") };
+        assert_eq!((failed.kind(), failed.ran()), (Kind::Unreachable, Ran::Maybe), "{failed}");
+        assert!(sim::now() - before >= Duration::from_secs(9));
+        sim.heal();
+        assert_eq!(echo.echo(2)?, 2);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_paused_server_answers_when_it_goes_on() {
+    check(10, |sim| -> farcall::Result<()> {
+        let server = sim.server("server", serve);
+        let echo = farcall::import::<dyn Echo>("Echo")?;
+        server.pause();
+        let resumer = {
+            let server = server.clone();
+            sim::spawn(move || {
+                sim::sleep(Duration::from_secs(4));
+                server.resume();
+            })
+        };
+        assert_eq!(echo.echo(1)?, 1);
+        assert!(sim::now() >= Duration::from_secs(4));
+        resumer.join();
+        Ok(())
+    });
+}
+
+#[test]
+fn a_process_that_ends_withdraws_its_exports_and_stops_its_threads() {
+    check(3, |sim| {
+        let ticks = Arc::new(AtomicU64::new(0));
+        let theirs = ticks.clone();
+        let process = sim.process("short", move || -> farcall::Result<()> {
+            let _export = farcall::export::<dyn Echo>("Echo", Arc::new(Server))?;
+            let ticks = theirs.clone();
+            sim::spawn(move || {
+                loop {
+                    ticks.fetch_add(1, Ordering::Relaxed);
+                    sim::sleep(Duration::from_millis(100));
+                }
+            });
+            sim::sleep(Duration::from_secs(1));
+            Ok(())
+        });
+        process.wait();
+        let Err(Error::CallFailed(failed)) = farcall::import::<dyn Echo>("Echo") else { panic!("it is withdrawn") };
+        assert_eq!(failed.kind(), Kind::NoSuchName);
+        sim.sleep(Duration::from_secs(10));
+        assert!((10..=11).contains(&ticks.load(Ordering::Relaxed)));
+    });
+}
+
+/// Calls when it is dropped, as a lock that is held at a server might.
+struct CallsWhenDropped(EchoClient, Arc<AtomicU64>);
+
+impl Drop for CallsWhenDropped {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        let _ = self.0.echo(1);
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_crash_unwinds_and_leaves_behind_what_waits_meanwhile() {
+    check(3, |sim| {
+        let drops = Arc::new(AtomicU64::new(0));
+        sim.server("server", serve);
+        let theirs = drops.clone();
+        let client = sim.process("client", move || -> farcall::Result<()> {
+            let echo = farcall::import::<dyn Echo>("Echo")?;
+            let _guard = CallsWhenDropped(echo, theirs.clone());
+            sim::sleep(Duration::from_secs(100));
+            Ok(())
+        });
+        sim.sleep(Duration::from_secs(1));
+        client.crash();
+        assert_eq!(drops.load(Ordering::Relaxed), 1);
+        client.restart();
+        sim.run();
+        assert_eq!(drops.load(Ordering::Relaxed), 3);
+    });
+}
+
+#[test]
+fn a_program_that_catches_its_crash_goes_no_further() {
+    check(3, |sim| {
+        let process = sim.process("tough", || {
+            for _ in 0..1_000_000 {
+                let _ = std::panic::catch_unwind(|| sim::sleep(Duration::from_secs(1)));
+            }
+        });
+        sim.sleep(Duration::from_secs(10));
+        process.crash();
+    });
+}
+
+#[test]
+fn a_runtime_of_its_own_is_simulated_too() {
+    check(3, |sim| -> farcall::Result<()> {
+        sim.server("server", || -> farcall::Result<()> {
+            let runtime = farcall::Runtime::builder().workers(1).build()?;
+            runtime.export::<dyn Echo>("Echo", Arc::new(Server))?.wait()
+        });
+        let echo = farcall::import::<dyn Echo>("Echo")?;
+        let mut slow = echo.start().slowly(50);
+        assert_eq!(echo.start().echo(3).wait()?, 3);
+        slow.cancel();
+        let late = echo.within(Duration::from_secs(2)).slowly(5);
+        assert!(matches!(&late, Err(Error::CallFailed(why)) if why.kind() == Kind::Deadline), "{late:?}");
+        assert!(sim::now() < Duration::from_secs(60));
         Ok(())
     });
 }

@@ -69,6 +69,18 @@ pub fn note(text: &str) {
     state.note(&[9, hash], || format!("{process}: {text}"));
 }
 
+/// Crashes the process that this thread belongs to, as [`Process::crash`](super::Process::crash)
+/// does: in the middle of a procedure, perhaps.
+///
+/// # Panics
+/// In a thread that is not simulated, and in the test itself.
+pub fn crash() -> ! {
+    let Here { world, thread } = require();
+    let process = world.lock().threads[thread].process;
+    world.crash(process);
+    unreachable!("a process that has crashed goes no further")
+}
+
 /// Starts a thread of this process, with the same farcall runtime.
 ///
 /// # Panics

@@ -332,6 +332,7 @@ impl World {
 
     /// Stops a process as a crash of its machine would, and waits until nothing of it runs.
     pub(super) fn crash(&self, process: usize) {
+        assert!(process != 0, "the test itself cannot crash");
         let mut state = self.lock();
         if !state.processes[process].alive {
             return;
