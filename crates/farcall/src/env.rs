@@ -152,3 +152,9 @@ pub(crate) fn place(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let end = start.checked_add(part.len())?;
     (end <= whole.len()).then_some(start..end)
 }
+
+/// The places of a train's datagrams.
+pub(crate) fn train(len: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
+    let each = each.max(1);
+    (0..len).step_by(each).map(move |start| start..len.min(start + each))
+}

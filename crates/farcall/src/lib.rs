@@ -11,6 +11,7 @@ mod context;
 pub mod dynamic;
 pub mod env;
 mod error;
+pub mod intercept;
 mod local;
 mod pending;
 mod runtime;

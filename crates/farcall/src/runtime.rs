@@ -6,6 +6,7 @@
 //! bind        from a name to an export at some address
 //! import      the channel of an imported interface: calls, rebinding, repeating
 //! started     its started calls
+//! watched     interceptors around it
 //! ```
 
 mod bind;
@@ -13,6 +14,7 @@ mod export;
 mod import;
 mod settings;
 mod started;
+mod watched;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -31,6 +33,7 @@ pub use settings::Builder;
 use crate::client::{Endpoint, bind_address};
 use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
+use crate::intercept::Interceptors;
 use crate::server::{Limits, Server, Task};
 use crate::stats::Stats;
 use crate::stub::{self, AsyncServer, Binding};
@@ -60,6 +63,9 @@ pub(crate) struct Inner {
     env: Arc<dyn Env>,
     settings: Settings,
     registry: Arc<dyn Registry>,
+    /// What watches calls that are made, and calls that are served.
+    calls: Interceptors,
+    serving: Interceptors,
     /// The process it was made in.
     generation: u64,
     state: Mutex<State>,

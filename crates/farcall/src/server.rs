@@ -6,6 +6,7 @@
 //! queue      calls that wait for a worker, fair between conversations
 //! exported   an interface that is offered, and what is known of its procedures
 //! task       calls that are executed as futures
+//! watched    interceptors around what executes calls
 //! sentinel   looks after a receiver that executes
 //! ```
 //!
@@ -31,6 +32,7 @@ mod exported;
 mod queue;
 mod sentinel;
 mod task;
+mod watched;
 mod work;
 
 use std::collections::HashSet;
@@ -45,6 +47,7 @@ use farcall_proto::{ServerConfig, Time, server as proto};
 pub(crate) use exported::{Direct, Executor, Exported};
 pub(crate) use task::Spawned;
 pub use task::Task;
+pub(crate) use watched::watched;
 
 use crate::env::{Env, Event, Socket};
 use crate::sys::fork;

@@ -11,7 +11,7 @@ use farcall_proto::{Route, Time, route};
 use super::peer::{Mine, deliver};
 use super::waiter::Tools;
 use super::{Endpoint, Peer};
-use crate::env::{Received, Wait};
+use crate::env::{Received, Wait, train};
 
 /// What the leader has: the buffer that datagrams come into, and what it knows of timers.
 pub(super) struct Reception {
@@ -82,7 +82,11 @@ impl Endpoint {
             drained += 1;
             match received {
                 Ok(Received::Datagrams { from, len, each }) => {
-                    self.take_in(reception, time, from, len, each, mine.as_deref_mut(), tools);
+                    for place in train(len, each) {
+                        let datagram = &reception.buffer[place];
+                        let (timer, listed) = self.accept(time, from, datagram, mine.as_deref_mut(), tools);
+                        self.expect(reception, timer, listed);
+                    }
                 }
                 Ok(Received::TimedOut) => {
                     drained = 0;
@@ -104,28 +108,6 @@ impl Endpoint {
             if over {
                 return;
             }
-        }
-    }
-
-    /// Takes in a datagram, or a train of them.
-    #[inline]
-    fn take_in(
-        &self,
-        reception: &mut Reception,
-        now: Time,
-        from: SocketAddr,
-        len: usize,
-        each: usize,
-        mut mine: Option<&mut Mine<'_>>,
-        tools: &mut Tools,
-    ) {
-        let mut start = 0;
-        while start < len {
-            let end = (start + each.max(1)).min(len);
-            let datagram = &reception.buffer[start..end];
-            let (timer, listed) = self.accept(now, from, datagram, mine.as_deref_mut(), tools);
-            self.expect(reception, timer, listed);
-            start = end;
         }
     }
 

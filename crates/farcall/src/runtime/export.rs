@@ -10,7 +10,7 @@ use farcall_proto::server as proto;
 
 use super::{Inner, Runtime};
 use crate::env::Event;
-use crate::server::{Direct, Executor, Exported, Server, Spawned, Task};
+use crate::server::{Direct, Executor, Exported, Server, Spawned, Task, watched};
 use crate::stub::{AsyncServer, Interface};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran};
@@ -57,6 +57,7 @@ fn offer<T: ?Sized + Interface>(runtime: &Runtime, name: &str, executor: Executo
     let server = inner.server()?;
     let id = inner.random();
     let described = inner.settings.describe.then(T::interface);
+    let executor = watched(&inner.serving, T::NAME, T::PROCEDURES, &inner.env, executor);
     let exported = Exported::new(id, T::PROCEDURES, described, executor, &*inner.env);
     let exported = Arc::new(exported);
     let fingerprints = T::interface().fingerprints();

@@ -9,6 +9,7 @@ use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Time};
 
 use super::bind::{Target, parse};
+use super::watched::watched;
 use super::{Inner, Runtime, started};
 use crate::client::Outgoing;
 use crate::context;
@@ -53,8 +54,9 @@ pub(super) fn binding(
 ) -> Result<Binding, CallFailed> {
     let target = runtime.0.bind(&name, &interface, &[])?;
     let target = Mutex::new(Some(Arc::new(target)));
-    let importer = Importer { inner: runtime.0.clone(), name, interface, target };
-    Ok(Binding::new(Arc::new(Shared(Arc::new(importer)))))
+    let importer = Arc::new(Importer { inner: runtime.0.clone(), name, interface, target });
+    let channel = watched(&runtime.0, &importer.interface.name, Arc::new(Shared(importer.clone())));
+    Ok(Binding::new(channel))
 }
 
 pub(super) fn import_all<T: ?Sized + Interface>(runtime: &Runtime, name: &str) -> Result<Group<T::Client>, CallFailed> {

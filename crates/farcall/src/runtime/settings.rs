@@ -10,6 +10,7 @@ use farcall_names::{File, Memory, Registry};
 
 use super::{CURRENT, Inner, Runtime, State};
 use crate::env::Env;
+use crate::intercept::{Interceptor, Interceptors};
 use crate::sys::fork;
 use crate::system::System;
 use crate::{CallFailed, Kind, Ran};
@@ -36,6 +37,8 @@ pub struct Builder {
     settings: Settings,
     registry: Option<Arc<dyn Registry>>,
     env: Option<Arc<dyn Env>>,
+    calls: Interceptors,
+    serving: Interceptors,
 }
 
 impl Builder {
@@ -53,7 +56,8 @@ impl Builder {
             slow: None,
             describe: true,
         };
-        Builder { settings, registry: None, env: None }
+        let (calls, serving) = (Interceptors::default(), Interceptors::default());
+        Builder { settings, registry: None, env: None, calls, serving }
     }
 
     /// Where exports listen. By default a free port of 127.0.0.1. An address that other machines
@@ -151,6 +155,20 @@ impl Builder {
         self
     }
 
+    /// Has an interceptor look at each call that is made.
+    #[must_use]
+    pub fn intercept_calls(mut self, interceptor: impl Interceptor) -> Builder {
+        self.calls.add(Arc::new(interceptor));
+        self
+    }
+
+    /// Has an interceptor look at each call that is served.
+    #[must_use]
+    pub fn intercept_serving(mut self, interceptor: impl Interceptor) -> Builder {
+        self.serving.add(Arc::new(interceptor));
+        self
+    }
+
     /// What stands for the operating system: for simulators. By default that of the thread's
     /// current runtime, else the operating system itself.
     #[must_use]
@@ -181,7 +199,15 @@ impl Builder {
         };
         let state = Mutex::new(State::default());
         let generation = fork::generation();
-        Ok(Runtime(Arc::new(Inner { env, settings: self.settings, registry, generation, state })))
+        Ok(Runtime(Arc::new(Inner {
+            calls: self.calls,
+            serving: self.serving,
+            env,
+            settings: self.settings,
+            registry,
+            generation,
+            state,
+        })))
     }
 }
 

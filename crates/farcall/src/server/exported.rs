@@ -79,7 +79,7 @@ impl Known {
     #[inline]
     pub(super) fn is_timed(&self) -> bool {
         const ONE_IN: u64 = 16;
-        self.counters.results.load(Ordering::Relaxed) % ONE_IN == 0 || !self.is_quick()
+        self.counters.results.load(Ordering::Relaxed).is_multiple_of(ONE_IN) || !self.is_quick()
     }
 
     pub(super) fn name(&self) -> &'static str {

@@ -12,7 +12,7 @@ use super::call::Work;
 use super::crew::{Plan, Relief, Seat};
 use super::{Core, Server};
 use crate::context;
-use crate::env::{Received, Wait};
+use crate::env::{Received, Wait, train};
 
 /// What a worker does next.
 enum Next {
@@ -161,12 +161,7 @@ impl<'s> Worker<'s> {
         let (planned, sent) = {
             let mut core = server.lock();
             let core = &mut *core;
-            let mut start = 0;
-            while start < len {
-                let end = (start + each.max(1)).min(len);
-                self.handle(core, from, start..end);
-                start = end;
-            }
+            train(len, each).for_each(|place| self.handle(core, from, place));
             let planned = self.choose(core);
             self.look(core);
             // A refusal must be there before the word that its call is with us, or the caller who

@@ -1,0 +1,96 @@
+//! Interceptors around a channel. Without interceptors none of this is there.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::Inner;
+use crate::context;
+use crate::env::{Env, Time};
+use crate::intercept::{self, Interceptors, Outcome};
+use crate::stub::{Call, Channel, PendingCall, Reply, Sink};
+
+/// Puts interceptors around a channel, if there are any.
+pub(super) fn watched(inner: &Inner, interface: &str, channel: Arc<dyn Channel>) -> Arc<dyn Channel> {
+    let interceptors = &inner.calls;
+    if interceptors.is_empty() {
+        return channel;
+    }
+    let watch = Watch { interceptors: interceptors.clone(), interface: interface.into(), env: inner.env.clone() };
+    Arc::new(Watched { watch, channel })
+}
+
+#[derive(Clone)]
+struct Watch {
+    interceptors: Interceptors,
+    interface: Arc<str>,
+    env: Arc<dyn Env>,
+}
+
+struct Watched {
+    watch: Watch,
+    channel: Arc<dyn Channel>,
+}
+
+impl Watch {
+    fn call<'a>(&'a self, procedure: &'a str) -> intercept::Call<'a> {
+        intercept::Call::new(&self.interface, procedure, None, context::inherited().1)
+    }
+
+    /// Tells the interceptors of the reply, then its taker.
+    fn end(&self, procedure: &str, since: Time, reply: Reply<'_>, sink: Sink<'_>) {
+        let outcome = match &reply {
+            Reply::Result(_) => Outcome::Result,
+            Reply::Exception(_) => Outcome::Exception,
+            Reply::Failed(why) => Outcome::Failed(why),
+        };
+        self.interceptors.after(&self.call(procedure), outcome, self.env.now().since(since));
+        sink(reply);
+    }
+}
+
+impl Channel for Watched {
+    fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+        let name = &call.procedure.name;
+        if let Err(why) = self.watch.interceptors.before(&self.watch.call(name)) {
+            return sink(Reply::Failed(why));
+        }
+        let since = self.watch.env.now();
+        self.channel.call(call, &mut |reply| self.watch.end(name, since, reply, sink));
+    }
+
+    fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
+        if let Err(why) = self.watch.interceptors.before(&self.watch.call(call.procedure.name)) {
+            return Box::new(why);
+        }
+        let (watch, procedure, since) = (self.watch.clone(), call.procedure.name, self.watch.env.now());
+        Box::new(Flight { watch, procedure, since, call: self.channel.start(call) })
+    }
+}
+
+/// A started call. The end of one that is detached, or dropped, is not told: nobody takes it.
+struct Flight {
+    watch: Watch,
+    procedure: &'static str,
+    since: Time,
+    call: Box<dyn PendingCall>,
+}
+
+impl PendingCall for Flight {
+    fn wait(self: Box<Self>, sink: Sink<'_>) {
+        let Flight { watch, procedure, since, call } = *self;
+        call.wait(&mut |reply| watch.end(procedure, since, reply, sink));
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        let Flight { watch, procedure, since, call } = self;
+        call.poll(context, &mut |reply| watch.end(procedure, *since, reply, sink))
+    }
+
+    fn cancel(&mut self) {
+        self.call.cancel();
+    }
+
+    fn detach(self: Box<Self>) {
+        self.call.detach();
+    }
+}
