@@ -225,6 +225,31 @@ fn raw() {
     both.client.start(both.now, &call(2), b"args".to_vec()).expect("room for a call");
     let length = both.client.transmit(both.now, &mut out).expect("a call");
     seed("server_bytes", "call", &out[..length]);
+    captures(&out[..length]);
+}
+
+/// A datagram as tcpdump writes it: over Ethernet in the old format, from the IP header on in the new.
+fn captures(datagram: &[u8]) {
+    let udp = [&[0x1b, 0x58, 0x1b, 0x59][..], &(datagram.len() as u16 + 8).to_be_bytes(), &[0, 0], datagram].concat();
+    let length = (udp.len() as u16 + 20).to_be_bytes();
+    let head = [0x45, 0, length[0], length[1], 0, 0, 0x40, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1];
+    let packet = [&head[..], &udp].concat();
+    let frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0][..], &packet].concat();
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+
+    let start = words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1]);
+    let record = [words(&[1, 500, frame.len() as u32, frame.len() as u32]), frame].concat();
+    seed("capture", "pcap", &[start, record.clone(), record].concat());
+
+    let padded = packet.len().next_multiple_of(4);
+    let size = 32 + padded as u32;
+    let section = words(&[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28]);
+    let interface = words(&[1, 20, 101, 65_535, 20]);
+    let mut block = words(&[6, size, 0, 0, 1_000_000, packet.len() as u32, packet.len() as u32]);
+    block.extend(&packet);
+    block.resize(28 + padded, 0);
+    block.extend(size.to_le_bytes());
+    seed("capture", "pcapng", &[section, interface, block].concat());
 }
 
 // Descriptions and values.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acquaintance;
+mod capture;
 mod client;
 mod dump;
 mod idl;
@@ -15,6 +16,7 @@ pub mod script;
 mod server;
 mod xdr;
 
+pub use capture::capture;
 pub use client::client;
 pub use dump::dump;
 pub use idl::{interface, json, values};
@@ -44,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "server", run: server, memory_per_byte: 64, memory: 512 * KIB },
     Target { name: "client", run: client, memory_per_byte: 64, memory: MIB },
     Target { name: "dump", run: dump, memory_per_byte: 64, memory: 8 * KIB },
+    Target { name: "capture", run: capture, memory_per_byte: 64, memory: 4 * MIB },
     Target { name: "xdr", run: xdr, memory_per_byte: 64, memory: 4 * KIB },
     Target { name: "schema", run: schema, memory_per_byte: 96, memory: 4 * KIB },
     Target { name: "interface", run: interface, memory_per_byte: 128, memory: 8 * KIB },

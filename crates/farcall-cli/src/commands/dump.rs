@@ -1,14 +1,11 @@
 //! `farcall dump`: captured packets as text.
 
-mod capture;
-
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
+use farcall_cli::capture::{self, Captured, Unreadable};
 use farcall_proto::dump::{Dump as Taken, NotOurs, dump, from_hex};
 use serde_json::{Value, json};
 
@@ -29,15 +26,6 @@ pub struct Dump {
     /// Also say why a datagram is not farcall's
     #[arg(long)]
     all: bool,
-}
-
-/// A datagram, and what is known of its journey.
-struct Captured<'a> {
-    /// Since the first packet of the capture.
-    at: Option<Duration>,
-    /// From whom, to whom.
-    between: Option<(SocketAddr, SocketAddr)>,
-    bytes: &'a [u8],
 }
 
 #[derive(Default)]
@@ -74,14 +62,14 @@ impl Dump {
         match dump(captured.bytes) {
             Ok(taken) => {
                 counts.ours += 1;
-                output.line(|| captured.with(of(&taken)), || format!("{}{taken}", captured.heading()))
+                output.line(|| with(captured, of(&taken)), || format!("{}{taken}", heading(captured)))
             }
             Err(why) => {
                 counts.others += 1;
                 if !self.all {
                     return Ok(());
                 }
-                output.line(|| captured.with(other(&why)), || format!("{}not farcall's: {why}", captured.heading()))
+                output.line(|| with(captured, other(&why)), || format!("{}not farcall's: {why}", heading(captured)))
             }
         }
     }
@@ -99,25 +87,29 @@ fn other(why: &NotOurs) -> Value {
     json!({ "not_ours": why.to_string() })
 }
 
-impl Captured<'_> {
-    /// In front of the text.
-    fn heading(&self) -> String {
-        let at = self.at.map(|at| format!("{:.6} ", at.as_secs_f64())).unwrap_or_default();
-        let between = self.between.map(|(from, to)| format!("{from} > {to} ")).unwrap_or_default();
-        at + &between
+impl From<Unreadable> for Failure {
+    fn from(why: Unreadable) -> Failure {
+        Failure::new(why.to_string())
     }
+}
 
-    fn with(&self, mut facts: Value) -> Value {
-        if let Some(at) = self.at {
-            facts["at_s"] = at.as_secs_f64().into();
-        }
-        if let Some((from, to)) = self.between {
-            facts["from"] = from.to_string().into();
-            facts["to"] = to.to_string().into();
-        }
-        facts["bytes"] = self.bytes.len().into();
-        facts
+/// In front of the text.
+fn heading(captured: &Captured<'_>) -> String {
+    let at = captured.at.map(|at| format!("{:.6} ", at.as_secs_f64())).unwrap_or_default();
+    let between = captured.between.map(|(from, to)| format!("{from} > {to} ")).unwrap_or_default();
+    at + &between
+}
+
+fn with(captured: &Captured<'_>, mut facts: Value) -> Value {
+    if let Some(at) = captured.at {
+        facts["at_s"] = at.as_secs_f64().into();
     }
+    if let Some((from, to)) = captured.between {
+        facts["from"] = from.to_string().into();
+        facts["to"] = to.to_string().into();
+    }
+    facts["bytes"] = captured.bytes.len().into();
+    facts
 }
 
 /// The longest line that is read: the largest datagram, with room between its digits.

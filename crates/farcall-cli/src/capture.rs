@@ -1,5 +1,6 @@
 //! Captures: the UDP datagrams in a pcap or pcapng file.
 
+use std::fmt;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -7,13 +8,33 @@ use std::time::Duration;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 
-use super::Captured;
-use crate::failure::{Failure, Outcome};
-
 /// Room for the largest packet, and for what surrounds it.
 const ROOM: usize = 1 << 20;
 /// Interfaces of a capture that are remembered.
 const INTERFACES: usize = 4096;
+
+/// A datagram, and what is known of its journey.
+#[derive(Debug)]
+pub struct Captured<'a> {
+    /// Since the first packet of the capture.
+    pub at: Option<Duration>,
+    /// From whom, to whom.
+    pub between: Option<(SocketAddr, SocketAddr)>,
+    /// What it holds.
+    pub bytes: &'a [u8],
+}
+
+/// Why a capture cannot be read.
+#[derive(Debug)]
+pub struct Unreadable(String);
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unreadable {}
 
 /// Whether a file that begins like this is a capture.
 pub fn is_one(start: &[u8]) -> bool {
@@ -28,8 +49,14 @@ pub fn is_one(start: &[u8]) -> bool {
 }
 
 /// Hands every UDP datagram to `take`.
-pub fn read(input: impl Read + Send, take: &mut dyn FnMut(Captured<'_>) -> Outcome) -> Outcome {
-    let mut reader = create_reader(ROOM, input).map_err(|why| broken(&why))?;
+///
+/// # Errors
+/// What `take` gives, or why the capture cannot be read on.
+pub fn read<E: From<Unreadable>>(
+    input: impl Read + Send,
+    take: &mut dyn FnMut(Captured<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut reader = create_reader(ROOM, input).map_err(|why| E::from(broken(&why)))?;
     let mut capture = Capture::default();
     loop {
         match reader.next() {
@@ -41,25 +68,29 @@ pub fn read(input: impl Read + Send, take: &mut dyn FnMut(Captured<'_>) -> Outco
             // At the end of the file this becomes the next one.
             Err(PcapError::Incomplete(_)) => {
                 let before = reader.data().len();
-                reader.refill().map_err(|why| broken(&why))?;
+                reader.refill().map_err(|why| E::from(broken(&why)))?;
                 if reader.data().len() == before && !reader.reader_exhausted() {
-                    return Err(Failure::new("the capture has a packet that is too large"));
+                    return Err(unreadable("the capture has a packet that is too large").into());
                 }
             }
             Err(PcapError::UnexpectedEof) => {
-                return Err(Failure::new("the capture ends in the middle of a packet"));
+                return Err(unreadable("the capture ends in the middle of a packet").into());
             }
-            Err(why) => return Err(broken(&why)),
+            Err(why) => return Err(broken(&why).into()),
         }
     }
 }
 
-fn broken(why: &PcapError<&[u8]>) -> Failure {
-    Failure::new(match why {
+fn unreadable(why: &str) -> Unreadable {
+    Unreadable(why.to_owned())
+}
+
+fn broken(why: &PcapError<&[u8]>) -> Unreadable {
+    match why {
         // These would print a megabyte of what could not be read.
-        PcapError::NomError(..) | PcapError::OwnedNomError(..) => "the capture is corrupt".to_owned(),
-        why => format!("the capture cannot be read: {why:?}"),
-    })
+        PcapError::NomError(..) | PcapError::OwnedNomError(..) => unreadable("the capture is corrupt"),
+        why => Unreadable(format!("the capture cannot be read: {why:?}")),
+    }
 }
 
 /// What has been read of a capture that later packets depend on.
@@ -79,7 +110,11 @@ struct Interface {
 }
 
 impl Capture {
-    fn block(&mut self, block: &PcapBlockOwned<'_>, take: &mut dyn FnMut(Captured<'_>) -> Outcome) -> Outcome {
+    fn block<E>(
+        &mut self,
+        block: &PcapBlockOwned<'_>,
+        take: &mut dyn FnMut(Captured<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         match block {
             PcapBlockOwned::LegacyHeader(header) => {
                 self.interfaces = vec![Interface { link: header.network, resolution: None }];
@@ -110,14 +145,14 @@ impl Capture {
         Ok(())
     }
 
-    fn packet(
+    fn packet<E>(
         &mut self,
         interface: u32,
         at: Option<Duration>,
         data: &[u8],
         length: u32,
-        take: &mut dyn FnMut(Captured<'_>) -> Outcome,
-    ) -> Outcome {
+        take: &mut dyn FnMut(Captured<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let Some(interface) = self.interfaces.get(interface as usize) else { return Ok(()) };
         // What follows the packet is padding.
         let data = &data[..data.len().min(length as usize)];
