@@ -3,6 +3,8 @@
 mod common;
 
 use common::*;
+use farcall_proto::ServerConfig;
+use farcall_proto::client::Conversation;
 
 /// The server's identifier of the pair's conversation.
 fn known(pair: &mut Pair) -> u64 {
@@ -62,6 +64,29 @@ fn an_absurd_acknowledgement_does_no_harm() {
     pair.receive(&[forged(id, 9, &[frame(ACK, 0, &[0, 0, 0])])]);
     pair.settle();
     assert_eq!(pair.told.len(), 1);
+}
+
+/// How many of 100 conversations are remembered when each has named its 4,096th activity: 64 KiB each.
+fn wide_conversations(max_conversations: usize) -> usize {
+    let mut pair = Pair::with(Default::default(), ServerConfig { max_conversations, ..Default::default() });
+    for n in 0..100 {
+        pair.from.set_port(2000 + n);
+        pair.client = Conversation::new(Default::default(), u64::from(n) + 1);
+        pair.start(0, b"");
+        pair.settle();
+        let id = known(&mut pair);
+        pair.settle();
+        pair.receive(&[forged(id, 99, &[frame_about(CANCEL, 0, 4095, 7, &[])])]);
+        pair.answered();
+    }
+    pair.server.conversations()
+}
+
+#[test]
+fn activities_cost_a_bounded_amount_of_memory() {
+    assert_eq!(wide_conversations(1 << 20), 100);
+    let remembered = wide_conversations(200);
+    assert!((10..=17).contains(&remembered), "{remembered}");
 }
 
 #[test]

@@ -139,6 +139,7 @@ impl Server {
         self.forgot = now;
         self.stats.evicted += 1;
         if let Some(more) = entry.more {
+            self.slots -= more.rest.len();
             self.dissolve(*more);
         }
     }

@@ -15,6 +15,9 @@ pub(super) const ASSEMBLY: usize = 256;
 /// Activities that may have something held, or are not idle long enough to give their memory back.
 const MAX_WORKS: usize = 1 << 18;
 
+/// Activities beyond the first that are remembered, at the least, of all conversations together.
+const LEAST_SLOTS: usize = 1 << 16;
+
 /// How many of them are looked at in one go: by the timer, and for room.
 const SLICE: usize = 4096;
 const LOOKS: usize = 1024;
@@ -164,6 +167,17 @@ impl Server {
                 let failure = Failure::new(Kind::Overloaded, Ran::No).with_detail("no room for its arguments");
                 self.refuse(now, place, position, failure);
             }
+        }
+    }
+
+    /// Keeps the activities of all conversations together within bounds, since one packet can make a
+    /// conversation have thousands: of a few that are idle the one with most is forgotten.
+    #[inline]
+    pub(super) fn enforce_slots(&mut self, now: Time) {
+        if self.slots > LEAST_SLOTS.max(4 * self.config.max_conversations)
+            && let Some(widest) = self.table.widest()
+        {
+            self.forget(now, widest);
         }
     }
 

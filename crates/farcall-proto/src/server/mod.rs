@@ -152,6 +152,8 @@ pub struct Server {
     reassembling: usize,
     receiving: usize,
     unfinished: usize,
+    /// Activities beyond the first, of all conversations.
+    slots: usize,
     /// Boxed, as they go back into a conversation without being moved.
     #[allow(clippy::vec_box)]
     spare_works: Vec<Box<Work>>,
@@ -181,6 +183,7 @@ impl Server {
             reassembling: 0,
             receiving: 0,
             unfinished: 0,
+            slots: 0,
             spare_works: Vec::new(),
             spare_buffers: Vec::new(),
             stats: Stats::default(),

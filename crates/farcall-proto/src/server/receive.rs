@@ -44,13 +44,14 @@ impl Server {
         while let Some(raw) = frames.next().transpose() {
             match raw.and_then(|raw| self.on_frame(&mut visit, raw)) {
                 Ok(true) => {}
-                Ok(false) => return,
+                Ok(false) => break,
                 Err(Malformed) => {
                     self.stats.dropped += 1;
                     return;
                 }
             }
         }
+        self.enforce_slots(now);
     }
 
     /// Whether to go on to the next frame.
@@ -439,6 +440,7 @@ impl Server {
         let more = entry.more.get_or_insert_with(|| Box::new(More::new()));
         let index = activity as usize - 1;
         if more.rest.len() <= index {
+            self.slots += index + 1 - more.rest.len();
             more.rest.resize_with(index + 1, Slot::default);
         }
         more.rest[index].last = last;

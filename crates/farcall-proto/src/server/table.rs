@@ -100,6 +100,9 @@ pub(super) struct Table {
 
 const LEAST: usize = 16;
 
+/// Entries that are looked at for one to forget.
+const LOOK_AT: usize = 64;
+
 impl Table {
     pub fn len(&self) -> usize {
         self.used
@@ -185,26 +188,34 @@ impl Table {
         }
     }
 
-    /// An idle entry that was not heard for long: of a few that a clock's hand comes by, the one
-    /// heard least lately (an approximation of least recently used without a list).
+    /// An idle entry that was not heard for long.
     pub fn victim(&mut self, now: u32) -> Option<usize> {
-        const LOOK_AT: usize = 64;
-        const CHOICES: usize = 8;
+        self.most(8, |entry| Some(now.wrapping_sub(entry.heard) as usize))
+    }
+
+    /// An idle entry with many activities.
+    pub fn widest(&mut self) -> Option<usize> {
+        self.most(LOOK_AT, |entry| entry.more.as_ref().map(|m| m.rest.len()).filter(|n| *n > 0))
+    }
+
+    /// Of a few idle entries that a clock's hand comes by, the one with most of `what` (an approximation
+    /// of the most of all without a list).
+    fn most(&mut self, choices: usize, what: impl Fn(&Entry) -> Option<usize>) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
-        let mut best: Option<(u32, usize)> = None;
-        let mut choices = 0;
+        let mut best: Option<(usize, usize)> = None;
+        let mut seen = 0;
         for _ in 0..LOOK_AT.min(self.places.len()) {
             self.hand = (self.hand + 1) & mask;
             let entry = &self.places[self.hand];
             if entry.id == 0 || entry.more.as_ref().is_some_and(|m| m.is_busy()) {
                 continue;
             }
-            let idle = now.wrapping_sub(entry.heard);
-            if best.is_none_or(|b| idle > b.0) {
-                best = Some((idle, self.hand));
+            let Some(n) = what(entry) else { continue };
+            if best.is_none_or(|b| n > b.0) {
+                best = Some((n, self.hand));
             }
-            choices += 1;
-            if choices == CHOICES {
+            seen += 1;
+            if seen == choices {
                 break;
             }
         }

@@ -70,17 +70,13 @@ impl More {
         }
     }
 
-    /// The place of an activity's work, and how many there are.
+    /// The place of the work of an activity whose number is remembered, and how many works there are.
     #[inline]
     pub fn home(&mut self, activity: u32) -> (&mut Option<Box<Work>>, &mut u32) {
-        if activity == 0 {
-            return (&mut self.first, &mut self.works);
+        match activity {
+            0 => (&mut self.first, &mut self.works),
+            n => (&mut self.rest[n as usize - 1].work, &mut self.works),
         }
-        let index = activity as usize - 1;
-        if self.rest.len() <= index {
-            self.rest.resize_with(index + 1, Slot::default);
-        }
-        (&mut self.rest[index].work, &mut self.works)
     }
 
     pub fn into_works(self) -> impl Iterator<Item = Box<Work>> {
