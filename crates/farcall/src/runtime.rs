@@ -268,7 +268,7 @@ impl Inner {
             return Ok(endpoint.clone());
         }
         let socket = self.env.bind(from, &self.socket_options()).map_err(|why| local("binding a socket", why))?;
-        let config = ClientConfig { patience: self.settings.patience, ..ClientConfig::default() };
+        let config = self.client_config();
         let endpoint = Endpoint::new(self.env.clone(), socket, config);
         state.endpoints.push((from, endpoint.clone()));
         Ok(endpoint)
@@ -300,6 +300,14 @@ impl Inner {
         let server = server.map_err(|why| local("starting a thread", why))?;
         state.server = Some(server.clone());
         Ok(server)
+    }
+
+    /// The protocol's defaults, and probes close enough for the number that must go unanswered to
+    /// fit into the patience.
+    fn client_config(&self) -> ClientConfig {
+        let (patience, default) = (self.settings.patience, ClientConfig::default());
+        let longest = (patience / default.patience_probes.max(1)).clamp(default.min_retransmit, default.max_retransmit);
+        ClientConfig { patience, max_retransmit: longest, ..default }
     }
 
     fn socket_options(&self) -> SocketOptions {

@@ -1,0 +1,192 @@
+//! Several instances of a type: which is bound, and what happens when one is gone.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use farcall::names::{Entry, Memory, Registry};
+use farcall::{CallFailed, Export, Kind, Ran, Runtime};
+
+#[farcall::interface]
+pub trait Who {
+    fn who(&self) -> farcall::Result<String>;
+    #[idempotent]
+    fn who_idempotent(&self) -> farcall::Result<String>;
+}
+
+struct Server {
+    name: &'static str,
+    calls: Arc<AtomicU64>,
+}
+
+impl Who for Server {
+    fn who(&self) -> farcall::Result<String> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        Ok(self.name.to_owned())
+    }
+
+    fn who_idempotent(&self) -> farcall::Result<String> {
+        self.who()
+    }
+}
+
+/// Processes of one machine, as far as names go.
+struct Machine {
+    registry: Arc<Memory>,
+    calls: Arc<AtomicU64>,
+    /// They live as long as the machine, also when they export nothing any more.
+    processes: Mutex<Vec<Runtime>>,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        Machine { registry: Arc::new(Memory::new()), calls: Arc::default(), processes: Mutex::default() }
+    }
+
+    fn process(&self) -> Runtime {
+        let patience = Duration::from_millis(100);
+        let process = Runtime::builder().registry(self.registry.clone()).patience(patience).build().unwrap();
+        self.processes.lock().unwrap().push(process.clone());
+        process
+    }
+
+    fn export(&self, name: &'static str) -> Export {
+        let server = Server { name, calls: self.calls.clone() };
+        self.process().export::<dyn Who>(&format!("Who/{name}"), Arc::new(server)).unwrap()
+    }
+
+    fn publish(&self, instance: &str, address: SocketAddr) -> farcall::names::Registration {
+        let entry = Entry::new("Who".parse().unwrap(), instance.parse().unwrap(), address.into(), 1);
+        self.registry.publish(&entry).unwrap()
+    }
+}
+
+/// Passes datagrams on between one client and one server, until it is told to lose them.
+struct Wire {
+    address: SocketAddr,
+    cut: Arc<AtomicBool>,
+}
+
+impl Wire {
+    fn to(server: SocketAddr) -> Wire {
+        let front = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+        let back = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+        back.connect(server).unwrap();
+        let address = front.local_addr().unwrap();
+        let cut = Arc::new(AtomicBool::new(false));
+        let client = Arc::new(Mutex::new(None));
+        let (f, b, c, client_of) = (front.clone(), back.clone(), cut.clone(), client.clone());
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok((len, from)) = f.recv_from(&mut buffer) {
+                *client_of.lock().unwrap() = Some(from);
+                if !c.load(Ordering::SeqCst) {
+                    let _ = b.send(&buffer[..len]);
+                }
+            }
+        });
+        let c = cut.clone();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok(len) = back.recv(&mut buffer) {
+                let client = *client.lock().unwrap();
+                if let (Some(client), false) = (client, c.load(Ordering::SeqCst)) {
+                    let _ = front.send_to(&buffer[..len], client);
+                }
+            }
+        });
+        Wire { address, cut }
+    }
+
+    fn cut(&self) {
+        self.cut.store(true, Ordering::SeqCst);
+    }
+}
+
+fn told<T: std::fmt::Debug>(result: farcall::Result<T>) -> (Kind, Ran) {
+    let why = CallFailed::from(result.unwrap_err());
+    (why.kind(), why.ran())
+}
+
+#[test]
+fn the_one_who_answers_is_bound_and_a_dead_one_costs_nothing() {
+    let machine = Machine::new();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let _dead = machine.publish("a", silent.local_addr().unwrap());
+    let _export = machine.export("b");
+    let who = machine.process().import::<dyn Who>("Who").unwrap();
+    assert_eq!(who.who().unwrap(), "b");
+}
+
+#[test]
+fn an_instance_is_found_by_its_name() {
+    let machine = Machine::new();
+    let _exports = ["a", "b", "c"].map(|name| machine.export(name));
+    let process = machine.process();
+    for name in ["c", "a", "b"] {
+        let who = process.import::<dyn Who>(&format!("Who/{name}")).unwrap();
+        assert_eq!(who.who().unwrap(), name);
+    }
+    let group = process.import_all::<dyn Who>("Who").unwrap();
+    let names: Vec<_> = group.members().map(|(name, who)| (name.to_owned(), who.who().unwrap())).collect();
+    assert_eq!(names, ["a", "b", "c"].map(|name| (format!("Who/{name}"), name.to_owned())));
+}
+
+#[test]
+fn a_name_exported_anew_is_bound_when_the_former_export_is_gone() {
+    let machine = Machine::new();
+    let export = machine.export("a");
+    let who = machine.process().import::<dyn Who>("Who/a").unwrap();
+    // The same process may export the name anew; then that is what the name means.
+    let server = Server { name: "new", calls: machine.calls.clone() };
+    let anew = machine.process().export::<dyn Who>("Who/a", Arc::new(server));
+    assert!(anew.is_ok());
+    assert_eq!(who.who().unwrap(), "a");
+    drop(export);
+    assert_eq!(who.who().unwrap(), "new");
+}
+
+#[test]
+fn a_call_that_did_not_run_goes_to_another_instance() {
+    let machine = Machine::new();
+    let first = machine.export("a");
+    let who = machine.process().import::<dyn Who>("Who").unwrap();
+    assert_eq!(who.who().unwrap(), "a");
+    let _second = machine.export("b");
+    drop(first);
+    assert_eq!(who.who().unwrap(), "b");
+    assert_eq!(who.start().who().wait().unwrap(), "b");
+}
+
+#[test]
+fn a_call_that_may_have_run_is_not_repeated_unless_it_is_idempotent() {
+    for (idempotent, started) in [(false, false), (true, false), (false, true), (true, true)] {
+        let machine = Machine::new();
+        let first = machine.export("a");
+        let wire = Wire::to(first.address());
+        let client = machine.process();
+        // Only this instance is known at first, and reached through the wire.
+        drop(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()));
+        let _wired = machine.publish("a", wire.address);
+        let who = client.import::<dyn Who>("Who").unwrap();
+        assert_eq!(who.who().unwrap(), "a");
+        let _second = machine.export("b");
+        wire.cut();
+        let answer = match (idempotent, started) {
+            (true, true) => who.start().who_idempotent().wait(),
+            (true, false) => who.who_idempotent(),
+            (false, true) => who.start().who().wait(),
+            (false, false) => who.who(),
+        };
+        match idempotent {
+            true => assert_eq!(answer.unwrap(), "b"),
+            false => assert_eq!(told(answer), (Kind::Unreachable, Ran::Maybe)),
+        }
+        // Either way the next call is served by the other.
+        assert_eq!(who.who().unwrap(), "b");
+    }
+}
