@@ -1,5 +1,7 @@
 //! The simulator's command: `soak` runs many seeds, `replay` shows one, `bulk` a large transfer.
 
+#![forbid(unsafe_code)]
+
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Instant;
