@@ -49,6 +49,9 @@ impl Server {
             }
         }
         self.sweep = (!self.works.is_empty()).then(|| now + (self.config.hold / 2).saturating_mul(slice) / all);
+        if self.works.capacity() > SLICE && self.works.len() < self.works.capacity() / 4 {
+            self.works.shrink_to(2 * self.works.len());
+        }
     }
 
     /// Whether the activity's work is gone.
