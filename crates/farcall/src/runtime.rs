@@ -220,6 +220,13 @@ impl Runtime {
         &self.0.registry
     }
 
+    /// Refuses every call that comes from now on, as draining, `Ran::No`, and waits until those that
+    /// have begun are finished, but no longer than `time`. True if they are. There is no way back.
+    pub fn drain(&self, time: Duration) -> bool {
+        let server = self.0.lock().server.clone();
+        server.is_none_or(|server| server.drain(time))
+    }
+
     /// What it did so far: calls, outcomes, how long procedures ran, what the protocol did.
     pub fn stats(&self) -> Stats {
         let (server, endpoints) = {

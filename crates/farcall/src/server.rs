@@ -162,6 +162,18 @@ impl Server {
         core.exports.retain(|exported| exported.id != id);
     }
 
+    /// Refuses every new call, and waits until those that have begun are finished, but no longer
+    /// than `time`. True if they are.
+    pub(crate) fn drain(&self, time: Duration) -> bool {
+        let exports = {
+            let mut core = self.lock();
+            core.protocol.drain();
+            core.exports.clone()
+        };
+        let end = self.now() + time;
+        exports.iter().all(|exported| exported.wait_idle(&*self.env, end.since(self.now())))
+    }
+
     /// Ends its threads, once they have finished what they execute.
     pub(crate) fn stop(&self) {
         if self.generation != fork::generation() || self.stopped.swap(true, Ordering::SeqCst) {

@@ -294,6 +294,55 @@ fn a_draining_export_finishes_what_it_has() {
 }
 
 #[test]
+fn a_draining_runtime_refuses_and_finishes_what_it_has() {
+    let s = setting(runtime());
+    let slow = s.gate.start().pass();
+    s.until_waiting(1);
+    assert!(!s.runtime.drain(Duration::ZERO), "one call is still there");
+    assert_eq!(told(s.gate.ping()), (Kind::Draining, Ran::No));
+    s.server.open().unwrap();
+    assert!(s.runtime.drain(Duration::from_secs(600)));
+    assert_eq!(slow.wait().unwrap(), 1);
+    assert_eq!(s.server.pings.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn arguments_that_do_not_decode_did_not_run() {
+    let s = setting(runtime());
+    let gate = farcall::dynamic::Dynamic::import(&s.runtime, "Gate").unwrap();
+    let ping = gate.interface().by_name("ping").unwrap();
+    let panic = gate.interface().by_name("panic").unwrap();
+    let wrong: [(_, &[u8]); 4] = [
+        (ping, &[0; 4]),                                // nothing was expected
+        (panic, &[]),                                   // a string was
+        (panic, &[0, 0, 0, 9, b'a', 0, 0, 0]),          // of nine bytes
+        (panic, &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]), // of all the memory there is
+    ];
+    for (procedure, arguments) in wrong {
+        let why = gate.call(procedure, arguments).unwrap_err();
+        let why = why.call_failed().unwrap();
+        assert_eq!((why.kind(), why.ran()), (Kind::BadArguments, Ran::No), "{why}");
+    }
+    assert_eq!(s.server.pings.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_registry_that_cannot_be_read_is_named() {
+    let directory = std::env::temp_dir().join(format!("farcall-registry-{}", std::process::id()));
+    std::fs::write(&directory, "a file where a directory ought to be").unwrap();
+    let registry = farcall::names::File::at(&directory);
+    let runtime = Runtime::builder().registry(registry).build().unwrap();
+    let imported = runtime.import::<dyn Gate>("Gate").map(drop);
+    let exported = runtime.export::<dyn Gate>("Gate", Arc::new(Server::default())).map(drop);
+    std::fs::remove_file(&directory).unwrap();
+    for result in [imported, exported] {
+        let why = failed(result);
+        assert_eq!((why.kind(), why.ran()), (Kind::Registry, Ran::No));
+        assert!(why.detail().contains("farcall-registry"), "{why}");
+    }
+}
+
+#[test]
 fn what_is_not_exported_any_more_did_not_run() {
     let mut s = setting(runtime());
     s.gate.ping().unwrap();
