@@ -26,7 +26,7 @@ impl Conversation {
         if self.ready.is_empty() && !self.owes_acknowledgement {
             return self.transmit_mtu_probe(out);
         }
-        let granted = *self.session.granted()?;
+        let granted = self.session.granted()?;
         let header = Header { conversation: granted.conversation, number: self.next_number };
         let mut writer = Writer::new(out, self.mtu.datagram(), header);
         if !granted.known {
@@ -79,8 +79,11 @@ impl Conversation {
 
     /// Writes what an activity wants to send.
     fn write_wants(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
-        let position = self.position(activity);
         let slot = self.slots.at_mut(activity);
+        if slot.wants == Want::CALL {
+            return self.write_call(now, activity, writer);
+        }
+        let position = Position { activity, exchange: 0, sequence: slot.sequence };
         let pull = slot.wants.has(Want::PULL);
         if slot.wants.has(Want::SELECT) || pull {
             if writer.room() < 256 {

@@ -78,7 +78,6 @@ impl Server {
 
     /// The caller has had the result, or it was held long enough: its bytes go, the number stays.
     pub(super) fn release(&mut self, place: usize, activity: u32) {
-        self.let_go_of_assembly(place, activity);
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
         };
@@ -87,15 +86,15 @@ impl Server {
         };
         let payload = std::mem::take(&mut work.payload);
         work.phase = Phase::Over;
-        let outgoing = work.outgoing.take();
-        self.moving -= outgoing.as_ref().map_or(0, |_| payload.len());
-        let flying = outgoing.map_or(0, |o| o.in_flight());
-        more.in_flight -= flying;
         self.held -= payload.len();
-        self.recycle(payload);
-        if flying > 0 {
+        if let Some(outgoing) = work.outgoing.take() {
+            self.moving -= payload.len();
+            more.in_flight -= outgoing.in_flight();
             self.wake_next(place);
+        } else if work.incoming.is_some() {
+            self.let_go_of_assembly(place, activity);
         }
+        self.recycle(payload);
     }
 
     fn drop_work(&mut self, place: usize, activity: u32) {
@@ -125,11 +124,12 @@ impl Server {
         }
     }
 
-    /// The bytes of a message whose fragments have all come.
+    /// The bytes of a message whose fragments have all come: its call is to run.
     pub(super) fn assembled(&mut self, place: usize, activity: u32) -> Vec<u8> {
         let Some(work) = self.existing_work(place, activity) else {
             return Vec::new();
         };
+        work.phase = Phase::Running;
         let Some(incoming) = work.incoming.take() else {
             return Vec::new();
         };

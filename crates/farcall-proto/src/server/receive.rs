@@ -119,11 +119,11 @@ impl Server {
         }
         let last = self.last(place, position.activity);
         if position.sequence > last.sequence() {
-            return self.begin(visit, place, head, part);
+            return self.begin(visit, place, head, part, last);
         }
         self.stats.duplicates += 1;
         if self.config.mutant.breaks(Rule::DuplicateTable) && part.fragment.is_none() {
-            return self.begin(visit, place, head, part);
+            return self.begin(visit, place, head, part, last);
         }
         let mixed = self.config.mutant.breaks(Rule::FragmentsMixed) && part.fragment.is_some();
         if position.sequence == last.sequence() || mixed {
@@ -140,15 +140,11 @@ impl Server {
     /// A call that is newer than every other of its activity: it is this moment that consumes its
     /// number.
     #[inline]
-    fn begin(&mut self, visit: &mut Visit<'_, '_>, place: usize, head: &CallHead, part: Part<'_>) {
+    fn begin(&mut self, visit: &mut Visit<'_, '_>, place: usize, head: &CallHead, part: Part<'_>, before: Last) {
         let position = head.position;
-        let before = self.last(place, position.activity);
-        self.supersede(visit, place, position.activity);
+        self.supersede(visit, place, position.activity, before);
         self.set_last(place, position.activity, Last::new(position.sequence, false));
         let now = visit.now;
-        let work = self.work(now, place, position.activity);
-        work.position = position;
-        work.since = now;
         if let Some(failure) = self.objection(head, part) {
             self.refuse(now, place, position, failure);
             if self.config.mutant.breaks(Rule::RefusalUnrecorded) {
@@ -156,17 +152,19 @@ impl Server {
             }
             return;
         }
+        let work = self.work(now, place, position.activity);
+        work.position = position;
+        work.since = now;
         if part.fragment.is_some() {
             return self.receive(visit, place, head, part);
         }
-        self.run(visit, place, head, Cow::Borrowed(part.bytes));
+        work.phase = Phase::Running;
+        self.run(visit, head, Cow::Borrowed(part.bytes));
     }
 
     /// Gives the call to the user.
     #[inline]
-    fn run(&mut self, visit: &mut Visit<'_, '_>, place: usize, head: &CallHead, args: Cow<'_, [u8]>) {
-        let work = self.work(visit.now, place, head.position.activity);
-        work.phase = Phase::Running;
+    fn run(&mut self, visit: &mut Visit<'_, '_>, head: &CallHead, args: Cow<'_, [u8]>) {
         self.stats.calls += 1;
         self.unfinished += 1;
         let deadline = head.meta.deadline.map(|left| visit.now + std::time::Duration::from_nanos(left));
@@ -206,14 +204,13 @@ impl Server {
     /// A newer call takes an activity over: whatever the older one was, its caller has had its
     /// result or given it up.
     #[inline]
-    fn supersede(&mut self, visit: &mut Visit<'_, '_>, place: usize, activity: u32) {
-        let sequence = self.last(place, activity).sequence();
+    fn supersede(&mut self, visit: &mut Visit<'_, '_>, place: usize, activity: u32, last: Last) {
         let Some(phase) = self.existing_work(place, activity).map(|w| w.phase) else {
             return;
         };
         match phase {
             Phase::Running => {
-                let position = Position { activity, exchange: 0, sequence };
+                let position = Position { activity, exchange: 0, sequence: last.sequence() };
                 (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
             }
             Phase::Receiving | Phase::Done(_) => self.release(place, activity),
@@ -229,7 +226,10 @@ impl Server {
             Some(Phase::Receiving) => self.receive(visit, place, head, part),
             Some(Phase::Running) => self.reply_state(place, position, Progress::Running),
             Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
-            _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => self.begin(visit, place, head, part),
+            _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => {
+                let last = self.last(place, position.activity);
+                self.begin(visit, place, head, part, last);
+            }
             Some(Phase::Over) | None => self.reply_over(place, position),
         }
     }
@@ -264,7 +264,7 @@ impl Server {
                 if let Some(failure) = self.objection(head, part) {
                     return self.refuse(visit.now, place, head.position, failure);
                 }
-                self.run(visit, place, head, Cow::Owned(args));
+                self.run(visit, head, Cow::Owned(args));
             }
             Taken::Contradiction => self.stats.dropped += 1,
             Taken::New | Taken::Nothing if due => self.reply_select(place, head.position),
@@ -338,16 +338,16 @@ impl Server {
         if !self.is_sound(position) || position.activity >= self.config.max_activities {
             return;
         }
-        let last = self.last(place, position.activity).sequence();
-        if position.sequence < last {
+        let last = self.last(place, position.activity);
+        if position.sequence < last.sequence() {
             return;
         }
         let cancelled = Failure::new(Kind::Cancelled, Ran::No);
-        if position.sequence > last {
+        if position.sequence > last.sequence() {
             if self.config.mutant.breaks(Rule::CancelOvertaking) {
                 return self.reply_failure(place, position, cancelled);
             }
-            self.supersede(visit, place, position.activity);
+            self.supersede(visit, place, position.activity, last);
             self.set_last(place, position.activity, Last::new(position.sequence, true));
             return self.refuse(visit.now, place, position, cancelled);
         }
@@ -432,11 +432,14 @@ impl Server {
     /// Remembers what an activity did last. Grows the conversation to that activity.
     #[inline]
     pub(super) fn set_last(&mut self, place: usize, activity: u32, last: Last) {
-        let entry = self.table.at_mut(place);
-        if activity == 0 {
-            entry.last = last;
-            return;
+        match activity {
+            0 => self.table.at_mut(place).last = last,
+            _ => self.set_slot(place, activity, last),
         }
+    }
+
+    fn set_slot(&mut self, place: usize, activity: u32, last: Last) {
+        let entry = self.table.at_mut(place);
         let more = entry.more.get_or_insert_with(|| Box::new(More::new()));
         let index = activity as usize - 1;
         if more.rest.len() <= index {

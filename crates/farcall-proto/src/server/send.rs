@@ -112,9 +112,10 @@ impl Server {
     /// Writes a result that fits one datagram.
     #[inline]
     fn write_whole(&mut self, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
-        let header = Header { conversation: self.table.at(place).client, number: self.next_number };
-        let to = self.table.at(place).address();
-        let more = self.table.at_mut(place).more.as_mut()?;
+        let entry = self.table.at_mut(place);
+        let header = Header { conversation: entry.client, number: self.next_number };
+        let to = entry.address();
+        let more = entry.more.as_mut()?;
         let datagram = more.datagram as usize;
         let work = more.find_mut(activity)?;
         let Phase::Done(status) = work.phase else {

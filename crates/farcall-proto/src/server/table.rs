@@ -4,7 +4,7 @@
 //! ticket verified are inserted, so nobody can fill a chain. Linear probing, deletion by shifting
 //! back (Knuth, volume 3, section 6.4, algorithm R), growth by doubling at seven eighths.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use super::work::More;
 
@@ -57,14 +57,11 @@ impl Entry {
     /// Where the client is.
     #[inline]
     pub fn address(&self) -> SocketAddr {
-        let ip = Ipv6Addr::from(self.ip);
-        match ip.to_ipv4_mapped() {
-            Some(v4) => SocketAddr::new(IpAddr::V4(v4), self.port),
-            None => {
-                let scope = u32::from(self.scope);
-                SocketAddr::V6(std::net::SocketAddrV6::new(ip, self.port, 0, scope))
-            }
+        let ip = u128::from_be_bytes(self.ip);
+        if ip >> 32 == 0xffff {
+            return SocketAddr::V4(SocketAddrV4::new((ip as u32).into(), self.port));
         }
+        SocketAddr::V6(SocketAddrV6::new(ip.into(), self.port, 0, u32::from(self.scope)))
     }
 
     #[inline]
