@@ -124,6 +124,27 @@ fn results_of_one_conversation_share_its_window() {
 }
 
 #[test]
+fn a_result_that_arrived_is_let_go_whatever_else_is_outstanding() {
+    let mut pair = small();
+    let mut keys = Vec::new();
+    for token in 1..=50 {
+        pair.start(token, b"fetch...");
+    }
+    let calls = pair.sent();
+    pair.receive(&calls);
+    keys.append(&mut pair.asked);
+    // Only the newest ends; all others go on.
+    let (newest, _) = keys.pop().unwrap();
+    let first = pair.finish(newest, Finish::Result, &vec![7; 30_000]);
+    pair.hear(&first);
+    pair.carry(1, SECOND, |_, _, _| true);
+    assert!(whole(&pair, 50, 30_000));
+    let last = pair.sent();
+    pair.receive(&last);
+    assert_eq!(pair.server.held_bytes(), 0);
+}
+
+#[test]
 fn arguments_of_one_conversation_share_its_window() {
     let mut pair = small();
     pair.answer = Some(vec![0; 4]);

@@ -134,8 +134,8 @@ pub struct Conversation {
     /// Bytes of fragments under way, of all calls.
     in_flight: u32,
     spare: Vec<Vec<u8>>,
-    /// A long result has arrived, and the server should hear of it though nothing else is to be said.
-    owes_acknowledgement: bool,
+    /// Long results that have arrived, and their lengths: the server is to hear so though nothing else is said.
+    completed: Vec<(CallId, u32)>,
     stats: Stats,
 }
 
@@ -166,7 +166,7 @@ impl Conversation {
             congestion: Congestion::default(),
             in_flight: 0,
             spare: Vec::new(),
-            owes_acknowledgement: false,
+            completed: Vec::new(),
             stats: Stats::default(),
         }
     }

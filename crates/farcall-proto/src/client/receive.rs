@@ -145,11 +145,11 @@ impl Conversation {
 
     /// The last fragment has arrived. The server, which holds something large, is told at once.
     fn finish_result(&mut self, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
-        self.owes_acknowledgement = true;
         let slot = self.slots.at_mut(activity);
         let Some((status, incoming)) = slot.receiving.take() else {
             return;
         };
+        self.completed.push((CallId { activity, sequence: slot.sequence }, incoming.through()));
         self.end(activity, outcome(status, Cow::Owned(incoming.into_bytes())), sink);
     }
 

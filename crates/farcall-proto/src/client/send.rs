@@ -23,7 +23,7 @@ impl Conversation {
         if let Some(len) = self.transmit_bind(now, out) {
             return Some(len);
         }
-        if self.ready.is_empty() && !self.owes_acknowledgement {
+        if self.ready.is_empty() && self.completed.is_empty() {
             return self.transmit_mtu_probe(out);
         }
         let granted = self.session.granted()?;
@@ -32,12 +32,15 @@ impl Conversation {
         if !granted.known {
             writer.ticket(&granted.ticket);
         }
-        let owed = std::mem::take(&mut self.owes_acknowledgement);
-        if owed || self.slots.len() > 1 || self.mtu.raised() {
+        if self.slots.len() > 1 || self.mtu.raised() {
             let low = self.slots.low().unwrap_or(self.next_sequence);
             writer.ack(Ack { low, datagram: self.mtu.datagram() as u32 });
         }
         let preamble = writer.room();
+        while let Some((id, total)) = self.completed.pop_if(|_| writer.room() >= 64) {
+            let position = Position { activity: id.activity, exchange: 0, sequence: id.sequence };
+            writer.select_all(position, total);
+        }
         while let Some(&activity) = self.ready.front() {
             match self.write_wants(now, activity, &mut writer) {
                 Written::All => {
@@ -52,7 +55,7 @@ impl Conversation {
                 Written::NoRoom => break,
             }
         }
-        if writer.room() == preamble && !owed {
+        if writer.room() == preamble {
             // Those who were ready wait for the congestion window.
             return self.transmit_mtu_probe(out);
         }

@@ -266,6 +266,7 @@ impl Conversation {
     /// cannot have run and never will; the others may have. Calls not sent yet go to the next one.
     fn lose_session(&mut self, kind: Kind, age: Option<Duration>, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         self.session.granted = None;
+        self.completed.clear();
         let mutant = self.config.mutant;
         let says_no = (kind == Kind::ServerRestarted && mutant.breaks(Rule::RestartSaysNo))
             || (kind == Kind::Forgotten && mutant.breaks(Rule::HorizonSaysNo));

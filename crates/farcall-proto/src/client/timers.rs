@@ -33,7 +33,9 @@ impl Conversation {
             return;
         }
         self.check = now + self.config.max_probe;
-        self.owes_acknowledgement |= probes;
+        if probes {
+            self.completed.push((super::CallId { activity: 0, sequence: 0 }, 0));
+        }
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);

@@ -562,6 +562,11 @@ impl Writer<'_> {
         }
     }
 
+    /// All `total` bytes of a message have arrived.
+    pub fn select_all(&mut self, p: Position, total: u32) {
+        self.position(SELECT, p, 16).u32(total).u32(total).u64(0);
+    }
+
     pub fn cancel(&mut self, p: Position) {
         self.position(CANCEL, p, 0);
     }
