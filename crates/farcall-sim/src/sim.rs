@@ -256,15 +256,25 @@ pub(crate) struct Ended {
     pub(crate) trace_hash: u64,
 }
 
+/// How long, in real time, a thread may run before the run is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Runs a test under one seed.
 pub(crate) fn run<R: Outcome>(
     seed: u64,
     verbose: bool,
     test: &Arc<impl Fn(&Sim) -> R + Send + Sync + 'static>,
 ) -> Ended {
+    run_with(World::new(seed, verbose, PATIENCE), seed, test)
+}
+
+fn run_with<R: Outcome>(
+    world: Arc<World>,
+    seed: u64,
+    test: &Arc<impl Fn(&Sim) -> R + Send + Sync + 'static>,
+) -> Ended {
     assert!(here().is_none(), "a simulation cannot run inside another");
     panics::watch();
-    let world = World::new(seed, verbose);
     let sim = Sim { world: world.clone(), seed };
     let test = test.clone();
     world.run(Arc::new(move || {
@@ -276,4 +286,22 @@ pub(crate) fn run<R: Outcome>(
     }));
     let (failure, time, trace_hash) = world.outcome();
     Ended { failure, time, trace_hash }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waits_for_something_else_is_named() {
+        let test = Arc::new(|sim: &Sim| {
+            sim.process("strange", || {
+                let (_open, never) = std::sync::mpsc::channel::<()>();
+                let _ = never.recv();
+            });
+        });
+        let ended = run_with(World::new(1, false, Duration::from_millis(50)), 1, &test);
+        let why = ended.failure.unwrap();
+        assert!(why.starts_with("strange: main ran for 50ms of real time"), "{why}");
+    }
 }

@@ -371,3 +371,19 @@ fn a_runtime_of_its_own_is_simulated_too() {
         Ok(())
     });
 }
+
+/// The first call may be in doubt, or take the server's patience; it breaks the binding.
+#[test]
+fn a_binding_that_broke_is_made_anew() {
+    check(50, |sim| -> farcall::Result<()> {
+        sim.random_faults();
+        let server = sim.server("server", serve);
+        let echo = farcall::import::<dyn Echo>("Echo")?;
+        server.crash();
+        server.restart();
+        sim.sleep(Duration::from_secs(1));
+        let answer = (0..4).find_map(|n| echo.echo(n).ok());
+        assert!(answer.is_some());
+        Ok(())
+    });
+}

@@ -15,7 +15,7 @@ use farcall::names::Memory;
 use super::baton::Baton;
 use super::env::Outside;
 use super::names::Names;
-use super::state::{Main, State, Status, ThreadId, Waits, seconds};
+use super::state::{Main, State, Status, ThreadId, Waits};
 use crate::net::Nanos;
 
 /// A simulated world. It is the same for all that hold it.
@@ -29,7 +29,9 @@ pub(super) struct World {
     supervisor: Baton,
     /// How often the baton was given.
     handed: AtomicU64,
-    /// A thread kept the baton: nobody goes on.
+    /// How long, in real time, a thread may keep the baton.
+    patience: Duration,
+    /// A thread kept it longer: nobody goes on.
     lost: AtomicBool,
 }
 
@@ -50,9 +52,6 @@ thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
 }
 
-/// How long, in real time, a thread may run before it is given up.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// A thread that catches its own unwinding so often is left where it is.
 const MOST_RAISED: u32 = 100;
 
@@ -62,13 +61,14 @@ pub(super) fn here() -> Option<Here> {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, verbose: bool) -> Arc<World> {
+    pub(super) fn new(seed: u64, verbose: bool, patience: Duration) -> Arc<World> {
         Arc::new(World {
             state: Mutex::new(State::new(seed, verbose)),
             names: Memory::new(),
             handles: Mutex::default(),
             supervisor: Baton::default(),
             handed: AtomicU64::new(0),
+            patience,
             lost: AtomicBool::new(false),
         })
     }
@@ -94,7 +94,7 @@ impl World {
     /// Waits until everything is over.
     fn supervise(&self) {
         let mut handed = self.handed.load(Ordering::Relaxed);
-        while !self.supervisor.take_within(PATIENCE) {
+        while !self.supervisor.take_within(self.patience) {
             let now = self.handed.load(Ordering::Relaxed);
             if now != std::mem::replace(&mut handed, now) {
                 continue;
@@ -104,11 +104,10 @@ impl World {
             let thread = &state.threads[state.running];
             let process = &state.processes[thread.process].name;
             let why = format!(
-                "{process}: {} ran for {} s of real time: it computes in a loop, or waits for something outside the \
+                "{process}: {} ran for {:?} of real time: it computes in a loop, or waits for something outside the \
                  simulation, such as a lock that a thread holds while it waits in a call, a channel, or a thread that \
                  `sim::spawn` did not start",
-                thread.name,
-                PATIENCE.as_secs()
+                thread.name, self.patience
             );
             state.failure.get_or_insert(why);
             return;
@@ -395,11 +394,5 @@ pub(super) fn text_of(payload: &(dyn Any + Send)) -> String {
         (Some(text), _) => (*text).to_owned(),
         (_, Some(text)) => text.clone(),
         _ => "a panic without a message".to_owned(),
-    }
-}
-
-impl std::fmt::Debug for World {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "World at {}", seconds(self.lock().net.now()))
     }
 }

@@ -1,0 +1,256 @@
+//! The driver and the runtime under everything that can befall them: what the protocol promises must
+//! hold for the threads that call, start, cancel, drop and serve.
+//!
+//! Each call has a number of its own, and servers write down which they executed. In the end: at most
+//! once; exactly once if it returned; never, even after every late packet has come, if it was
+//! reported as not run; and every call ends.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use farcall::{Error, Ran, Runtime};
+use farcall_sim::{Faults, Sim, check, sim};
+
+#[farcall::interface]
+trait Work {
+    /// Runs for so many microseconds, and returns the number and so many bytes.
+    fn work(&self, number: u64, micros: u64, bytes: u32, payload: &[u8]) -> farcall::Result<Vec<u8>, Refused>;
+    #[blocking]
+    fn blocking(&self, number: u64, micros: u64) -> farcall::Result<u64, Refused>;
+    /// Has another server do it.
+    fn relay(&self, number: u64, inner: u64, hops: u32) -> farcall::Result<u64, Refused>;
+}
+
+#[derive(Debug, farcall::Xdr)]
+struct Refused;
+
+/// What all know, and no crash destroys.
+#[derive(Default)]
+struct Books {
+    next: AtomicU64,
+    executed: Mutex<HashMap<u64, u64>>,
+    told: Mutex<Vec<(u64, Told, String)>>,
+}
+
+/// Longer than procedures, queues, pauses, partitions and the patience of callers explain.
+const LONGEST: Duration = Duration::from_secs(180);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Told {
+    Returned,
+    Failed(Ran),
+}
+
+impl Books {
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn execute(&self, number: u64) {
+        *self.executed.lock().unwrap().entry(number).or_default() += 1;
+    }
+
+    fn note<T>(&self, number: u64, how: &str, result: Result<T, Error<Refused>>) {
+        let (told, text) = match result {
+            Ok(_) | Err(Error::Declared(Refused)) => (Told::Returned, String::new()),
+            Err(Error::CallFailed(why)) => (Told::Failed(why.ran()), why.to_string()),
+        };
+        sim::note(&format!("call {number}, {how}: {told:?} {text}"));
+        self.told.lock().unwrap().push((number, told, format!("{how}: {text}")));
+    }
+
+    fn audit(&self) {
+        let executed = self.executed.lock().unwrap();
+        let times = |number: &u64| executed.get(number).copied().unwrap_or(0);
+        if let Some((number, times)) = executed.iter().find(|(_, times)| **times > 1) {
+            panic!("call {number} was executed {times} times");
+        }
+        for (number, told, how) in &*self.told.lock().unwrap() {
+            match told {
+                Told::Returned | Told::Failed(Ran::Yes) => {
+                    assert_eq!(times(number), 1, "call {number} {told:?}, {how}")
+                }
+                Told::Failed(Ran::No) => assert_eq!(times(number), 0, "call {number} did not run, {how}"),
+                Told::Failed(_) => {}
+            }
+        }
+    }
+}
+
+struct Worker(Arc<Books>);
+
+impl Work for Worker {
+    fn work(&self, number: u64, micros: u64, bytes: u32, _: &[u8]) -> farcall::Result<Vec<u8>, Refused> {
+        self.0.execute(number);
+        if micros > 0 {
+            sim::sleep(Duration::from_micros(micros));
+        }
+        if bytes == 13 {
+            return Err(Refused.into());
+        }
+        Ok(vec![number as u8; bytes as usize])
+    }
+
+    fn blocking(&self, number: u64, micros: u64) -> farcall::Result<u64, Refused> {
+        self.0.execute(number);
+        sim::sleep(Duration::from_micros(micros));
+        Ok(number)
+    }
+
+    fn relay(&self, number: u64, inner: u64, hops: u32) -> farcall::Result<u64, Refused> {
+        self.0.execute(number);
+        let next = farcall::import::<dyn Work>("Work")?.within(Duration::from_secs(5));
+        let result = match hops {
+            0 => next.blocking(inner, 10),
+            _ => next.relay(inner, self.0.number(), hops - 1),
+        };
+        let failed = result.as_ref().err().map(|why| why.to_string()).unwrap_or_default();
+        self.0.note(inner, &format!("relayed by {number} {failed}"), result);
+        Ok(number)
+    }
+}
+
+fn serve(books: &Arc<Books>) -> farcall::Result<()> {
+    let runtime = Runtime::builder()
+        .workers(1 + sim::below(3) as usize)
+        .threads(4 + sim::below(20) as usize)
+        .queue(1 + sim::below(8) as usize)
+        .build()?;
+    runtime.enter(|| {
+        loop {
+            let export = farcall::export::<dyn Work>("Work", Arc::new(Worker(books.clone())))?;
+            if sim::below(3) == 0 {
+                return export.wait();
+            }
+            sim::sleep(Duration::from_millis(sim::below(20_000)));
+            if sim::below(2) == 0 {
+                export.drain(Duration::from_millis(sim::below(3_000)));
+            }
+        }
+    })
+}
+
+/// One thread of a client.
+fn call(books: &Arc<Books>, calls: u64) {
+    let work = loop {
+        match farcall::import::<dyn Work>("Work") {
+            Ok(work) => break work,
+            Err(_) => sim::sleep(Duration::from_millis(300)),
+        }
+    };
+    for _ in 0..calls {
+        let before = sim::now();
+        one_call(books, &work);
+        let took = sim::now() - before;
+        assert!(took < LONGEST, "a call took {took:?}");
+        if sim::below(3) == 0 {
+            sim::sleep(Duration::from_micros(sim::below(500_000)));
+        }
+    }
+}
+
+fn one_call(books: &Arc<Books>, work: &WorkClient) {
+    let number = books.number();
+    let micros = if sim::below(2) == 0 { 0 } else { 1 << sim::below(22) };
+    let bytes = if sim::below(4) == 0 { 1 << sim::below(16) } else { sim::below(40) as u32 };
+    let payload = vec![7; if sim::below(6) == 0 { 1 << sim::below(16) } else { 8 }];
+    let right = |result: farcall::Result<Vec<u8>, Refused>| {
+        if let Ok(result) = &result {
+            assert!(result.len() == bytes as usize && result.iter().all(|byte| *byte == number as u8));
+        }
+        result
+    };
+    let mut work = work.clone();
+    if sim::below(5) == 0 {
+        work = work.within(Duration::from_millis(sim::below(3_000)));
+    }
+    match sim::below(12) {
+        0..=2 => books.note(number, "call", right(work.work(number, micros, bytes, &payload))),
+        3 => books.note(number, "blocking", work.blocking(number, micros)),
+        4 => books.note(number, "relay", work.relay(number, books.number(), sim::below(3) as u32)),
+        5 | 6 => {
+            let started = work.start().work(number, micros, bytes, &payload);
+            books.note(number, "start and wait", right(started.wait()));
+        }
+        7 => {
+            let started = work.start().work(number, micros, bytes, &payload);
+            books.note(number, "start and await", right(sim::block_on(started)));
+        }
+        8 => {
+            let mut started = work.start().work(number, micros, bytes, &payload);
+            sim::sleep(Duration::from_micros(1 << sim::below(20)));
+            started.cancel();
+            books.note(number, "cancel", right(started.wait()));
+        }
+        9 => drop(work.start().work(number, micros, bytes, &payload)),
+        10 => work.start().work(number, micros, bytes, &payload).detach(),
+        _ => {
+            let many: Vec<_> = (0..sim::below(20))
+                .map(|_| (books.number(), work.start()))
+                .map(|(number, start)| (number, start.blocking(number, micros / 16)))
+                .collect();
+            many.into_iter().for_each(|(number, started)| books.note(number, "one of many", started.wait()));
+        }
+    }
+}
+
+fn run(sim: &Sim) {
+    sim.limit(Duration::from_secs(24 * 3600));
+    sim.random_faults();
+    let books = Arc::new(Books::default());
+    let servers: Vec<_> = (0..1 + sim.below(3))
+        .map(|n| {
+            let books = books.clone();
+            sim.server(&format!("server {n}"), move || serve(&books))
+        })
+        .collect();
+    let clients: Vec<_> = (0..1 + sim.below(2))
+        .map(|n| {
+            let books = books.clone();
+            sim.process(&format!("client {n}"), move || {
+                let thread = |_| {
+                    let books = books.clone();
+                    sim::spawn(move || call(&books, 12))
+                };
+                let threads: Vec<_> = (0..1 + sim::below(4)).map(thread).collect();
+                threads.into_iter().for_each(|thread| thread.join());
+            })
+        })
+        .collect();
+    for _ in 0..sim.below(8) {
+        sim.sleep(Duration::from_millis(sim.below(4000)));
+        let server = &servers[sim.below(servers.len() as u64) as usize];
+        let client = &clients[sim.below(clients.len() as u64) as usize];
+        match sim.below(5) {
+            0 | 1 => {
+                server.crash();
+                sim.sleep(Duration::from_millis(sim.below(8000)));
+                server.restart();
+            }
+            2 => {
+                let one = [server, client][sim.below(2) as usize];
+                one.pause();
+                sim.sleep(Duration::from_millis(sim.below(20_000)));
+                one.resume();
+            }
+            3 => {
+                sim.cut(server, client);
+                sim.sleep(Duration::from_millis(sim.below(20_000)));
+                sim.heal();
+            }
+            _ => drop(sim.random_faults()),
+        }
+    }
+    sim.faults(Faults::none());
+    sim.run();
+    // Whatever was late comes now.
+    sim.sleep(Duration::from_secs(7 * 3600));
+    books.audit();
+}
+
+#[test]
+fn what_is_said_of_a_call_is_true() {
+    check(60, run);
+}
