@@ -11,6 +11,8 @@ use crate::time::{Time, nanos};
 pub(crate) struct RoundTrip {
     /// In nanoseconds; zero before anything was measured.
     smoothed: u64,
+    /// How often in a row an answer came only after its call was sent again.
+    backoff: u8,
 }
 
 impl RoundTrip {
@@ -27,10 +29,19 @@ impl RoundTrip {
         };
     }
 
+    /// An answer came after its call was sent again, so nobody knows to which. Perhaps the way has
+    /// become longer than our patience, which grows until an answer comes in time (Karn & Partridge
+    /// 1987); that one is believed.
+    pub fn late(&mut self) {
+        self.backoff = (self.backoff + 1).min(6);
+    }
+
     /// Learns from a call, whose time has the procedure's in it: only if that can have been short.
     #[inline]
     pub fn sample_call(&mut self, nanos: u64) {
-        if self.smoothed == 0 || nanos <= self.smoothed * 2 {
+        if self.backoff > 0 {
+            (self.backoff, self.smoothed) = (0, nanos.max(1));
+        } else if self.smoothed == 0 || nanos <= self.smoothed * 2 {
             self.sample(nanos);
         }
     }
@@ -40,7 +51,8 @@ impl RoundTrip {
     /// for as long.
     #[inline]
     pub fn patience(&self, least: Duration, most: Duration) -> u64 {
-        (self.smoothed * 3).min(nanos(most)).max(nanos(least))
+        let (least, most) = (nanos(least), nanos(most));
+        ((self.smoothed * 3).max(least) << self.backoff).min(most).max(least)
     }
 }
 

@@ -93,8 +93,11 @@ impl Conversation {
         if part.fragment.is_some() {
             return self.on_result_fragment(now, number, activity, head, part, sink);
         }
-        if let Some(sent) = self.slots.at(activity).timed {
-            self.round_trip.sample_call(now.nanos_since(sent));
+        let slot = self.slots.at(activity);
+        match slot.timed {
+            Some(sent) => self.round_trip.sample_call(now.nanos_since(sent)),
+            None if slot.unanswered > 0 && slot.stage == Stage::Sending => self.round_trip.late(),
+            None => {}
         }
         self.end(activity, outcome(head.status, Cow::Borrowed(part.bytes)), sink);
     }
