@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::{Error, Ran, Runtime};
-use farcall_sim::{Faults, Sim, check, sim};
+use farcall_sim::{Faults, Sim, check, replay, sim};
 
 #[farcall::interface]
 trait Work {
@@ -248,6 +248,13 @@ fn run(sim: &Sim) {
     // Whatever was late comes now.
     sim.sleep(Duration::from_secs(7 * 3600));
     books.audit();
+}
+
+#[test]
+fn a_seed_is_one_run_of_all_this() {
+    for seed in 0..10 {
+        assert_eq!(replay(seed, run), replay(seed, run));
+    }
 }
 
 #[test]

@@ -482,20 +482,37 @@ impl State {
         }
     }
 
-    /// What arrived first at a socket.
+    /// What arrived first at a socket. Datagrams of one sender and one size, the last perhaps shorter,
+    /// may come as a train, as Linux gives them to who asks (UDP_GRO).
     pub(super) fn fetch(&mut self, id: usize, buffer: &mut [u8]) -> Option<Received> {
-        let mailbox = &mut self.sockets[id];
-        Some(match mailbox.items.pop_front()? {
-            Item::Woken => Received::Woken,
-            Item::Unreachable(peer) => Received::Unreachable(peer),
-            Item::Datagram(from, bytes) => {
-                mailbox.bytes -= bytes.len() + OVERHEAD;
-                let len = bytes.len().min(buffer.len());
-                buffer[..len].copy_from_slice(&bytes[..len]);
-                self.net.recycle(bytes);
-                Received::Datagrams { from, len, each: len.max(1) }
+        let (from, bytes) = match self.sockets[id].items.pop_front()? {
+            Item::Woken => return Some(Received::Woken),
+            Item::Unreachable(peer) => return Some(Received::Unreachable(peer)),
+            Item::Datagram(from, bytes) => (from, bytes),
+        };
+        let each = bytes.len();
+        let mut len = self.unload(id, bytes, buffer);
+        if self.sockets[id].items.is_empty() || self.rng.chance(500_000) {
+            return Some(Received::Datagrams { from, len, each: each.max(1) });
+        }
+        while let Some(Item::Datagram(next, more)) = self.sockets[id].items.front() {
+            let size = more.len();
+            if *next != from || size > each || size == 0 || !len.is_multiple_of(each) || len + size > buffer.len() {
+                break;
             }
-        })
+            let Some(Item::Datagram(_, more)) = self.sockets[id].items.pop_front() else { break };
+            len += self.unload(id, more, &mut buffer[len..]);
+        }
+        Some(Received::Datagrams { from, len, each: each.max(1) })
+    }
+
+    /// Copies a datagram that has left its mailbox; returns how much of it there was room for.
+    fn unload(&mut self, id: usize, bytes: Vec<u8>, buffer: &mut [u8]) -> usize {
+        self.sockets[id].bytes -= bytes.len() + OVERHEAD;
+        let len = bytes.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&bytes[..len]);
+        self.net.recycle(bytes);
+        len
     }
 
     /// One more waits at a socket.
