@@ -69,6 +69,41 @@ fn an_export_with_many_procedures_comes_in_pages() {
 }
 
 #[test]
+fn pages_of_two_exports_are_not_mixed() {
+    let mut pair = Pair::new();
+    let wide = |id, print| Export {
+        id,
+        type_name: "Wide".into(),
+        instance: "x".into(),
+        procedures: (0..200).map(|n| (n, print)).collect(),
+    };
+    pair.server.export(wide(5, 55));
+    pair.client.bind(pair.now, "Wide", 9);
+    let question = pair.sent();
+    pair.receive(&question);
+    let page = pair.answered();
+    pair.hear(&page);
+    pair.server.withdraw(5);
+    pair.server.export(wide(6, 66));
+    let mut answer = None;
+    while answer.is_none() {
+        let sent = pair.sent();
+        assert!(!sent.is_empty());
+        pair.receive(&sent);
+        for d in pair.answered() {
+            pair.client.handle(pair.now, &d, &mut |e| {
+                if let Event::Bound { answer: a, .. } = e {
+                    answer = Some(a.unwrap());
+                }
+            });
+        }
+    }
+    let bound = answer.unwrap();
+    assert_eq!((bound.export, bound.procedures.len()), (6, 200));
+    assert!(bound.procedures.iter().all(|p| p.1 == 66));
+}
+
+#[test]
 fn a_duplicate_is_not_executed() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"once");

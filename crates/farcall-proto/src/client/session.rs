@@ -43,6 +43,8 @@ struct Request {
     token: Option<u64>,
     /// The conversation whose ticket is to be renewed.
     renew: Option<u64>,
+    /// What the pages so far said: of which export, and its procedures.
+    export: u64,
     procedures: Vec<(u32, u64)>,
     began: Time,
     sent: Option<Time>,
@@ -99,6 +101,7 @@ impl Session {
             name,
             token,
             renew,
+            export: 0,
             procedures: Vec::new(),
             began: now,
             sent: None,
@@ -167,9 +170,16 @@ impl Conversation {
             self.take_ticket(now, w, renewed, sink);
         }
         let request = &mut self.session.requests[at];
-        request.procedures.extend(w.procedures().take(MAX_PROCEDURES));
+        // A page of another export, offered anew meanwhile, does not continue the first: all over again.
+        let continues = request.procedures.is_empty() || request.export == w.export;
+        request.export = w.export;
+        if continues {
+            request.procedures.extend(w.procedures().take(MAX_PROCEDURES));
+        } else {
+            request.procedures.clear();
+        }
         let missing = (w.total as usize).min(MAX_PROCEDURES).saturating_sub(request.procedures.len());
-        if w.refused == 0 && missing > 0 && w.procedures().next().is_some() {
+        if w.refused == 0 && (!continues || (missing > 0 && w.procedures().next().is_some())) {
             // The next page: a question of its own, under a nonce of its own.
             self.session.nonce = self.session.nonce.wrapping_add(1);
             let request = &mut self.session.requests[at];
