@@ -339,7 +339,9 @@ impl ClientNode {
                     if now - self.resumed_at > 50 * MILLIS {
                         g.oracle.deadline_kept(now, call);
                     }
-                    if let Some(export) = talk.export.filter(|_| g.rng.chance(g.plan.chain)) {
+                    if state == State::Returned
+                        && let Some(export) = talk.export.filter(|_| g.rng.chance(g.plan.chain))
+                    {
                         self.call(g, server, export);
                     }
                 }

@@ -90,6 +90,11 @@ impl Ground {
         for path in net.paths() {
             *path = plan.own_path(&mut rng);
         }
+        for (client, server) in (plan.servers..hosts).flat_map(|c| (0..plan.servers).map(move |s| (c, s))) {
+            // In the open scheme whoever saw a conversation can answer in the server's name; but
+            // not call in the client's, from an address that is not the client's.
+            net.path(client, server).forge = Some(forge);
+        }
         let patience = plan.client.patience.as_nanos() as Nanos;
         Ground {
             net,
@@ -169,6 +174,19 @@ impl Ground {
     pub fn server_forgot(&mut self, server: usize) {
         self.accounts.retain(|(s, _), _| *s != server);
     }
+}
+
+/// What somebody who saw a datagram makes of it, half of the time: some bytes are others, and the
+/// tag, which has no secret in the open scheme, is right.
+fn forge(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    let Some(body) = bytes.len().checked_sub(8).filter(|body| *body > 4 && rng.chance(500_000)) else {
+        return;
+    };
+    for _ in 0..rng.within(1, 4) {
+        bytes[4 + rng.index(body - 4)] = rng.next() as u8;
+    }
+    let tag = xxh3_64(&bytes[..body]);
+    bytes[body..].copy_from_slice(&tag.to_be_bytes());
 }
 
 /// A datagram, for people, in one line.

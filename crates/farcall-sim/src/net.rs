@@ -39,6 +39,8 @@ pub struct Path {
     pub corrupt: u32,
     /// Datagrams of which a copy comes from an address that did not send it.
     pub spoof: u32,
+    /// What they who send such copies may make of them.
+    pub forge: Option<fn(&mut Rng, &mut Vec<u8>)>,
     /// Datagrams to a dead process that the sender is told of by ICMP.
     pub icmp: u32,
     /// The largest datagram that passes; a larger one vanishes.
@@ -65,6 +67,7 @@ impl Path {
             late: 0,
             corrupt: 0,
             spoof: 0,
+            forge: None,
             icmp: 0,
             mtu: usize::MAX,
             rate: 0,
@@ -299,7 +302,11 @@ impl<E> Net<E> {
             self.faults.spoofed += 1;
             let victim = address(source, 60_000 + self.rng.below(4) as u16);
             let later = self.rng.spread(path.delay, 10 * SECS);
-            self.deliver(path, victim, to, bytes, wait + later);
+            let mut bytes = bytes.to_vec();
+            if let Some(forge) = path.forge {
+                forge(&mut self.rng, &mut bytes);
+            }
+            self.deliver(path, victim, to, &bytes, wait + later);
         }
         if self.rng.chance(path.late) {
             self.faults.late += 1;

@@ -117,7 +117,7 @@ impl Plan {
     fn limits(&mut self, rng: &mut Rng) {
         let (server, client) = (&mut self.server, &mut self.client);
         server.max_conversations = rng.pick(&[1, 1, 2, 3, 4, 1 << 20]);
-        server.max_activities = rng.pick(&[2, 64, 4096]);
+        server.max_activities = rng.pick(&[2, 64, 4096, 4096]);
         server.hold = Duration::from_millis(rng.pick(&[20, 500, 5_000, 30_000]));
         server.held_budget = rng.pick(&[500, 8_000, 100_000, 64 << 20]);
         server.reassembly_budget = rng.pick(&[20_000, 100_000, 1 << 29]);
@@ -125,8 +125,9 @@ impl Plan {
         server.window = rng.pick(&[5_000, 40_000, 256 << 10]);
         server.max_datagram = rng.pick(&[1200, 1200, 9_000, 64_000]);
         client.max_outstanding = rng.pick(&[1, 8, 4096]);
-        // One more than may be outstanding, so that the bound is met but not all the time.
-        self.open = self.open.min(client.max_outstanding as usize + 1);
+        // Bounds are met, but not all the time: a refused call shows little.
+        let bound = client.max_outstanding.min(server.max_activities) as usize;
+        self.open = self.open.min(bound + usize::from(rng.chance(300_000)));
         client.max_result = rng.pick(&[30_000, 1 << 30]);
         client.window = rng.pick(&[5_000, 40_000, 256 << 10]);
         client.max_datagram = rng.pick(&[1200, 1200, 9_000, 64_000]);

@@ -37,6 +37,9 @@ const SETTLED: Nanos = 300 * SECS;
 /// How long after faults end, and after the last procedure does, a call may still take.
 const ENDS_WITHIN: Nanos = 60 * SECS;
 
+/// How long after a server died a call to it may still take.
+const NOTICED_WITHIN: Nanos = 120 * SECS;
+
 /// Runs `calls` calls under the faults that `seed` decides.
 pub fn run(seed: u64, calls: u64, mutant: Mutant, verbose: bool) -> Report {
     let mut rng = Rng::new(seed);
@@ -260,6 +263,10 @@ impl World {
         let server = &mut self.servers[node];
         if server.core.is_some() {
             return;
+        }
+        let (died, noticed) = (server.dead_since, now.saturating_sub(NOTICED_WITHIN));
+        if noticed > died && self.clients.iter().all(|c| !c.stopped && c.resumed_at < died) {
+            g.oracle.all_ended("a-dead-server-is-noticed", now, Some(node), noticed);
         }
         if reboot {
             server.clock.reboot(&mut g.rng, now);
