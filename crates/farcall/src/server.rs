@@ -16,7 +16,8 @@
 //! only once another worker receives. Three things guard the receiver:
 //!
 //! - A quick procedure may turn out slow once. The *sentinel*, a thread that naps while calls keep
-//!   coming, sees that the receiver has made no progress, and has another worker receive.
+//!   coming, sees that the receiver has made no progress, and has another worker receive. It also
+//!   acts on the protocol's timers.
 //! - A procedure that waits in a call of its own says so first ([`waiting`]). While it waits it
 //!   does not count as a worker, so calls in a circle are served.
 //! - When every worker executes, the receiver does not: it queues calls, and refuses them when the
@@ -98,6 +99,21 @@ struct Core {
     crew: Crew,
     /// Calls that execute and whose callers have given them up.
     cancelled: HashSet<CallKey>,
+    /// Until when the sentinel sleeps; `None` if it does until it is woken.
+    sleeping: Option<Time>,
+}
+
+impl Core {
+    /// Whether the sentinel is to be woken because the protocol has an earlier timer than it knows.
+    #[inline]
+    fn alarm(&mut self) -> bool {
+        let Some(timer) = self.protocol.timeout() else { return false };
+        let early = self.sleeping.is_none_or(|until| timer < until);
+        if early {
+            self.sleeping = Some(timer);
+        }
+        early
+    }
 }
 
 impl Server {
@@ -122,6 +138,7 @@ impl Server {
             queue: Queue::new(limits.queue, limits.queue_bytes),
             crew: Crew::new(limits.workers, limits.threads),
             cancelled: HashSet::new(),
+            sleeping: None,
         };
         let server = Arc::new(Server {
             sentinel: env.event(),
@@ -237,7 +254,3 @@ impl Drop for Waiting {
         }
     }
 }
-
-/// How long the sentinel naps while it has reason for suspicion, and at most.
-const NAP: Duration = Duration::from_micros(100);
-const LONGEST_NAP: Duration = Duration::from_micros(800);

@@ -1,48 +1,70 @@
-//! Looks after a receiver that executes a procedure which is known to be quick, in case it is not.
+//! Looks after a receiver that executes a procedure which is known to be quick, in case it is not;
+//! and acts on the protocol's timers.
 //!
 //! It is woken by the first such call after a quiet time, and then naps while calls keep coming.
-//! The receiver pays no system call for it, only a count under a lock that it holds anyway.
+//! The receiver pays no system call for it, only a count under a lock that it holds anyway. A look
+//! costs about as much as a call does, so naps get longer while all is well: a receiver is relieved
+//! at most [`LONGEST_NAP`] and a [`NAP`] after it got stuck. Once that has happened its procedure is no
+//! longer known to be quick, and other workers receive before it is executed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Server;
 use super::crew::Relief;
-use super::{LONGEST_NAP, NAP, Server};
+use crate::env::Time;
 
+/// How long a receiver that was seen to execute is given.
+const NAP: Duration = Duration::from_micros(100);
+/// The longest time between two looks while calls keep coming.
+const LONGEST_NAP: Duration = Duration::from_micros(1600);
 /// After so many looks at which nothing had moved the sentinel sleeps.
 const QUIET: u32 = 64;
 
 /// What the sentinel remembers from one look to the next.
 struct Watch {
     progress: u64,
-    /// Whether a lone receiver was executing at the last look.
+    /// A lone receiver was executing at the last look.
     alone: bool,
     quiet: u32,
+    /// The time to the next look, when there is nothing to look into.
     nap: Duration,
 }
 
 impl Server {
     pub(super) fn spawn_sentinel(self: Arc<Self>) -> std::io::Result<()> {
         let env = self.env.clone();
-        env.spawn(
-            "farcall-sentinel",
-            Box::new(move || {
-                loop {
-                    self.sentinel.wait(None);
-                    if self.is_stopped() {
-                        return;
-                    }
-                    self.watch();
+        env.spawn("farcall-sentinel", Box::new(move || self.stand()))
+    }
+
+    /// The sentinel's life: it sleeps until it is needed.
+    fn stand(self: Arc<Self>) {
+        while !self.is_stopped() {
+            let now = self.now();
+            let (timer, guarded) = {
+                let mut core = self.lock();
+                if core.protocol.timeout().is_some_and(|timer| timer <= now) {
+                    core.protocol.handle_timeout(now);
                 }
-            }),
-        )
+                let timer = core.protocol.timeout();
+                // While it watches nobody needs to wake it.
+                core.sleeping = if core.crew.guarded { Some(Time::default()) } else { timer };
+                (timer, core.crew.guarded)
+            };
+            if guarded {
+                self.watch();
+            } else {
+                self.sentinel.wait(timer.map(|timer| timer.since(now)));
+            }
+        }
     }
 
     /// Watches until nothing has moved for a while.
     fn watch(self: &Arc<Self>) {
         let mut watch = Watch { progress: self.lock().crew.progress, alone: true, quiet: 0, nap: NAP };
         while watch.quiet < QUIET {
-            self.sentinel.wait(Some(watch.nap));
+            // Woken without need it looks once too often.
+            self.sentinel.wait(Some(if watch.alone { NAP } else { watch.nap }));
             if self.is_stopped() {
                 return;
             }
@@ -54,12 +76,17 @@ impl Server {
     }
 
     fn look(&self, watch: &mut Watch) -> Option<Relief> {
-        let crew = &mut self.lock().crew;
+        let now = self.now();
+        let core = &mut *self.lock();
+        if core.protocol.timeout().is_some_and(|timer| timer <= now) {
+            core.protocol.handle_timeout(now);
+        }
+        let crew = &mut core.crew;
         let alone = crew.receiving() == 0;
         let moved = crew.progress != watch.progress;
         let stuck = alone && watch.alone && !moved;
         watch.quiet = if moved || alone { 0 } else { watch.quiet + 1 };
-        watch.nap = if alone { NAP } else { (watch.nap * 2).min(LONGEST_NAP) };
+        watch.nap = (watch.nap * 2).min(LONGEST_NAP);
         (watch.progress, watch.alone) = (crew.progress, alone);
         if watch.quiet >= QUIET {
             crew.guarded = false;

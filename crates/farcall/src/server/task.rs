@@ -102,11 +102,15 @@ impl Server {
     /// Gives back the outcome of a call that no worker executes.
     fn give_back(&self, now: Time, call: Incoming, finish: Finish, reply: Vec<u8>) {
         let mut out = OUT.take().unwrap_or_else(|| vec![0; MAX_DATAGRAM].into_boxed_slice());
-        let mut sent = {
+        let (mut sent, alarm) = {
             let mut core = self.lock();
             core.cancelled.remove(&call.key);
-            core.protocol.finish(now, call.key, finish, reply, &mut out)
+            let sent = core.protocol.finish(now, call.key, finish, reply, &mut out);
+            (sent, core.alarm())
         };
+        if alarm {
+            self.sentinel.set();
+        }
         // What fits one datagram stands in `out`; of more, as many fragments leave as may.
         let whole = sent.is_some();
         if !whole {

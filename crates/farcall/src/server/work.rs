@@ -29,8 +29,8 @@ struct Worker<'s> {
     buffer: Box<[u8]>,
     /// Room for one datagram that leaves.
     out: Box<[u8]>,
-    /// When the protocol wants to be called.
-    timer: Option<Time>,
+    /// The sentinel sleeps too long.
+    alarm: bool,
     /// Nobody executes, so that spinning takes the processor from none of ours.
     alone: bool,
     /// The time of the last thing that happened.
@@ -94,7 +94,7 @@ impl<'s> Worker<'s> {
             seat: Seat::new(server.env.event()),
             buffer: vec![0; 64 << 10].into_boxed_slice(),
             out: vec![0; MAX_DATAGRAM].into_boxed_slice(),
-            timer: None,
+            alarm: false,
             alone: true,
             now: server.env.now(),
             current: None,
@@ -121,37 +121,25 @@ impl<'s> Worker<'s> {
 
     /// Waits for a datagram and takes it in.
     fn receive(&mut self) -> Next {
-        let wait = match self.timer {
-            None => Wait::Forever,
-            Some(timer) if timer <= self.now => Wait::No,
-            Some(timer) => Wait::For(timer.since(self.now)),
-        };
         let socket = &self.server.socket;
+        // The protocol's timers are the sentinel's: to wait without a time-out is cheaper.
         let received = match self.alone {
-            true => socket.receive(&mut self.buffer, wait),
-            false => socket.receive_at_rest(&mut self.buffer, wait),
+            true => socket.receive(&mut self.buffer, Wait::Forever),
+            false => socket.receive_at_rest(&mut self.buffer, Wait::Forever),
         };
         self.now = self.server.env.now();
         match received {
             Ok(Received::Datagrams { from, len, each }) => return self.take_in(from, len, each),
-            Ok(Received::TimedOut) => self.run_timers(),
             // That a client is gone shows in that it asks no more.
-            Ok(Received::Woken | Received::Unreachable(_)) => {}
+            Ok(Received::TimedOut | Received::Woken | Received::Unreachable(_)) => {}
             Err(_) => drop(self.server.env.event().wait(Some(PAUSE))),
         }
         Next::Receive
     }
 
-    fn run_timers(&mut self) {
-        let server = self.server.clone();
-        let mut core = server.lock();
-        core.protocol.handle_timeout(self.now);
-        self.look(&core);
-    }
-
-    /// Notes what the next wait depends on.
-    fn look(&mut self, core: &Core) {
-        self.timer = core.protocol.timeout();
+    /// Notes what the next wait depends on, and whether the sentinel is to be woken.
+    fn look(&mut self, core: &mut Core) {
+        self.alarm |= core.alarm();
         self.alone = core.crew.nobody_executes();
     }
 
@@ -251,7 +239,11 @@ impl<'s> Worker<'s> {
     }
 
     /// Does what was planned, as far as it concerns others.
-    fn begin(&self, planned: Option<Plan>) -> Next {
+    fn begin(&mut self, planned: Option<Plan>) -> Next {
+        if self.alarm {
+            self.alarm = false;
+            self.server.sentinel.set();
+        }
         let Some(plan) = planned else { return Next::Receive };
         match plan {
             Plan::Execute(Some(relief)) => self.server.relieve(relief),
@@ -298,7 +290,8 @@ impl<'s> Worker<'s> {
         if let Some(exported) = executed {
             exported.end();
         }
-        if rest { Next::Rest } else { self.begin(planned) }
+        let next = self.begin(planned);
+        if rest { Next::Rest } else { next }
     }
 
     /// Of one who is at the socket: is there a call that waits?
@@ -306,7 +299,7 @@ impl<'s> Worker<'s> {
         let server = self.server;
         let planned = {
             let mut core = server.lock();
-            self.look(&core);
+            self.look(&mut core);
             self.next_queued(&mut core)
         };
         self.begin(planned)
