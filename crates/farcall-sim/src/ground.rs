@@ -178,7 +178,7 @@ impl Ground {
 
 /// What somebody who saw a datagram makes of it, half of the time: some bytes are others, and the
 /// tag, which has no secret in the open scheme, is right.
-fn forge(rng: &mut Rng, bytes: &mut Vec<u8>) {
+fn forge(rng: &mut Rng, bytes: &mut [u8]) {
     let Some(body) = bytes.len().checked_sub(8).filter(|body| *body > 4 && rng.chance(500_000)) else {
         return;
     };

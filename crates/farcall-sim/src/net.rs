@@ -40,7 +40,7 @@ pub struct Path {
     /// Datagrams of which a copy comes from an address that did not send it.
     pub spoof: u32,
     /// What they who send such copies may make of them.
-    pub forge: Option<fn(&mut Rng, &mut Vec<u8>)>,
+    pub forge: Option<fn(&mut Rng, &mut [u8])>,
     /// Datagrams to a dead process that the sender is told of by ICMP.
     pub icmp: u32,
     /// The largest datagram that passes; a larger one vanishes.
