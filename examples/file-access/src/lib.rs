@@ -27,15 +27,17 @@
 
 #[cfg(unix)]
 mod directory;
+#[cfg(not(unix))]
+#[path = "directory/nowhere.rs"]
+mod directory;
 mod interface;
 #[cfg(unix)]
 mod path;
 mod walk;
 
-#[cfg(unix)]
 pub use directory::Directory;
 pub use interface::{
     Attributes, Contents, Entry, FileAccess, FileAccessClient, FileAccessStart, FileError, FileKind, MAX_PAGE,
     MAX_PATH, MAX_READ, Page,
 };
-pub use walk::{entries, read_all};
+pub use walk::entries;

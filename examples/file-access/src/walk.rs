@@ -1,6 +1,6 @@
-//! What callers of [`FileAccess`] do with it time and again.
+//! A directory as a whole, for callers of [`FileAccess`].
 
-use crate::{Entry, FileAccess, FileError, MAX_READ};
+use crate::{Entry, FileAccess, FileError};
 
 /// All entries of a directory, by ascending name, a page at a time.
 ///
@@ -29,29 +29,4 @@ pub fn entries<'a, F: FileAccess + ?Sized>(
         Some(page.entries.into_iter().map(Ok).collect())
     });
     pages.flatten()
-}
-
-/// Reads a file from byte `offset` to its end, in calls of at most `each` bytes, and hands every part to `take`.
-/// Returns the number of bytes.
-///
-/// # Errors
-/// As [`FileAccess::read`]; and whatever `take` says, which ends the reading.
-pub fn read_all<F: FileAccess + ?Sized, E: From<farcall::Error<FileError>>>(
-    files: &F,
-    path: &str,
-    offset: u64,
-    each: u32,
-    mut take: impl FnMut(&[u8]) -> Result<(), E>,
-) -> Result<u64, E> {
-    let each = each.clamp(1, MAX_READ);
-    let mut at = offset;
-    loop {
-        let part = files.read(path, at, each)?.0;
-        take(&part)?;
-        at = at.saturating_add(part.len() as u64);
-        // A file that ends at the end of a part costs one more call, which gives nothing.
-        if part.len() < each as usize {
-            return Ok(at - offset);
-        }
-    }
 }
