@@ -116,7 +116,9 @@ impl<'b> Encoder<'b> {
         self.admit(bytes.len().saturating_add(padding))?;
         self.out.reserve(bytes.len() + padding);
         self.out.extend_from_slice(bytes);
-        self.out.extend_from_slice(&[0; 3][..padding]);
+        if padding > 0 {
+            self.out.extend_from_slice(&[0; 3][..padding]);
+        }
         Ok(())
     }
 

@@ -155,6 +155,9 @@ pub(crate) fn place(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
 
 /// The places of a train's datagrams.
 pub(crate) fn train(len: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
-    let each = each.max(1);
-    (0..len).step_by(each).map(move |start| start..len.min(start + each))
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let end = len.min(start + each.max(1));
+        (start < len).then(|| std::mem::replace(&mut start, end)..end)
+    })
 }

@@ -7,7 +7,7 @@ use farcall_proto::client::{Bound, Call, CallId, Outcome};
 use farcall_proto::{Failure, Time, Trace};
 
 use super::binds::Binds;
-use super::owners::Owner;
+use super::owners::{Owner, Owners};
 use super::peer::Mine;
 use super::waiter::{Caller, Tools, Waiter};
 use super::{Endpoint, Peer};
@@ -33,7 +33,6 @@ pub(crate) struct Outgoing<'a> {
 /// A call that is on its way.
 struct Begun {
     id: CallId,
-    token: u64,
     timer: Option<Time>,
 }
 
@@ -49,43 +48,23 @@ impl Endpoint {
         let mut caller = Caller::take(&self.env);
         let now = self.env.now();
         let Caller { waiter, tools, .. } = &mut *caller;
-        match self.begin(now, peer, outgoing, Owner::Thread(waiter.clone()), tools) {
+        let mut attendance = self.attend(waiter);
+        // The leader takes its own outcome in, and nobody else needs to know whose it is.
+        let owner = (!attendance.leads()).then(|| Owner::Thread(waiter.clone()));
+        match self.begin(now, peer, outgoing, owner, tools) {
             Err(Refused::Arguments(why)) => return Err(why),
             Err(Refused::Call(failure)) => sink(Outcome::Failed(failure)),
             Ok(begun) => {
-                let mut mine = Mine::new(peer, begun.token, sink);
-                self.attend(waiter, tools, now, begun.timer, Some(&mut mine), &|| waiter.has_outcome());
+                let mut mine = Mine::new(peer, begun.id, sink);
+                attendance.until(tools, now, begun.timer, Some(&mut mine), &|| waiter.has_outcome());
                 if !mine.done {
                     fetch(waiter, mine.sink);
                 }
             }
         }
+        drop(attendance);
         caller.keep();
         Ok(())
-    }
-
-    /// Waits until `mine` or `done` says that it is over: as the leader, or as one that follows.
-    pub(super) fn attend(
-        &self,
-        waiter: &Arc<Waiter>,
-        tools: &mut Tools,
-        now: Time,
-        timer: Option<Time>,
-        mine: Option<&mut Mine<'_>>,
-        done: &dyn Fn() -> bool,
-    ) {
-        let _waiting = crate::server::waiting();
-        if let Some(reception) = self.lead.join(waiter) {
-            return self.lead_until(reception, tools, now, timer, mine, done);
-        }
-        self.set_timer(timer);
-        while !done() {
-            waiter.wait();
-            if let Some(reception) = self.lead.take(waiter) {
-                return self.lead_until(reception, tools, self.env.now(), None, mine, done);
-            }
-        }
-        self.lead.leave(waiter);
     }
 
     /// Starts a call and sends its first datagrams.
@@ -94,7 +73,7 @@ impl Endpoint {
         now: Time,
         peer: &Arc<Peer>,
         outgoing: &Outgoing<'_>,
-        owner: Owner,
+        owner: Option<Owner>,
         tools: &mut Tools,
     ) -> Result<Begun, Refused> {
         let (begun, sent, unlisted) = {
@@ -103,7 +82,7 @@ impl Endpoint {
             let mut arguments = state.conversation.buffer();
             (outgoing.encode)(&mut Encoder::new(&mut arguments))
                 .map_err(|why| Refused::Arguments(bad_arguments(why)))?;
-            let token = state.owners.add(owner);
+            let token = owner.map_or(Owners::NOBODY, |owner| state.owners.add(owner));
             let Outgoing { export, procedure, deadline, trace, .. } = *outgoing;
             let call = Call { export, procedure, deadline, trace, token };
             let id = match state.conversation.start(now, &call, arguments) {
@@ -115,7 +94,7 @@ impl Endpoint {
             };
             let sent = state.conversation.transmit(now, &mut tools.out);
             let unlisted = !std::mem::replace(&mut state.listed, true);
-            (Begun { id, token, timer: state.conversation.timeout() }, sent, unlisted)
+            (Begun { id, timer: state.conversation.timeout() }, sent, unlisted)
         };
         if unlisted {
             self.list(peer);
@@ -138,7 +117,7 @@ impl Endpoint {
     ) -> Result<CallId, Refused> {
         self.check_process().map_err(Refused::Arguments)?;
         let mut caller = Caller::take(&self.env);
-        let begun = self.begin(self.env.now(), peer, outgoing, owner, &mut caller.tools)?;
+        let begun = self.begin(self.env.now(), peer, outgoing, Some(owner), &mut caller.tools)?;
         self.set_timer(begun.timer);
         caller.keep();
         Ok(begun.id)
@@ -180,7 +159,7 @@ impl Endpoint {
         for _ in peers {
             self.set_timer(first.take());
             let Caller { waiter, tools, .. } = &mut *caller;
-            self.attend(waiter, tools, self.env.now(), None, None, &|| binds.any());
+            self.attend(waiter).until(tools, self.env.now(), None, None, &|| binds.any());
             let Some((which, answer)) = binds.fetch() else { break };
             if judge(which, answer) {
                 break;

@@ -9,9 +9,10 @@ use farcall_proto::client::Event;
 use farcall_proto::{Route, Time, route};
 
 use super::peer::{Mine, deliver};
-use super::waiter::Tools;
+use super::waiter::{Tools, Waiter};
 use super::{Endpoint, Peer};
 use crate::env::{Received, Wait, train};
+use crate::server::Waiting;
 
 /// What the leader has: the buffer that datagrams come into, and what it knows of timers.
 pub(super) struct Reception {
@@ -37,36 +38,87 @@ impl Reception {
     }
 }
 
-/// The lead while it is held. However it ends, also by a panic of a type's decoding, the lead goes on.
-struct Leading<'a> {
+/// A thread's part in receiving: it leads while it has the reception, else it follows. However this
+/// ends, also by a panic of a type's encoding or decoding, the lead goes on.
+pub(super) struct Attendance<'a> {
     endpoint: &'a Endpoint,
+    waiter: &'a Arc<Waiter>,
     reception: Option<Box<Reception>>,
+    _waiting: Waiting,
 }
 
-impl Drop for Leading<'_> {
+impl Drop for Attendance<'_> {
     fn drop(&mut self) {
-        if let Some(reception) = self.reception.take() {
-            self.endpoint.lead.pass(reception);
+        match self.reception.take() {
+            Some(reception) => self.endpoint.lead.pass(reception),
+            None => self.endpoint.lead.leave(self.waiter),
         }
     }
 }
 
 impl Endpoint {
-    /// Receives, as the leader, until `mine` or `done` says that it is over. `timer` is one that
-    /// was not told to [`Endpoint::set_timer`].
-    pub(super) fn lead_until(
+    /// Begins to wait: as the leader if there is none.
+    pub(super) fn attend<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
+        let _waiting = crate::server::waiting();
+        Attendance { endpoint: self, waiter, reception: self.lead.join(waiter), _waiting }
+    }
+
+    /// As [`Endpoint::attend`], for the one who leads only when nobody else would: waits once.
+    pub(super) fn stand_by<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
+        let _waiting = crate::server::waiting();
+        let reception = self.lead.stand_by(waiter).or_else(|| {
+            waiter.wait();
+            self.lead.take(waiter)
+        });
+        Attendance { endpoint: self, waiter, reception, _waiting }
+    }
+}
+
+impl Attendance<'_> {
+    pub(super) fn leads(&self) -> bool {
+        self.reception.is_some()
+    }
+
+    /// Waits until `mine` or `done` says that it is over: as the leader, or as one that follows.
+    /// `timer` is one that was not told to [`Endpoint::set_timer`].
+    pub(super) fn until(
+        &mut self,
+        tools: &mut Tools,
+        mut now: Time,
+        timer: Option<Time>,
+        mine: Option<&mut Mine<'_>>,
+        done: &dyn Fn() -> bool,
+    ) {
+        if self.reception.is_none() {
+            self.endpoint.set_timer(timer);
+            while self.reception.is_none() {
+                if done() {
+                    return;
+                }
+                self.waiter.wait();
+                self.reception = self.endpoint.lead.take(self.waiter);
+            }
+            now = self.endpoint.env.now();
+        }
+        if let Some(reception) = &mut self.reception {
+            // Those of the calls that a former leader knew of still run.
+            reception.earliest = reception.earliest.min(timer.unwrap_or(NEVER));
+            self.endpoint.lead_until(reception, tools, now, mine, done);
+        }
+    }
+}
+
+impl Endpoint {
+    /// Receives, as the leader, until `mine` or `done` says that it is over.
+    #[inline]
+    fn lead_until(
         &self,
-        reception: Box<Reception>,
+        reception: &mut Reception,
         tools: &mut Tools,
         mut time: Time,
-        timer: Option<Time>,
         mut mine: Option<&mut Mine<'_>>,
         done: &dyn Fn() -> bool,
     ) {
-        let mut leading = Leading { endpoint: self, reception: Some(reception) };
-        let Some(reception) = &mut leading.reception else { return };
-        // Those of the calls that a former leader knew of still run.
-        reception.earliest = reception.earliest.min(timer.unwrap_or(NEVER));
         let mut drained = 0;
         if done() {
             return;

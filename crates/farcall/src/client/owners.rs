@@ -30,6 +30,9 @@ struct Place {
 }
 
 impl Owners {
+    /// The token of a call whose outcome is nobody's.
+    pub(super) const NOBODY: u64 = u64::MAX;
+
     /// Remembers an owner. There are as many as calls are outstanding, which the protocol bounds.
     pub(super) fn add(&mut self, owner: Owner) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {

@@ -5,11 +5,10 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farcall_proto::Failure;
-use farcall_proto::client::{Conversation, Event, Outcome};
+use farcall_proto::client::{CallId, Conversation, Event, Outcome};
 
 use super::owners::{Owner, Owners};
-use super::waiter::Wakes;
+use super::waiter::{Kept, Wakes};
 use crate::env::place;
 use crate::stats;
 
@@ -30,7 +29,7 @@ pub(super) struct PeerState {
 /// The call that the receiving thread itself waits for: its outcome stays where it arrived.
 pub(super) struct Mine<'a> {
     pub(super) peer: &'a Arc<Peer>,
-    pub(super) token: u64,
+    pub(super) id: CallId,
     pub(super) sink: &'a mut dyn FnMut(Outcome<'_>),
     /// Its outcome was given to the sink.
     pub(super) done: bool,
@@ -38,34 +37,26 @@ pub(super) struct Mine<'a> {
     landed: Option<Landed>,
 }
 
-/// An outcome whose body stands in the datagram that is at hand, or was put together from several.
+/// An outcome whose body stands in the datagram that is at hand, or any other.
 enum Landed {
-    Result(Body),
-    Exception(Body),
-    Failed(Failure),
-}
-
-enum Body {
-    Here(Range<usize>),
-    Apart(Vec<u8>),
+    Result(Range<usize>),
+    Exception(Range<usize>),
+    Apart(Box<Kept>),
 }
 
 impl<'a> Mine<'a> {
-    pub(super) fn new(peer: &'a Arc<Peer>, token: u64, sink: &'a mut dyn FnMut(Outcome<'_>)) -> Mine<'a> {
-        Mine { peer, token, sink, done: false, landed: None }
+    pub(super) fn new(peer: &'a Arc<Peer>, id: CallId, sink: &'a mut dyn FnMut(Outcome<'_>)) -> Mine<'a> {
+        Mine { peer, id, sink, done: false, landed: None }
     }
 
     #[inline]
     fn land(&mut self, outcome: Outcome<'_>, datagram: &[u8]) {
-        let body = |body: Cow<'_, [u8]>| match place(datagram, &body) {
-            Some(place) => Body::Here(place),
-            None => Body::Apart(body.into_owned()),
+        let here = match &outcome {
+            Outcome::Result(body) => place(datagram, body).map(Landed::Result),
+            Outcome::Exception(body) => place(datagram, body).map(Landed::Exception),
+            Outcome::Failed(_) => None,
         };
-        self.landed = Some(match outcome {
-            Outcome::Result(bytes) => Landed::Result(body(bytes)),
-            Outcome::Exception(bytes) => Landed::Exception(body(bytes)),
-            Outcome::Failed(failure) => Landed::Failed(failure),
-        });
+        self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(Kept::new(outcome)))));
     }
 
     /// Gives the outcome to the sink, if it has come. No lock is held but the lead: a type's decoding
@@ -74,19 +65,10 @@ impl<'a> Mine<'a> {
     pub(super) fn settle(&mut self, datagram: &[u8]) {
         let Some(landed) = self.landed.take() else { return };
         self.done = true;
-        (self.sink)(match &landed {
-            Landed::Result(body) => Outcome::Result(Cow::Borrowed(body.bytes(datagram))),
-            Landed::Exception(body) => Outcome::Exception(Cow::Borrowed(body.bytes(datagram))),
-            Landed::Failed(failure) => Outcome::Failed(failure.clone()),
-        });
-    }
-}
-
-impl Body {
-    fn bytes<'a>(&'a self, datagram: &'a [u8]) -> &'a [u8] {
-        match self {
-            Body::Here(place) => &datagram[place.clone()],
-            Body::Apart(bytes) => bytes,
+        match landed {
+            Landed::Result(place) => (self.sink)(Outcome::Result(Cow::Borrowed(&datagram[place]))),
+            Landed::Exception(place) => (self.sink)(Outcome::Exception(Cow::Borrowed(&datagram[place]))),
+            Landed::Apart(mut kept) => kept.take().into_iter().for_each(&mut self.sink),
         }
     }
 }
@@ -122,9 +104,9 @@ pub(super) fn deliver(
     wakes: &mut Wakes,
 ) {
     match event {
-        Event::Ended { token, outcome, .. } => {
+        Event::Ended { id, token, outcome } => {
             let owner = owners.take(token);
-            if let Some(mine) = mine.filter(|mine| mine.token == token) {
+            if let Some(mine) = mine.filter(|mine| mine.id == id) {
                 return mine.land(outcome, datagram);
             }
             match owner {
@@ -133,6 +115,8 @@ pub(super) fn deliver(
                     wakes.waiters.push(waiter);
                 }
                 Some(Owner::Started(started)) => started.end(outcome, wakes),
+                // Its thread panicked while it led.
+                None if token == Owners::NOBODY => {}
                 Some(Owner::Bind(..)) | None => debug_assert!(false, "a call ended that nobody had made"),
             }
         }

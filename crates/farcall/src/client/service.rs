@@ -61,13 +61,9 @@ impl Service {
         let idle = || endpoint.started.load(Ordering::SeqCst) == 0 || self.stopped.load(Ordering::SeqCst);
         loop {
             while !idle() {
-                let reception = endpoint.lead.stand_by(&self.waiter).or_else(|| {
-                    self.waiter.wait();
-                    endpoint.lead.take(&self.waiter)
-                });
-                match reception {
-                    Some(reception) => endpoint.lead_until(reception, tools, endpoint.env.now(), None, None, &idle),
-                    None => endpoint.lead.leave(&self.waiter),
+                let mut attendance = endpoint.stand_by(&self.waiter);
+                if attendance.leads() {
+                    attendance.until(tools, endpoint.env.now(), None, None, &idle);
                 }
             }
             // Whoever starts a call now either sees that we are not engaged, or is seen by us.

@@ -76,7 +76,7 @@ impl Started {
         self.lock().waiter = Some(caller.waiter.clone());
         let now = self.endpoint.env.now();
         let Caller { waiter, tools, .. } = &mut *caller;
-        self.endpoint.attend(waiter, tools, now, None, None, &|| self.lock().ended);
+        self.endpoint.attend(waiter).until(tools, now, None, None, &|| self.lock().ended);
         caller.keep();
         self.fetch(sink);
         Ok(())

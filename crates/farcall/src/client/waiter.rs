@@ -1,5 +1,6 @@
 //! A thread that waits for an outcome: where others leave it, and by what they wake it.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,19 +27,26 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    pub(super) fn new(outcome: Outcome<'_>) -> Kept {
+        let mut kept = Kept::default();
+        kept.put(outcome);
+        kept
+    }
+
     pub(super) fn put(&mut self, outcome: Outcome<'_>) {
-        self.body.clear();
-        self.ending = Some(match outcome {
-            Outcome::Result(body) => {
-                self.body.extend_from_slice(&body);
-                Ending::Result
+        let (ending, body) = match outcome {
+            Outcome::Result(body) => (Ending::Result, body),
+            Outcome::Exception(body) => (Ending::Exception, body),
+            Outcome::Failed(failure) => (Ending::Failed(failure), Cow::Borrowed(&[][..])),
+        };
+        self.ending = Some(ending);
+        match body {
+            Cow::Owned(body) => self.body = body,
+            Cow::Borrowed(body) => {
+                self.body.clear();
+                self.body.extend_from_slice(body);
             }
-            Outcome::Exception(body) => {
-                self.body.extend_from_slice(&body);
-                Ending::Exception
-            }
-            Outcome::Failed(failure) => Ending::Failed(failure),
-        });
+        }
     }
 
     /// The outcome, once. It borrows the body.

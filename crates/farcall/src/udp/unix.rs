@@ -39,6 +39,7 @@ impl Udp {
         Ok(sockopt::set_socket_timeout(&self.socket, sockopt::Timeout::Recv, timeout)?)
     }
 
+    #[inline]
     fn receive_once(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Received> {
         match recvfrom(&self.socket, buffer, flags) {
             Ok((_, 0, _)) => Ok(Received::Woken),
@@ -50,6 +51,7 @@ impl Udp {
     }
 
     /// Looks for a datagram until the spin time is over.
+    #[inline(never)]
     fn receive_spinning(&self, buffer: &mut [u8]) -> io::Result<Received> {
         /// An empty look costs about 400 ns, the clock a tenth of that.
         const LOOKS: u32 = 16;
@@ -68,6 +70,7 @@ impl Udp {
     }
 
     /// Turns an error that speaks of another host into a hint.
+    #[cold]
     fn hint(&self, error: Errno) -> io::Result<Received> {
         match error {
             Errno::CONNREFUSED
@@ -120,20 +123,17 @@ impl Socket for Udp {
     }
 
     fn receive_at_rest(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
-        if wait == Wait::No {
-            return self.receive_once(buffer, RecvFlags::DONTWAIT);
-        }
         if let Some(timeout) = self.timeout.change(wait) {
             self.set_timeout(timeout)?;
         }
-        let received = self.receive_once(buffer, RecvFlags::empty())?;
-        if received != Received::TimedOut {
-            return Ok(received);
-        }
-        if let Some(timeout) = self.timeout.change_after(wait) {
+        let flags = if wait == Wait::No { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+        let received = self.receive_once(buffer, flags);
+        if let Ok(Received::TimedOut) = received
+            && let Some(timeout) = self.timeout.change_after(wait)
+        {
             self.set_timeout(timeout)?;
         }
-        Ok(received)
+        received
     }
 
     fn wake(&self) {
