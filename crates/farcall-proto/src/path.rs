@@ -146,6 +146,12 @@ impl Mtu {
         }
     }
 
+    /// Whether there may be a probe to send.
+    #[inline]
+    pub fn tries(&self) -> bool {
+        self.step < LADDER.len()
+    }
+
     /// The size of the next probe to send.
     pub fn next(&mut self) -> Option<usize> {
         while let Some(&size) = LADDER.get(self.step) {

@@ -236,6 +236,7 @@ impl Server {
 
 /// To be held while a thread waits in farcall: if it serves a call it does not count as a worker
 /// meanwhile, and another receives if need be.
+#[inline]
 pub(crate) fn waiting() -> Waiting {
     let server = context::server();
     if let Some(server) = &server {

@@ -19,7 +19,13 @@ enum Written {
 impl Conversation {
     /// Writes the next datagram that is ready into `out` (at least as long as
     /// [`crate::ClientConfig::max_datagram`]) and returns its length.
+    #[inline]
     pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
+        let quiet = self.ready.is_empty() && self.completed.is_empty() && !self.session.asks() && !self.mtu.tries();
+        if quiet { None } else { self.transmit_next(now, out) }
+    }
+
+    fn transmit_next(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         if let Some(len) = self.transmit_bind(now, out) {
             return Some(len);
         }

@@ -60,6 +60,12 @@ impl Session {
         Session { client, granted: None, requests: Vec::new(), nonce: client }
     }
 
+    /// Whether there may be a question to ask the server.
+    #[inline]
+    pub fn asks(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
     pub fn granted(&self) -> Option<&Granted> {
         self.granted.as_ref()
     }
@@ -121,7 +127,7 @@ impl Session {
 impl Conversation {
     /// Writes the question that is due, if one is.
     pub(super) fn transmit_bind(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
-        if self.session.requests.is_empty() {
+        if !self.session.asks() {
             return None;
         }
         let session = &mut self.session;

@@ -72,7 +72,7 @@ impl Server {
             }
         }
         if let Some(place) = self.table.find(conversation) {
-            self.table.at_mut(place).move_to(from);
+            self.table.at_mut(place).move_to(&from);
             return Some(place);
         }
         if ticket.issued <= self.horizon && !mutant.breaks(Rule::HorizonIgnored) {

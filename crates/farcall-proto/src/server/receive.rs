@@ -14,7 +14,7 @@ use crate::{BASE_DATAGRAM, Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time};
 /// A datagram that is being read.
 struct Visit<'s, 'f> {
     now: Time,
-    from: SocketAddr,
+    from: &'s SocketAddr,
     len: usize,
     header: Header,
     /// The sender's conversation, once it is admitted.
@@ -33,9 +33,9 @@ impl Server {
             return;
         };
         self.stats.received += 1;
-        let mut visit = Visit { now, from, len: datagram.len(), header, place: None, acknowledged: false, sink };
+        let mut visit = Visit { now, from: &from, len: datagram.len(), header, place: None, acknowledged: false, sink };
         if let Some(place) = self.table.find(header.conversation)
-            && self.table.at(place).is_at(from)
+            && self.table.at(place).is_at(&from)
         {
             self.table.at_mut(place).heard = self.coarse(now);
             visit.place = Some(place);
@@ -73,13 +73,13 @@ impl Server {
             Frame::Bind(bind) => {
                 // One answer for one datagram: many would be more than threefold together.
                 if visit.header.conversation == 0 {
-                    self.on_bind(visit.now, visit.from, visit.len, &bind);
+                    self.on_bind(visit.now, *visit.from, visit.len, &bind);
                 }
                 return false;
             }
             Frame::Ticket(ticket) => {
                 if visit.place.is_none() && visit.header.conversation != 0 {
-                    visit.place = self.admit(visit.now, visit.from, visit.header, &ticket);
+                    visit.place = self.admit(visit.now, *visit.from, visit.header, &ticket);
                     return visit.place.is_some();
                 }
                 return true;
@@ -88,7 +88,7 @@ impl Server {
         }
         let Some(place) = visit.place else {
             if visit.header.conversation != 0 {
-                self.challenge(visit.from, visit.header);
+                self.challenge(*visit.from, visit.header);
             }
             return false;
         };
@@ -170,7 +170,7 @@ impl Server {
         let deadline = head.meta.deadline.map(|left| visit.now + std::time::Duration::from_nanos(left));
         (visit.sink)(Request::Call(Incoming {
             key: key(visit.header.conversation, head.position),
-            from: visit.from,
+            from: *visit.from,
             export: head.export,
             procedure: head.procedure,
             deadline,
@@ -403,7 +403,7 @@ impl Server {
         // Smaller ones pass anyway, and an echo must have room for itself.
         if (BASE_DATAGRAM..=visit.len.min(self.config.max_datagram)).contains(&size) {
             let client = self.table.at(place).client;
-            self.reply(Reply { to: visit.from, client, limit: size, answer: Answer::MtuEcho });
+            self.reply(Reply { to: *visit.from, client, limit: size, answer: Answer::MtuEcho });
         }
     }
 

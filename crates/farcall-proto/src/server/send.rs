@@ -139,7 +139,12 @@ impl Server {
 
     /// Writes the next datagram that is ready into `out` (at least as long as
     /// [`crate::ServerConfig::max_datagram`]).
+    #[inline]
     pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
+        if self.replies.is_empty() && self.sending.is_empty() { None } else { self.transmit_next(now, out) }
+    }
+
+    fn transmit_next(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         while let Some(reply) = self.replies.pop_front() {
             if let Some(sent) = self.write_reply(&reply, out) {
                 return Some(sent);

@@ -4,7 +4,7 @@
 //! ticket verified are inserted, so nobody can fill a chain. Linear probing, deletion by shifting
 //! back (Knuth, volume 3, section 6.4, algorithm R), growth by doubling at seven eighths.
 
-use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use super::work::More;
 
@@ -47,10 +47,13 @@ impl Last {
     }
 }
 
+/// The IPv4 address 0.0.0.0 as an IPv6 address (RFC 4291 section 2.5.5.2).
+const MAPPED: u128 = 0xffff << 32;
+
 impl Entry {
     pub fn new(id: u64, client: u64, issued: u64, from: SocketAddr) -> Entry {
         let mut entry = Entry { id, client, issued, ..Entry::default() };
-        entry.move_to(from);
+        entry.move_to(&from);
         entry
     }
 
@@ -58,19 +61,19 @@ impl Entry {
     #[inline]
     pub fn address(&self) -> SocketAddr {
         let ip = u128::from_be_bytes(self.ip);
-        if ip >> 32 == 0xffff {
+        if ip & !u128::from(u32::MAX) == MAPPED {
             return SocketAddr::V4(SocketAddrV4::new((ip as u32).into(), self.port));
         }
         SocketAddr::V6(SocketAddrV6::new(ip.into(), self.port, 0, u32::from(self.scope)))
     }
 
     #[inline]
-    pub fn is_at(&self, from: SocketAddr) -> bool {
-        self.port == from.port() && self.ip == octets(from)
+    pub fn is_at(&self, from: &SocketAddr) -> bool {
+        self.port == from.port() && u128::from_be_bytes(self.ip) == bits(from)
     }
 
-    pub fn move_to(&mut self, from: SocketAddr) {
-        self.ip = octets(from);
+    pub fn move_to(&mut self, from: &SocketAddr) {
+        self.ip = bits(from).to_be_bytes();
         self.port = from.port();
         self.scope = match from {
             SocketAddr::V4(_) => 0,
@@ -80,10 +83,10 @@ impl Entry {
 }
 
 #[inline]
-fn octets(address: SocketAddr) -> [u8; 16] {
-    match address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        IpAddr::V6(ip) => ip.octets(),
+fn bits(address: &SocketAddr) -> u128 {
+    match address {
+        SocketAddr::V4(v4) => MAPPED | u128::from(v4.ip().to_bits()),
+        SocketAddr::V6(v6) => v6.ip().to_bits(),
     }
 }
 
@@ -267,7 +270,7 @@ mod tests {
             let a: SocketAddr = a.parse().unwrap();
             let entry = Entry::new(1, 2, 3, a);
             assert_eq!(entry.address(), a);
-            assert!(entry.is_at(a));
+            assert!(entry.is_at(&a));
         }
     }
 

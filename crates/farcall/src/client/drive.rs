@@ -58,6 +58,7 @@ impl Drop for Attendance<'_> {
 
 impl Endpoint {
     /// Begins to wait: as the leader if there is none.
+    #[inline]
     pub(super) fn attend<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
         let _waiting = crate::server::waiting();
         Attendance { endpoint: self, waiter, reception: self.lead.join(waiter), _waiting }
@@ -75,6 +76,7 @@ impl Endpoint {
 }
 
 impl Attendance<'_> {
+    #[inline]
     pub(super) fn leads(&self) -> bool {
         self.reception.is_some()
     }
@@ -264,6 +266,7 @@ impl Endpoint {
     }
 
     /// Sends a datagram. If the system refuses it, it is lost like any other, and that is a hint.
+    #[inline]
     pub(super) fn send(&self, now: Time, peer: &Peer, datagram: &[u8]) {
         if self.socket.send(peer.address, datagram).is_err() {
             peer.lock().conversation.handle_unreachable(now);

@@ -134,26 +134,40 @@ impl Importer {
 
     /// Calls, and repeats the call elsewhere while it may be repeated.
     pub(super) fn call(&self, trip: &Trip<'_>, sink: Sink<'_>) {
+        let target = match self.target(&[]) {
+            Ok(target) => target,
+            Err(why) => return sink(Reply::Failed(why)),
+        };
+        match self.call_once(&target, trip, sink) {
+            Ok(None) => {}
+            Ok(Some(failure)) => self.repeat(target, failure, trip, sink),
+            Err(why) => sink(Reply::Failed(why)),
+        }
+    }
+
+    /// Makes a call that failed again, while that may help.
+    #[cold]
+    fn repeat(&self, mut target: Arc<Target>, mut failure: Failure, trip: &Trip<'_>, sink: Sink<'_>) {
         let mut repeat = Repeat::default();
-        loop {
-            let target = match self.target(&repeat.avoid) {
+        // It says more than what a vain attempt to bind anew says.
+        let mut first = None;
+        while self.may_repeat(&target, &failure, trip.procedure, &mut repeat) {
+            first.get_or_insert_with(|| describe(failure, trip.procedure, target.address));
+            target = match self.target(&repeat.avoid) {
                 Ok(target) => target,
-                Err(why) => return sink(Reply::Failed(repeat.first.unwrap_or(why))),
+                Err(why) => return sink(Reply::Failed(first.unwrap_or(why))),
             };
-            let failure = match self.call_once(&target, trip, sink) {
+            failure = match self.call_once(&target, trip, sink) {
                 Ok(None) => return,
                 Ok(Some(failure)) => failure,
                 Err(why) => return sink(Reply::Failed(why)),
             };
-            let again = self.may_repeat(&target, &failure, trip.procedure, &mut repeat);
-            if !again {
-                return sink(Reply::Failed(describe(failure, trip.procedure, target.address)));
-            }
-            repeat.first.get_or_insert_with(|| describe(failure, trip.procedure, target.address));
         }
+        sink(Reply::Failed(describe(failure, trip.procedure, target.address)));
     }
 
     /// Calls once. A failure that the other side, or the conversation, speaks of is returned.
+    #[inline]
     fn call_once(&self, target: &Target, trip: &Trip<'_>, sink: Sink<'_>) -> Result<Option<Failure>, CallFailed> {
         if !target.has(trip.procedure.number) {
             return Err(lacking(trip.procedure, target.address));
@@ -168,6 +182,7 @@ impl Importer {
     }
 
     /// Whom to call: as bound before, or bound now.
+    #[inline]
     pub(super) fn target(&self, avoid: &[SocketAddr]) -> Result<Arc<Target>, CallFailed> {
         if let Some(target) = self.bound() {
             return Ok(target);
@@ -179,6 +194,7 @@ impl Importer {
     }
 
     /// Whom to call, if that is known.
+    #[inline]
     pub(super) fn bound(&self) -> Option<Arc<Target>> {
         self.target.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -229,8 +245,6 @@ struct Repeat {
     /// Addresses that failed.
     avoid: Vec<SocketAddr>,
     count: usize,
-    /// The first failure: it says more than what a vain attempt to bind anew says.
-    first: Option<CallFailed>,
 }
 
 /// Where a call that failed can be made again.

@@ -1,13 +1,12 @@
 //! A call that is to be executed: what is known of it, where its arguments stand.
 
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Finish, Incoming};
-use farcall_proto::{Failure, Kind, Ran, Time, Trace};
+use farcall_proto::server::{Finish, Incoming};
+use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::Server;
 use super::exported::{Exported, Known};
@@ -19,14 +18,11 @@ use crate::xdr::{Decoder, Encoder};
 
 /// A call that is to be executed.
 pub(super) struct Work {
-    pub(super) key: CallKey,
+    pub(super) call: context::Incoming,
     pub(super) exported: Arc<Exported>,
-    from: SocketAddr,
     procedure: u32,
     /// The procedure's place in the interface, if it has one of that number.
     which: Option<usize>,
-    deadline: Option<Time>,
-    trace: Option<Trace>,
     arguments: Arguments,
     /// What the reply is written into.
     pub(super) reply: Vec<u8>,
@@ -57,14 +53,12 @@ impl Work {
             Some(place) => Arguments::Received(start + place.start..start + place.end),
             None => Arguments::Kept(incoming.args.into_owned()),
         };
+        let Incoming { key, from, deadline, trace, .. } = incoming;
         Some(Work {
-            key: incoming.key,
-            from: incoming.from,
+            call: context::Incoming { key, from, deadline, trace },
             which: exported.procedure(incoming.procedure),
             exported,
             procedure: incoming.procedure,
-            deadline: incoming.deadline,
-            trace: incoming.trace,
             arguments,
             reply: Vec::new(),
             arrived: now,
@@ -102,23 +96,21 @@ impl Work {
     /// Runs the procedure. The reply stands in `reply`, the time at which it ended in `now`. `None`
     /// says that it is executed elsewhere, and given back from there.
     pub(super) fn run(&mut self, server: &Arc<Server>, buffer: &[u8], now: &mut Time) -> Option<Finish> {
-        if self.deadline.is_some_and(|deadline| deadline <= *now) {
+        if self.call.deadline.is_some_and(|deadline| deadline <= *now) {
             return Some(Finish::Failed(Failure::new(Kind::Deadline, Ran::No)));
         }
         let arguments = match &self.arguments {
             Arguments::Received(range) => &buffer[range.clone()],
             Arguments::Kept(bytes) => bytes,
         };
-        let (key, from, deadline, trace) = (self.key, self.from, self.deadline, self.trace);
-        let call = context::Incoming { key, from, deadline, trace };
         if let (Some(spawn), Some(which)) = (self.exported.elsewhere(), self.which) {
-            return self.spawn(server, spawn, which, call, *now, arguments.to_vec());
+            return self.spawn(server, spawn, which, *now, arguments.to_vec());
         }
         let (mut decoder, mut encoder) = (Decoder::new(arguments), Encoder::new(&mut self.reply));
         let known = self.which.map(|which| self.exported.known(which));
         let timed = known.is_some_and(|known| server.slow.is_some() || known.is_timed());
         let dispatched = {
-            let _serving = context::enter(call);
+            let _serving = context::enter(self.call);
             let exported = &*self.exported;
             catch(|| exported.dispatch(self.which, self.procedure, *now, &mut decoder, &mut encoder))
         };
@@ -140,7 +132,6 @@ impl Work {
         server: &Arc<Server>,
         spawn: &dyn Spawn,
         which: usize,
-        call: context::Incoming,
         now: Time,
         arguments: Vec<u8>,
     ) -> Option<Finish> {
@@ -148,7 +139,7 @@ impl Work {
             let why = Failure::new(Kind::Overloaded, Ran::No).with_detail("the server's executor has too many calls");
             return Some(Finish::Failed(why));
         }
-        let (exported, future) = (self.exported.clone(), spawn.begin(self.procedure, arguments));
+        let (call, exported, future) = (self.call, self.exported.clone(), spawn.begin(self.procedure, arguments));
         let serving = Serving { server: server.clone(), exported, which, call, since: now, future: Some(future) };
         spawn.spawn(Box::pin(serving));
         None
@@ -159,7 +150,7 @@ impl Work {
     fn log_if_slow(&self, server: &Server, known: &Known, ran: Duration, queued: Duration) {
         let Some(slow) = server.slow else { return };
         if ran + queued >= slow {
-            let (name, from) = (known.name(), self.from);
+            let (name, from) = (known.name(), self.call.from);
             eprintln!("farcall: slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}");
         }
     }

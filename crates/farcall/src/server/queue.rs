@@ -35,7 +35,7 @@ impl Queue {
         }
         self.len += 1;
         self.bytes += bytes;
-        let conversation = work.key.conversation;
+        let conversation = work.call.key.conversation;
         let calls = self.waiting.entry(conversation).or_default();
         if calls.is_empty() {
             self.turns.push_back(conversation);
@@ -61,7 +61,7 @@ impl Queue {
 
     /// Gives a call back its place at the head.
     pub(super) fn unpop(&mut self, work: Work) {
-        let conversation = work.key.conversation;
+        let conversation = work.call.key.conversation;
         self.len += 1;
         self.bytes += work.bytes();
         let calls = self.waiting.entry(conversation).or_default();
@@ -73,7 +73,7 @@ impl Queue {
     /// Takes out a call whose caller has given it up.
     pub(super) fn remove(&mut self, key: CallKey) -> Option<Work> {
         let calls = self.waiting.get_mut(&key.conversation)?;
-        let work = calls.remove(calls.iter().position(|work| work.key == key)?)?;
+        let work = calls.remove(calls.iter().position(|work| work.call.key == key)?)?;
         if calls.is_empty() {
             self.waiting.remove(&key.conversation);
             self.turns.retain(|turn| *turn != key.conversation);

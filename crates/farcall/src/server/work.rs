@@ -129,7 +129,7 @@ impl<'s> Worker<'s> {
         };
         self.now = self.server.env.now();
         match received {
-            Ok(Received::Datagrams { from, len, each }) => return self.take_in(from, len, each),
+            Ok(Received::Datagrams { ref from, len, each }) => return self.take_in(from, len, each),
             // That a client is gone shows in that it asks no more.
             Ok(Received::TimedOut | Received::Woken | Received::Unreachable(_)) => {}
             Err(_) => drop(self.server.env.event().wait(Some(PAUSE))),
@@ -144,7 +144,7 @@ impl<'s> Worker<'s> {
     }
 
     /// Takes in what was received: one call is executed here, others are queued.
-    fn take_in(&mut self, from: SocketAddr, len: usize, each: usize) -> Next {
+    fn take_in(&mut self, from: &SocketAddr, len: usize, each: usize) -> Next {
         let server = self.server;
         let (planned, sent) = {
             let mut core = server.lock();
@@ -167,22 +167,22 @@ impl<'s> Worker<'s> {
     }
 
     /// Gives a datagram to the protocol. The calls that it brings stand in `arrived`.
-    fn handle(&mut self, core: &mut Core, from: SocketAddr, place: Range<usize>) {
+    fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>) {
         let Core { protocol, exports, .. } = core;
         let datagram = &self.buffer[place.clone()];
         let (now, current, arrived, cancelled) = (self.now, &mut self.current, &mut self.arrived, &mut self.cancelled);
-        protocol.handle(now, from, datagram, &mut |request| match request {
-            Request::Call(incoming) => match Work::new(now, incoming, exports, datagram, place.start) {
-                Some(work) if current.is_none() => *current = Some(work),
-                Some(work) => arrived.push(work),
-                None => debug_assert!(false, "a call of what is not exported"),
-            },
+        protocol.handle(now, *from, datagram, &mut |request| match request {
+            Request::Call(incoming) => {
+                let work = Work::new(now, incoming, exports, datagram, place.start);
+                debug_assert!(work.is_some(), "a call of what is not exported");
+                if current.is_none() { *current = work } else { arrived.extend(work) }
+            }
             Request::Cancel(key) => cancelled.push(key),
         });
         for key in self.cancelled.drain(..) {
-            let unbegun = match self.arrived.iter().position(|work| work.key == key) {
+            let unbegun = match self.arrived.iter().position(|work| work.call.key == key) {
                 Some(at) => Some(self.arrived.remove(at)),
-                None => self.current.take_if(|work| work.key == key).or_else(|| core.queue.remove(key)),
+                None => self.current.take_if(|work| work.call.key == key).or_else(|| core.queue.remove(key)),
             };
             match unbegun {
                 Some(work) => self.refused.push((work, Failure::new(Kind::Cancelled, Ran::No))),
@@ -258,7 +258,7 @@ impl<'s> Worker<'s> {
     fn refuse(&mut self) {
         for (work, failure) in std::mem::take(&mut self.refused) {
             let finish = Finish::Failed(failure);
-            let sent = self.server.lock().protocol.finish(self.now, work.key, finish, work.reply, &mut self.out);
+            let sent = self.server.lock().protocol.finish(self.now, work.call.key, finish, work.reply, &mut self.out);
             work.exported.end();
             self.send(sent);
         }
@@ -269,7 +269,7 @@ impl<'s> Worker<'s> {
     fn execute(&mut self) -> Next {
         let Some(work) = &mut self.current else { return Next::Receive };
         let finish = work.run(self.server, &self.buffer, &mut self.now);
-        let (key, reply) = (work.key, std::mem::take(&mut work.reply));
+        let (key, reply) = (work.call.key, std::mem::take(&mut work.reply));
         let server = self.server;
         let (planned, sent, rest, executed) = {
             let mut core = server.lock();
