@@ -135,7 +135,7 @@ impl Endpoint {
             time = self.env.now();
             drained += 1;
             match received {
-                Ok(Received::Datagrams { from, len, each }) => {
+                Ok(Received::Datagrams { ref from, len, each }) => {
                     for place in train(len, each) {
                         let datagram = &reception.buffer[place];
                         let (timer, listed) = self.accept(time, from, datagram, mine.as_deref_mut(), tools);
@@ -210,7 +210,7 @@ impl Endpoint {
     fn accept(
         &self,
         now: Time,
-        from: SocketAddr,
+        from: &SocketAddr,
         datagram: &[u8],
         mine: Option<&mut Mine<'_>>,
         tools: &mut Tools,
@@ -245,11 +245,11 @@ impl Endpoint {
     }
 
     /// Whose datagram it is.
-    fn find(&self, from: SocketAddr, route: Route) -> Option<Arc<Peer>> {
+    fn find(&self, from: &SocketAddr, route: Route) -> Option<Arc<Peer>> {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         match route {
             Route::Conversation(id) => peers.by_id.get(&id).cloned(),
-            Route::Sender => peers.by_address.get(&from).cloned(),
+            Route::Sender => peers.by_address.get(from).cloned(),
         }
     }
 
