@@ -241,6 +241,14 @@ impl CallFailed {
         self
     }
 
+    /// The same of a call that was attempted before, with another word on whether it ran.
+    pub(crate) fn but_ran(mut self, ran: Ran) -> CallFailed {
+        if self.ran() != ran {
+            Arc::make_mut(&mut self.0).ran = ran;
+        }
+        self
+    }
+
     /// What the caller of a procedure hears when that procedure passes on the failure of a call of its own: the
     /// procedure ran, whatever became of the inner call.
     pub fn nested(inner: CallFailed) -> CallFailed {

@@ -18,8 +18,8 @@ mod watched;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -68,6 +68,8 @@ pub(crate) struct Inner {
     serving: Interceptors,
     /// The process it was made in.
     generation: u64,
+    /// Threads that make started calls for which there was no binding.
+    rescues: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -77,8 +79,6 @@ struct State {
     /// all others.
     endpoints: Vec<(SocketAddr, Arc<Endpoint>)>,
     server: Option<Arc<Server>>,
-    /// How long servers took to answer when they were last bound.
-    round_trips: HashMap<SocketAddr, Duration>,
 }
 
 thread_local! {

@@ -153,7 +153,7 @@ impl Server {
         });
         server.lock().crew.born();
         server.clone().spawn_worker()?;
-        server.clone().spawn_sentinel()?;
+        server.clone().spawn_sentinel().inspect_err(|_| server.stop())?;
         Ok(server)
     }
 

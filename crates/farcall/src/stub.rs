@@ -21,6 +21,7 @@
 //!   unless it says [`Dispatched::Result`] or [`Dispatched::Exception`].
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -261,10 +262,11 @@ pub fn catch(dispatch: impl FnOnce() -> Dispatched) -> Dispatched {
     catch_unwind(AssertUnwindSafe(dispatch)).unwrap_or_else(|panic| Dispatched::Failed(panicked(&*panic)))
 }
 
-/// The failure of a call whose procedure panicked with this payload.
+/// The failure of a call whose procedure, or what stands before it, panicked with this payload.
 #[cold]
 pub fn panicked(panic: &(dyn Any + Send)) -> CallFailed {
-    let why = CallFailed::new(Kind::Panicked, Ran::Yes);
+    let ran = if UNBEGUN.take() { Ran::No } else { Ran::Yes };
+    let why = CallFailed::new(Kind::Panicked, ran);
     if let Some(text) = panic.downcast_ref::<&'static str>() {
         return why.because(*text);
     }
@@ -272,6 +274,28 @@ pub fn panicked(panic: &(dyn Any + Send)) -> CallFailed {
         Some(text) => why.because(text.clone()),
         None => why,
     }
+}
+
+thread_local! {
+    /// The panic that is under way in this thread came before the procedure was called.
+    static UNBEGUN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs what stands before a procedure: if it panics, the procedure did not run.
+#[inline]
+pub(crate) fn before_the_procedure<R>(f: impl FnOnce() -> R) -> R {
+    struct Unbegun;
+    impl Drop for Unbegun {
+        #[cold]
+        fn drop(&mut self) {
+            UNBEGUN.set(true);
+        }
+    }
+    // Dropped only by a panic. It costs nothing where there is none, unlike a second `catch_unwind`.
+    let unbegun = Unbegun;
+    let result = f();
+    std::mem::forget(unbegun);
+    result
 }
 
 /// The end of an asynchronous dispatch, and the reply, from its first byte.
@@ -316,7 +340,7 @@ pub fn arguments<'a, A>(
     arguments: &mut Decoder<'a>,
     decode: impl FnOnce(&mut Decoder<'a>) -> std::result::Result<A, xdr::Error>,
 ) -> std::result::Result<A, xdr::Error> {
-    let values = decode(arguments)?;
+    let values = before_the_procedure(|| decode(arguments))?;
     if arguments.remaining() > 0 && !arguments.is_lenient() {
         return Err(arguments.error(ErrorKind::Trailing(arguments.remaining())));
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use farcall::intercept::{Call, Interceptor};
 use farcall::names::{Entry, Memory, Registry};
 use farcall::{CallFailed, Export, Kind, Ran, Runtime};
 
@@ -188,5 +189,39 @@ fn a_call_that_may_have_run_is_not_repeated_unless_it_is_idempotent() {
         }
         // Either way the next call is served by the other.
         assert_eq!(who.who().unwrap(), "b");
+    }
+}
+
+/// Refuses every call.
+struct Closed;
+
+impl Interceptor for Closed {
+    fn before(&self, _: &Call<'_>) -> Result<(), CallFailed> {
+        Err(CallFailed::new(Kind::NotPermitted, Ran::No))
+    }
+}
+
+#[test]
+fn a_call_that_was_attempted_twice_may_have_run_the_first_time() {
+    for way in 0..3 {
+        let machine = Machine::new();
+        let first = machine.export("a");
+        let wire = Wire::to(first.address());
+        let client = machine.process();
+        drop(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()));
+        let _wired = machine.publish("a", wire.address);
+        let who = client.import::<dyn Who>("Who").unwrap();
+        assert_eq!(who.who().unwrap(), "a");
+        let closed = Runtime::builder().registry(machine.registry.clone()).intercept_serving(Closed).build().unwrap();
+        let server = Server { name: "b", calls: machine.calls.clone() };
+        let _second = closed.export::<dyn Who>("Who/b", Arc::new(server)).unwrap();
+        wire.cut();
+        let answer = match way {
+            0 => who.who_idempotent(),
+            1 => who.start().who_idempotent().wait(),
+            _ => common::block_on(who.start().who_idempotent()),
+        };
+        // The second attempt was refused, and says of itself that it did not run.
+        assert_eq!(told(answer), (Kind::NotPermitted, Ran::Maybe));
     }
 }

@@ -128,3 +128,32 @@ fn outcomes_are_counted() {
     assert_eq!(stats.peers[0].outstanding, 0);
     assert!(stats.peers[0].round_trip.is_some());
 }
+
+/// Makes a call of its own when the next one has ended.
+#[derive(Clone, Default)]
+struct Reporter(Arc<Mutex<Option<StoreClient>>>);
+
+impl Interceptor for Reporter {
+    fn after(&self, _: &Call<'_>, _: &Ended<'_>) {
+        let store = self.0.lock().unwrap().take();
+        if let Some(store) = store {
+            store.get("answer").unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_interceptor_may_call() {
+    let reporter = Reporter::default();
+    let runtime = builder().intercept_calls(reporter.clone()).build().unwrap();
+    let _export = runtime.export::<dyn Store>("Store", Arc::new(Server)).unwrap();
+    let store = runtime.import::<dyn Store>("Store").unwrap();
+    let report = || *reporter.0.lock().unwrap() = Some(store.clone());
+    report();
+    store.get("answer").unwrap();
+    report();
+    store.start().get("answer").wait().unwrap();
+    report();
+    block_on(async { store.start().get("answer").await }).unwrap();
+    assert_eq!(runtime.stats().peers[0].conversation.calls, 6);
+}

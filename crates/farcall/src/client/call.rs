@@ -45,7 +45,7 @@ impl Endpoint {
         sink: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<(), CallFailed> {
         self.check_process()?;
-        let mut caller = Caller::take(&self.env);
+        let mut caller = Caller::take_to_wait(&self.env)?;
         let now = self.env.now();
         let Caller { waiter, tools, .. } = &mut *caller;
         let mut attendance = self.attend(waiter);
@@ -138,7 +138,7 @@ impl Endpoint {
         judge: &mut dyn FnMut(usize, Result<Bound, Failure>) -> bool,
     ) -> Result<(), CallFailed> {
         self.check_process()?;
-        let mut caller = Caller::take(&self.env);
+        let mut caller = Caller::take_to_wait(&self.env)?;
         let binds = Binds::new(caller.waiter.clone());
         let mut first = None;
         let now = self.env.now();

@@ -133,7 +133,7 @@ impl Endpoint {
             };
             self.sleeping.store(0, Ordering::Relaxed);
             time = self.env.now();
-            drained += 1;
+            drained = if wait == Wait::No { drained + 1 } else { 0 };
             match received {
                 Ok(Received::Datagrams { ref from, len, each }) => {
                     for place in train(len, each) {

@@ -11,7 +11,7 @@ use super::owners::Owner;
 use super::service::Service;
 use super::waiter::{Caller, Kept, Waiter, Wakes};
 use super::{Endpoint, Peer};
-use crate::CallFailed;
+use crate::{CallFailed, Ran};
 
 /// A call that was started.
 pub(crate) struct Started {
@@ -72,7 +72,7 @@ impl Started {
     /// Blocks until the outcome has come.
     pub(crate) fn wait(&self, sink: &mut dyn FnMut(Outcome<'_>)) -> Result<(), CallFailed> {
         self.endpoint.check_process()?;
-        let mut caller = Caller::take(&self.endpoint.env);
+        let mut caller = Caller::take_to_wait(&self.endpoint.env).map_err(|why| why.but_ran(Ran::Maybe))?;
         self.lock().waiter = Some(caller.waiter.clone());
         let now = self.endpoint.env.now();
         let Caller { waiter, tools, .. } = &mut *caller;
@@ -87,7 +87,10 @@ impl Started {
         {
             let mut state = self.lock();
             if !state.ended {
-                state.waker = Some(context.waker().clone());
+                let former = state.waker.replace(context.waker().clone());
+                drop(state);
+                // To drop a waker may drop a task, and cancel what that had started.
+                drop(former);
                 return Poll::Pending;
             }
         }

@@ -10,6 +10,7 @@ use farcall_proto::{Failure, MAX_DATAGRAM};
 
 use super::lead::Seat;
 use crate::env::{Env, Event};
+use crate::{CallFailed, Kind, Ran};
 
 /// How a call ended; its body is kept apart.
 #[derive(Debug)]
@@ -99,8 +100,12 @@ impl Waiter {
         std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Gives the buffer of what was taken back.
+    /// Gives the buffer of what was taken back, unless it is a large one: a thread keeps it for ever.
     pub(super) fn give_back(&self, kept: Kept) {
+        const MOST: usize = 64 << 10;
+        if kept.body.capacity() > MOST {
+            return;
+        }
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = kept;
     }
 }
@@ -110,6 +115,8 @@ pub(super) struct Caller {
     env: Arc<dyn Env>,
     pub(super) waiter: Arc<Waiter>,
     pub(super) tools: Tools,
+    /// The thread was in a call already.
+    nested: bool,
 }
 
 /// What sending and receiving need.
@@ -146,23 +153,62 @@ impl Wakes {
     }
 }
 
+/// A type's decoding that panics in the leader must cost nobody else the word that its outcome is there.
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        self.run();
+    }
+}
+
 thread_local! {
     static CALLER: Cell<Option<Box<Caller>>> = const { Cell::new(None) };
+    /// There is a caller of this thread: if not in `CALLER`, then in a call.
+    static KNOWN: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Caller {
     /// This thread's; a new one if it has none for this environment, or is in a call already (a
-    /// waker, or a type's decoding, that calls).
+    /// waker, or a type's decoding, that starts a call).
     pub(super) fn take(env: &Arc<dyn Env>) -> Box<Caller> {
         match CALLER.try_with(Cell::take) {
             Ok(Some(caller)) if Arc::ptr_eq(&caller.env, env) => caller,
-            _ => Box::new(Caller { env: env.clone(), waiter: Waiter::new(&**env), tools: Tools::new() }),
+            Ok(other) => {
+                drop(other);
+                let nested = KNOWN.try_with(|known| known.replace(true)).unwrap_or(false);
+                Caller::new(env, nested)
+            }
+            Err(_) => Caller::new(env, false),
         }
+    }
+
+    /// The same for one who is going to wait. A thread that is in a call already may be the one that
+    /// receives for all others: if it waited in a second call, nobody would receive any more.
+    pub(super) fn take_to_wait(env: &Arc<dyn Env>) -> Result<Box<Caller>, CallFailed> {
+        let caller = Caller::take(env);
+        if !caller.nested {
+            return Ok(caller);
+        }
+        let why = "no call can be waited for in a waker, or while a value is encoded or decoded: start it there";
+        Err(CallFailed::new(Kind::Local, Ran::No).because(why))
+    }
+
+    fn new(env: &Arc<dyn Env>, nested: bool) -> Box<Caller> {
+        Box::new(Caller { env: env.clone(), waiter: Waiter::new(&**env), tools: Tools::new(), nested })
     }
 
     /// Keeps it for the thread's next call.
     pub(super) fn keep(self: Box<Self>) {
-        // Where the thread is ending it is dropped.
-        let _ = CALLER.try_with(|place| place.set(Some(self)));
+        if !self.nested {
+            // Where the thread is ending it is dropped.
+            let _ = CALLER.try_with(|place| place.set(Some(self)));
+        }
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        if !self.nested {
+            let _ = KNOWN.try_with(|known| known.set(false));
+        }
     }
 }

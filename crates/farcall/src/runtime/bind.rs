@@ -146,7 +146,6 @@ impl Inner {
                 Some(_) => {}
             }
         }
-        self.lock().round_trips.insert(address, bound.round_trip);
         Ok((bound.export, lacking))
     }
 }

@@ -145,25 +145,31 @@ impl Importer {
         }
     }
 
-    /// Makes a call that failed again, while that may help.
+    /// Makes a call that failed again, while that may help. Whoever hears of the last failure hears
+    /// whether any of the attempts ran.
     #[cold]
-    fn repeat(&self, mut target: Arc<Target>, mut failure: Failure, trip: &Trip<'_>, sink: Sink<'_>) {
+    pub(super) fn repeat(&self, mut target: Arc<Target>, mut failure: Failure, trip: &Trip<'_>, sink: Sink<'_>) {
         let mut repeat = Repeat::default();
+        let mut ran = failure.ran;
         // It says more than what a vain attempt to bind anew says.
         let mut first = None;
-        while self.may_repeat(&target, &failure, trip.procedure, &mut repeat) {
+        let why = loop {
+            if !self.may_repeat(&target, &failure, trip.procedure, &mut repeat) {
+                break describe(failure, trip.procedure, target.address);
+            }
             first.get_or_insert_with(|| describe(failure, trip.procedure, target.address));
             target = match self.target(&repeat.avoid) {
                 Ok(target) => target,
-                Err(why) => return sink(Reply::Failed(first.unwrap_or(why))),
+                Err(why) => break first.unwrap_or(why),
             };
             failure = match self.call_once(&target, trip, sink) {
                 Ok(None) => return,
                 Ok(Some(failure)) => failure,
-                Err(why) => return sink(Reply::Failed(why)),
+                Err(why) => break why,
             };
-        }
-        sink(Reply::Failed(describe(failure, trip.procedure, target.address)));
+            ran = either_ran(ran, failure.ran);
+        };
+        sink(Reply::Failed(why.but_ran(ran)));
     }
 
     /// Calls once. A failure that the other side, or the conversation, speaks of is returned.
@@ -281,6 +287,15 @@ pub(super) fn describe(failure: Failure, procedure: &Procedure, address: SocketA
     let what = format!("{} at {address}", procedure.name);
     let detail = if failure.detail.is_empty() { what } else { format!("{what}: {}", failure.detail) };
     CallFailed::new(failure.kind, failure.ran).because(detail)
+}
+
+/// Whether a call of two attempts ran. Only an idempotent one that may have run is attempted again.
+fn either_ran(a: Ran, b: Ran) -> Ran {
+    match (a, b) {
+        (Ran::Yes, _) | (_, Ran::Yes) => Ran::Yes,
+        (Ran::No, Ran::No) => Ran::No,
+        _ => Ran::Maybe,
+    }
 }
 
 #[cold]

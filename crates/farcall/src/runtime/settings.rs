@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -206,6 +207,7 @@ impl Builder {
             settings: self.settings,
             registry,
             generation,
+            rescues: AtomicUsize::new(0),
             state,
         })))
     }

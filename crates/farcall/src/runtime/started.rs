@@ -1,19 +1,21 @@
 //! Started calls of an imported interface.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
 
+use super::Inner;
 use super::bind::Target;
 use super::import::{Importer, Trip, describe, lacking};
-use crate::CallFailed;
 use crate::client::Started;
 use crate::context::Trace;
 use crate::env::{Event, Time};
 use crate::stub::{PendingCall, Procedure, Reply, Sink, bad_arguments};
 use crate::xdr::{Decoder, Encoder};
+use crate::{CallFailed, Kind, Ran};
 
 /// A call under way.
 struct Flight {
@@ -56,7 +58,7 @@ pub(super) fn start(importer: &Arc<Importer>, trip: &Trip<'_>) -> Box<dyn Pendin
         trace: trip.trace,
     };
     let stage = match importer.bound() {
-        None => call.spawn(),
+        None => call.spawn(None),
         Some(target) => call.send(target),
     };
     match stage {
@@ -80,13 +82,21 @@ impl Again {
         f(&Trip { procedure: &self.procedure, deadline: self.deadline, trace: self.trace, encode: &encode })
     }
 
-    /// Has a thread bind and call.
-    fn spawn(&self) -> Result<Stage, CallFailed> {
-        let env = &self.importer.inner.env;
-        let rescue = Arc::new(Rescue { state: Mutex::default(), ended: env.event() });
-        let (call, ours) = (self.clone(), rescue.clone());
-        let run = move || call.with_trip(|trip| call.importer.call(trip, &mut |reply| ours.end(reply)));
-        env.spawn("farcall-rebind", Box::new(run)).map_err(|why| super::local("starting a thread", why))?;
+    /// Has a thread bind and call; again, if it was attempted before.
+    fn spawn(&self, failed: Option<(Arc<Target>, Failure)>) -> Result<Stage, CallFailed> {
+        let inner = &self.importer.inner;
+        let permit = Permit::take(inner)?;
+        let rescue = Arc::new(Rescue { state: Mutex::default(), ended: inner.env.event() });
+        let (call, ours) = (self.clone(), End(rescue.clone()));
+        let run = move || {
+            let _permit = permit;
+            let sink = &mut |reply: Reply<'_>| ours.0.end(reply);
+            call.with_trip(|trip| match failed {
+                None => call.importer.call(trip, sink),
+                Some((target, failure)) => call.importer.repeat(target, failure, trip, sink),
+            });
+        };
+        inner.env.spawn("farcall-rebind", Box::new(run)).map_err(|why| super::local("starting a thread", why))?;
         Ok(Stage::Again(rescue))
     }
 
@@ -105,11 +115,8 @@ impl PendingCall for Flight {
                     return sink(Reply::Failed(why));
                 }
                 let Some(failure) = failed else { return };
-                if !self.call.is_repeated(&target, &failure) {
-                    return sink(Reply::Failed(describe(failure, &self.call.procedure, target.address)));
-                }
                 // This thread waits anyway.
-                self.call.with_trip(|trip| self.call.importer.call(trip, sink));
+                self.call.with_trip(|trip| self.call.importer.repeat(target, failure, trip, sink));
             }
             Stage::Again(rescue) => rescue.wait(sink),
             Stage::Over => {}
@@ -133,9 +140,11 @@ impl PendingCall for Flight {
             sink(Reply::Failed(describe(failure, &self.call.procedure, target.address)));
             return Poll::Ready(());
         }
-        match self.call.spawn() {
+        // Where there can be no thread the first attempt was the only one.
+        let why = describe(failure.clone(), &self.call.procedure, target.address);
+        match self.call.spawn(Some((target, failure))) {
             Ok(stage) => self.stage = stage,
-            Err(why) => {
+            Err(_) => {
                 sink(Reply::Failed(why));
                 return Poll::Ready(());
             }
@@ -173,6 +182,39 @@ fn give(outcome: Outcome<'_>, sink: Sink<'_>) -> Option<Failure> {
     None
 }
 
+/// Threads of a runtime that make started calls, at most: each waits for a server that is gone, or new.
+const MOST_RESCUES: usize = 256;
+
+/// The right to one of them.
+struct Permit(Arc<Inner>);
+
+impl Permit {
+    fn take(inner: &Arc<Inner>) -> Result<Permit, CallFailed> {
+        // Made first, so that dropping it takes the count back.
+        let permit = Permit(inner.clone());
+        if inner.rescues.fetch_add(1, Ordering::Relaxed) < MOST_RESCUES {
+            return Ok(permit);
+        }
+        let why = format!("{MOST_RESCUES} started calls wait for a binding");
+        Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.rescues.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Ends a rescue whose thread ended without a word: a registry of the user's may panic.
+struct End(Arc<Rescue>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.end(Reply::Failed(crate::stub::no_reply()));
+    }
+}
+
 /// A call that a thread of its own makes.
 struct Rescue {
     state: Mutex<RescueState>,
@@ -181,6 +223,8 @@ struct Rescue {
 
 #[derive(Default)]
 struct RescueState {
+    /// There is an ending, or it was taken.
+    over: bool,
     ending: Option<Ending>,
     waker: Option<Waker>,
 }
@@ -202,6 +246,9 @@ impl Rescue {
         };
         let waker = {
             let mut state = self.lock();
+            if std::mem::replace(&mut state.over, true) {
+                return;
+            }
             state.ending = Some(ending);
             state.waker.take()
         };
@@ -227,7 +274,10 @@ impl Rescue {
             match state.ending.take() {
                 Some(ending) => ending,
                 None => {
-                    state.waker = Some(context.waker().clone());
+                    let former = state.waker.replace(context.waker().clone());
+                    drop(state);
+                    // To drop a waker may drop a task, and what that had started.
+                    drop(former);
                     return Poll::Pending;
                 }
             }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::Inner;
-use crate::context;
 use crate::env::{Env, Time};
 use crate::intercept::{self, Interceptors, Outcome};
 use crate::stub::{Call, Channel, PendingCall, Reply, Sink};
+use crate::{CallFailed, context};
 
 /// Puts interceptors around a channel, if there are any.
 pub(super) fn watched(inner: &Inner, interface: &str, channel: Arc<dyn Channel>) -> Arc<dyn Channel> {
@@ -36,15 +36,33 @@ impl Watch {
         intercept::Call::new(&self.interface, procedure, None, context::inherited().1)
     }
 
-    /// Tells the interceptors of the reply, then its taker.
-    fn end(&self, procedure: &str, since: Time, reply: Reply<'_>, sink: Sink<'_>) {
-        let outcome = match &reply {
-            Reply::Result(_) => Outcome::Result,
-            Reply::Exception(_) => Outcome::Exception,
-            Reply::Failed(why) => Outcome::Failed(why),
+    /// Tells the interceptors how a call ended, once its reply was taken: they may call, which who
+    /// takes a reply must not, for it may stand in the buffer that everybody's datagrams come into.
+    fn end(&self, procedure: &str, since: Time, told: Option<Told>) {
+        let outcome = match &told {
+            Some(Told::Result) => Outcome::Result,
+            Some(Told::Exception) => Outcome::Exception,
+            Some(Told::Failed(why)) => Outcome::Failed(why),
+            None => return,
         };
         self.interceptors.after(&self.call(procedure), outcome, self.env.now().since(since));
-        sink(reply);
+    }
+}
+
+/// How a call ended, without what it brought.
+enum Told {
+    Result,
+    Exception,
+    Failed(CallFailed),
+}
+
+impl Told {
+    fn of(reply: &Reply<'_>) -> Told {
+        match reply {
+            Reply::Result(_) => Told::Result,
+            Reply::Exception(_) => Told::Exception,
+            Reply::Failed(why) => Told::Failed(why.clone()),
+        }
     }
 }
 
@@ -55,7 +73,12 @@ impl Channel for Watched {
             return sink(Reply::Failed(why));
         }
         let since = self.watch.env.now();
-        self.channel.call(call, &mut |reply| self.watch.end(name, since, reply, sink));
+        let mut told = None;
+        self.channel.call(call, &mut |reply| {
+            told = Some(Told::of(&reply));
+            sink(reply);
+        });
+        self.watch.end(name, since, told);
     }
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
@@ -78,12 +101,23 @@ struct Flight {
 impl PendingCall for Flight {
     fn wait(self: Box<Self>, sink: Sink<'_>) {
         let Flight { watch, procedure, since, call } = *self;
-        call.wait(&mut |reply| watch.end(procedure, since, reply, sink));
+        let mut told = None;
+        call.wait(&mut |reply| {
+            told = Some(Told::of(&reply));
+            sink(reply);
+        });
+        watch.end(procedure, since, told);
     }
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
         let Flight { watch, procedure, since, call } = self;
-        call.poll(context, &mut |reply| watch.end(procedure, *since, reply, sink))
+        let mut told = None;
+        let polled = call.poll(context, &mut |reply| {
+            told = Some(Told::of(&reply));
+            sink(reply);
+        });
+        watch.end(procedure, *since, told);
+        polled
     }
 
     fn cancel(&mut self) {

@@ -1,6 +1,8 @@
 //! A call that is to be executed: what is known of it, where its arguments stand.
 
+use std::io::Write as _;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use super::exported::{Exported, Known};
 use super::task::{Serving, Spawn};
 use crate::context;
 use crate::env::place;
-use crate::stub::{Dispatched, catch};
+use crate::stub::{Dispatched, catch, panicked};
 use crate::xdr::{Decoder, Encoder};
 
 /// A call that is to be executed.
@@ -139,9 +141,15 @@ impl Work {
             let why = Failure::new(Kind::Overloaded, Ran::No).with_detail("the server's executor has too many calls");
             return Some(Finish::Failed(why));
         }
-        let (call, exported, future) = (self.call, self.exported.clone(), spawn.begin(self.procedure, arguments));
+        let (call, exported) = (self.call, self.exported.clone());
+        // What makes and executes futures is the user's, and this thread may be the one that receives.
+        let future = match catch_unwind(AssertUnwindSafe(|| spawn.begin(self.procedure, arguments))) {
+            Ok(future) => future,
+            Err(panic) => return Some(finish(Dispatched::Failed(panicked(&*panic)))),
+        };
         let serving = Serving { server: server.clone(), exported, which, call, since: now, future: Some(future) };
-        spawn.spawn(Box::pin(serving));
+        // If this panics, the task has been dropped, and its caller told.
+        let _ = catch_unwind(AssertUnwindSafe(|| spawn.spawn(Box::pin(serving))));
         None
     }
 
@@ -151,7 +159,9 @@ impl Work {
         let Some(slow) = server.slow else { return };
         if ran + queued >= slow {
             let (name, from) = (known.name(), self.call.from);
-            eprintln!("farcall: slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}");
+            let line = format!("farcall: slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}");
+            // Not by `eprintln`, which panics when nobody reads.
+            let _ = writeln!(std::io::stderr(), "{line}");
         }
     }
 }

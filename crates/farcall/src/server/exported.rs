@@ -202,6 +202,8 @@ impl Exported {
             }
             self.idle.wait(Some(left));
         }
+        // An event wakes one; another may wait too.
+        self.idle.set();
         true
     }
 }

@@ -6,7 +6,7 @@ use super::exported::{Dispatch, Executor};
 use super::task::{Spawn, Task};
 use crate::env::{Env, Time};
 use crate::intercept::{Call, Interceptors, Outcome};
-use crate::stub::{AsyncDispatched, Dispatched, Procedure, catch};
+use crate::stub::{AsyncDispatched, Dispatched, Procedure, before_the_procedure, catch};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, context};
 
@@ -47,7 +47,7 @@ impl Watch {
     }
 
     fn before(&self, call: &Call<'_>) -> Result<Time, CallFailed> {
-        self.interceptors.before(call)?;
+        before_the_procedure(|| self.interceptors.before(call))?;
         Ok(self.env.now())
     }
 

@@ -258,7 +258,12 @@ impl<'s> Worker<'s> {
     fn refuse(&mut self) {
         for (work, failure) in std::mem::take(&mut self.refused) {
             let finish = Finish::Failed(failure);
-            let sent = self.server.lock().protocol.finish(self.now, work.call.key, finish, work.reply, &mut self.out);
+            let sent = {
+                let mut core = self.server.lock();
+                // Another worker may have heard meanwhile that it was given up.
+                core.cancelled.remove(&work.call.key);
+                core.protocol.finish(self.now, work.call.key, finish, work.reply, &mut self.out)
+            };
             work.exported.end();
             self.send(sent);
         }
