@@ -192,6 +192,30 @@ fn a_call_that_may_have_run_is_not_repeated_unless_it_is_idempotent() {
     }
 }
 
+#[test]
+fn deadlines_shorter_than_the_patience_do_not_tie_a_caller_to_a_dead_server() {
+    let machine = Machine::new();
+    let first = machine.export("a");
+    let wire = Wire::to(first.address());
+    drop(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()));
+    let wired = machine.publish("a", wire.address);
+    let patient = Runtime::builder().registry(machine.registry.clone()).patience(Duration::from_secs(1000));
+    let who = patient.build().unwrap().import::<dyn Who>("Who").unwrap().within(Duration::from_millis(50));
+    assert_eq!(who.who().unwrap(), "a");
+    wire.cut();
+    for _ in 0..2 {
+        assert_eq!(told(who.who()), (Kind::Deadline, Ran::Maybe));
+    }
+    // Nor does binding take longer than the call may.
+    for _ in 0..3 {
+        assert_eq!(told(who.who()), (Kind::Deadline, Ran::No));
+    }
+    assert_eq!(told(who.start().who().wait()), (Kind::Deadline, Ran::No));
+    drop(wired);
+    let _second = machine.export("b");
+    assert_eq!(who.within(Duration::from_secs(1000)).who().unwrap(), "b");
+}
+
 /// Refuses every call.
 struct Closed;
 

@@ -195,6 +195,11 @@ impl Conversation {
         self.session.bind(now, name, token, self.config.min_retransmit);
     }
 
+    /// Asks no longer what [`Conversation::bind`] asked with this token, and gives no answer.
+    pub fn forget_bind(&mut self, token: u64) {
+        self.session.forget_bind(token);
+    }
+
     /// Starts a call; what it must send is ready for [`Conversation::transmit`].
     ///
     /// # Errors

@@ -93,6 +93,10 @@ impl Session {
         self.ask(now, name.to_owned(), Some(token), None, interval);
     }
 
+    pub fn forget_bind(&mut self, token: u64) {
+        self.requests.retain(|r| r.token != Some(token));
+    }
+
     fn renew(&mut self, now: Time, conversation: u64, interval: Duration) {
         if !self.requests.iter().any(|r| r.renew == Some(conversation)) {
             self.ask(now, String::new(), None, Some(conversation), interval);

@@ -131,21 +131,24 @@ impl Endpoint {
     }
 
     /// Asks each peer which export answers to the name beside it, and gives `judge` each answer as
-    /// it comes, with the peer's index, until it says true or none is left.
+    /// it comes, with the peer's index, until it says true, none is left, or the deadline passes.
     pub(crate) fn bind(
         &self,
         peers: &[(Arc<Peer>, &str)],
+        deadline: Option<Time>,
         judge: &mut dyn FnMut(usize, Result<Bound, Failure>) -> bool,
     ) -> Result<(), CallFailed> {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let binds = Binds::new(caller.waiter.clone());
+        let mut tokens = Vec::with_capacity(peers.len());
         let mut first = None;
         let now = self.env.now();
         for (which, (peer, name)) in peers.iter().enumerate() {
             let (timer, unlisted) = {
                 let mut state = peer.lock();
                 let token = state.owners.add(Owner::Bind(binds.clone(), which));
+                tokens.push(token);
                 state.conversation.bind(now, name, token);
                 let unlisted = !std::mem::replace(&mut state.listed, true);
                 (state.conversation.timeout(), unlisted)
@@ -159,14 +162,33 @@ impl Endpoint {
         for _ in peers {
             self.set_timer(first.take());
             let Caller { waiter, tools, .. } = &mut *caller;
-            self.attend(waiter).until(tools, self.env.now(), None, None, &|| binds.any());
+            let over = || binds.any() || self.is_past(deadline);
+            self.attend(waiter).by(deadline).until(tools, self.env.now(), None, None, &over);
             let Some((which, answer)) = binds.fetch() else { break };
             if judge(which, answer) {
                 break;
             }
         }
+        // Those who have not answered are asked no more.
+        for ((peer, _), token) in peers.iter().zip(tokens) {
+            let mut state = peer.lock();
+            if state.owners.take(token).is_some() {
+                state.conversation.forget_bind(token);
+            }
+        }
         caller.keep();
         Ok(())
+    }
+
+    /// Whether a deadline has passed. If not, whoever leads shall look again when it has: it forgets
+    /// what is no conversation's timer each time it has looked at those.
+    fn is_past(&self, deadline: Option<Time>) -> bool {
+        let Some(deadline) = deadline else { return false };
+        if deadline <= self.env.now() {
+            return true;
+        }
+        self.set_timer(Some(deadline));
+        false
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) struct Attendance<'a> {
     endpoint: &'a Endpoint,
     waiter: &'a Arc<Waiter>,
     reception: Option<Box<Reception>>,
+    /// A follower looks then whether it is over.
+    deadline: Option<Time>,
     _waiting: Waiting,
 }
 
@@ -61,17 +63,17 @@ impl Endpoint {
     #[inline]
     pub(super) fn attend<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
         let _waiting = crate::server::waiting();
-        Attendance { endpoint: self, waiter, reception: self.lead.join(waiter), _waiting }
+        Attendance { endpoint: self, waiter, reception: self.lead.join(waiter), deadline: None, _waiting }
     }
 
     /// As [`Endpoint::attend`], for the one who leads only when nobody else would: waits once.
     pub(super) fn stand_by<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
         let _waiting = crate::server::waiting();
         let reception = self.lead.stand_by(waiter).or_else(|| {
-            waiter.wait();
+            waiter.wait(None);
             self.lead.take(waiter)
         });
-        Attendance { endpoint: self, waiter, reception, _waiting }
+        Attendance { endpoint: self, waiter, reception, deadline: None, _waiting }
     }
 }
 
@@ -79,6 +81,12 @@ impl Attendance<'_> {
     #[inline]
     pub(super) fn leads(&self) -> bool {
         self.reception.is_some()
+    }
+
+    /// Also sees whether it is over when a deadline has passed.
+    pub(super) fn by(mut self, deadline: Option<Time>) -> Self {
+        self.deadline = deadline;
+        self
     }
 
     /// Waits until `mine` or `done` says that it is over: as the leader, or as one that follows.
@@ -97,7 +105,7 @@ impl Attendance<'_> {
                 if done() {
                     return;
                 }
-                self.waiter.wait();
+                self.waiter.wait(self.deadline.map(|deadline| deadline.since(self.endpoint.env.now())));
                 self.reception = self.endpoint.lead.take(self.waiter);
             }
             now = self.endpoint.env.now();

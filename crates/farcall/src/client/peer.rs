@@ -79,6 +79,11 @@ impl Peer {
         Peer { id: state.conversation.id(), address, state: Mutex::new(state) }
     }
 
+    /// How many datagrams it has sent us.
+    pub(crate) fn received(&self) -> u64 {
+        self.lock().conversation.stats().received
+    }
+
     pub(super) fn stats(&self) -> stats::Peer {
         let state = self.lock();
         stats::Peer {

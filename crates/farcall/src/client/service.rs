@@ -37,7 +37,7 @@ impl Service {
                         Some(endpoint) => self.serve(&endpoint, &mut tools),
                         None => return,
                     }
-                    self.waiter.wait();
+                    self.waiter.wait(None);
                 }
             }),
         )

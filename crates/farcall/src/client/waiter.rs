@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, MAX_DATAGRAM};
@@ -79,9 +80,9 @@ impl Waiter {
         Arc::new(Waiter { event: env.event(), full: AtomicBool::new(false), kept: Mutex::default() })
     }
 
-    /// Waits until somebody wakes it, perhaps without reason.
-    pub(super) fn wait(&self) {
-        self.event.wait(None);
+    /// Waits until somebody wakes it, perhaps without reason, or `most` has passed.
+    pub(super) fn wait(&self, most: Option<Duration>) {
+        self.event.wait(most);
     }
 
     pub(super) fn put(&self, outcome: Outcome<'_>) {

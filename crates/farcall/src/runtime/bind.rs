@@ -9,6 +9,7 @@ use farcall_proto::client::Bound;
 
 use super::Inner;
 use crate::client::{Endpoint, Peer};
+use crate::env::Time;
 use crate::idl;
 use crate::{CallFailed, Kind, Ran};
 
@@ -42,12 +43,13 @@ pub(super) fn parse(name: &str) -> Result<Name, CallFailed> {
 
 impl Inner {
     /// Binds: asks all who may export the name at once, and takes the first good answer. Those at
-    /// `avoid` are asked only if there is nobody else.
+    /// `avoid` are asked only if there is nobody else. Nobody is waited for beyond the deadline.
     pub(super) fn bind(
         &self,
         name: &Name,
         interface: &idl::Interface,
         avoid: &[SocketAddr],
+        deadline: Option<Time>,
     ) -> Result<Target, CallFailed> {
         self.check_process()?;
         let mut candidates = self.candidates(name)?;
@@ -65,7 +67,7 @@ impl Inner {
             let from = crate::client::bind_address(first.address);
             let (now, later) =
                 candidates.into_iter().partition(|candidate| crate::client::bind_address(candidate.address) == from);
-            match self.ask(&endpoint, now, name, interface) {
+            match self.ask(&endpoint, now, name, interface, deadline) {
                 Ok(target) => return Ok(target),
                 Err(why) => failed = Some(worse(failed, why)),
             }
@@ -106,11 +108,12 @@ impl Inner {
         candidates: Vec<Candidate>,
         name: &Name,
         interface: &idl::Interface,
+        deadline: Option<Time>,
     ) -> Result<Target, CallFailed> {
         let peers: Vec<(Arc<Peer>, &str)> =
             candidates.iter().map(|candidate| (endpoint.peer(candidate.address), &candidate.name[..])).collect();
         let (mut bound, mut failed) = (None, None);
-        endpoint.bind(&peers, &mut |which, answer| {
+        endpoint.bind(&peers, deadline, &mut |which, answer| {
             let address = candidates[which].address;
             match self.judge(address, answer, interface) {
                 Ok((export, lacking)) => {
@@ -121,7 +124,8 @@ impl Inner {
             }
             bound.is_some()
         })?;
-        bound.ok_or_else(|| failed.unwrap_or_else(|| nobody(name)))
+        let late = deadline.is_some_and(|deadline| deadline <= self.env.now());
+        bound.ok_or_else(|| failed.unwrap_or_else(|| if late { too_late(name) } else { nobody(name) }))
     }
 
     /// Whether an exporter will do; then its identifier, and the procedures that it lacks.
@@ -161,6 +165,11 @@ fn full_name(type_name: &Label, instance: Option<&Label>) -> String {
 #[cold]
 fn nobody(name: &Name) -> CallFailed {
     CallFailed::new(Kind::Unreachable, Ran::No).because(format!("nobody answers to {name}"))
+}
+
+#[cold]
+fn too_late(name: &Name) -> CallFailed {
+    CallFailed::new(Kind::Deadline, Ran::No).because(format!("nobody has answered to {name} so far"))
 }
 
 #[cold]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use farcall_names::Name;
@@ -23,6 +24,8 @@ pub(super) struct Importer {
     name: Name,
     interface: Cow<'static, idl::Interface>,
     target: Mutex<Option<Arc<Target>>>,
+    /// One more than the datagrams that had come from the server when a deadline last passed.
+    silent_at: AtomicU64,
 }
 
 /// A call on its way, with what it needs to be repeated.
@@ -52,9 +55,10 @@ pub(super) fn binding(
     name: Name,
     interface: Cow<'static, idl::Interface>,
 ) -> Result<Binding, CallFailed> {
-    let target = runtime.0.bind(&name, &interface, &[])?;
+    let target = runtime.0.bind(&name, &interface, &[], None)?;
     let target = Mutex::new(Some(Arc::new(target)));
-    let importer = Arc::new(Importer { inner: runtime.0.clone(), name, interface, target });
+    let importer =
+        Arc::new(Importer { inner: runtime.0.clone(), name, interface, target, silent_at: AtomicU64::new(0) });
     let channel = watched(&runtime.0, &importer.interface.name, Arc::new(Shared(importer.clone())));
     Ok(Binding::new(channel))
 }
@@ -134,7 +138,7 @@ impl Importer {
 
     /// Calls, and repeats the call elsewhere while it may be repeated.
     pub(super) fn call(&self, trip: &Trip<'_>, sink: Sink<'_>) {
-        let target = match self.target(&[]) {
+        let target = match self.target(&[], trip.deadline) {
             Ok(target) => target,
             Err(why) => return sink(Reply::Failed(why)),
         };
@@ -158,7 +162,7 @@ impl Importer {
                 break describe(failure, trip.procedure, target.address);
             }
             first.get_or_insert_with(|| describe(failure, trip.procedure, target.address));
-            target = match self.target(&repeat.avoid) {
+            target = match self.target(&repeat.avoid, trip.deadline) {
                 Ok(target) => target,
                 Err(why) => break first.unwrap_or(why),
             };
@@ -189,12 +193,12 @@ impl Importer {
 
     /// Whom to call: as bound before, or bound now.
     #[inline]
-    pub(super) fn target(&self, avoid: &[SocketAddr]) -> Result<Arc<Target>, CallFailed> {
+    pub(super) fn target(&self, avoid: &[SocketAddr], deadline: Option<Time>) -> Result<Arc<Target>, CallFailed> {
         if let Some(target) = self.bound() {
             return Ok(target);
         }
         // Several threads may bind at the same time: whoever comes first is used by all.
-        let target = Arc::new(self.inner.bind(&self.name, &self.interface, avoid)?);
+        let target = Arc::new(self.inner.bind(&self.name, &self.interface, avoid, deadline)?);
         let mut place = self.target.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(place.get_or_insert(target).clone())
     }
@@ -211,8 +215,20 @@ impl Importer {
         place.take_if(|bound| Arc::ptr_eq(bound, target));
     }
 
+    /// A deadline has passed. Deadlines shorter than the patience would bind a caller to a dead server
+    /// for ever: the second one that passes in silence breaks the binding.
+    fn unbind_if_silent(&self, target: &Arc<Target>) {
+        let silent_at = target.peer.received() + 1;
+        if self.silent_at.swap(silent_at, Ordering::Relaxed) == silent_at {
+            self.unbind(target);
+        }
+    }
+
     /// Whether a call that failed so is to be made again. Forgets the binding if it broke.
     fn may_repeat(&self, target: &Arc<Target>, failure: &Failure, procedure: &Procedure, repeat: &mut Repeat) -> bool {
+        if failure.kind == Kind::Deadline {
+            self.unbind_if_silent(target);
+        }
         let Some(place) = place(failure.kind) else { return false };
         let harmless = failure.ran == Ran::No || procedure.idempotent;
         match place {
