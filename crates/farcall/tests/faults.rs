@@ -234,6 +234,19 @@ fn a_cancelled_call_is_told_so_at_both_ends() {
 }
 
 #[test]
+fn a_call_that_was_started_without_a_binding_can_be_cancelled() {
+    let mut s = setting(runtime());
+    drop(s.export.take());
+    failed(s.gate.ping());
+    s.export = Some(s.runtime.export::<dyn Gate>("Gate", s.server.clone()).unwrap());
+    let mut call = s.gate.start().until_cancelled();
+    s.until_waiting(1);
+    call.cancel();
+    assert_eq!(told(call.wait()).0, Kind::Cancelled);
+    while s.gate.cancelled().unwrap() < 1 {}
+}
+
+#[test]
 fn dropping_a_started_call_cancels_it() {
     let s = setting(runtime());
     let call = s.gate.start().until_cancelled();

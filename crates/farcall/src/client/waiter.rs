@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -150,7 +151,10 @@ impl Wakes {
 
     fn wake_all(&mut self) {
         self.waiters.drain(..).for_each(|waiter| waiter.wake());
-        self.wakers.drain(..).for_each(|waker| waker.wake());
+        for waker in self.wakers.drain(..) {
+            // A panic in it is its executor's affair, not of the caller who happens to lead.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
     }
 }
 

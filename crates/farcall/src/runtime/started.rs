@@ -59,7 +59,7 @@ pub(super) fn start(importer: &Arc<Importer>, trip: &Trip<'_>) -> Box<dyn Pendin
     };
     let stage = match importer.bound() {
         None => call.spawn(None),
-        Some(target) => call.send(target),
+        Some(target) => call.send(target).map(|(started, target)| Stage::First(started, target)),
     };
     match stage {
         Ok(stage) => Box::new(Flight { call, stage, detached: false }),
@@ -68,12 +68,12 @@ pub(super) fn start(importer: &Arc<Importer>, trip: &Trip<'_>) -> Box<dyn Pendin
 }
 
 impl Again {
-    fn send(&self, target: Arc<Target>) -> Result<Stage, CallFailed> {
+    fn send(&self, target: Arc<Target>) -> Result<(Arc<Started>, Arc<Target>), CallFailed> {
         if !target.has(self.procedure.number) {
             return Err(lacking(&self.procedure, target.address));
         }
         let started = self.with_trip(|trip| Started::start(&target.endpoint, &target.peer, &trip.outgoing(&target)))?;
-        Ok(Stage::First(started, target))
+        Ok((started, target))
     }
 
     fn with_trip<R>(&self, f: impl FnOnce(&Trip<'_>) -> R) -> R {
@@ -90,11 +90,7 @@ impl Again {
         let (call, ours) = (self.clone(), End(rescue.clone()));
         let run = move || {
             let _permit = permit;
-            let sink = &mut |reply: Reply<'_>| ours.0.end(reply);
-            call.with_trip(|trip| match failed {
-                None => call.importer.call(trip, sink),
-                Some((target, failure)) => call.importer.repeat(target, failure, trip, sink),
-            });
+            ours.0.run(&call, failed);
         };
         inner.env.spawn("farcall-rebind", Box::new(run)).map_err(|why| super::local("starting a thread", why))?;
         Ok(Stage::Again(rescue))
@@ -152,10 +148,11 @@ impl PendingCall for Flight {
         self.poll(context, sink)
     }
 
-    /// A call that is being made again is not stopped, but its reply is thrown away.
     fn cancel(&mut self) {
-        if let Stage::First(started, _) = &self.stage {
-            started.cancel();
+        match &self.stage {
+            Stage::First(started, _) => started.cancel(),
+            Stage::Again(rescue) => rescue.cancel(),
+            Stage::Over => {}
         }
     }
 
@@ -226,6 +223,9 @@ struct RescueState {
     /// There is an ending, or it was taken.
     over: bool,
     ending: Option<Ending>,
+    cancelled: bool,
+    /// The call, once there was a binding.
+    started: Option<Arc<Started>>,
     waker: Option<Waker>,
 }
 
@@ -236,6 +236,53 @@ enum Ending {
 }
 
 impl Rescue {
+    /// Binds if need be, and calls. A call that is being repeated cannot be stopped, but is not
+    /// repeated once it was cancelled.
+    fn run(&self, call: &Again, failed: Option<(Arc<Target>, Failure)>) {
+        let attempted = failed.map_or_else(|| self.attempt(call), |failed| Ok(Some(failed)));
+        let (target, failure) = match attempted {
+            Ok(Some(failed)) => failed,
+            Ok(None) => return,
+            Err(why) => return self.end(Reply::Failed(why)),
+        };
+        if self.lock().cancelled {
+            return self.end(Reply::Failed(describe(failure, &call.procedure, target.address)));
+        }
+        call.with_trip(|trip| call.importer.repeat(target, failure, trip, &mut |reply| self.end(reply)));
+    }
+
+    /// The first attempt: its failure, if it is one that may be repeated.
+    fn attempt(&self, call: &Again) -> Result<Option<(Arc<Target>, Failure)>, CallFailed> {
+        let target = call.importer.target(&[], call.deadline)?;
+        if self.lock().cancelled {
+            return Err(CallFailed::new(Kind::Cancelled, Ran::No));
+        }
+        let (started, target) = call.send(target)?;
+        // Either this sees that it was cancelled meanwhile, or whoever cancels sees what to cancel.
+        let cancelled = {
+            let mut state = self.lock();
+            state.started = Some(started.clone());
+            state.cancelled
+        };
+        if cancelled {
+            started.cancel();
+        }
+        let mut failed = None;
+        started.wait(&mut |outcome| failed = give(outcome, &mut |reply| self.end(reply)))?;
+        Ok(failed.map(|failure| (target, failure)))
+    }
+
+    fn cancel(&self) {
+        let started = {
+            let mut state = self.lock();
+            state.cancelled = true;
+            state.started.clone()
+        };
+        if let Some(started) = started {
+            started.cancel();
+        }
+    }
+
     fn end(&self, reply: Reply<'_>) {
         let rest =
             |mut decoder: Decoder<'_>| decoder.opaque(decoder.remaining()).map(<[u8]>::to_vec).unwrap_or_default();
