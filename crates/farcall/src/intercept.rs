@@ -85,6 +85,7 @@ pub struct Ended<'a> {
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Outcome<'a> {
     /// It returned its result.
     Result,

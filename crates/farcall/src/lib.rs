@@ -1,4 +1,32 @@
 //! Remote procedure calls: one interface, any number of servers, truthful about failures.
+//!
+//! ```no_run
+#![doc = include_str!("../examples/store.rs")]
+//! ```
+//!
+//! **An interface** is a trait with [`#[farcall::interface]`](interface). Its arguments and results are
+//! types that cross: those of the standard library, and yours with [`#[derive(farcall::Xdr)]`](Xdr).
+//!
+//! **A server** implements the trait and is offered by [`export`], under a type (`"Store"`) or a type and
+//! an instance (`"Store/ebbets"`), until the [`Export`] is dropped. [`context()`] tells a procedure who
+//! calls, how long the caller will wait, and whether it still does.
+//!
+//! **A client** is what [`import`] gives: the *user-stub*, here `StoreClient`, which implements the trait.
+//! It is `Clone + Send + Sync`; clones share a binding, which is renewed when a server is gone.
+//!
+//! **A call** is made in one of two ways. `store.get(k)` blocks. `store.start().get(k)` returns at once, with
+//! a [`Pending`] to `wait()` for, `.await`, or `cancel()`. There is no time-out while the server answers;
+//! `store.within(d)` sets a deadline, which calls made by the procedure inherit.
+//!
+//! **What goes wrong** is an [`Error`]: `Declared`, the exception that the interface names, or [`CallFailed`],
+//! whose [`kind()`](CallFailed::kind) says why and whose [`ran()`](CallFailed::ran) says whether the procedure
+//! ran: no (and it never will), maybe, or yes. What did not run is repeated where that may help; what may
+//! have run only if the procedure is `#[idempotent]`.
+//!
+//! A [`Runtime`] of one's own has settings (address, workers, bounds, interceptors); the functions of this
+//! module use a default one, whose settings the `FARCALL_*` variables override ([`Builder`] names them).
+//! [`stub::local`] binds a stub to a server without a network, [`dynamic`] calls without an interface's
+//! source, [`stats`] counts what happened, [`env`](mod@env) is the seam for simulators.
 
 #![deny(unsafe_code)]
 

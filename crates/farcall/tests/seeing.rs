@@ -55,6 +55,7 @@ impl Interceptor for Diary {
             Outcome::Result => "result".to_owned(),
             Outcome::Exception => "exception".to_owned(),
             Outcome::Failed(why) => format!("{:?}", why.kind()),
+            other => format!("{other:?}"),
         };
         self.lines.lock().unwrap().push(format!("{}: {what}", call.procedure));
     }

@@ -55,7 +55,7 @@ pub(super) fn binding(
     name: Name,
     interface: Cow<'static, idl::Interface>,
 ) -> Result<Binding, CallFailed> {
-    let target = runtime.0.bind(&name, &interface, &[], None)?;
+    let target = runtime.0.bind(&name, &interface, &[], context::inherited().0)?;
     let target = Mutex::new(Some(Arc::new(target)));
     let importer =
         Arc::new(Importer { inner: runtime.0.clone(), name, interface, target, silent_at: AtomicU64::new(0) });

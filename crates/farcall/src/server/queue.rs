@@ -26,13 +26,33 @@ impl Queue {
         self.len == 0
     }
 
-    /// Adds a call; gives it back when there is no room.
+    /// Adds a call. Gives one back when there is no room: this one, or the latest of whoever has many
+    /// more here, so that one caller's flood does not shut the others out.
     #[must_use]
     pub(super) fn push(&mut self, work: Work) -> Option<Work> {
-        let bytes = work.bytes();
-        if self.len >= self.most || self.bytes + bytes > self.most_bytes {
+        if self.has_room(&work) {
+            self.add(work);
+            return None;
+        }
+        let ours = self.waiting.get(&work.call.key.conversation).map_or(0, VecDeque::len);
+        let lengths = self.waiting.iter().map(|(conversation, calls)| (calls.len(), *conversation));
+        let Some((_, longest)) = lengths.max().filter(|(len, _)| *len > ours + 1) else { return Some(work) };
+        let latest = self.waiting.get(&longest).and_then(|calls| calls.back()).map(|latest| latest.call.key);
+        let Some(evicted) = latest.and_then(|latest| self.remove(latest)) else { return Some(work) };
+        if !self.has_room(&work) {
+            self.add(evicted);
             return Some(work);
         }
+        self.add(work);
+        Some(evicted)
+    }
+
+    fn has_room(&self, work: &Work) -> bool {
+        self.len < self.most && self.bytes + work.bytes() <= self.most_bytes
+    }
+
+    fn add(&mut self, work: Work) {
+        let bytes = work.bytes();
         self.len += 1;
         self.bytes += bytes;
         let conversation = work.call.key.conversation;
@@ -41,7 +61,6 @@ impl Queue {
             self.turns.push_back(conversation);
         }
         calls.push_back(work);
-        None
     }
 
     /// The call whose turn it is.
