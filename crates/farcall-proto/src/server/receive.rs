@@ -12,7 +12,7 @@ use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, P
 use crate::{BASE_DATAGRAM, Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time};
 
 /// A datagram that is being read.
-struct Visit<'s, 'f> {
+struct Visit<'s, S> {
     now: Time,
     from: &'s SocketAddr,
     len: usize,
@@ -21,12 +21,12 @@ struct Visit<'s, 'f> {
     place: Option<usize>,
     /// An ACK was acted upon: one is enough, and may cost as much as there are activities.
     acknowledged: bool,
-    sink: &'s mut (dyn FnMut(Request<'_>) + 'f),
+    sink: &'s mut S,
 }
 
 impl Server {
     /// Takes in a datagram.
-    pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &[u8], sink: &mut dyn FnMut(Request<'_>)) {
+    pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &[u8], sink: &mut impl FnMut(Request<'_>)) {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
         let Ok((header, frames)) = wire::open(datagram, check) else {
             self.stats.dropped += 1;
@@ -56,7 +56,7 @@ impl Server {
 
     /// Whether to go on to the next frame.
     #[inline]
-    fn on_frame(&mut self, visit: &mut Visit<'_, '_>, raw: Raw<'_>) -> Result<bool, Malformed> {
+    fn on_frame(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, raw: Raw<'_>) -> Result<bool, Malformed> {
         if let (Some(place), true) = (visit.place, raw.is_call()) {
             let (head, part) = raw.call()?;
             self.on_call(visit, place, &head, part);
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    fn on_other_frame(&mut self, visit: &mut Visit<'_, '_>, frame: Frame<'_>) -> bool {
+    fn on_other_frame(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, frame: Frame<'_>) -> bool {
         match frame {
             Frame::Bind(bind) => {
                 // One answer for one datagram: many would be more than threefold together.
@@ -107,7 +107,7 @@ impl Server {
     }
 
     #[inline]
-    fn on_call(&mut self, visit: &mut Visit<'_, '_>, place: usize, head: &CallHead, part: Part<'_>) {
+    fn on_call(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, part: Part<'_>) {
         let position = head.position;
         if !self.is_sound(position) {
             return;
@@ -140,7 +140,7 @@ impl Server {
     /// A call that is newer than every other of its activity: it is this moment that consumes its
     /// number.
     #[inline]
-    fn begin(&mut self, visit: &mut Visit<'_, '_>, place: usize, head: &CallHead, part: Part<'_>, before: Last) {
+    fn begin(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, part: Part<'_>, before: Last) {
         let position = head.position;
         self.supersede(visit, place, position.activity, before);
         self.set_last(place, position.activity, Last::new(position.sequence, false));
@@ -164,7 +164,7 @@ impl Server {
 
     /// Gives the call to the user.
     #[inline]
-    fn run(&mut self, visit: &mut Visit<'_, '_>, head: &CallHead, args: Cow<'_, [u8]>) {
+    fn run(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, head: &CallHead, args: Cow<'_, [u8]>) {
         self.stats.calls += 1;
         self.unfinished += 1;
         let deadline = head.meta.deadline.map(|left| visit.now + std::time::Duration::from_nanos(left));
@@ -204,7 +204,7 @@ impl Server {
     /// A newer call takes an activity over: whatever the older one was, its caller has had its
     /// result or given it up.
     #[inline]
-    fn supersede(&mut self, visit: &mut Visit<'_, '_>, place: usize, activity: u32, last: Last) {
+    fn supersede(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, activity: u32, last: Last) {
         let Some(phase) = self.existing_work(place, activity).map(|w| w.phase) else {
             return;
         };
@@ -220,7 +220,7 @@ impl Server {
 
     /// The activity's last call came again.
     #[cold]
-    fn again(&mut self, visit: &mut Visit<'_, '_>, place: usize, head: &CallHead, part: Part<'_>) {
+    fn again(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, part: Part<'_>) {
         let position = head.position;
         match self.existing_work(place, position.activity).map(|w| w.phase) {
             Some(Phase::Receiving) => self.receive(visit, place, head, part),
@@ -235,7 +235,7 @@ impl Server {
     }
 
     /// Takes in a fragment of the arguments.
-    fn receive(&mut self, visit: &mut Visit<'_, '_>, place: usize, head: &CallHead, part: Part<'_>) {
+    fn receive(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, part: Part<'_>) {
         let activity = head.position.activity;
         let window = (self.config.window / (self.receiving.max(1) as u32)).max(MAX_DATAGRAM as u32);
         let total = part.fragment.map_or(part.bytes.len() as u32, |f| f.total);
@@ -288,7 +288,7 @@ impl Server {
     }
 
     /// What has arrived of a result.
-    fn on_select(&mut self, visit: &mut Visit<'_, '_>, place: usize, position: Position, select: &Select<'_>) {
+    fn on_select(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, position: Position, select: &Select<'_>) {
         let now = visit.now;
         if position.exchange != 0 || self.last(place, position.activity).sequence() != position.sequence {
             return;
@@ -334,7 +334,7 @@ impl Server {
 
     /// The caller has given a call up. If it has not come yet, it never runs: the cancel consumes
     /// its number.
-    fn on_cancel(&mut self, visit: &mut Visit<'_, '_>, place: usize, position: Position) {
+    fn on_cancel(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, position: Position) {
         if !self.is_sound(position) || position.activity >= self.config.max_activities {
             return;
         }
@@ -369,7 +369,7 @@ impl Server {
         }
     }
 
-    fn on_probe(&mut self, visit: &mut Visit<'_, '_>, place: usize, position: Position) {
+    fn on_probe(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, position: Position) {
         if !self.is_sound(position) || position.activity >= self.config.max_activities {
             return;
         }
@@ -398,7 +398,7 @@ impl Server {
         }
     }
 
-    fn on_mtu_probe(&mut self, visit: &Visit<'_, '_>, place: usize, size: u32) {
+    fn on_mtu_probe(&mut self, visit: &Visit<'_, impl FnMut(Request<'_>)>, place: usize, size: u32) {
         let size = size as usize;
         // Smaller ones pass anyway, and an echo must have room for itself.
         if (BASE_DATAGRAM..=visit.len.min(self.config.max_datagram)).contains(&size) {
