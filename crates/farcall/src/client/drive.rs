@@ -60,7 +60,7 @@ impl Drop for Attendance<'_> {
 
 impl Endpoint {
     /// Begins to wait: as the leader if there is none.
-    #[inline]
+    #[inline(always)]
     pub(super) fn attend<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
         let _waiting = crate::server::waiting();
         Attendance { endpoint: self, waiter, reception: self.lead.join(waiter), deadline: None, _waiting }

@@ -84,7 +84,7 @@ impl<S: Seat, T> Lead<S, T> {
         state.standby.take_if(|standby| Arc::ptr_eq(standby, seat));
     }
 
-    #[inline]
+    #[inline(always)]
     fn pass_on(mut state: MutexGuard<'_, State<S, T>>) {
         let next = state.following.pop_front().or_else(|| state.standby.take());
         state.leader = next.as_ref().map_or(0, id);

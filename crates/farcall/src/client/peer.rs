@@ -101,6 +101,7 @@ impl Peer {
 }
 
 /// Takes an event, of a datagram or of a timer, to its owner.
+#[inline(always)]
 pub(super) fn deliver(
     owners: &mut Owners,
     event: Event<'_>,

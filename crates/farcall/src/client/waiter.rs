@@ -174,6 +174,7 @@ thread_local! {
 impl Caller {
     /// This thread's; a new one if it has none for this environment, or is in a call already (a
     /// waker, or a type's decoding, that starts a call).
+    #[inline(always)]
     pub(super) fn take(env: &Arc<dyn Env>) -> Box<Caller> {
         match CALLER.try_with(Cell::take) {
             Ok(Some(caller)) if Arc::ptr_eq(&caller.env, env) => caller,

@@ -177,7 +177,7 @@ impl Importer {
     }
 
     /// Calls once. A failure that the other side, or the conversation, speaks of is returned.
-    #[inline]
+    #[inline(always)]
     fn call_once(&self, target: &Target, trip: &Trip<'_>, sink: Sink<'_>) -> Result<Option<Failure>, CallFailed> {
         if !target.has(trip.procedure.number) {
             return Err(lacking(trip.procedure, target.address));
@@ -192,7 +192,7 @@ impl Importer {
     }
 
     /// Whom to call: as bound before, or bound now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn target(&self, avoid: &[SocketAddr], deadline: Option<Time>) -> Result<Arc<Target>, CallFailed> {
         if let Some(target) = self.bound() {
             return Ok(target);

@@ -39,7 +39,7 @@ impl Udp {
         Ok(sockopt::set_socket_timeout(&self.socket, sockopt::Timeout::Recv, timeout)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive_once(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Received> {
         match recvfrom(&self.socket, buffer, flags) {
             Ok((_, 0, _)) => Ok(Received::Woken),
@@ -113,13 +113,13 @@ impl Socket for Udp {
     }
 
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
-        if !self.spin.is_zero() && wait != Wait::No {
-            match self.receive_spinning(buffer)? {
-                Received::TimedOut => {}
-                received => return Ok(received),
-            }
+        if self.spin.is_zero() || wait == Wait::No {
+            return self.receive_at_rest(buffer, wait);
         }
-        self.receive_at_rest(buffer, wait)
+        match self.receive_spinning(buffer) {
+            Ok(Received::TimedOut) => self.receive_at_rest(buffer, wait),
+            received => received,
+        }
     }
 
     fn receive_at_rest(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
