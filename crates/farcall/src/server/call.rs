@@ -176,6 +176,7 @@ pub(super) fn count(known: &Known, dispatched: &Dispatched) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
+#[inline]
 pub(super) fn finish(dispatched: Dispatched) -> Finish {
     match dispatched {
         Dispatched::Result => Finish::Result,

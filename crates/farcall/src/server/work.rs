@@ -179,6 +179,14 @@ impl<'s> Worker<'s> {
             }
             Request::Cancel(key) => cancelled.push(key),
         });
+        if !self.cancelled.is_empty() {
+            self.cancel(core);
+        }
+    }
+
+    /// Refuses the calls that were given up and have not begun, and marks the others.
+    #[cold]
+    fn cancel(&mut self, core: &mut Core) {
         for key in self.cancelled.drain(..) {
             let unbegun = match self.arrived.iter().position(|work| work.call.key == key) {
                 Some(at) => Some(self.arrived.remove(at)),
@@ -239,6 +247,7 @@ impl<'s> Worker<'s> {
     }
 
     /// Does what was planned, as far as it concerns others.
+    #[inline(always)]
     fn begin(&mut self, planned: Option<Plan>) -> Next {
         if self.alarm {
             self.alarm = false;
