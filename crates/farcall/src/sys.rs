@@ -1,4 +1,4 @@
-//! The only unsafe code: a clock, a socket option, and a page that a forked child finds empty.
+//! The only unsafe code: a socket option, and a page that a forked child finds empty.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -11,13 +11,9 @@ mod linux {
     use std::os::fd::AsRawFd;
 
     /// Nanoseconds since the machine was started, sleep included.
-    ///
-    /// By libc, which finds the kernel's shared page also where rustix does not (under valgrind).
+    #[inline]
     pub(crate) fn boot_time() -> u64 {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the pointer is to a timespec of ours. The clock exists since Linux 2.6.39.
-        let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
-        debug_assert_eq!(result, 0);
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 

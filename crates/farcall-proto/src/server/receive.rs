@@ -107,7 +107,13 @@ impl Server {
     }
 
     #[inline]
-    fn on_call(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, part: Part<'_>) {
+    fn on_call(
+        &mut self,
+        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
+        place: usize,
+        head: &CallHead,
+        part: Part<'_>,
+    ) {
         let position = head.position;
         if !self.is_sound(position) {
             return;
@@ -140,7 +146,14 @@ impl Server {
     /// A call that is newer than every other of its activity: it is this moment that consumes its
     /// number.
     #[inline]
-    fn begin(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, part: Part<'_>, before: Last) {
+    fn begin(
+        &mut self,
+        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
+        place: usize,
+        head: &CallHead,
+        part: Part<'_>,
+        before: Last,
+    ) {
         let position = head.position;
         self.supersede(visit, place, position.activity, before);
         self.set_last(place, position.activity, Last::new(position.sequence, false));
@@ -235,7 +248,13 @@ impl Server {
     }
 
     /// Takes in a fragment of the arguments.
-    fn receive(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, part: Part<'_>) {
+    fn receive(
+        &mut self,
+        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
+        place: usize,
+        head: &CallHead,
+        part: Part<'_>,
+    ) {
         let activity = head.position.activity;
         let window = (self.config.window / (self.receiving.max(1) as u32)).max(MAX_DATAGRAM as u32);
         let total = part.fragment.map_or(part.bytes.len() as u32, |f| f.total);
@@ -288,7 +307,13 @@ impl Server {
     }
 
     /// What has arrived of a result.
-    fn on_select(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, position: Position, select: &Select<'_>) {
+    fn on_select(
+        &mut self,
+        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
+        place: usize,
+        position: Position,
+        select: &Select<'_>,
+    ) {
         let now = visit.now;
         if position.exchange != 0 || self.last(place, position.activity).sequence() != position.sequence {
             return;
