@@ -1,8 +1,8 @@
 //! The thread that leads while started calls are outstanding and no caller receives.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use super::Endpoint;
 use super::lead::Seat;
@@ -12,6 +12,8 @@ use crate::env::Env;
 /// The service thread, seen by those who need it.
 pub(super) struct Service {
     waiter: Arc<Waiter>,
+    /// The thread was started.
+    running: AtomicBool,
     /// It is up, and will see calls that were started before it looks next.
     engaged: AtomicBool,
     stopped: AtomicBool,
@@ -19,28 +21,30 @@ pub(super) struct Service {
 
 impl Service {
     pub(super) fn new(env: &dyn Env) -> Arc<Service> {
-        Arc::new(Service { waiter: Waiter::new(env), engaged: AtomicBool::new(false), stopped: AtomicBool::new(false) })
+        let [running, engaged, stopped] = [const { AtomicBool::new(false) }; 3];
+        Arc::new(Service { waiter: Waiter::new(env), running, engaged, stopped })
     }
 
-    /// Starts the thread.
-    pub(super) fn run(self: Arc<Self>, endpoint: &Arc<Endpoint>) -> io::Result<()> {
-        let endpoint = Arc::downgrade(endpoint);
-        let env = endpoint.upgrade().map(|endpoint| endpoint.env.clone());
-        let Some(env) = env else { return Ok(()) };
-        env.spawn(
-            "farcall-service",
-            Box::new(move || {
-                let mut tools = Tools::new();
-                while !self.stopped.load(Ordering::SeqCst) {
-                    // No reference is kept while there is nothing to do, so the endpoint can go.
-                    match endpoint.upgrade() {
-                        Some(endpoint) => self.serve(&endpoint, &mut tools),
-                        None => return,
-                    }
-                    self.waiter.wait(None);
-                }
-            }),
-        )
+    /// Starts the thread, unless it was started. Where there can be none now, the next call tries again.
+    pub(super) fn run(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> io::Result<()> {
+        if self.running.load(Ordering::SeqCst) || self.running.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let (service, weak) = (self.clone(), Arc::downgrade(endpoint));
+        let started = endpoint.env.spawn("farcall-service", Box::new(move || service.live(&weak)));
+        started.inspect_err(|_| self.running.store(false, Ordering::SeqCst))
+    }
+
+    fn live(&self, endpoint: &Weak<Endpoint>) {
+        let mut tools = Tools::new();
+        while !self.stopped.load(Ordering::SeqCst) {
+            // No reference is kept while there is nothing to do, so the endpoint can go.
+            match endpoint.upgrade() {
+                Some(endpoint) => self.serve(&endpoint, &mut tools),
+                None => return,
+            }
+            self.waiter.wait(None);
+        }
     }
 
     /// A call was started.

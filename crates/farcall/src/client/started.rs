@@ -127,13 +127,8 @@ impl Started {
 impl Endpoint {
     /// The service thread, started by the first who needs it.
     fn service(self: &Arc<Self>) -> Result<&Arc<Service>, CallFailed> {
-        if let Some(service) = self.service.get() {
-            return Ok(service);
-        }
-        let service = Service::new(&*self.env);
-        if self.service.set(service.clone()).is_ok() {
-            service.run(self).map_err(|why| crate::runtime::local("starting a thread", why))?;
-        }
-        Ok(self.service.get().unwrap_or_else(|| unreachable!("it was set just now")))
+        let service = self.service.get_or_init(|| Service::new(&*self.env));
+        service.run(self).map_err(|why| crate::runtime::local("starting a thread", why))?;
+        Ok(service)
     }
 }

@@ -95,10 +95,11 @@ impl Crew {
         self.receiving += 1;
     }
 
-    /// A worker could not be made, or has ended.
-    pub(super) fn lost(&mut self) {
+    /// A worker could not be made: the sentinel has one made later, if nobody receives. True: wake it.
+    pub(super) fn lost(&mut self) -> bool {
         self.threads -= 1;
         self.receiving -= 1;
+        !std::mem::replace(&mut self.guarded, true)
     }
 
     pub(super) fn receiving(&self) -> usize {

@@ -64,8 +64,8 @@ impl Server {
         match relief {
             Relief::Rested(seat) => seat.call(),
             Relief::New => {
-                if self.clone().spawn_worker().is_err() {
-                    self.lock().crew.lost();
+                if self.clone().spawn_worker().is_err() && self.lock().crew.lost() {
+                    self.sentinel.set();
                 }
             }
         }
