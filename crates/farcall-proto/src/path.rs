@@ -13,6 +13,8 @@ pub(crate) struct RoundTrip {
     smoothed: u64,
     /// How often in a row an answer came only after its call was sent again.
     backoff: u8,
+    /// When that last grew.
+    grown: Time,
 }
 
 impl RoundTrip {
@@ -31,9 +33,12 @@ impl RoundTrip {
 
     /// An answer came after its call was sent again, so nobody knows to which. Perhaps the way has
     /// become longer than our patience, which grows until an answer comes in time (Karn & Partridge
-    /// 1987); that one is believed.
-    pub fn late(&mut self) {
-        self.backoff = (self.backoff + 1).min(6);
+    /// 1987); that one is believed. Calls that were sent before it grew say nothing of what it is now:
+    /// of many at once some are always lost, and their answers come together.
+    pub fn late(&mut self, first_sent: Time, now: Time) {
+        if first_sent >= self.grown {
+            (self.backoff, self.grown) = ((self.backoff + 1).min(6), now);
+        }
     }
 
     /// Learns from a call, whose time has the procedure's in it: only if that can have been short.
@@ -203,6 +208,18 @@ mod tests {
         assert_eq!(c.window(1200), after);
         c.lost(Time::from_nanos(30), Time::from_nanos(20), 1200);
         assert!(c.window(1200) < after);
+    }
+
+    #[test]
+    fn late_answers_of_one_round_lengthen_patience_once() {
+        let (least, most) = (Duration::from_millis(20), Duration::from_secs(1));
+        let mut r = RoundTrip::default();
+        for at in 10..20 {
+            r.late(Time::from_nanos(5), Time::from_nanos(at));
+        }
+        assert_eq!(r.patience(least, most), 40_000_000);
+        r.late(Time::from_nanos(15), Time::from_nanos(30));
+        assert_eq!(r.patience(least, most), 80_000_000);
     }
 
     #[test]

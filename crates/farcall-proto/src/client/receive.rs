@@ -96,7 +96,9 @@ impl Conversation {
         let slot = self.slots.at(activity);
         match slot.timed {
             Some(sent) => self.round_trip.sample_call(now.nanos_since(sent)),
-            None if slot.unanswered > 0 && slot.stage == Stage::Sending => self.round_trip.late(),
+            None if slot.unanswered > 0 && slot.stage == Stage::Sending => {
+                self.round_trip.late(slot.first_sent.unwrap_or_default(), now);
+            }
             None => {}
         }
         self.end(activity, outcome(head.status, Cow::Borrowed(part.bytes)), sink);
