@@ -268,11 +268,7 @@ pub(crate) fn run<R: Outcome>(
     run_with(World::new(seed, verbose, PATIENCE), seed, test)
 }
 
-fn run_with<R: Outcome>(
-    world: Arc<World>,
-    seed: u64,
-    test: &Arc<impl Fn(&Sim) -> R + Send + Sync + 'static>,
-) -> Ended {
+fn run_with<R: Outcome>(world: Arc<World>, seed: u64, test: &Arc<impl Fn(&Sim) -> R + Send + Sync + 'static>) -> Ended {
     assert!(here().is_none(), "a simulation cannot run inside another");
     panics::watch();
     let sim = Sim { world: world.clone(), seed };
