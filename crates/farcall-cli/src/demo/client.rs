@@ -47,7 +47,7 @@ impl Client {
 
         hello(&demo, &mut report)?;
         report.files(&files::read(&runtime, &self.dir)?)?;
-        report.lossy(&lossy::run(&runtime, &demo, &server, self.seed)?)?;
+        report.lossy(&lossy::run(&demo, &server, self.seed)?)?;
         report.killed(&killed::run(&runtime)?)?;
         report.slow(slow(&demo)?)?;
         report.latency(&latency::run()?)?;
