@@ -58,8 +58,9 @@ impl Report {
             if equal { "all" } else { "NOT ALL" },
         ))?;
         let stopped = files.stopped.map(|why| format!("stopped at {why}"));
-        let skipped = (files.skipped > 0)
-            .then(|| format!("{} others skipped: links, unreadable, changing or too large", count(files.skipped)));
+        let skipped = (files.skipped > 0).then(|| {
+            format!("{} others skipped: links, unreadable, changing, or beyond 256 MB in all", count(files.skipped))
+        });
         let notes: Vec<String> = stopped.into_iter().chain(skipped).collect();
         if notes.is_empty() { Ok(()) } else { self.more(&notes.join("; ")) }
     }
