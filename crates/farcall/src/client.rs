@@ -119,6 +119,9 @@ impl Endpoint {
         let peer = Arc::new(Peer::new(Conversation::new(self.config.clone(), id), address));
         peers.by_address.insert(address, peer.clone());
         peers.by_id.insert(id, peer.clone());
+        // On its way to others a machine may change its own address, which a connected socket does not.
+        let alone = peers.by_id.len() == 1 && address.ip().is_loopback();
+        self.socket.connect(alone.then_some(address));
         peer
     }
 

@@ -94,6 +94,11 @@ pub trait Socket: Send + Sync + 'static {
         self.receive(buffer, wait)
     }
 
+    /// From now on, until this is called with `None` or [`Socket::wake`] is, datagrams go to and come from
+    /// this address alone. The system then knows the way, which saves it a look-up for each. A hint: it may
+    /// do nothing, and does at most once in a socket's life.
+    fn connect(&self, _to: Option<SocketAddr>) {}
+
     /// Makes one thread that is, or will next be, in [`Socket::receive`] return
     /// [`Received::Woken`].
     fn wake(&self);

@@ -103,6 +103,30 @@ mod tests {
     }
 
     #[test]
+    #[cfg(all(target_os = "linux", not(farcall_portable)))]
+    fn a_connected_socket_hears_one_alone_until_it_is_woken() {
+        let [a, b, c] = [(); 3].map(|()| socket("127.0.0.1:0"));
+        let from = |socket: &Arc<dyn Socket>, len| Received::Datagrams { from: socket.local_address(), len, each: len };
+        let mut buffer = [0; 64];
+        a.connect(Some(b.local_address()));
+        a.send(b.local_address(), b"hello").unwrap();
+        assert_eq!(b.receive(&mut buffer, Wait::Forever).unwrap(), from(&a, 5));
+        c.send(a.local_address(), b"me too").unwrap(); // refused: an ICMP error, perhaps, which only hints
+        b.send(a.local_address(), b"you").unwrap();
+        assert_eq!(a.receive(&mut buffer, Wait::Forever).unwrap(), from(&b, 3));
+        a.wake();
+        assert_eq!(a.receive(&mut buffer, Wait::Forever).unwrap(), Received::Woken);
+        c.send(a.local_address(), b"me too").unwrap();
+        assert_eq!(a.receive(&mut buffer, Wait::Forever).unwrap(), from(&c, 6));
+        a.send(c.local_address(), b"same port").unwrap();
+        let mut received = c.receive(&mut buffer, Wait::Forever).unwrap();
+        if let Received::Unreachable(_) = received {
+            received = c.receive(&mut buffer, Wait::Forever).unwrap();
+        }
+        assert_eq!(received, from(&a, 9));
+    }
+
+    #[test]
     fn a_wildcard_socket_wakes_itself() {
         let a = socket("0.0.0.0:0");
         a.wake();

@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto, sockopt};
+use rustix::net::{RecvFlags, SendFlags, connect, connect_unspec, recv, recvfrom, send, sendto, sockopt};
 
 use super::{Timeout, own_address};
 use crate::env::{Received, Socket, SocketOptions, Wait};
@@ -16,11 +18,14 @@ pub(crate) struct Udp {
     receive_buffer: usize,
     spin: Duration,
     timeout: Timeout,
+    /// Whom it was ever connected to, and whether it still is.
+    partner: OnceLock<SocketAddr>,
+    connected: AtomicBool,
 }
 
 impl Udp {
     pub(crate) fn bind(address: SocketAddr, options: &SocketOptions) -> io::Result<Udp> {
-        let socket = UdpSocket::bind(address)?;
+        let socket = bind(address)?;
         // As much as the system grants: it caps the wish instead of refusing it (Linux), or
         // refuses it (BSD), and then the default stays.
         let _ = sockopt::set_socket_recv_buffer_size(&socket, options.buffer);
@@ -31,8 +36,16 @@ impl Udp {
             receive_buffer: sockopt::socket_recv_buffer_size(&socket)?,
             spin: options.spin,
             timeout: Timeout::default(),
+            partner: OnceLock::new(),
+            connected: AtomicBool::new(false),
             socket,
         })
+    }
+
+    /// The only one to whom datagrams go, and from whom they come, if there is one.
+    #[inline(always)]
+    fn partner(&self) -> Option<&SocketAddr> {
+        if self.connected.load(Ordering::Relaxed) { self.partner.get() } else { None }
     }
 
     fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
@@ -41,6 +54,16 @@ impl Udp {
 
     #[inline(always)]
     fn receive_once(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Received> {
+        if let Some(partner) = self.partner() {
+            // Another's datagram that comes because the socket is being disconnected bears the wrong
+            // name here. Conversations go by their identifiers; it is lost at worst.
+            return match recv(&self.socket, buffer, flags) {
+                Ok((_, 0)) | Err(Errno::INTR) => Ok(Received::Woken),
+                Ok((_, len)) => Ok(Received::Datagrams { from: *partner, len, each: len }),
+                Err(Errno::AGAIN) => Ok(Received::TimedOut),
+                Err(error) => self.hint(error),
+            };
+        }
         match recvfrom(&self.socket, buffer, flags) {
             Ok((_, 0, _)) => Ok(Received::Woken),
             Ok((len, _, Some(from))) => Ok(Received::Datagrams { from: from.try_into()?, len, each: len }),
@@ -104,9 +127,14 @@ impl Socket for Udp {
         // What a send reports may be an ICMP error that an earlier datagram to another host
         // raised; it says nothing of this one, which was not sent. Reporting clears it.
         for _ in 0..4 {
-            match sendto(&self.socket, datagram, SendFlags::empty(), &to) {
+            let sent = match self.partner() {
+                Some(_) => send(&self.socket, datagram, SendFlags::empty()),
+                None => sendto(&self.socket, datagram, SendFlags::empty(), &to),
+            };
+            match sent {
                 Ok(_) => return Ok(()),
-                Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::INTR) => {}
+                // The last: it was disconnected just now.
+                Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::INTR | Errno::DESTADDRREQ) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -137,7 +165,22 @@ impl Socket for Udp {
         received
     }
 
+    fn connect(&self, to: Option<SocketAddr>) {
+        let Some(to) = to else {
+            if self.connected.swap(false, Ordering::SeqCst) {
+                let _ = connect_unspec(&self.socket);
+            }
+            return;
+        };
+        // Elsewhere than on Linux a socket that is disconnected may have lost its address.
+        if cfg!(target_os = "linux") && self.partner.set(to).is_ok() && connect(&self.socket, &to).is_ok() {
+            self.connected.store(true, Ordering::SeqCst);
+        }
+    }
+
     fn wake(&self) {
+        // Connected it would not hear itself.
+        self.connect(None);
         // An empty datagram: no datagram of the protocol is. If the buffer is full it may be lost,
         // but then there is something to receive.
         let _ = self.send(own_address(self.local), &[]);
@@ -150,6 +193,25 @@ impl Socket for Udp {
     fn receive_buffer(&self) -> usize {
         self.receive_buffer
     }
+}
+
+/// A socket at an address. It asks for its port by number, for the system takes a port that it chose itself
+/// away again when a socket is disconnected.
+fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    /// Somebody else may be given the port meanwhile.
+    const TRIES: usize = 16;
+    if address.port() != 0 {
+        return UdpSocket::bind(address);
+    }
+    let mut bound = Err(io::ErrorKind::AddrInUse.into());
+    for _ in 0..TRIES {
+        let chosen = UdpSocket::bind(address)?.local_addr()?;
+        bound = UdpSocket::bind(chosen);
+        if bound.is_ok() {
+            break;
+        }
+    }
+    bound
 }
 
 /// Don't Fragment on each datagram, whatever the kernel believes of the path (the protocol probes
