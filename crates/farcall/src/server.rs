@@ -23,6 +23,9 @@
 //! - When every worker executes, the receiver does not: it queues calls, and refuses them when the
 //!   queue is full.
 //!
+//! Quick calls that came together are executed one after the other, and their results leave together,
+//! some at a time. They wait where every worker finds them, so that one that gets stuck holds up no other.
+//!
 //! The alternative to a sentinel is to let two threads block in `recv` on the one socket, so that
 //! the kernel wakes the other while one executes. It needs no timer, but a plain ping-pong then
 //! alternates between two threads, which costs 3 % of its time.
@@ -36,7 +39,7 @@ mod task;
 mod watched;
 mod work;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,6 +56,7 @@ pub(crate) use watched::watched;
 use crate::env::{Env, Event, Socket};
 use crate::sys::fork;
 use crate::{CallFailed, context, stats};
+use call::Work;
 use crew::Crew;
 use queue::Queue;
 
@@ -95,6 +99,8 @@ pub(crate) struct Server {
 struct Core {
     protocol: proto::Server,
     exports: Vec<Arc<Exported>>,
+    /// Quick calls that came in one train, of which one or more are being executed.
+    batch: VecDeque<Work>,
     queue: Queue,
     crew: Crew,
     /// Calls that execute and whose callers have given them up.
@@ -104,6 +110,20 @@ struct Core {
 }
 
 impl Core {
+    /// Whether no call waits to be executed.
+    #[inline]
+    fn is_free(&self) -> bool {
+        self.batch.is_empty() && self.queue.is_empty()
+    }
+
+    /// Takes out a call that waits, and whose caller has given it up.
+    fn remove(&mut self, key: CallKey) -> Option<Work> {
+        match self.batch.iter().position(|work| work.call.key == key) {
+            Some(at) => self.batch.remove(at),
+            None => self.queue.remove(key),
+        }
+    }
+
     /// Whether the sentinel is to be woken because the protocol has an earlier timer than it knows.
     #[inline]
     fn alarm(&mut self) -> bool {
@@ -135,6 +155,7 @@ impl Server {
         let core = Core {
             protocol: proto::Server::new(config, env.now(), secret),
             exports: Vec::new(),
+            batch: VecDeque::new(),
             queue: Queue::new(limits.queue, limits.queue_bytes),
             crew: Crew::new(limits.workers, limits.threads),
             cancelled: HashSet::new(),

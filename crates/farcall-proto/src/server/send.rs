@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::table::Last;
-use super::work::Phase;
+use super::work::{Phase, Work};
 use super::{CallKey, Finish, Server, Transmit};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
@@ -59,9 +59,31 @@ impl Server {
         now: Time,
         key: CallKey,
         finish: Finish,
-        mut payload: Vec<u8>,
+        payload: Vec<u8>,
         out: &mut [u8],
     ) -> Option<Transmit> {
+        let place = self.conclude(now, key, finish, payload)?;
+        let sent = self.write_whole(place, key.activity, out);
+        if sent.is_none() {
+            self.begin_fragments(place, key.activity);
+            self.queue(place, key.activity);
+        }
+        self.enforce_held(now, (key.conversation, key.activity));
+        sent
+    }
+
+    /// As [`Server::finish`], but leaves the sending to [`Server::transmit`], where outcomes of one
+    /// conversation share datagrams.
+    pub fn finish_later(&mut self, now: Time, key: CallKey, finish: Finish, payload: Vec<u8>) {
+        if let Some(place) = self.conclude(now, key, finish, payload) {
+            self.queue(place, key.activity);
+            self.enforce_held(now, (key.conversation, key.activity));
+        }
+    }
+
+    /// Holds a call's outcome; the conversation's place, if the outcome is to be sent.
+    #[inline]
+    fn conclude(&mut self, now: Time, key: CallKey, finish: Finish, mut payload: Vec<u8>) -> Option<usize> {
         self.unfinished = self.unfinished.saturating_sub(1);
         let Some(place) = self.running(key) else {
             self.recycle(payload);
@@ -92,13 +114,7 @@ impl Server {
         work.phase = Phase::Done(status);
         work.payload = payload;
         work.since = now;
-        let sent = self.write_whole(place, key.activity, out);
-        if sent.is_none() {
-            self.begin_fragments(place, key.activity);
-            self.queue(place, key.activity);
-        }
-        self.enforce_held(now, (key.conversation, key.activity));
-        sent
+        Some(place)
     }
 
     /// The conversation of a call that the user has and that is the last of its activity.
@@ -109,23 +125,26 @@ impl Server {
         (work.phase == Phase::Running && work.position.sequence == key.sequence).then_some(place)
     }
 
-    /// Writes a result that fits one datagram.
+    /// Writes a result that fits one datagram, and with it those that are next and go the same way.
     #[inline]
     fn write_whole(&mut self, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
         let entry = self.table.at_mut(place);
         let header = Header { conversation: entry.client, number: self.next_number };
-        let to = entry.address();
+        let (to, id) = (entry.address(), entry.id);
         let more = entry.more.as_mut()?;
-        let datagram = more.datagram as usize;
-        let work = more.find_mut(activity)?;
-        let Phase::Done(status) = work.phase else {
-            return None;
-        };
-        let mut writer = Writer::new(out, datagram, header);
-        if work.payload.len() > writer.result_room(false) {
+        let mut writer = Writer::new(out, more.datagram as usize, header);
+        if !more.find_mut(activity)?.write(&mut writer) {
             return None;
         }
-        writer.result(&ResultHead { position: work.position, status }, Part { fragment: None, bytes: &work.payload });
+        while let Some(&(conversation, activity)) = self.sending.front()
+            && conversation == id
+            && let Some(work) = more.find_mut(activity)
+            && work.outgoing.is_none()
+            && work.write(&mut writer)
+        {
+            work.queued = false;
+            self.sending.pop_front();
+        }
         Some(self.count_sent(to, writer))
     }
 
@@ -365,6 +384,21 @@ impl Server {
             Answer::MtuEcho => writer.mtu(true, reply.limit),
         }
         Some(self.count_sent(reply.to, writer))
+    }
+}
+
+impl Work {
+    /// Writes the result whole, if it is there and there is room.
+    #[inline]
+    fn write(&self, writer: &mut Writer<'_>) -> bool {
+        let Phase::Done(status) = self.phase else {
+            return false;
+        };
+        if self.payload.len() > writer.result_room(false) {
+            return false;
+        }
+        writer.result(&ResultHead { position: self.position, status }, Part { fragment: None, bytes: &self.payload });
+        true
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Work {
 enum Arguments {
     /// Where they stand in the buffer of the worker that received them.
     Received(Range<usize>),
+    /// The same in a copy of that buffer, which the calls of a train share.
+    Shared(Arc<[u8]>, Range<usize>),
     Kept(Vec<u8>),
 }
 
@@ -80,6 +82,13 @@ impl Work {
         }
     }
 
+    /// The same, for one of many that came together and whose turn will be soon.
+    pub(super) fn share_arguments(&mut self, copy: &Arc<[u8]>) {
+        if let Arguments::Received(range) = &self.arguments {
+            self.arguments = Arguments::Shared(copy.clone(), range.clone());
+        }
+    }
+
     /// It waited for a worker, and is executed now.
     pub(super) fn waited(&self, now: Time) {
         if let Some(which) = self.which {
@@ -90,7 +99,7 @@ impl Work {
     /// What it costs to keep, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match &self.arguments {
-            Arguments::Received(range) => range.len(),
+            Arguments::Received(range) | Arguments::Shared(_, range) => range.len(),
             Arguments::Kept(bytes) => bytes.len(),
         }
     }
@@ -103,6 +112,7 @@ impl Work {
         }
         let arguments = match &self.arguments {
             Arguments::Received(range) => &buffer[range.clone()],
+            Arguments::Shared(copy, range) => &copy[range.clone()],
             Arguments::Kept(bytes) => bytes,
         };
         if let (Some(spawn), Some(which)) = (self.exported.elsewhere(), self.which) {

@@ -41,6 +41,10 @@ struct Worker<'s> {
     arrived: Vec<Work>,
     cancelled: Vec<CallKey>,
     refused: Vec<(Work, Failure)>,
+    /// Results of the train that is being executed which were not sent by themselves.
+    deferred: usize,
+    /// Who is to help with a train's calls that are not quick.
+    relief: Option<Relief>,
 }
 
 /// How long to keep off a socket that fails in a way that we do not know.
@@ -78,7 +82,7 @@ impl Server {
             core.crew.step_aside();
             let core = &mut *core;
             match core.crew.relieve_if_alone() {
-                None if !core.queue.is_empty() => core.crew.relieve_for_queue(),
+                None if !core.is_free() => core.crew.relieve_for_queue(),
                 relief => relief,
             }
         };
@@ -101,6 +105,8 @@ impl<'s> Worker<'s> {
             arrived: Vec::new(),
             cancelled: Vec::new(),
             refused: Vec::new(),
+            deferred: 0,
+            relief: None,
             server,
         }
     }
@@ -150,7 +156,7 @@ impl<'s> Worker<'s> {
             let mut core = server.lock();
             let core = &mut *core;
             train(len, each).for_each(|place| self.handle(core, from, place));
-            let planned = self.choose(core);
+            let planned = self.choose(core, len);
             self.look(core);
             // A refusal must be there before the word that its call is with us, or the caller who
             // cancelled it never learns that it did not run.
@@ -166,7 +172,7 @@ impl<'s> Worker<'s> {
         self.begin(planned)
     }
 
-    /// Gives a datagram to the protocol. The calls that it brings stand in `arrived`.
+    /// Gives a datagram to the protocol. The calls that it brings stand in `arrived`, the first in `current`.
     fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>) {
         let Core { protocol, exports, .. } = core;
         let datagram = &self.buffer[place.clone()];
@@ -190,7 +196,7 @@ impl<'s> Worker<'s> {
         for key in self.cancelled.drain(..) {
             let unbegun = match self.arrived.iter().position(|work| work.call.key == key) {
                 Some(at) => Some(self.arrived.remove(at)),
-                None => self.current.take_if(|work| work.call.key == key).or_else(|| core.queue.remove(key)),
+                None => self.current.take_if(|work| work.call.key == key).or_else(|| core.remove(key)),
             };
             match unbegun {
                 Some(work) => self.refused.push((work, Failure::new(Kind::Cancelled, Ran::No))),
@@ -200,40 +206,58 @@ impl<'s> Worker<'s> {
     }
 
     /// Chooses what to execute here. What came alone goes first if it is quick, or if nothing waits.
-    fn choose(&mut self, core: &mut Core) -> Option<Plan> {
-        if let Some(work) = self.current.take_if(|_| !self.arrived.is_empty()) {
-            self.arrived.insert(0, work);
+    fn choose(&mut self, core: &mut Core, len: usize) -> Option<Plan> {
+        if !self.arrived.is_empty() {
+            self.line_up(core, len);
+            return self.next_in_line(core);
         }
-        if let Some(work) = &mut self.current {
-            let quick = work.is_quick();
-            let plan = if core.queue.is_empty() || quick { core.crew.plan(quick) } else { Plan::Queue };
-            if !matches!(plan, Plan::Queue) {
-                work.reply = core.protocol.buffer();
-                return Some(plan);
+        let work = self.current.as_mut()?;
+        let quick = work.is_quick();
+        let plan = if core.is_free() || quick { core.crew.plan(quick) } else { Plan::Queue };
+        if !matches!(plan, Plan::Queue) {
+            work.reply = core.protocol.buffer();
+            return Some(plan);
+        }
+        let work = self.current.take()?;
+        self.queue(core, work);
+        self.next_in_line(core)
+    }
+
+    /// Calls came together: quick ones are executed here one after the other, unless another worker
+    /// comes to help.
+    #[inline(never)]
+    fn line_up(&mut self, core: &mut Core, len: usize) {
+        let copy = Arc::<[u8]>::from(&self.buffer[..len]);
+        let mut arrived = std::mem::take(&mut self.arrived);
+        for mut work in self.current.take().into_iter().chain(arrived.drain(..)) {
+            if work.is_quick() {
+                work.share_arguments(&copy);
+                core.batch.push_back(work);
+            } else {
+                self.queue(core, work);
             }
-            let work = self.current.take()?;
-            self.queue(core, work);
-            return self.next_queued(core);
         }
-        if self.arrived.is_empty() {
-            return None;
+        self.arrived = arrived;
+        if !core.batch.is_empty() && !core.queue.is_empty() {
+            self.relief = core.crew.relieve_for_queue();
         }
-        for work in std::mem::take(&mut self.arrived) {
-            self.queue(core, work);
-        }
-        self.next_queued(core)
     }
 
     /// Takes the call whose turn it is, if it may be executed now.
-    fn next_queued(&mut self, core: &mut Core) -> Option<Plan> {
-        let mut work = core.queue.pop()?;
-        let plan = core.crew.plan(work.is_quick());
+    fn next_in_line(&mut self, core: &mut Core) -> Option<Plan> {
+        let (mut work, waited) = match core.batch.pop_front() {
+            Some(work) => (work, false),
+            None => (core.queue.pop()?, true),
+        };
+        let plan = core.crew.plan(!waited || work.is_quick());
         if let Plan::Queue = plan {
             core.queue.unpop(work);
             return None;
         }
+        if waited {
+            work.waited(self.now);
+        }
         work.reply = core.protocol.buffer();
-        work.waited(self.now);
         self.current = Some(work);
         Some(plan)
     }
@@ -252,6 +276,9 @@ impl<'s> Worker<'s> {
         if self.alarm {
             self.alarm = false;
             self.server.sentinel.set();
+        }
+        if let Some(relief) = self.relief.take() {
+            self.server.relieve(relief);
         }
         let Some(plan) = planned else { return Next::Receive };
         match plan {
@@ -285,22 +312,27 @@ impl<'s> Worker<'s> {
         let finish = work.run(self.server, &self.buffer, &mut self.now);
         let (key, reply) = (work.call.key, std::mem::take(&mut work.reply));
         let server = self.server;
-        let (planned, sent, rest, executed) = {
+        let (planned, alone, sent, rest, executed) = {
             let mut core = server.lock();
             let core = &mut *core;
             let elsewhere = finish.is_none();
-            let sent = finish.and_then(|finish| core.protocol.finish(self.now, key, finish, reply, &mut self.out));
+            let alone = self.deferred == 0 && core.batch.is_empty();
+            let sent = self.finish(core, key, finish, reply);
             if !core.cancelled.is_empty() && !elsewhere {
                 core.cancelled.remove(&key);
             }
             core.crew.done();
             let executed = self.current.take().map(|work| work.exported).filter(|_| !elsewhere);
-            let planned = if core.queue.is_empty() { None } else { self.next_queued(core) };
+            let planned = if core.is_free() { None } else { self.next_in_line(core) };
             let rest = planned.is_none() && core.crew.rest(&self.seat);
             self.look(core);
-            (planned, sent, rest, executed)
+            (planned, alone, sent, rest, executed)
         };
-        self.send(sent);
+        if alone {
+            self.send(sent);
+        } else {
+            self.flush(sent);
+        }
         if let Some(exported) = executed {
             exported.end();
         }
@@ -308,14 +340,35 @@ impl<'s> Worker<'s> {
         if rest { Next::Rest } else { next }
     }
 
-    /// Of one who is at the socket: is there a call that waits?
+    /// Gives an outcome to the protocol, and says what to send. Those of a train leave together: at
+    /// its end, or some at a time, for the caller to have something to do meanwhile.
+    #[inline(always)]
+    fn finish(&mut self, core: &mut Core, key: CallKey, finish: Option<Finish>, reply: Vec<u8>) -> Option<Transmit> {
+        const TOGETHER: usize = 64;
+        if self.deferred == 0 && core.batch.is_empty() {
+            return core.protocol.finish(self.now, key, finish?, reply, &mut self.out);
+        }
+        if let Some(finish) = finish {
+            core.protocol.finish_later(self.now, key, finish, reply);
+        }
+        self.deferred += 1;
+        if core.batch.is_empty() {
+            self.deferred = 0;
+        } else if !self.deferred.is_multiple_of(TOGETHER) {
+            return None;
+        }
+        core.protocol.transmit(self.now, &mut self.out)
+    }
+
+    /// Of one who is at the socket: is there a call that waits, or a result of one who overruns?
     fn next(&mut self) -> Next {
         let server = self.server;
-        let planned = {
+        let (planned, sent) = {
             let mut core = server.lock();
             self.look(&mut core);
-            self.next_queued(&mut core)
+            (self.next_in_line(&mut core), core.protocol.transmit(self.now, &mut self.out))
         };
+        self.flush(sent);
         self.begin(planned)
     }
 
