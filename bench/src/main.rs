@@ -1,7 +1,9 @@
 //! Farcall beside raw sockets and its peers.
+mod field;
 mod idle;
 mod latency;
 mod peers;
+mod throughput;
 
 use std::process::ExitCode;
 
@@ -24,6 +26,8 @@ struct Command {
 enum Bench {
     /// One call outstanding: how long, and what it costs.
     Latency(latency::Latency),
+    /// Many calls outstanding: how many a second.
+    Throughput(throughput::Throughput),
     /// The server's memory for a conversation in which nothing happens.
     Idle(idle::Idle),
     #[command(hide = true)]
@@ -33,6 +37,7 @@ enum Bench {
 fn main() -> ExitCode {
     let ran = match Command::parse().bench {
         Bench::Latency(latency) => latency::run(&latency),
+        Bench::Throughput(throughput) => throughput::run(&throughput),
         Bench::Idle(idle) => idle::run(&idle),
         Bench::Agent(agent) => agent::main(&agent, peers::peer(agent.peer())),
     };

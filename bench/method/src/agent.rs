@@ -1,11 +1,13 @@
 //! The process of one side of a peer: does what its bench orders, line by line, until the bench is gone.
 use std::io::{BufRead, Write};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::counters::{Counters, Counts, What, processor_time};
-use crate::peer::{Calling, Laps, Mode, Peer, Serving, Setup};
+use crate::load::{Load, Work};
+use crate::peer::{Calling, Cannot, Carry, Mode, Peer, Serving, Setup};
 
 /// The command line of an agent. The bench writes it; people have no use for it.
 #[derive(Debug, clap::Args)]
@@ -14,6 +16,8 @@ pub struct Agent {
     peer: String,
     #[arg(long)]
     bytes: usize,
+    #[arg(long)]
+    carry: Carry,
     #[arg(long)]
     mode: Mode,
     /// The core to stay on.
@@ -34,7 +38,8 @@ impl Agent {
 /// The words of an [`Agent`]'s command line, in order.
 pub(crate) fn arguments(peer: &str, setup: &Setup, core: Option<usize>, address: Option<&str>) -> Vec<String> {
     let mut words = vec![peer.to_owned()];
-    words.extend([format!("--bytes={}", setup.bytes), format!("--mode={}", setup.mode.name())]);
+    words.extend([format!("--bytes={}", setup.bytes), format!("--carry={}", setup.carry.name())]);
+    words.push(format!("--mode={}", setup.mode.name()));
     words.extend(core.map(|core| format!("--core={core}")));
     words.extend(address.map(|address| format!("--address={address}")));
     words
@@ -47,10 +52,14 @@ pub(crate) enum Reply {
     Ready { address: String, transport: String, version: String },
     /// Done; the processor time that this process has used so far, in nanoseconds.
     Done { processor_time: u64 },
-    /// The laps of a block, in nanoseconds.
+    /// How long each call of a block took, in nanoseconds.
     Laps(Vec<u32>),
+    /// How long a block took as a whole, in nanoseconds.
+    Took(u64),
     /// What was counted.
     Counts(Counts),
+    /// The peer is not made for that.
+    Cannot(String),
     /// The order could not be followed.
     Failed(String),
 }
@@ -61,21 +70,35 @@ pub fn main(agent: &Agent, peer: Option<Box<dyn Peer>>) -> Result<()> {
     if let Some(core) = agent.core {
         stay_on(core)?;
     }
-    let setup = Setup { bytes: agent.bytes, mode: agent.mode };
-    let mut role: Box<dyn Role> = match &agent.address {
-        None => Box::new(Server { serving: peer.serve(&setup)?, counters: None }),
-        Some(address) => Box::new(Client { calling: peer.connect(&setup, address)? }),
+    let mut role = match role(agent, &*peer) {
+        Ok(role) => role,
+        Err(why) => return reply(&failure(&why)),
     };
     let (address, transport) = (role.address(), peer.transport().into());
     reply(&Reply::Ready { address, transport, version: peer.version() })?;
     let mut line = String::with_capacity(64);
     let mut input = std::io::stdin().lock();
     while input.read_line(&mut line)? > 0 {
-        reply(&role.obey(&line).unwrap_or_else(|why| Reply::Failed(format!("{why:#}"))))?;
+        reply(&role.obey(&line).unwrap_or_else(|why| failure(&why)))?;
         line.clear();
     }
     // A spinning or blocked thread of the peer's must not keep us.
     std::process::exit(0);
+}
+
+fn role(agent: &Agent, peer: &dyn Peer) -> Result<Box<dyn Role>> {
+    let setup = Setup { bytes: agent.bytes, carry: agent.carry, mode: agent.mode };
+    Ok(match &agent.address {
+        None => Box::new(Server { serving: peer.serve(&setup)?, counters: None }),
+        Some(address) => Box::new(Client { calling: peer.connect(&setup, address)? }),
+    })
+}
+
+fn failure(why: &anyhow::Error) -> Reply {
+    match why.downcast_ref::<Cannot>() {
+        Some(why) => Reply::Cannot(why.to_string()),
+        None => Reply::Failed(format!("{why:#}")),
+    }
 }
 
 fn reply(reply: &Reply) -> Result<()> {
@@ -123,26 +146,34 @@ struct Client {
 }
 
 impl Client {
-    /// Calls that are neither timed nor counted.
-    fn warm(&mut self, calls: &str) -> Result<Reply> {
-        self.calling.run(&mut Laps::new(calls.parse()?))?;
-        Ok(Reply::Done { processor_time: processor_time() })
+    fn time(&mut self, load: Load) -> Result<Reply> {
+        let mut work = Work::from(load);
+        let began = Instant::now();
+        self.work(&mut work)?;
+        Ok(match work {
+            Work::Laps(laps) => Reply::Laps(laps.nanoseconds().to_vec()),
+            Work::Open(schedule) => Reply::Laps(schedule.latencies().to_vec()),
+            Work::Window { .. } | Work::Threads { .. } => Reply::Took(began.elapsed().as_nanos() as u64),
+        })
     }
 
-    fn time(&mut self, calls: &str) -> Result<Reply> {
-        let mut laps = Laps::new(calls.parse()?);
-        self.calling.run(&mut laps)?;
-        Ok(Reply::Laps(laps.nanoseconds().to_vec()))
-    }
-
-    fn count(&mut self, what: &str, calls: &str) -> Result<Reply> {
-        let mut laps = Laps::new(calls.parse()?);
-        let mut counters = Counters::open(parse(what)?, true);
+    fn count(&mut self, what: What, load: Load) -> Result<Reply> {
+        let mut work = Work::from(load);
+        let mut counters = Counters::open(what, true);
         counters.start();
-        let ran = self.calling.run(&mut laps);
+        let ran = self.work(&mut work);
         let counts = counters.stop();
         ran?;
         Ok(Reply::Counts(counts))
+    }
+
+    fn work(&mut self, work: &mut Work) -> Result<()> {
+        match work {
+            Work::Laps(laps) => self.calling.run(laps),
+            Work::Window { outstanding, calls } => self.calling.window(*outstanding, *calls),
+            Work::Threads { threads, calls } => self.calling.threads(*threads, *calls),
+            Work::Open(schedule) => self.calling.open(schedule),
+        }
     }
 }
 
@@ -152,11 +183,19 @@ impl Role for Client {
     }
 
     fn obey(&mut self, order: &str) -> Result<Reply> {
-        let words: Vec<&str> = order.split_whitespace().collect();
-        match *words {
-            ["warm", calls] => self.warm(calls),
-            ["time", calls] => self.time(calls),
-            ["count", what, calls] => self.count(what, calls),
+        let (word, rest) = order.trim().split_once(' ').with_context(|| format!("unknown order {order:?}"))?;
+        let load = |text: &str| text.parse::<Load>().map_err(anyhow::Error::msg);
+        match word {
+            // Neither timed nor counted.
+            "warm" => {
+                self.work(&mut Work::from(load(rest)?))?;
+                Ok(Reply::Done { processor_time: processor_time() })
+            }
+            "time" => self.time(load(rest)?),
+            "count" => {
+                let (what, rest) = rest.split_once(' ').context("count what?")?;
+                self.count(parse(what)?, load(rest)?)
+            }
             _ => bail!("unknown order {order:?}"),
         }
     }

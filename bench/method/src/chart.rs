@@ -16,11 +16,19 @@ const COLOURS: &[RGBColor] = &[
     RGBColor(230, 159, 0),
     RGBColor(0, 114, 178),
     RGBColor(204, 121, 167),
+    RGBColor(90, 60, 150),
+    RGBColor(240, 228, 66),
+    RGBColor(120, 70, 30),
+    RGBColor(0, 200, 200),
+    RGBColor(255, 130, 130),
+    RGBColor(60, 60, 60),
+    RGBColor(150, 200, 80),
 ];
 
-/// Draws each row's ratio with its interval: a panel for each mode and pinning, a group for each
-/// size, a bar for each peer, paler if it is void. `conditions` stand below.
-pub fn ratios(path: &Path, title: &str, rows: &[Row], conditions: &[String]) -> Result<()> {
+/// Draws each row's ratio with its interval: a panel for each mode and pinning (where calls overlap,
+/// for each size), a group for each size (for each number of calls outstanding), a bar for each peer,
+/// paler if it is void. `to` says what the ratio is to; `conditions` stand below.
+pub fn ratios(path: &Path, title: &str, to: &str, rows: &[Row], conditions: &[String]) -> Result<()> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.ratio.is_some()).collect();
     let panels = distinct(rows.iter().map(|row| panel_of(row)));
     let peers = distinct(rows.iter().map(|row| row.peer.clone()));
@@ -28,7 +36,7 @@ pub fn ratios(path: &Path, title: &str, rows: &[Row], conditions: &[String]) -> 
     picture(path, title, conditions, grid, |areas| {
         for (area, panel) in areas.iter().zip(&panels) {
             let rows: Vec<&Row> = rows.iter().copied().filter(|row| panel_of(row) == *panel).collect();
-            draw_panel(area, panel, &peers, &rows)?;
+            draw_panel(area, (panel, to), &peers, &rows)?;
         }
         Ok(())
     })
@@ -94,28 +102,23 @@ fn picture(
     std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn draw_panel(area: &Area, caption: &str, peers: &[String], rows: &[&Row]) -> Drawn {
-    let sizes = distinct(rows.iter().map(|row| row.bytes.unwrap_or(0)));
+fn draw_panel(area: &Area, (caption, to): (&str, &str), peers: &[String], rows: &[&Row]) -> Drawn {
+    let groups = distinct(rows.iter().map(|row| group_of(row)));
     let highest = rows.iter().filter_map(|row| row.ratio_high).fold(1.0, f64::max);
     let mut chart = ChartBuilder::on(area)
         .caption(caption, ("sans-serif", 15))
         .margin(10)
         .x_label_area_size(28)
         .y_label_area_size(44)
-        .build_cartesian_2d(0.0..sizes.len() as f64, 0.0..highest * 1.25)?;
-    let label = |x: &f64| match sizes.get(x.floor() as usize) {
-        Some(0) => "null".to_owned(),
-        Some(bytes) => format!("{bytes} B"),
-        None => String::new(),
-    };
+        .build_cartesian_2d(0.0..groups.len() as f64, 0.0..highest * 1.25)?;
     // A label at each tick; ticks at the left ends, so the labels are drawn by hand below.
-    chart.configure_mesh().disable_x_mesh().disable_x_axis().y_desc("ratio to raw").light_line_style(WHITE).draw()?;
+    chart.configure_mesh().disable_x_mesh().disable_x_axis().y_desc(to).light_line_style(WHITE).draw()?;
     let width = 0.84 / peers.len().max(1) as f64;
     for (p, peer) in peers.iter().enumerate() {
         let colour = COLOURS[p % COLOURS.len()];
         let mine = || rows.iter().filter(|row| row.peer == *peer);
         let left = |row: &Row| {
-            let group = sizes.iter().position(|&bytes| bytes == row.bytes.unwrap_or(0)).unwrap_or(0);
+            let group = groups.iter().position(|group| *group == group_of(row)).unwrap_or(0);
             group as f64 + 0.08 + p as f64 * width
         };
         let bars = mine().map(|row| {
@@ -132,11 +135,11 @@ fn draw_panel(area: &Area, caption: &str, peers: &[String], rows: &[&Row]) -> Dr
             Some(ErrorBar::new_vertical(x, row.ratio_low?, ratio, row.ratio_high?, BLACK.stroke_width(1), 6))
         }))?;
     }
-    chart.draw_series(LineSeries::new([(0.0, 1.0), (sizes.len() as f64, 1.0)], BLACK.stroke_width(1)))?;
+    chart.draw_series(LineSeries::new([(0.0, 1.0), (groups.len() as f64, 1.0)], BLACK.stroke_width(1)))?;
     let bottom = highest * -0.06;
-    chart.draw_series((0..sizes.len()).map(|group| {
+    chart.draw_series(groups.iter().enumerate().map(|(n, group)| {
         let style = ("sans-serif", 13).into_font().into_text_style(area);
-        Text::new(label(&(group as f64)), (group as f64 + 0.42, bottom), style)
+        Text::new(group.clone(), (n as f64 + 0.42, bottom), style)
     }))?;
     chart
         .configure_series_labels()
@@ -147,8 +150,27 @@ fn draw_panel(area: &Area, caption: &str, peers: &[String], rows: &[&Row]) -> Dr
 }
 
 fn panel_of(row: &Row) -> String {
-    let mode = row.mode.map_or("", |mode| mode.name());
-    format!("{mode}, pin {}", row.pin.as_deref().unwrap_or("none"))
+    let pin = row.pin.as_deref().unwrap_or("none");
+    if row.bench == "latency" {
+        return format!("{}, pin {pin}", row.mode.map_or("", |mode| mode.name()));
+    }
+    format!("{}, pin {pin}", size(row))
+}
+
+fn group_of(row: &Row) -> String {
+    match (row.threads, row.outstanding) {
+        (Some(threads), _) => format!("{threads} threads"),
+        (None, Some(outstanding)) if row.bench != "latency" => format!("{outstanding} outstanding"),
+        _ => size(row),
+    }
+}
+
+fn size(row: &Row) -> String {
+    match row.bytes {
+        None | Some(0) => "null".into(),
+        Some(bytes) if bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
+        Some(bytes) => format!("{bytes} B"),
+    }
 }
 
 fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {

@@ -2,6 +2,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::pair::Block;
 
@@ -44,9 +45,19 @@ impl Options {
         }
     }
 
+    /// The pinning to measure where one is enough: on the first two cores, if there are two.
+    pub fn pinned(&self) -> Vec<Pin> {
+        self.pins().into_iter().take(1).collect()
+    }
+
     /// Groups of four blocks each, which give two ratios each: never less than 40 ratios.
     pub fn groups(&self) -> usize {
         if self.quick { 20 } else { 40 }
+    }
+
+    /// About how long a block is in which calls overlap.
+    pub fn length(&self) -> Duration {
+        Duration::from_millis(if self.quick { 10 } else { 40 })
     }
 
     /// The length of a block of calls that are timed.

@@ -10,8 +10,9 @@ use hdrhistogram::Histogram;
 
 use crate::agent::{self, Reply};
 use crate::counters::{Counts, What};
+use crate::load::Load;
 use crate::options::Pin;
-use crate::peer::{Mode, Setup};
+use crate::peer::{Cannot, Mode, Setup};
 use crate::row::{Row, rounded};
 use crate::stats;
 
@@ -46,7 +47,8 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts `program agent NAME` twice and connects the one to the other.
+    /// Starts `program agent NAME` twice and connects the one to the other. The error is a [`Cannot`]
+    /// if the peer is not made for that cell.
     pub fn start(program: &Path, name: &str, cell: &Cell) -> Result<Pair> {
         let cores = cell.pin.cores();
         let start = |core, address: Option<&str>| {
@@ -76,25 +78,47 @@ impl Pair {
         (!self.version.is_empty()).then(|| format!("{} {}", self.name, self.version))
     }
 
-    /// Runs one block, enters it in `tally`, and returns its middle lap in nanoseconds ([`stats::midmean`]).
+    /// Runs one block of single calls, enters it in `tally`, and returns its middle lap in nanoseconds
+    /// ([`stats::midmean`]).
     pub fn time(&mut self, block: Block, tally: &mut Tally) -> Result<f64> {
-        let before = self.server.done("active 1")?;
-        self.client.done(&format!("warm {}", block.warm))?;
-        let mut laps = match self.client.order(&format!("time {}", block.calls))? {
-            Reply::Laps(laps) => laps,
-            other => bail!("{}: expected laps, not {other:?}", self.name),
-        };
-        let server_time = self.server.done("active 0")? - before;
+        let (warm, load) = (Load::Laps { calls: block.warm }, Load::Laps { calls: block.calls });
+        let (reply, server_time) = self.block(warm, load)?;
+        let Reply::Laps(mut laps) = reply else { bail!("{}: expected laps, not {reply:?}", self.name) };
         tally.add(&laps, server_time, block);
         Ok(stats::midmean(&mut laps))
     }
 
+    /// Runs one block of `load` after one of `warm`, and returns its calls per second, and the processor
+    /// time of the server per call of either in nanoseconds.
+    pub fn rate(&mut self, warm: Load, load: Load) -> Result<(f64, f64)> {
+        let (reply, server_time) = self.block(warm, load)?;
+        let Reply::Took(nanoseconds) = reply else { bail!("{}: expected a time, not {reply:?}", self.name) };
+        let calls = (warm.calls() + load.calls()) as f64;
+        Ok((load.calls() as f64 * 1e9 / nanoseconds.max(1) as f64, server_time as f64 / calls))
+    }
+
+    /// Runs one block of an open loop and returns the latencies of its short calls in nanoseconds.
+    pub fn open(&mut self, warm: Load, load: Load) -> Result<Vec<u32>> {
+        match self.block(warm, load)?.0 {
+            Reply::Laps(latencies) => Ok(latencies),
+            other => bail!("{}: expected latencies, not {other:?}", self.name),
+        }
+    }
+
+    /// What the client says to a block, and the processor time that the server used.
+    fn block(&mut self, warm: Load, load: Load) -> Result<(Reply, u64)> {
+        let before = self.server.done("active 1")?;
+        self.client.done(&format!("warm {warm}"))?;
+        let reply = self.client.order(&format!("time {load}"))?;
+        Ok((reply, self.server.done("active 0")?.saturating_sub(before)))
+    }
+
     /// Counts one block, both sides together. Not among the blocks that are timed: see [`What`].
-    pub fn count(&mut self, what: What, block: Block) -> Result<Counts> {
+    pub fn count(&mut self, what: What, warm: Load, load: Load) -> Result<Counts> {
         self.server.done("active 1")?;
-        self.client.done(&format!("warm {}", block.warm))?;
+        self.client.done(&format!("warm {warm}"))?;
         self.server.done(&format!("count {}", what.name()))?;
-        let client = self.client.counts(&format!("count {} {}", what.name(), block.calls))?;
+        let client = self.client.counts(&format!("count {} {load}", what.name()))?;
         let server = self.server.counts("counted")?;
         self.server.done("active 0")?;
         Ok(client.and(server))
@@ -108,7 +132,6 @@ impl Pair {
             transport: Some(self.transport.clone()),
             mode: Some(cell.setup.mode),
             bytes: Some(cell.setup.bytes),
-            outstanding: Some(1),
             pin: Some(cell.pin.to_string()),
             ..Row::default()
         }
@@ -187,6 +210,7 @@ impl Process {
     fn hear(&mut self) -> Result<Reply> {
         let line = self.replies.recv_timeout(PATIENCE).map_err(|_| anyhow!("it ended, or hangs"))?;
         match serde_json::from_str(&line).with_context(|| format!("it said {line:?}"))? {
+            Reply::Cannot(why) => Err(Cannot(why).into()),
             Reply::Failed(why) => bail!(why),
             reply => Ok(reply),
         }

@@ -4,6 +4,8 @@ use std::time::Instant;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use crate::load::Schedule;
+
 /// How both sides wait for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -24,11 +26,32 @@ impl Mode {
     }
 }
 
+/// What a call carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Carry {
+    /// The payload goes there and comes back.
+    Both,
+    /// The payload is the result; the argument says how large it is to be.
+    Result,
+}
+
+impl Carry {
+    /// As it stands on command lines.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Carry::Both => "both",
+            Carry::Result => "result",
+        }
+    }
+}
+
 /// What both sides of one measurement agree on.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Payload of the call, and of its result; 0 is the null call.
+    /// Payload; 0 is the null call.
     pub bytes: usize,
+    /// Which way it goes.
+    pub carry: Carry,
     /// How both sides wait.
     pub mode: Mode,
 }
@@ -56,11 +79,37 @@ pub trait Serving {
     fn active(&mut self, _active: bool) {}
 }
 
-/// A client that is connected.
+/// A client that is connected. The loops are the peer's, so that one with an executor enters it once
+/// for a block, not once for a call.
 pub trait Calling {
-    /// Makes one round trip for each lap: `while laps.next() { … }`. The loop is the peer's, so that
-    /// one with an executor enters it once for a block, not once for a call.
+    /// Makes one round trip for each lap: `while laps.next() { … }`.
     fn run(&mut self, laps: &mut Laps) -> Result<()>;
+
+    /// Makes `calls` calls, `outstanding` of them at any time, from one thread.
+    fn window(&mut self, _outstanding: usize, _calls: usize) -> Result<()> {
+        cannot("one thread has one call outstanding")
+    }
+
+    /// Makes `calls` calls, shared among `threads` threads that block in each. Connections that they
+    /// need each are kept for the next time.
+    fn threads(&mut self, _threads: usize, _calls: usize) -> Result<()> {
+        cannot("no blocking client")
+    }
+
+    /// Begins each call when it is [due](Schedule::due), until all have ended.
+    fn open(&mut self, _schedule: &mut Schedule) -> Result<()> {
+        cannot("no open loop")
+    }
+}
+
+/// Why a peer is left out of a measurement: it is not made for it, or not to be had on this machine.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct Cannot(pub String);
+
+/// The error of a peer that is not made for what it is asked.
+pub fn cannot<T>(why: &str) -> Result<T> {
+    Err(Cannot(why.into()).into())
 }
 
 /// Times the laps of one block; allocates only when made.

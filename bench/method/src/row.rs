@@ -24,6 +24,12 @@ pub struct Row {
     /// Calls outstanding at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outstanding: Option<usize>,
+    /// Threads that block, where there is not one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// Calls in a hundred that sleep in the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_percent: Option<usize>,
     /// Members of the group that is called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub members: Option<usize>,

@@ -9,7 +9,10 @@ const COLUMNS: &[Column] = &[
     ("mode", |r| r.mode.map_or(String::new(), |mode| mode.name().into())),
     ("pin", |r| r.pin.clone().unwrap_or_default()),
     ("bytes", |r| r.bytes.map_or(String::new(), size)),
+    ("outstanding", |r| count(r.outstanding.filter(|_| r.bench != "latency"))),
+    ("threads", |r| count(r.threads)),
     ("peer", |r| r.peer.clone()),
+    ("slow %", |r| count(r.slow_percent)),
     ("conversations", |r| count(r.conversations)),
     ("bytes each", |r| number(r.bytes_each, 1)),
     ("worst", |r| number(r.worst_bytes_each, 1)),
@@ -69,7 +72,7 @@ pub fn table(rows: &[Row]) -> String {
     line(&mut out, &|c| COLUMNS[c].0.to_owned());
     let mut last = None;
     for (row, texts) in rows.iter().zip(&cells) {
-        let cell = (row.mode, row.pin.clone(), row.bytes);
+        let cell = (row.mode, row.pin.clone(), row.bytes, row.outstanding, row.threads);
         if last.as_ref().is_some_and(|last| *last != cell) {
             out.push('\n');
         }

@@ -1,15 +1,23 @@
-//! Farcall over UDP: the stubs that any program would use, a runtime with the default settings.
+//! Farcall over UDP: the stubs that any program would use, a runtime with nearly the default settings.
+use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use anyhow::Result;
 use farcall::names::Memory;
-use farcall::{Export, Runtime};
-use farcall_bench_method::{Calling, Laps, Mode, Peer, Serving, Setup};
+use farcall::xdr::Decode;
+use farcall::{Export, Pending, Runtime};
+use farcall_bench_method::{Arrival, Calling, Carry, Crew, Laps, Mode, Peer, SLOW, Schedule, Serving, Setup};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
 /// How long a side that is to spin looks for a packet before it blocks: longer than any round trip,
 /// so that it never does while it is measured, and soon over when it is not.
 const SPIN: Duration = Duration::from_millis(1);
+/// How many procedures may execute at once: those that sleep in the open loop are many.
+const WORKERS: usize = 256;
 
 #[farcall::interface]
 trait Echo {
@@ -19,6 +27,10 @@ trait Echo {
     fn echo(&self, data: &[u8]) -> farcall::Result<[u8; 32]>;
     /// All of them.
     fn echo_all(&self, data: &[u8]) -> farcall::Result<Vec<u8>>;
+    /// As many bytes.
+    fn fetch(&self, bytes: u32) -> farcall::Result<Vec<u8>>;
+    /// `echo`, after a sleep.
+    fn slow(&self, data: &[u8]) -> farcall::Result<[u8; 32]>;
 }
 
 struct Server;
@@ -35,6 +47,15 @@ impl Echo for Server {
     fn echo_all(&self, data: &[u8]) -> farcall::Result<Vec<u8>> {
         Ok(data.to_vec())
     }
+
+    fn fetch(&self, bytes: u32) -> farcall::Result<Vec<u8>> {
+        Ok(vec![7; bytes as usize])
+    }
+
+    fn slow(&self, data: &[u8]) -> farcall::Result<[u8; 32]> {
+        std::thread::sleep(SLOW);
+        self.echo(data)
+    }
 }
 
 pub struct Farcall;
@@ -50,13 +71,14 @@ impl Peer for Farcall {
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
         let echo = runtime(setup)?.import::<dyn Echo>(address)?;
-        Ok(Box::new(Client { echo, data: vec![7; setup.bytes] }))
+        let caller = Caller { echo, carry: setup.carry, data: vec![7; setup.bytes] };
+        Ok(Box::new(Client { caller, crew: None }))
     }
 }
 
 /// Names stay in the process: the address is enough here.
 fn runtime(setup: &Setup) -> farcall::Result<Runtime> {
-    let builder = Runtime::builder().registry(Memory::new());
+    let builder = Runtime::builder().registry(Memory::new()).workers(WORKERS);
     match setup.mode {
         Mode::Block => builder.build(),
         Mode::Spin => builder.spin(SPIN).build(),
@@ -72,25 +94,108 @@ impl Serving for Exported {
 }
 
 struct Client {
-    echo: EchoClient,
-    data: Vec<u8>,
+    caller: Caller,
+    crew: Option<Crew>,
 }
 
 impl Calling for Client {
     fn run(&mut self, laps: &mut Laps) -> Result<()> {
-        match self.data.len() {
-            0 => {
-                while laps.next() {
+        self.caller.calls(|| laps.next())
+    }
+
+    fn window(&mut self, outstanding: usize, calls: usize) -> Result<()> {
+        let Caller { echo, carry, data } = &self.caller;
+        let echo = echo.start();
+        match (carry, data.len()) {
+            (Carry::Result, bytes) => window(outstanding, calls, || echo.fetch(bytes as u32)),
+            (Carry::Both, 0) => window(outstanding, calls, || echo.null()),
+            (Carry::Both, 32) => window(outstanding, calls, || echo.echo(data)),
+            (Carry::Both, _) => window(outstanding, calls, || echo.echo_all(data)),
+        }
+    }
+
+    fn threads(&mut self, threads: usize, calls: usize) -> Result<()> {
+        let member = || {
+            let caller = self.caller.clone();
+            Ok(move |calls| {
+                let mut calls = 0..calls;
+                caller.calls(|| calls.next().is_some())
+            })
+        };
+        let crew = self.crew.take().filter(|crew| crew.threads() == threads);
+        self.crew.insert(crew.map_or_else(|| Crew::new(threads, member), Ok)?).run(calls)
+    }
+
+    /// The thread that begins calls also collects those that have ended, as an executor would; in
+    /// between it gives the core to the runtime's own thread.
+    fn open(&mut self, schedule: &mut Schedule) -> Result<()> {
+        let Caller { echo, data, .. } = &self.caller;
+        let mut under_way = FuturesUnordered::new();
+        let mut context = Context::from_waker(Waker::noop());
+        let begin = |arrival: Arrival| async move {
+            let echo = echo.start();
+            let call = if arrival.slow { echo.slow(data) } else { echo.echo(data) };
+            (arrival, call.await)
+        };
+        while !schedule.is_over() {
+            while let Some(arrival) = schedule.due() {
+                under_way.push(begin(arrival));
+            }
+            while let Poll::Ready(Some((arrival, result))) = pin!(&mut under_way).poll_next_unpin(&mut context) {
+                result?;
+                schedule.ended(arrival);
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+}
+
+/// Keeps `outstanding` calls going; waits for the oldest and starts another.
+fn window<T>(outstanding: usize, calls: usize, start: impl Fn() -> Pending<T>) -> Result<()>
+where
+    T: for<'a> Decode<'a>,
+{
+    let mut under_way = VecDeque::with_capacity(outstanding);
+    for _ in 0..calls {
+        if under_way.len() == outstanding {
+            under_way.pop_front().map(Pending::wait).transpose()?;
+        }
+        under_way.push_back(start());
+    }
+    under_way.into_iter().try_for_each(|call| call.wait().map(drop))?;
+    Ok(())
+}
+
+#[derive(Clone)]
+struct Caller {
+    echo: EchoClient,
+    carry: Carry,
+    data: Vec<u8>,
+}
+
+impl Caller {
+    /// Makes a call as often as `next` says.
+    #[inline]
+    fn calls(&self, mut next: impl FnMut() -> bool) -> Result<()> {
+        match (self.carry, self.data.len()) {
+            (Carry::Result, bytes) => {
+                while next() {
+                    std::hint::black_box(self.echo.fetch(bytes as u32)?);
+                }
+            }
+            (Carry::Both, 0) => {
+                while next() {
                     self.echo.null()?;
                 }
             }
-            32 => {
-                while laps.next() {
+            (Carry::Both, 32) => {
+                while next() {
                     std::hint::black_box(self.echo.echo(&self.data)?);
                 }
             }
-            _ => {
-                while laps.next() {
+            (Carry::Both, _) => {
+                while next() {
                     std::hint::black_box(self.echo.echo_all(&self.data)?);
                 }
             }

@@ -1,5 +1,4 @@
 //! Lets a raw server spin only while it is measured.
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::Thread;
@@ -29,14 +28,14 @@ impl Gate {
 
 /// The order-taking side.
 pub struct Gated {
-    pub address: SocketAddr,
+    pub address: String,
     pub gate: Gate,
     pub thread: Thread,
 }
 
 impl Serving for Gated {
     fn address(&self) -> String {
-        self.address.to_string()
+        self.address.clone()
     }
 
     fn active(&mut self, active: bool) {

@@ -1,23 +1,27 @@
-//! The peers that this program holds itself; others are programs beside it, each in a package of
-//! its own, so that cargo does not merge the features of what they depend on.
+//! The peers: those that this program holds itself, and those that are programs beside it, each a
+//! package of its own, so that cargo does not merge the features of what they depend on.
+mod build;
 mod farcall;
 mod gate;
-mod raw_tcp;
+mod raw_stream;
 mod raw_udp;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
-use farcall_bench_method::Peer;
+use anyhow::{Context, Result};
+use farcall_bench_method::{Options, Peer};
 
-/// The anchor: every ratio is to it.
+/// The anchor of latencies.
 pub const RAW: &str = "raw";
 /// The same code again, in processes of its own: the control of the method.
 pub const CONTROL: &str = "raw-control";
 /// What this is all about: always measured.
 pub const FARCALL: &str = "farcall";
-/// What is measured beside farcall unless `--peers` says otherwise.
-pub const DEFAULT: &[&str] = &["raw-tcp"];
+
+/// What is measured beside farcall unless `--peers` says otherwise, and the package that holds it,
+/// if it is not this one.
+const PEERS: &[(&str, Option<&str>)] =
+    &[("raw-tcp", None), ("raw-unix", None), ("tarpc", Some("tarpc")), ("tonic", Some("tonic"))];
 
 /// The peer of this name, if it is in this program.
 pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
@@ -25,23 +29,35 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         RAW | CONTROL => Box::new(raw_udp::RawUdp { connected: true }),
         FARCALL => Box::new(farcall::Farcall),
         "raw-unconnected" => Box::new(raw_udp::RawUdp { connected: false }),
-        "raw-tcp" => Box::new(raw_tcp::RawTcp),
+        "raw-tcp" => Box::new(raw_stream::RawStream::Tcp),
+        "raw-unix" => Box::new(raw_stream::RawStream::Unix),
         _ => return None,
     })
 }
 
-/// The program that holds this peer.
+/// Whether it makes no calls, only moves bytes.
+pub fn is_raw(name: &str) -> bool {
+    name.starts_with(RAW)
+}
+
+/// `first`, then those that the options ask for.
+pub fn names(first: &[&str], options: &Options) -> Vec<String> {
+    let default: Vec<&str> = PEERS.iter().map(|&(name, _)| name).collect();
+    let mut names: Vec<String> = first.iter().map(|&name| name.into()).collect();
+    for peer in options.peers(&default) {
+        if !names.contains(&peer) {
+            names.push(peer);
+        }
+    }
+    names
+}
+
+/// The program that holds this peer, built now if it is not up to date. The error is a `Cannot` if it
+/// cannot be built here.
 pub fn program(name: &str) -> Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot find this program")?;
     if peer(name).is_some() {
-        return Ok(own);
+        return std::env::current_exe().context("cannot find this program");
     }
-    let package = format!("farcall-bench-{name}");
-    let other = own.with_file_name(&package).with_extension(std::env::consts::EXE_EXTENSION);
-    if !other.exists() {
-        bail!(
-            "no peer is called `{name}`, or it is not built: cargo build --release --manifest-path bench/Cargo.toml -p {package}"
-        );
-    }
-    Ok(other)
+    let package = PEERS.iter().find(|(peer, _)| *peer == name).and_then(|&(_, package)| package);
+    build::package(package.with_context(|| format!("no peer is called `{name}`"))?)
 }

@@ -1,11 +1,17 @@
 //! The anchor: a UDP ping-pong with nothing but the system calls.
 use std::io::{self, ErrorKind::WouldBlock};
 use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use anyhow::Result;
-use farcall_bench_method::{Calling, Laps, Mode, Peer, Serving, Setup};
+use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, Serving, Setup, cannot};
 
 use super::gate::{Gate, Gated};
+
+/// What all calls that may be outstanding need in a socket's buffer.
+const BUFFER: usize = 16 << 20;
+/// After that, a datagram is lost.
+const LOST: Duration = Duration::from_secs(2);
 
 /// The server's socket is not connected, since a server's cannot be. The client's may be.
 pub struct RawUdp {
@@ -18,8 +24,12 @@ impl Peer for RawUdp {
     }
 
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
+        if setup.carry == Carry::Result || setup.bytes > 60_000 {
+            return cannot("one datagram is not enough");
+        }
         let socket = UdpSocket::bind("127.0.0.1:0")?;
-        let address = socket.local_addr()?;
+        let address = socket.local_addr()?.to_string();
+        enlarge(&socket);
         socket.set_nonblocking(setup.mode == Mode::Spin)?;
         let gate = Gate::new(setup);
         let passed = gate.clone();
@@ -28,14 +38,9 @@ impl Peer for RawUdp {
     }
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
-        let socket = UdpSocket::bind("127.0.0.1:0")?;
-        let server = address.parse()?;
-        if self.connected {
-            socket.connect(server)?;
-        }
-        socket.set_nonblocking(setup.mode == Mode::Spin)?;
-        let buffer = vec![0; setup.bytes];
-        Ok(Box::new(RawClient { socket, server: (!self.connected).then_some(server), buffer }))
+        let server: SocketAddr = address.parse()?;
+        let client = RawClient::new(setup, server, self.connected)?;
+        Ok(Box::new(Client { client, setup: *setup, server, connected: self.connected, crew: None }))
     }
 }
 
@@ -52,28 +57,102 @@ fn serve(socket: &UdpSocket, gate: &Gate) -> io::Result<()> {
     }
 }
 
+/// Asks for a large buffer for what arrives: beyond the system's limit where that is allowed.
+fn enlarge(socket: &UdpSocket) {
+    let socket = socket2::SockRef::from(socket);
+    #[cfg(target_os = "linux")]
+    if rustix::net::sockopt::set_socket_recv_buffer_size_force(&*socket, BUFFER).is_ok() {
+        return;
+    }
+    let _ = socket.set_recv_buffer_size(BUFFER);
+}
+
+struct Client {
+    client: RawClient,
+    setup: Setup,
+    server: SocketAddr,
+    connected: bool,
+    crew: Option<Crew>,
+}
+
+impl Calling for Client {
+    fn run(&mut self, laps: &mut Laps) -> Result<()> {
+        while laps.next() {
+            self.client.send()?;
+            self.client.receive()?;
+        }
+        Ok(())
+    }
+
+    /// A system call for each packet. Nothing is sent again: where a datagram is lost, this fails.
+    fn window(&mut self, outstanding: usize, calls: usize) -> Result<()> {
+        self.client.socket.set_read_timeout(Some(LOST))?;
+        let (mut sent, mut received) = (0, 0);
+        while received < calls {
+            if sent < calls.min(received + outstanding) {
+                self.client.send()?;
+                sent += 1;
+            } else {
+                self.client.receive()?;
+                received += 1;
+            }
+        }
+        self.client.socket.set_read_timeout(None)?;
+        Ok(())
+    }
+
+    fn threads(&mut self, threads: usize, calls: usize) -> Result<()> {
+        let (setup, server, connected) = (self.setup, self.server, self.connected);
+        let member = || {
+            let mut client = RawClient::new(&setup, server, connected)?;
+            Ok(move |calls| {
+                (0..calls).try_for_each(|_| {
+                    client.send()?;
+                    Ok(client.receive()?)
+                })
+            })
+        };
+        let crew = self.crew.take().filter(|crew| crew.threads() == threads);
+        self.crew.insert(crew.map_or_else(|| Crew::new(threads, member), Ok)?).run(calls)
+    }
+}
+
 struct RawClient {
     socket: UdpSocket,
     /// Where to send to, if not connected.
     server: Option<SocketAddr>,
+    spins: bool,
     buffer: Vec<u8>,
 }
 
-impl Calling for RawClient {
-    fn run(&mut self, laps: &mut Laps) -> Result<()> {
-        while laps.next() {
-            match self.server {
-                None => self.socket.send(&self.buffer)?,
-                Some(server) => self.socket.send_to(&self.buffer, server)?,
-            };
-            loop {
-                match self.socket.recv(&mut self.buffer) {
-                    Ok(_) => break,
-                    Err(why) if why.kind() == WouldBlock => {}
-                    Err(why) => return Err(why.into()),
-                }
+impl RawClient {
+    fn new(setup: &Setup, server: SocketAddr, connected: bool) -> io::Result<RawClient> {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        if connected {
+            socket.connect(server)?;
+        }
+        let spins = setup.mode == Mode::Spin;
+        socket.set_nonblocking(spins)?;
+        enlarge(&socket);
+        Ok(RawClient { socket, server: (!connected).then_some(server), spins, buffer: vec![0; setup.bytes] })
+    }
+
+    #[inline]
+    fn send(&self) -> io::Result<usize> {
+        match self.server {
+            None => self.socket.send(&self.buffer),
+            Some(server) => self.socket.send_to(&self.buffer, server),
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self) -> io::Result<()> {
+        loop {
+            match self.socket.recv(&mut self.buffer) {
+                Ok(_) => return Ok(()),
+                Err(why) if why.kind() == WouldBlock && self.spins => {}
+                Err(why) => return Err(why),
             }
         }
-        Ok(())
     }
 }

@@ -1,0 +1,68 @@
+//! Threads that make calls and block in them.
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use anyhow::{Result, anyhow};
+
+/// Threads that live from block to block, each with what it needs for its calls.
+pub struct Crew {
+    orders: Vec<Sender<usize>>,
+    done: Receiver<Result<()>>,
+}
+
+impl Crew {
+    /// `member` gives each thread what makes as many calls, one after the other, as it is told.
+    pub fn new<C>(threads: usize, mut member: impl FnMut() -> Result<C>) -> Result<Crew>
+    where
+        C: FnMut(usize) -> Result<()> + Send + 'static,
+    {
+        let (sender, done) = channel();
+        let mut orders = Vec::with_capacity(threads);
+        for _ in 0..threads {
+            let (order, ordered) = channel::<usize>();
+            let (mut call, done) = (member()?, sender.clone());
+            // One that ends without a word, by a panic, is noticed when it is sent its next order.
+            std::thread::Builder::new().spawn(move || ordered.iter().all(|calls| done.send(call(calls)).is_ok()))?;
+            orders.push(order);
+        }
+        Ok(Crew { orders, done })
+    }
+
+    /// How many there are.
+    pub fn threads(&self) -> usize {
+        self.orders.len()
+    }
+
+    /// Makes `calls` calls and waits for the last.
+    pub fn run(&self, calls: usize) -> Result<()> {
+        let threads = self.orders.len();
+        for (n, order) in self.orders.iter().enumerate() {
+            let share = calls / threads + usize::from(n < calls % threads);
+            order.send(share).map_err(|_| anyhow!("a thread has ended"))?;
+        }
+        self.orders.iter().try_for_each(|_| self.done.recv()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+
+    #[test]
+    fn all_calls_are_made() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let member = || {
+            let made = made.clone();
+            Ok(move |calls| {
+                made.fetch_add(calls, Relaxed);
+                Ok(())
+            })
+        };
+        let crew = Crew::new(3, member).unwrap();
+        crew.run(10).unwrap();
+        crew.run(1).unwrap();
+        assert_eq!((crew.threads(), made.load(Relaxed)), (3, 11));
+    }
+}

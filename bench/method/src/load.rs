@@ -1,0 +1,229 @@
+//! How the calls of a block are made: one after the other, many at once, or each at its time.
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use crate::peer::Laps;
+
+/// One slow call among so many of an open loop.
+const SLOW_EVERY: usize = 100;
+/// How long a slow call sleeps in the server.
+pub const SLOW: Duration = Duration::from_millis(10);
+
+/// What a client is told to do. `Display` and `FromStr` are the words that tell it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// One call outstanding; each is timed.
+    Laps {
+        /// Calls in all.
+        calls: usize,
+    },
+    /// Many calls outstanding, made by one thread of the client's.
+    Window {
+        /// How many at once.
+        outstanding: usize,
+        /// Calls in all.
+        calls: usize,
+    },
+    /// Threads that each make one call after the other and block meanwhile.
+    Threads {
+        /// How many.
+        threads: usize,
+        /// Calls in all.
+        calls: usize,
+    },
+    /// Calls at random times, whether or not those before have ended: a Poisson process.
+    Open {
+        /// On average.
+        per_second: u32,
+        /// Whether one call in a hundred sleeps for 10 ms.
+        slow: bool,
+        /// Calls in all.
+        calls: usize,
+    },
+}
+
+impl Load {
+    /// Calls in all.
+    pub fn calls(self) -> usize {
+        match self {
+            Load::Laps { calls }
+            | Load::Window { calls, .. }
+            | Load::Threads { calls, .. }
+            | Load::Open { calls, .. } => calls,
+        }
+    }
+
+    /// The same with another number of calls.
+    #[must_use]
+    pub fn of(mut self, number: usize) -> Load {
+        match &mut self {
+            Load::Laps { calls }
+            | Load::Window { calls, .. }
+            | Load::Threads { calls, .. }
+            | Load::Open { calls, .. } => *calls = number,
+        }
+        self
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Load::Laps { calls } => write!(f, "laps {calls}"),
+            Load::Window { outstanding, calls } => write!(f, "window {outstanding} {calls}"),
+            Load::Threads { threads, calls } => write!(f, "threads {threads} {calls}"),
+            Load::Open { per_second, slow, calls } => write!(f, "open {per_second} {} {calls}", u8::from(slow)),
+        }
+    }
+}
+
+impl FromStr for Load {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Load, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let number = |word: &str| word.parse::<usize>().map_err(|_| format!("no number: {word:?}"));
+        Ok(match *words {
+            ["laps", calls] => Load::Laps { calls: number(calls)? },
+            ["window", outstanding, calls] => {
+                Load::Window { outstanding: number(outstanding)?.max(1), calls: number(calls)? }
+            }
+            ["threads", threads, calls] => Load::Threads { threads: number(threads)?.max(1), calls: number(calls)? },
+            ["open", per_second, slow, calls] => {
+                let per_second = per_second.parse().map_err(|_| format!("no rate: {per_second:?}"))?;
+                Load::Open { per_second, slow: slow == "1", calls: number(calls)? }
+            }
+            _ => return Err(format!("no load: {text:?}")),
+        })
+    }
+}
+
+/// A load with the memory that it needs, which must not be asked for while it is timed.
+pub(crate) enum Work {
+    Laps(Laps),
+    Window { outstanding: usize, calls: usize },
+    Threads { threads: usize, calls: usize },
+    Open(Schedule),
+}
+
+impl From<Load> for Work {
+    fn from(load: Load) -> Work {
+        match load {
+            Load::Laps { calls } => Work::Laps(Laps::new(calls)),
+            Load::Window { outstanding, calls } => Work::Window { outstanding, calls },
+            Load::Threads { threads, calls } => Work::Threads { threads, calls },
+            Load::Open { per_second, slow, calls } => Work::Open(Schedule::new(per_second, slow, calls)),
+        }
+    }
+}
+
+/// The calls of an open loop. Each has a time at which it is meant to begin, and its latency counts
+/// from then: a client that is late does not hide how long its user waits.
+#[derive(Debug)]
+pub struct Schedule {
+    arrivals: Vec<Arrival>,
+    begun: usize,
+    ended: usize,
+    start: Option<Instant>,
+    latencies: Vec<u32>,
+}
+
+/// One call of a [`Schedule`].
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// After the schedule's start.
+    due: Duration,
+    /// Whether it is to sleep in the server.
+    pub slow: bool,
+}
+
+impl Schedule {
+    /// The same arguments give the same times.
+    pub fn new(per_second: u32, slow: bool, calls: usize) -> Schedule {
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut due = Duration::ZERO;
+        let arrivals = (0..calls).map(|n| {
+            due += Duration::from_secs_f64(-random.fraction().ln() / f64::from(per_second.max(1)));
+            Arrival { due, slow: slow && n % SLOW_EVERY == SLOW_EVERY / 2 }
+        });
+        let arrivals = arrivals.collect();
+        Schedule { arrivals, begun: 0, ended: 0, start: None, latencies: Vec::with_capacity(calls) }
+    }
+
+    /// The next call, if its time has come. The first time that it is asked is the start.
+    #[inline]
+    pub fn due(&mut self) -> Option<Arrival> {
+        let start = *self.start.get_or_insert_with(Instant::now);
+        let arrival = *self.arrivals.get(self.begun)?;
+        if start.elapsed() < arrival.due {
+            return None;
+        }
+        self.begun += 1;
+        Some(arrival)
+    }
+
+    /// The caller has the result of that call.
+    #[inline]
+    pub fn ended(&mut self, arrival: Arrival) {
+        self.ended += 1;
+        let since = self.start.map_or(Duration::ZERO, |start| start.elapsed());
+        if !arrival.slow {
+            self.latencies.push(u32::try_from((since - arrival.due).as_nanos()).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Whether all calls have ended.
+    pub fn is_over(&self) -> bool {
+        self.ended == self.arrivals.len()
+    }
+
+    /// How long each of the short calls took, in nanoseconds, in the order of their ends.
+    pub(crate) fn latencies(&self) -> &[u32] {
+        &self.latencies
+    }
+}
+
+/// Splitmix64: the times need to be irregular, and nothing more.
+struct Random(u64);
+
+impl Random {
+    /// Above 0, at most 1.
+    fn fraction(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64 + f64::EPSILON
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let loads = [
+            Load::Laps { calls: 5 },
+            Load::Window { outstanding: 64, calls: 100 },
+            Load::Threads { threads: 3, calls: 9 },
+            Load::Open { per_second: 1000, slow: true, calls: 7 },
+        ];
+        for load in loads {
+            assert_eq!(load.to_string().parse(), Ok(load));
+            assert_eq!(load.of(1).calls(), 1);
+        }
+        for text in ["", "laps", "laps x", "window 5", "open 1 1"] {
+            assert!(text.parse::<Load>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn arrivals_come_at_the_rate_asked_for_and_one_in_a_hundred_is_slow() {
+        let schedule = Schedule::new(10_000, true, 50_000);
+        let last = schedule.arrivals.last().unwrap().due.as_secs_f64();
+        assert!((4.9..5.1).contains(&last), "{last}");
+        assert_eq!(schedule.arrivals.iter().filter(|arrival| arrival.slow).count(), 500);
+    }
+}

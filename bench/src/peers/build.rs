@@ -1,0 +1,30 @@
+//! Builds the programs of the peers when a run needs them, with the profile of this one.
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use farcall_bench_method::Cannot;
+
+/// The program of package `farcall-bench-NAME` of this workspace.
+pub fn package(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let target = own.parent().and_then(Path::parent).context("this program lies in no target directory")?;
+    let package = format!("farcall-bench-{name}");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--release", "--package", &package, "--manifest-path"]);
+    cargo.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
+    run(cargo.arg("--target-dir").arg(target))?;
+    Ok(target.join("release").join(package).with_extension(std::env::consts::EXE_EXTENSION))
+}
+
+/// What a build says stands on standard error, since standard output may be JSON.
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|why| Cannot(format!("{} does not run: {why}", command.get_program().display())))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("no reason given");
+    Err(Cannot(format!("it does not build: {last}")).into())
+}

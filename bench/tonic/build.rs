@@ -1,0 +1,14 @@
+//! The stubs that tonic makes of a service; described here, so that nobody needs protoc.
+use tonic_build::manual::{Builder, Method, Service};
+
+fn main() {
+    let method = |name: &str, route: &str, input: &str| {
+        let method = Method::builder().name(name).route_name(route);
+        let method = method.input_type(format!("crate::{input}")).output_type("crate::Payload");
+        method.codec_path("tonic_prost::ProstCodec").build()
+    };
+    let echo = Service::builder().package("bench").name("Echo");
+    let echo = echo.method(method("echo", "Echo", "Payload")).method(method("slow", "Slow", "Payload"));
+    Builder::new().compile(&[echo.method(method("fetch", "Fetch", "Size")).build()]);
+    println!("cargo::rerun-if-changed=build.rs");
+}

@@ -1,0 +1,119 @@
+//! gRPC by tonic: HTTP/2 over TCP, protobuf messages by prost.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use bytes::Bytes;
+use farcall_bench_method::alloc::Counting;
+use farcall_bench_method::{Calling, Mode, Peer, SLOW, Serving, Setup, cannot, version_of};
+use farcall_bench_tokio::{Call, Client};
+use tokio::net::TcpListener;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Response, Status};
+
+use generated::echo_client::EchoClient;
+use generated::echo_server::{Echo, EchoServer};
+
+#[allow(missing_docs, clippy::all)]
+mod generated {
+    //! What `build.rs` has made.
+    include!(concat!(env!("OUT_DIR"), "/bench.Echo.rs"));
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() -> ExitCode {
+    farcall_bench_tokio::main(|name| (name == "tonic").then_some(Box::new(Tonic)))
+}
+
+/// What goes there, and comes back.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Payload {
+    #[prost(bytes = "bytes", tag = "1")]
+    data: Bytes,
+}
+
+/// How many bytes are to come back.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Size {
+    #[prost(uint32, tag = "1")]
+    bytes: u32,
+}
+
+struct Server;
+
+#[tonic::async_trait]
+impl Echo for Server {
+    async fn echo(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
+        Ok(Response::new(request.into_inner()))
+    }
+
+    async fn slow(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
+        tokio::time::sleep(SLOW).await;
+        Ok(Response::new(request.into_inner()))
+    }
+
+    async fn fetch(&self, request: Request<Size>) -> Result<Response<Payload>, Status> {
+        Ok(Response::new(Payload { data: vec![7; request.into_inner().bytes as usize].into() }))
+    }
+}
+
+struct Tonic;
+
+impl Peer for Tonic {
+    fn transport(&self) -> &'static str {
+        "http/2 tcp"
+    }
+
+    fn version(&self) -> String {
+        version_of("tonic")
+    }
+
+    fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
+        if setup.mode == Mode::Spin {
+            return cannot("it does not spin");
+        }
+        let listen = async || {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let address = format!("http://{}", listener.local_addr()?);
+            Ok((listener, address))
+        };
+        farcall_bench_tokio::serve(listen, async |listener| {
+            let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+            let echo = EchoServer::new(Server).max_decoding_message_size(usize::MAX);
+            Ok(tonic::transport::Server::builder().add_service(echo).serve_with_incoming(incoming).await?)
+        })
+    }
+
+    fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
+        farcall_bench_tokio::connect(setup, async || {
+            let channel = Endpoint::from_shared(address.to_owned())?.tcp_nodelay(true).connect().await?;
+            let echo = EchoClient::new(channel).max_decoding_message_size(usize::MAX);
+            Ok(Caller { echo, data: vec![7; setup.bytes].into() })
+        })
+    }
+}
+
+#[derive(Clone)]
+struct Caller {
+    echo: EchoClient<Channel>,
+    data: Bytes,
+}
+
+impl Client for Caller {
+    /// Cloning the client is how tonic makes calls at the same time over one connection.
+    async fn call(&self, call: Call) -> Result<()> {
+        let mut echo = self.echo.clone();
+        let payload = || Payload { data: self.data.clone() };
+        let response = match call {
+            Call::Null | Call::Echo => echo.echo(payload()).await?,
+            Call::Slow => echo.slow(payload()).await?,
+            Call::Fetch(bytes) => echo.fetch(Size { bytes: bytes as u32 }).await?,
+        };
+        std::hint::black_box(response);
+        Ok(())
+    }
+}
