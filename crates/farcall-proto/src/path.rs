@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::BASE_DATAGRAM;
-use crate::time::{Time, nanos};
+use crate::time::Time;
 
 /// The smoothed round-trip time (RFC 6298 section 2, without the variance: the first retransmission
 /// waits for three round trips, which leaves room enough).
@@ -55,8 +55,7 @@ impl RoundTrip {
     /// very late, because an end was stopped or a network held it, must not silence the next calls
     /// for as long.
     #[inline]
-    pub fn patience(&self, least: Duration, most: Duration) -> u64 {
-        let (least, most) = (nanos(least), nanos(most));
+    pub fn patience(&self, least: u64, most: u64) -> u64 {
         ((self.smoothed * 3).max(least) << self.backoff).min(most).max(least)
     }
 }
@@ -212,7 +211,7 @@ mod tests {
 
     #[test]
     fn late_answers_of_one_round_lengthen_patience_once() {
-        let (least, most) = (Duration::from_millis(20), Duration::from_secs(1));
+        let (least, most) = (20_000_000, 1_000_000_000);
         let mut r = RoundTrip::default();
         for at in 10..20 {
             r.late(Time::from_nanos(5), Time::from_nanos(at));

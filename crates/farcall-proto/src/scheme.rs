@@ -16,7 +16,7 @@ pub(crate) const OFFERED: u32 = 1 << OPEN;
 pub(crate) const TAG: usize = 8;
 
 /// Writes the tag into the last bytes of `datagram`.
-#[inline]
+#[inline(never)]
 pub(crate) fn seal(datagram: &mut [u8]) {
     let Some((body, tag)) = datagram.split_last_chunk_mut::<TAG>() else {
         return;

@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::path::{Congestion, Mtu, RoundTrip};
+use crate::time::nanos;
 use crate::{ClientConfig, Failure, Kind, Ran, Rule, Time, Trace};
 use session::Session;
 use slots::{Slots, Stage, Want};
@@ -128,6 +129,9 @@ pub struct Conversation {
     next_number: u64,
     /// Not later than the earliest moment at which a call wants [`Conversation::handle_timeout`].
     check: Time,
+    /// The bounds of a caller's patience, in nanoseconds: those of the configuration, which divide.
+    least_patience: u64,
+    most_patience: u64,
     round_trip: RoundTrip,
     congestion: Congestion,
     mtu: Mtu,
@@ -153,6 +157,8 @@ impl Conversation {
         debug_assert_ne!(id, 0);
         Conversation {
             mtu: Mtu::new(config.max_datagram),
+            least_patience: nanos(config.min_retransmit),
+            most_patience: nanos(config.max_retransmit),
             config,
             id,
             session: Session::new(id),
@@ -177,11 +183,13 @@ impl Conversation {
     }
 
     /// An empty buffer for a call's arguments, used before if there is one.
+    #[inline]
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
 
     /// Gives a buffer back that no call was started with.
+    #[inline]
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
         if self.spare.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BYTES {
             buffer.clear();
@@ -205,16 +213,18 @@ impl Conversation {
     /// # Errors
     /// The arguments come back, with why, when the bound of outstanding calls is reached, they are
     /// too large, or they are not XDR (a multiple of four bytes): the call did not run.
+    #[inline]
     pub fn start(&mut self, now: Time, call: &Call, args: Vec<u8>) -> Result<CallId, (Failure, Vec<u8>)> {
-        if let Err(failure) = self.admit(&args) {
-            return Err((failure, args));
+        let many = self.slots.outstanding() >= self.config.max_outstanding as usize;
+        if many || args.len() > MAX_ARGUMENTS || !args.len().is_multiple_of(4) {
+            return Err((self.objection(&args), args));
         }
         if self.slots.outstanding() == 0 {
-            self.check = now + self.config.min_retransmit;
+            self.check = now.plus(self.least_patience);
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        let activity = self.slots.open(now, sequence, *call, args);
+        let activity = self.slots.open(sequence, call, args);
         self.stats.calls += 1;
         self.want(activity, Want::CALL);
         if let Some(deadline) = call.deadline {
@@ -226,16 +236,14 @@ impl Conversation {
         Ok(CallId { activity, sequence })
     }
 
-    fn admit(&self, args: &[u8]) -> Result<(), Failure> {
+    /// Why a call is not begun.
+    #[cold]
+    fn objection(&self, args: &[u8]) -> Failure {
         if self.slots.outstanding() >= self.config.max_outstanding as usize {
             let detail = format!("{} calls are outstanding", self.slots.outstanding());
-            return Err(Failure::new(Kind::Overloaded, Ran::No).with_detail(detail));
+            return Failure::new(Kind::Overloaded, Ran::No).with_detail(detail);
         }
-        if args.len() > MAX_ARGUMENTS || !args.len().is_multiple_of(4) {
-            let detail = format!("arguments of {} bytes", args.len());
-            return Err(Failure::new(Kind::TooLarge, Ran::No).with_detail(detail));
-        }
-        Ok(())
+        Failure::new(Kind::TooLarge, Ran::No).with_detail(format!("arguments of {} bytes", args.len()))
     }
 
     /// Asks the server to give the call up. It still ends by an [`Event::Ended`]: with its outcome
@@ -312,20 +320,16 @@ impl Conversation {
     }
 
     /// Ends a call: frees its activity, and tells its caller unless it has been told.
-    fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut dyn FnMut(Event<'_>)) {
-        let slot = self.slots.at_mut(activity);
-        let id = CallId { activity, sequence: slot.sequence };
-        let token = slot.call.token;
-        let silent = matches!(slot.stage, Stage::Cancelling { silent: true });
-        let sending = slot.sending.take();
-        let args = self.slots.close(activity);
-        if let Some(sending) = sending {
+    #[inline]
+    fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
+        let closed = self.slots.close(activity);
+        if let Some(sending) = closed.sending {
             self.in_flight -= sending.in_flight();
             self.wake_next();
         }
-        self.recycle(args);
-        if !silent {
-            sink(Event::Ended { id, token, outcome });
+        self.recycle(closed.args);
+        if closed.stage != (Stage::Cancelling { silent: true }) {
+            sink(Event::Ended { id: closed.id, token: closed.token, outcome });
         }
     }
 }

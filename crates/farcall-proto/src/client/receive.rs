@@ -6,13 +6,16 @@ use super::slots::{Stage, Want};
 use super::timers::BLACK_HOLE;
 use super::{CallId, Conversation, Event, Outcome};
 use crate::transfer::{Incoming, Taken};
-use crate::wire::{self, Frame, Frames, Header, Malformed, Part, Position, Progress, Raw, ResultHead, Select, Status};
+use crate::wire::{
+    self, Fragment, Frame, Frames, Header, Malformed, Part, Position, Progress, ResultHead, Select, Status,
+};
 use crate::{Failure, Kind, Ran, Rule, Time};
 
 impl Conversation {
     /// Takes in a datagram whose [`crate::route`] is this conversation, or the address that it
     /// came from.
-    pub fn handle(&mut self, now: Time, datagram: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
+    #[inline]
+    pub fn handle(&mut self, now: Time, datagram: &[u8], sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
         let Ok((header, frames)) = wire::open(datagram, check) else {
             self.stats.dropped += 1;
@@ -23,38 +26,35 @@ impl Conversation {
             return;
         }
         self.stats.received += 1;
+        match wire::only_result(frames).filter(|_| header.conversation == self.id) {
+            Some((head, body)) => self.on_result(now, &head, body, sink),
+            None => self.handle_frames(now, header, datagram.len(), frames, &mut |event| sink(event)),
+        }
+    }
+
+    /// What is not just one whole result.
+    #[inline(never)]
+    fn handle_frames(&mut self, now: Time, header: Header, len: usize, frames: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
         let mut frames = Frames::new(frames);
         while let Some(raw) = frames.next().transpose() {
-            if raw.and_then(|raw| self.on_frame(now, header, datagram.len(), raw, sink)).is_err() {
-                self.stats.dropped += 1;
-                return;
+            match raw.and_then(|raw| raw.read()) {
+                Ok(Some(frame)) => self.on_frame(now, header, len, frame, sink),
+                Ok(None) => {}
+                Err(Malformed) => {
+                    self.stats.dropped += 1;
+                    return;
+                }
             }
         }
     }
 
-    #[inline]
-    fn on_frame(
-        &mut self,
-        now: Time,
-        header: Header,
-        len: usize,
-        raw: Raw<'_>,
-        sink: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), Malformed> {
+    fn on_frame(&mut self, now: Time, header: Header, len: usize, frame: Frame<'_>, sink: &mut dyn FnMut(Event<'_>)) {
         let ours = header.conversation == self.id;
-        if ours && raw.is_result() {
-            let (head, part) = raw.result()?;
-            self.on_result(now, header.number, &head, part, sink);
-            return Ok(());
-        }
-        if let Some(frame) = raw.read()? {
-            self.on_other_frame(now, ours, len, frame, sink);
-        }
-        Ok(())
-    }
-
-    fn on_other_frame(&mut self, now: Time, ours: bool, len: usize, frame: Frame<'_>, sink: &mut dyn FnMut(Event<'_>)) {
         match frame {
+            Frame::Result(head, Part { fragment: None, bytes }) if ours => self.on_result(now, &head, bytes, sink),
+            Frame::Result(head, Part { fragment: Some(fragment), bytes }) if ours => {
+                self.on_result_fragment(now, header.number, &head, fragment, bytes, sink);
+            }
             Frame::State(position, progress) if ours => self.on_state(now, position, progress, sink),
             Frame::Select(position, select) if ours => self.on_select(now, position, &select),
             Frame::MtuEcho(size) if ours => self.mtu.passed(len.min(size as usize)),
@@ -78,42 +78,32 @@ impl Conversation {
         Some(position.activity)
     }
 
+    /// A whole result.
     #[inline]
-    fn on_result(
-        &mut self,
-        now: Time,
-        number: u64,
-        head: &ResultHead,
-        part: Part<'_>,
-        sink: &mut dyn FnMut(Event<'_>),
-    ) {
+    fn on_result(&mut self, now: Time, head: &ResultHead, body: &[u8], sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let Some(activity) = self.current(head.position) else {
             return;
         };
-        if part.fragment.is_some() {
-            return self.on_result_fragment(now, number, activity, head, part, sink);
-        }
         let slot = self.slots.at(activity);
-        match slot.timed {
-            Some(sent) => self.round_trip.sample_call(now.nanos_since(sent)),
-            None if slot.unanswered > 0 && slot.stage == Stage::Sending => {
-                self.round_trip.late(slot.first_sent.unwrap_or_default(), now);
-            }
-            None => {}
+        let first_sent = slot.first_sent.unwrap_or_default();
+        if slot.timed {
+            self.round_trip.sample_call(now.nanos_since(first_sent));
+        } else if slot.unanswered > 0 && slot.stage == Stage::Sending {
+            self.round_trip.late(first_sent, now);
         }
-        self.end(activity, outcome(head.status, Cow::Borrowed(part.bytes)), sink);
+        self.end(activity, outcome(head.status, Cow::Borrowed(body)), sink);
     }
 
     fn on_result_fragment(
         &mut self,
         now: Time,
         number: u64,
-        activity: u32,
         head: &ResultHead,
-        part: Part<'_>,
+        fragment: Fragment,
+        bytes: &[u8],
         sink: &mut dyn FnMut(Event<'_>),
     ) {
-        let Some(fragment) = part.fragment else {
+        let Some(activity) = self.current(head.position) else {
             return;
         };
         if fragment.total > self.config.max_result {
@@ -132,7 +122,7 @@ impl Conversation {
         let (status, incoming) =
             slot.receiving.get_or_insert_with(|| (head.status, Box::new(Incoming::new(fragment.total))));
         let taken = match *status == head.status {
-            true => incoming.take(number, fragment, part.bytes),
+            true => incoming.take(number, fragment, bytes),
             false => Taken::Contradiction,
         };
         let due = incoming.acknowledge_due();
@@ -255,17 +245,19 @@ impl Conversation {
     }
 }
 
+#[inline]
 fn outcome(status: Status, bytes: Cow<'_, [u8]>) -> Outcome<'_> {
     match status {
         Status::Result => Outcome::Result(bytes),
         Status::Exception => Outcome::Exception(bytes),
-        Status::Failed { ran, kind } => {
-            let detail =
-                String::from_utf8_lossy(wire::Reader::new(&bytes).opaque(Failure::MAX_DETAIL).unwrap_or_default());
-            let failure = Failure::new(Kind::from_code(kind), Ran::from_code(ran)).with_detail(detail);
-            Outcome::Failed(failure)
-        }
+        Status::Failed { ran, kind } => Outcome::Failed(failure(ran, kind, &bytes)),
     }
+}
+
+#[cold]
+fn failure(ran: u8, kind: u16, body: &[u8]) -> Failure {
+    let detail = wire::Reader::new(body).opaque(Failure::MAX_DETAIL).unwrap_or_default();
+    Failure::new(Kind::from_code(kind), Ran::from_code(ran)).with_detail(String::from_utf8_lossy(detail))
 }
 
 impl Conversation {

@@ -22,11 +22,54 @@ impl Conversation {
     #[inline]
     pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         let quiet = self.ready.is_empty() && self.completed.is_empty() && !self.session.asks() && !self.mtu.tries();
-        if quiet { None } else { self.transmit_next(now, out) }
+        if quiet {
+            return None;
+        }
+        self.transmit_call(now, out).or_else(|| self.transmit_next(now, out))
     }
 
+    /// The usual datagram: a whole call without metadata, of a caller that has but this one to send.
+    /// `None` if it is to be any other.
+    #[inline]
+    fn transmit_call(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
+        let granted = self.session.granted().filter(|granted| granted.known)?;
+        if self.ready.len() != 1 || !self.completed.is_empty() || self.session.asks() || self.introduces() {
+            return None;
+        }
+        let activity = self.ready[0];
+        let patience = self.patience();
+        let slot = self.slots.at_mut(activity);
+        if !slot.is_plain() || wire::CALL_OVERHEAD + slot.args.len() > self.mtu.datagram() {
+            return None;
+        }
+        let header = Header { conversation: granted.conversation, number: self.next_number };
+        let mut writer = Writer::new(out, self.mtu.datagram(), header);
+        let head = CallHead {
+            position: Position { activity, exchange: 0, sequence: slot.sequence },
+            export: slot.call.export,
+            procedure: slot.call.procedure,
+            meta: Meta::default(),
+        };
+        writer.call(&head, Part { fragment: None, bytes: &slot.args });
+        slot.wants = Want::NONE;
+        slot.queued = false;
+        slot.sent(now, patience);
+        self.check = self.check.min(slot.due);
+        self.ready.clear();
+        Some(self.count_sent(writer))
+    }
+
+    /// Whether the server is to be told which calls have ended, and which datagrams pass.
+    #[inline]
+    fn introduces(&self) -> bool {
+        self.slots.len() > 1 || self.mtu.raised()
+    }
+
+    #[inline(never)]
     fn transmit_next(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
-        if let Some(len) = self.transmit_bind(now, out) {
+        if self.session.asks()
+            && let Some(len) = self.transmit_bind(now, out)
+        {
             return Some(len);
         }
         if self.ready.is_empty() && self.completed.is_empty() {
@@ -38,7 +81,7 @@ impl Conversation {
         if !granted.known {
             writer.ticket(&granted.ticket);
         }
-        if self.slots.len() > 1 || self.mtu.raised() {
+        if self.introduces() {
             let low = self.slots.low().unwrap_or(self.next_sequence);
             writer.ack(Ack { low, datagram: self.mtu.datagram() as u32 });
         }
@@ -78,6 +121,7 @@ impl Conversation {
         Some(self.count_sent(writer))
     }
 
+    #[inline]
     pub(super) fn count_sent(&mut self, writer: Writer<'_>) -> usize {
         let len = writer.finish();
         self.next_number += 1;
@@ -135,14 +179,14 @@ impl Conversation {
     /// The call itself, whole or its next fragment.
     #[inline]
     fn write_call(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
-        let position = self.position(activity);
+        let patience = self.patience();
         let slot = self.slots.at_mut(activity);
         if matches!(slot.stage, Stage::Cancelling { .. }) {
             slot.wants.take(Want::CALL);
             return Written::All;
         }
         let head = CallHead {
-            position,
+            position: Position { activity, exchange: 0, sequence: slot.sequence },
             export: slot.call.export,
             procedure: slot.call.procedure,
             meta: meta(now, &slot.call),
@@ -151,7 +195,8 @@ impl Conversation {
             if writer.call_room(&head.meta, false).is_some_and(|room| slot.args.len() <= room) {
                 slot.wants.take(Want::CALL);
                 writer.call(&head, Part { fragment: None, bytes: &slot.args });
-                self.sent_call(now, activity);
+                slot.sent(now, patience);
+                self.check = self.check.min(slot.due);
                 return Written::All;
             }
             if slot.args.len() <= whole_room(self.mtu.datagram(), &head.meta) {
@@ -170,6 +215,7 @@ impl Conversation {
         }
         let room = self.congestion.window(self.mtu.datagram()).saturating_sub(self.in_flight);
         let number = self.next_number;
+        let patience = self.patience();
         let slot = self.slots.at_mut(activity);
         let Some(sending) = &mut slot.sending else {
             return Written::All;
@@ -196,26 +242,10 @@ impl Conversation {
         sending.sent(now, number, start, end);
         self.in_flight += sending.in_flight() - before;
         self.stats.retransmitted += u64::from(again);
-        self.sent_call(now, activity);
+        slot.sent(now, patience);
+        self.check = self.check.min(slot.due);
         self.wake_next();
         Written::Part
-    }
-
-    /// Starts the timer at the first transmission.
-    #[inline]
-    fn sent_call(&mut self, now: Time, activity: u32) {
-        let slot = self.slots.at_mut(activity);
-        if slot.first_sent.is_some() {
-            slot.timed = None;
-            return;
-        }
-        slot.first_sent = Some(now);
-        slot.timed = slot.sending.is_none().then_some(now);
-        self.restart_timer(now, activity);
-    }
-
-    fn position(&self, activity: u32) -> Position {
-        Position { activity, exchange: 0, sequence: self.slots.at(activity).sequence }
     }
 }
 

@@ -72,9 +72,10 @@ pub(super) struct Slot {
     pub sending: Option<Box<Outgoing>>,
     /// The result's fragments, when they are more than one, and what they will make.
     pub receiving: Option<(Status, Box<Incoming>)>,
+    /// Until then what follows means nothing.
     pub first_sent: Option<Time>,
-    /// When it was last sent, if it was sent once only: then its answer times a round trip.
-    pub timed: Option<Time>,
+    /// It was sent once only and in one datagram: its answer times a round trip.
+    pub timed: bool,
     /// When to send again, or to probe.
     pub due: Time,
     /// The time to the next try, in nanoseconds.
@@ -88,6 +89,15 @@ pub(super) struct Slot {
     pub stalled: u32,
     prev: u32,
     next: u32,
+}
+
+/// What is left of a call that ended.
+pub(super) struct Closed {
+    pub id: CallId,
+    pub token: u64,
+    pub stage: Stage,
+    pub args: Vec<u8>,
+    pub sending: Option<Box<Outgoing>>,
 }
 
 /// Every activity of a conversation.
@@ -107,11 +117,12 @@ impl Default for Slots {
 
 impl Slots {
     /// Gives a call an activity.
-    pub fn open(&mut self, now: Time, sequence: u64, call: Call, args: Vec<u8>) -> u32 {
+    #[inline]
+    pub fn open(&mut self, sequence: u64, call: &Call, args: Vec<u8>) -> u32 {
         let activity = match self.free.pop() {
             Some(activity) => activity,
             None => {
-                self.all.push(Slot::empty(call));
+                self.all.push(Slot::empty(*call));
                 self.all.len() as u32 - 1
             }
         };
@@ -122,32 +133,30 @@ impl Slots {
         }
         let slot = &mut self.all[activity as usize];
         slot.sequence = sequence;
-        slot.call = call;
+        slot.call = *call;
         slot.stage = Stage::Sending;
         slot.args = args;
         slot.first_sent = None;
-        slot.timed = None;
-        slot.unanswered = 0;
-        slot.heard = now;
-        slot.stalled = 0;
-        slot.due = now;
-        slot.interval = 0;
-        slot.calm = 0;
         slot.prev = prev;
         slot.next = NONE;
         activity
     }
 
-    /// Puts an activity back into the pool, and gives its arguments' buffer back.
-    pub fn close(&mut self, activity: u32) -> Vec<u8> {
+    /// Puts an activity back into the pool, and gives it as it was last.
+    #[inline]
+    pub fn close(&mut self, activity: u32) -> Closed {
         let slot = &mut self.all[activity as usize];
         debug_assert_ne!(slot.stage, Stage::Free);
-        slot.stage = Stage::Free;
-        slot.sending = None;
+        let closed = Closed {
+            id: CallId { activity, sequence: slot.sequence },
+            token: slot.call.token,
+            stage: std::mem::replace(&mut slot.stage, Stage::Free),
+            args: std::mem::take(&mut slot.args),
+            sending: slot.sending.take(),
+        };
         slot.receiving = None;
         slot.wants = Want::NONE;
         let (prev, next) = (slot.prev, slot.next);
-        let args = std::mem::take(&mut slot.args);
         match prev {
             NONE => self.oldest = next,
             _ => self.all[prev as usize].next = next,
@@ -157,7 +166,7 @@ impl Slots {
             _ => self.all[next as usize].prev = prev,
         }
         self.free.push(activity);
-        args
+        closed
     }
 
     /// The call of this identifier, if it has not ended.
@@ -211,6 +220,40 @@ impl Slots {
 }
 
 impl Slot {
+    /// Whether there is only the call to send, with nothing but its arguments and in one piece.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.wants == Want::CALL
+            && matches!(self.stage, Stage::Sending | Stage::Running)
+            && self.sending.is_none()
+            && self.call.deadline.is_none()
+            && self.call.trace.is_none()
+    }
+
+    /// The call, or a fragment of it, was sent: its timer begins with the first transmission.
+    #[inline]
+    pub fn sent(&mut self, now: Time, patience: u64) {
+        if self.first_sent.is_some() {
+            self.timed = false;
+            return;
+        }
+        self.first_sent = Some(now);
+        self.timed = self.sending.is_none();
+        self.stalled = 0;
+        self.restart_timer(now, patience);
+    }
+
+    /// Begins the timer anew, as if the call had just been sent: it asks again after `patience`, in
+    /// nanoseconds.
+    #[inline]
+    pub fn restart_timer(&mut self, now: Time, patience: u64) {
+        self.unanswered = 0;
+        self.heard = now;
+        self.interval = patience * 2;
+        self.calm = 0;
+        self.due = now.plus(patience);
+    }
+
     fn empty(call: Call) -> Slot {
         Slot {
             sequence: 0,
@@ -223,7 +266,7 @@ impl Slot {
             sending: None,
             receiving: None,
             first_sent: None,
-            timed: None,
+            timed: false,
             due: Time::default(),
             interval: 0,
             calm: 0,

@@ -101,9 +101,9 @@ impl Conversation {
     fn ask_again(&mut self, now: Time, activity: u32) {
         let slot = self.slots.at_mut(activity);
         slot.unanswered += 1;
-        slot.timed = None;
+        slot.timed = false;
         slot.due = now.plus(slot.interval);
-        slot.interval = (slot.interval * 2).min(nanos(self.config.max_retransmit));
+        slot.interval = (slot.interval * 2).min(self.most_patience);
         let unanswered = slot.unanswered;
         let want = match slot.stage {
             Stage::Cancelling { silent: false } if slot.receiving.is_some() => Want::PULL,
@@ -125,7 +125,7 @@ impl Conversation {
     /// The server spoke of this call: patience begins anew. A call that runs is probed ever more
     /// rarely, up to `max_probe` (Birrell & Nelson 1984, section 3.3).
     pub(super) fn answered(&mut self, now: Time, activity: u32) {
-        let base = self.round_trip.patience(self.config.min_retransmit, self.config.max_retransmit);
+        let base = self.patience();
         let slot = self.slots.at_mut(activity);
         slot.heard = now;
         slot.unanswered = 0;
@@ -142,14 +142,16 @@ impl Conversation {
 
     /// Begins the timer of a call anew, as if it had just been sent.
     pub(super) fn restart_timer(&mut self, now: Time, activity: u32) {
-        let interval = self.round_trip.patience(self.config.min_retransmit, self.config.max_retransmit);
+        let patience = self.patience();
         let slot = self.slots.at_mut(activity);
-        slot.unanswered = 0;
-        slot.heard = now;
-        slot.interval = interval * 2;
-        slot.calm = 0;
-        slot.due = now.plus(interval);
+        slot.restart_timer(now, patience);
         self.check = self.check.min(slot.due);
+    }
+
+    /// How long to wait for a first answer, in nanoseconds.
+    #[inline]
+    pub(super) fn patience(&self) -> u64 {
+        self.round_trip.patience(self.least_patience, self.most_patience)
     }
 
     /// Sends every call again that was sent: the server does not know the conversation (yet), or
@@ -163,7 +165,7 @@ impl Conversation {
                 self.want(activity, Want::CALL);
                 continue;
             }
-            slot.timed = None;
+            slot.timed = false;
             let want = match slot.stage {
                 Stage::Cancelling { .. } => Want::CANCEL,
                 Stage::Running => Want::PROBE,

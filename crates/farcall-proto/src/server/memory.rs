@@ -77,24 +77,32 @@ impl Server {
     }
 
     /// The caller has had the result, or it was held long enough: its bytes go, the number stays.
+    #[inline(always)]
     pub(super) fn release(&mut self, place: usize, activity: u32) {
-        let Some(more) = &mut self.table.at_mut(place).more else {
-            return;
-        };
-        let Some(work) = more.find_mut(activity) else {
+        let Some(work) = self.existing_work(place, activity) else {
             return;
         };
         let payload = std::mem::take(&mut work.payload);
         work.phase = Phase::Over;
+        let fragmented = work.outgoing.is_some() || work.incoming.is_some();
         self.held -= payload.len();
-        if let Some(outgoing) = work.outgoing.take() {
-            self.moving -= payload.len();
-            more.in_flight -= outgoing.in_flight();
-            self.wake_next(place);
-        } else if work.incoming.is_some() {
-            self.let_go_of_assembly(place, activity);
+        if fragmented {
+            self.release_fragments(place, activity, payload.len());
         }
         self.recycle(payload);
+    }
+
+    #[cold]
+    fn release_fragments(&mut self, place: usize, activity: u32, len: usize) {
+        let Some(more) = &mut self.table.at_mut(place).more else {
+            return;
+        };
+        let Some(outgoing) = more.find_mut(activity).and_then(|work| work.outgoing.take()) else {
+            return self.let_go_of_assembly(place, activity);
+        };
+        self.moving -= len;
+        more.in_flight -= outgoing.in_flight();
+        self.wake_next(place);
     }
 
     fn drop_work(&mut self, place: usize, activity: u32) {
@@ -177,7 +185,14 @@ impl Server {
     /// conversation have thousands: of a few that are idle the one with most is forgotten.
     #[inline]
     pub(super) fn enforce_slots(&mut self, now: Time) {
-        if self.slots > LEAST_SLOTS.max(4 * self.config.max_conversations)
+        if self.slots > LEAST_SLOTS {
+            self.forget_widest(now);
+        }
+    }
+
+    #[cold]
+    fn forget_widest(&mut self, now: Time) {
+        if self.slots > 4 * self.config.max_conversations
             && let Some(widest) = self.table.widest()
         {
             self.forget(now, widest);
@@ -241,6 +256,7 @@ impl Server {
         }
     }
 
+    #[inline(always)]
     pub(super) fn recycle(&mut self, mut buffer: Vec<u8>) {
         if self.spare_buffers.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BYTES && buffer.capacity() > 0 {
             buffer.clear();

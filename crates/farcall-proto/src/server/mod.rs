@@ -207,6 +207,7 @@ impl Server {
     }
 
     /// An empty buffer for a result, used before if there is one.
+    #[inline]
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare_buffers.pop().unwrap_or_default()
     }

@@ -8,7 +8,7 @@ use super::table::Last;
 use super::work::{More, Phase, Slot, Work};
 use super::{CallKey, Incoming, Request, Server};
 use crate::transfer::{self, Taken};
-use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Raw, Select};
+use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
 use crate::{BASE_DATAGRAM, Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time};
 
 /// A datagram that is being read.
@@ -33,42 +33,45 @@ impl Server {
             return;
         };
         self.stats.received += 1;
-        let mut visit = Visit { now, from: &from, len: datagram.len(), header, place: None, acknowledged: false, sink };
-        if let Some(place) = self.table.find(header.conversation)
-            && self.table.at(place).is_at(&from)
-        {
+        let place = self.table.find(header.conversation).filter(|place| self.table.at(*place).is_at(&from));
+        if let Some(place) = place {
             self.table.at_mut(place).heard = self.coarse(now);
-            visit.place = Some(place);
         }
+        let mut visit = Visit { now, from: &from, len: datagram.len(), header, place, acknowledged: false, sink };
+        match (place, wire::only_call(frames)) {
+            (Some(place), Some((head, args)))
+                if self.is_new(place, head.position) && self.accepts(&head, args.len()) =>
+            {
+                self.begin(&mut visit, place, head.position);
+                self.run(&mut visit, &head, Cow::Borrowed(args));
+            }
+            _ => self.handle_frames(visit, frames),
+        }
+        self.enforce_slots(now);
+    }
+
+    /// What is not just one whole call that begins.
+    #[inline(never)]
+    fn handle_frames(&mut self, mut visit: Visit<'_, impl FnMut(Request<'_>)>, frames: &[u8]) {
         let mut frames = Frames::new(frames);
         while let Some(raw) = frames.next().transpose() {
-            match raw.and_then(|raw| self.on_frame(&mut visit, raw)) {
-                Ok(true) => {}
-                Ok(false) => break,
+            match raw.and_then(|raw| raw.read()) {
+                Ok(Some(frame)) => {
+                    if !self.on_frame(&mut visit, frame) {
+                        return;
+                    }
+                }
+                Ok(None) => {}
                 Err(Malformed) => {
                     self.stats.dropped += 1;
                     return;
                 }
             }
         }
-        self.enforce_slots(now);
     }
 
     /// Whether to go on to the next frame.
-    #[inline]
-    fn on_frame(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, raw: Raw<'_>) -> Result<bool, Malformed> {
-        if let (Some(place), true) = (visit.place, raw.is_call()) {
-            let (head, part) = raw.call()?;
-            self.on_call(visit, place, &head, part);
-            return Ok(true);
-        }
-        match raw.read()? {
-            Some(frame) => Ok(self.on_other_frame(visit, frame)),
-            None => Ok(true),
-        }
-    }
-
-    fn on_other_frame(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, frame: Frame<'_>) -> bool {
+    fn on_frame(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, frame: Frame<'_>) -> bool {
         match frame {
             Frame::Bind(bind) => {
                 // One answer for one datagram: many would be more than threefold together.
@@ -93,6 +96,7 @@ impl Server {
             return false;
         };
         match frame {
+            Frame::Call(head, part) => self.on_call(visit, place, &head, part),
             Frame::Ack(ack) if !std::mem::replace(&mut visit.acknowledged, true) => self.on_ack(place, ack),
             Frame::Select(position, select) => self.on_select(visit, place, position, &select),
             Frame::Cancel(position) => self.on_cancel(visit, place, position),
@@ -106,7 +110,6 @@ impl Server {
         true
     }
 
-    #[inline]
     fn on_call(
         &mut self,
         visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
@@ -125,11 +128,11 @@ impl Server {
         }
         let last = self.last(place, position.activity);
         if position.sequence > last.sequence() {
-            return self.begin(visit, place, head, part, last);
+            return self.on_new_call(visit, place, head, part);
         }
         self.stats.duplicates += 1;
         if self.config.mutant.breaks(Rule::DuplicateTable) && part.fragment.is_none() {
-            return self.begin(visit, place, head, part, last);
+            return self.on_new_call(visit, place, head, part);
         }
         let mixed = self.config.mutant.breaks(Rule::FragmentsMixed) && part.fragment.is_some();
         if position.sequence == last.sequence() || mixed {
@@ -137,46 +140,58 @@ impl Server {
         }
     }
 
+    /// Whether a call is newer than every other of its activity.
+    #[inline]
+    fn is_new(&self, place: usize, position: Position) -> bool {
+        is_sound(position)
+            && position.activity < self.config.max_activities
+            && position.sequence > self.last(place, position.activity).sequence()
+    }
+
     fn is_sound(&mut self, position: Position) -> bool {
-        let sound = position.exchange == 0 && position.sequence > 0 && position.sequence < 1 << 63;
+        let sound = is_sound(position);
         self.stats.dropped += u64::from(!sound);
         sound
     }
 
-    /// A call that is newer than every other of its activity: it is this moment that consumes its
-    /// number.
-    #[inline]
-    fn begin(
+    /// The first that is heard of a call.
+    fn on_new_call(
         &mut self,
         visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
         place: usize,
         head: &CallHead,
         part: Part<'_>,
-        before: Last,
     ) {
-        let position = head.position;
-        self.supersede(visit, place, position.activity, before);
-        self.set_last(place, position.activity, Last::new(position.sequence, false));
-        let now = visit.now;
-        if let Some(failure) = self.objection(head, part) {
-            self.refuse(now, place, position, failure);
+        let before = self.last(place, head.position.activity);
+        if !self.accepts(head, part.total()) {
+            self.supersede(visit, place, head.position.activity);
+            self.object(visit.now, place, head, part.total());
             if self.config.mutant.breaks(Rule::RefusalUnrecorded) {
-                self.set_last(place, position.activity, before);
+                self.set_last(place, head.position.activity, before);
             }
             return;
         }
-        let work = self.work(now, place, position.activity);
-        work.position = position;
-        work.since = now;
-        if part.fragment.is_some() {
-            return self.receive(visit, place, head, part);
+        self.begin(visit, place, head.position);
+        match part.fragment {
+            Some(_) => self.receive(visit, place, head, part),
+            None => self.run(visit, head, Cow::Borrowed(part.bytes)),
         }
+    }
+
+    /// Takes a call on that is newer than every other of its activity: it is this moment that consumes
+    /// its number.
+    #[inline(always)]
+    fn begin(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, position: Position) {
+        self.supersede(visit, place, position.activity);
+        self.set_last(place, position.activity, Last::new(position.sequence, false));
+        let work = self.work(visit.now, place, position.activity);
+        work.position = position;
+        work.since = visit.now;
         work.phase = Phase::Running;
-        self.run(visit, head, Cow::Borrowed(part.bytes));
     }
 
     /// Gives the call to the user.
-    #[inline]
+    #[inline(always)]
     fn run(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, head: &CallHead, args: Cow<'_, [u8]>) {
         self.stats.calls += 1;
         self.unfinished += 1;
@@ -192,22 +207,23 @@ impl Server {
         }));
     }
 
-    /// Why a call is refused before anyone looks at it.
+    /// Whether a call with arguments of so many bytes is not refused before anyone looks at it.
     #[inline]
-    fn objection(&self, head: &CallHead, part: Part<'_>) -> Option<Failure> {
-        if self.draining {
-            return Some(Failure::new(Kind::Draining, Ran::No));
-        }
-        if !self.is_exported(head.export) {
-            return Some(Failure::new(Kind::NotExported, Ran::No));
-        }
-        let limit = self.config.max_arguments;
-        let total = part.fragment.map_or(part.bytes.len() as u32, |f| f.total);
-        if total > limit {
-            let detail = format!("arguments of {total} bytes, the limit is {limit}");
-            return Some(Failure::new(Kind::TooLarge, Ran::No).with_detail(detail));
-        }
-        None
+    fn accepts(&self, head: &CallHead, total: usize) -> bool {
+        !self.draining && self.is_exported(head.export) && total <= self.config.max_arguments as usize
+    }
+
+    /// Refuses a call that is not accepted.
+    fn object(&mut self, now: Time, place: usize, head: &CallHead, total: usize) {
+        let failure = if self.draining {
+            Failure::new(Kind::Draining, Ran::No)
+        } else if !self.is_exported(head.export) {
+            Failure::new(Kind::NotExported, Ran::No)
+        } else {
+            let detail = format!("arguments of {total} bytes, the limit is {}", self.config.max_arguments);
+            Failure::new(Kind::TooLarge, Ran::No).with_detail(detail)
+        };
+        self.refuse(now, place, head.position, failure);
     }
 
     fn is_exported(&self, export: u64) -> bool {
@@ -216,23 +232,21 @@ impl Server {
 
     /// A newer call takes an activity over: whatever the older one was, its caller has had its
     /// result or given it up.
-    #[inline]
-    fn supersede(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, activity: u32, last: Last) {
-        let Some(phase) = self.existing_work(place, activity).map(|w| w.phase) else {
+    #[inline(always)]
+    fn supersede(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, activity: u32) {
+        let Some(work) = self.existing_work(place, activity) else {
             return;
         };
-        match phase {
-            Phase::Running => {
-                let position = Position { activity, exchange: 0, sequence: last.sequence() };
-                (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
-            }
-            Phase::Receiving | Phase::Done(_) => self.release(place, activity),
-            Phase::Over => {}
+        if work.phase == Phase::Running {
+            let sequence = self.last(place, activity).sequence();
+            let position = Position { activity, exchange: 0, sequence };
+            (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
+        } else if work.phase != Phase::Over {
+            self.release(place, activity);
         }
     }
 
     /// The activity's last call came again.
-    #[cold]
     fn again(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, part: Part<'_>) {
         let position = head.position;
         match self.existing_work(place, position.activity).map(|w| w.phase) {
@@ -240,8 +254,7 @@ impl Server {
             Some(Phase::Running) => self.reply_state(place, position, Progress::Running),
             Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
             _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => {
-                let last = self.last(place, position.activity);
-                self.begin(visit, place, head, part, last);
+                self.on_new_call(visit, place, head, part);
             }
             Some(Phase::Over) | None => self.reply_over(place, position),
         }
@@ -257,7 +270,7 @@ impl Server {
     ) {
         let activity = head.position.activity;
         let window = (self.config.window / (self.receiving.max(1) as u32)).max(MAX_DATAGRAM as u32);
-        let total = part.fragment.map_or(part.bytes.len() as u32, |f| f.total);
+        let total = part.total() as u32;
         let fragment = part.fragment.unwrap_or(wire::Fragment { total, offset: 0 });
         let work = self.work(visit.now, place, activity);
         let begins = work.incoming.is_none();
@@ -280,8 +293,8 @@ impl Server {
             Taken::Complete => {
                 let args = self.assembled(place, activity);
                 // While its fragments came the export may have been withdrawn.
-                if let Some(failure) = self.objection(head, part) {
-                    return self.refuse(visit.now, place, head.position, failure);
+                if !self.accepts(head, args.len()) {
+                    return self.object(visit.now, place, head, args.len());
                 }
                 self.run(visit, head, Cow::Owned(args));
             }
@@ -372,7 +385,7 @@ impl Server {
             if self.config.mutant.breaks(Rule::CancelOvertaking) {
                 return self.reply_failure(place, position, cancelled);
             }
-            self.supersede(visit, place, position.activity, last);
+            self.supersede(visit, place, position.activity);
             self.set_last(place, position.activity, Last::new(position.sequence, true));
             return self.refuse(visit.now, place, position, cancelled);
         }
@@ -474,26 +487,31 @@ impl Server {
         more.rest[index].last = last;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn existing_work(&mut self, place: usize, activity: u32) -> Option<&mut Work> {
-        self.table.at_mut(place).more.as_mut()?.find_mut(activity)
+        self.table.work_mut(place, activity)
     }
 
     /// The activity's work, which is made if there is none.
-    #[inline]
+    #[inline(always)]
     fn work(&mut self, now: Time, place: usize, activity: u32) -> &mut Work {
+        if self.existing_work(place, activity).is_none() {
+            self.make_work(now, place, activity);
+        }
+        self.existing_work(place, activity).expect("work that was made")
+    }
+
+    #[cold]
+    fn make_work(&mut self, now: Time, place: usize, activity: u32) {
         let entry = self.table.at_mut(place);
-        let id = entry.id;
         let more = entry.more.get_or_insert_with(|| Box::new(More::new()));
         let (home, works) = more.home(activity);
-        if home.is_none() {
-            *works += 1;
-            self.works.push_back((id, activity));
-            if self.sweep.is_none() {
-                self.sweep = Some(now + self.config.hold);
-            }
+        *home = Some(self.spare_works.pop().unwrap_or_else(Work::boxed));
+        *works += 1;
+        self.works.push_back((entry.id, activity));
+        if self.sweep.is_none() {
+            self.sweep = Some(now + self.config.hold);
         }
-        home.get_or_insert_with(|| self.spare_works.pop().unwrap_or_else(Work::boxed))
     }
 
     /// Refuses a call for good: its number is consumed and the refusal is held like a result.
@@ -511,6 +529,12 @@ impl Server {
         work.since = now;
         self.send_again(now, place, position.activity);
     }
+}
+
+/// Whether there can be such a call.
+#[inline]
+fn is_sound(position: Position) -> bool {
+    position.exchange == 0 && position.sequence > 0 && position.sequence < 1 << 63
 }
 
 /// The name of a call, for the user.

@@ -54,6 +54,7 @@ impl Server {
     /// Gives back a call's outcome. When it fits one datagram that is written into `out` and
     /// returned; else [`Server::transmit`] has the fragments. Ignored if the call is no longer the
     /// last of its activity.
+    #[inline]
     pub fn finish(
         &mut self,
         now: Time,
@@ -81,48 +82,48 @@ impl Server {
         }
     }
 
-    /// Holds a call's outcome; the conversation's place, if the outcome is to be sent.
-    #[inline]
+    /// Holds a call's outcome; the conversation's place, if the outcome is to be sent. Nothing if the
+    /// user does not have the call, or it is not the last of its activity.
+    #[inline(always)]
     fn conclude(&mut self, now: Time, key: CallKey, finish: Finish, mut payload: Vec<u8>) -> Option<usize> {
         self.unfinished = self.unfinished.saturating_sub(1);
-        let Some(place) = self.running(key) else {
+        let place = self.table.find(key.conversation);
+        let work = place.and_then(|place| self.table.work_mut(place, key.activity));
+        let Some(work) = work.filter(|w| w.phase == Phase::Running && w.position.sequence == key.sequence) else {
             self.recycle(payload);
             return None;
         };
         let len = payload.len();
-        let status = match &finish {
-            Finish::Result | Finish::Exception if !len.is_multiple_of(4) || u32::try_from(len).is_err() => {
+        let fits = len.is_multiple_of(4) && u32::try_from(len).is_ok();
+        let status = match finish {
+            Finish::Result if fits => Status::Result,
+            Finish::Exception if fits => Status::Exception,
+            Finish::Result | Finish::Exception => {
                 let detail = format!("a result of {len} bytes, which is not XDR or too long");
-                payload.clear();
-                failure_body(&Failure::new(Kind::BadResult, Ran::Yes).with_detail(detail), &mut payload)
+                let failure = Failure::new(Kind::BadResult, Ran::Yes).with_detail(detail);
+                failure_body(&failure, &mut payload)
             }
-            Finish::Result => Status::Result,
-            Finish::Exception => Status::Exception,
-            Finish::Failed(failure) => {
-                if failure.ran == Ran::No {
-                    self.stats.refused[usize::from(failure.kind.code()) % 24] += 1;
-                    let unrecorded = self.config.mutant.breaks(Rule::RefusalUnrecorded);
-                    let consumed = key.sequence - u64::from(unrecorded);
-                    self.set_last(place, key.activity, Last::new(consumed, true));
-                }
-                payload.clear();
-                failure_body(failure, &mut payload)
-            }
+            Finish::Failed(failure) => failure_body(&failure, &mut payload),
         };
-        self.held += payload.len();
-        let work = self.existing_work(place, key.activity)?;
         work.phase = Phase::Done(status);
-        work.payload = payload;
         work.since = now;
-        Some(place)
+        self.held += payload.len();
+        work.payload = payload;
+        if let Status::Failed { ran, kind } = status
+            && ran == Ran::No.code()
+        {
+            self.record_refusal(place?, key, kind);
+        }
+        place
     }
 
-    /// The conversation of a call that the user has and that is the last of its activity.
-    #[inline]
-    fn running(&mut self, key: CallKey) -> Option<usize> {
-        let place = self.table.find(key.conversation)?;
-        let work = self.existing_work(place, key.activity)?;
-        (work.phase == Phase::Running && work.position.sequence == key.sequence).then_some(place)
+    /// A call was refused by the user: it will never be executed.
+    #[cold]
+    fn record_refusal(&mut self, place: usize, key: CallKey, kind: u16) {
+        self.stats.refused[usize::from(kind) % 24] += 1;
+        let unrecorded = self.config.mutant.breaks(Rule::RefusalUnrecorded);
+        let consumed = key.sequence - u64::from(unrecorded);
+        self.set_last(place, key.activity, Last::new(consumed, true));
     }
 
     /// Writes a result that fits one datagram, and with it those that are next and go the same way.
@@ -148,6 +149,7 @@ impl Server {
         Some(self.count_sent(to, writer))
     }
 
+    #[inline]
     fn count_sent(&mut self, to: SocketAddr, writer: Writer<'_>) -> Transmit {
         let len = writer.finish();
         self.next_number += 1;
@@ -389,7 +391,7 @@ impl Server {
 
 impl Work {
     /// Writes the result whole, if it is there and there is room.
-    #[inline]
+    #[inline(always)]
     fn write(&self, writer: &mut Writer<'_>) -> bool {
         let Phase::Done(status) = self.phase else {
             return false;
@@ -403,7 +405,9 @@ impl Work {
 }
 
 /// Writes what a failed call's result says, and gives its status.
+#[cold]
 pub(super) fn failure_body(failure: &Failure, payload: &mut Vec<u8>) -> Status {
+    payload.clear();
     let mut len = failure.detail.len().min(Failure::MAX_DETAIL);
     while !failure.detail.is_char_boundary(len) {
         len -= 1;

@@ -6,7 +6,7 @@
 
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use super::work::More;
+use super::work::{More, Work};
 
 /// One conversation. Its size is the cost of an idle one.
 #[derive(Debug, Default)]
@@ -15,7 +15,8 @@ pub(super) struct Entry {
     pub id: u64,
     /// The client's identifier.
     pub client: u64,
-    ip: [u8; 16],
+    /// Of the address, IPv4 mapped.
+    ip: u128,
     port: u16,
     scope: u16,
     /// When it was last heard, in the table's coarse units.
@@ -60,20 +61,19 @@ impl Entry {
     /// Where the client is.
     #[inline]
     pub fn address(&self) -> SocketAddr {
-        let ip = u128::from_be_bytes(self.ip);
-        if ip & !u128::from(u32::MAX) == MAPPED {
-            return SocketAddr::V4(SocketAddrV4::new((ip as u32).into(), self.port));
+        if self.ip & !u128::from(u32::MAX) == MAPPED {
+            return SocketAddr::V4(SocketAddrV4::new((self.ip as u32).into(), self.port));
         }
-        SocketAddr::V6(SocketAddrV6::new(ip.into(), self.port, 0, u32::from(self.scope)))
+        SocketAddr::V6(SocketAddrV6::new(self.ip.into(), self.port, 0, u32::from(self.scope)))
     }
 
     #[inline]
     pub fn is_at(&self, from: &SocketAddr) -> bool {
-        self.port == from.port() && u128::from_be_bytes(self.ip) == bits(from)
+        self.port == from.port() && self.ip == bits(from)
     }
 
     pub fn move_to(&mut self, from: &SocketAddr) {
-        self.ip = bits(from).to_be_bytes();
+        self.ip = bits(from);
         self.port = from.port();
         self.scope = match from {
             SocketAddr::V4(_) => 0,
@@ -132,6 +132,12 @@ impl Table {
     #[inline]
     pub fn at_mut(&mut self, place: usize) -> &mut Entry {
         &mut self.places[place]
+    }
+
+    /// The work of an activity of the conversation at `place`.
+    #[inline(always)]
+    pub fn work_mut(&mut self, place: usize, activity: u32) -> Option<&mut Work> {
+        self.at_mut(place).more.as_mut()?.find_mut(activity)
     }
 
     /// Puts in an entry whose identifier is not there yet, and says where. Places found before

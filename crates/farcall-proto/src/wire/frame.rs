@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::{FRAME_HEAD, Malformed, Reader, Writer, opaque_len};
+use super::{FRAME_HEAD, Malformed, Reader, Writer, opaque_len, u32_at, u64_at};
 use crate::Trace;
 use crate::transfer::Incoming;
 
@@ -37,6 +37,8 @@ pub(crate) const MAX_NAME: usize = 255;
 /// The most ranges that a selective acknowledgement names.
 pub(crate) const MAX_RANGES: usize = 32;
 const MAX_HANDSHAKE: usize = 512;
+/// The longest body of a frame.
+const MAX_BODY: usize = u16::MAX as usize;
 
 /// A frame as it was received.
 #[derive(Debug)]
@@ -105,6 +107,13 @@ pub(crate) struct Part<'a> {
     /// `None`: these are all.
     pub fragment: Option<Fragment>,
     pub bytes: &'a [u8],
+}
+
+impl Part<'_> {
+    /// How many bytes there are of the whole message.
+    pub fn total(&self) -> usize {
+        self.fragment.map_or(self.bytes.len(), |f| f.total as usize)
+    }
 }
 
 /// What travels with a call besides its arguments.
@@ -251,6 +260,31 @@ pub(crate) struct Frames<'a> {
     rest: Reader<'a>,
 }
 
+/// The usual datagram: its only frame is a whole call without metadata. What else there is, and what
+/// is malformed, [`Frames`] reads.
+#[inline]
+pub(crate) fn only_call(frames: &[u8]) -> Option<(CallHead, &[u8])> {
+    let (first, args) = only::<CALL_HEAD>(frames, CALL)?;
+    Some((CallHead::of(first, Meta::default()), args))
+}
+
+/// The same of a whole result.
+#[inline]
+pub(crate) fn only_result(frames: &[u8]) -> Option<(ResultHead, &[u8])> {
+    let (first, bytes) = only::<RESULT_HEAD>(frames, RESULT)?;
+    Some((ResultHead::of(first).ok()?, bytes))
+}
+
+#[inline(always)]
+fn only<const N: usize>(frames: &[u8], kind: u8) -> Option<(&[u8; N], &[u8])> {
+    let (head, body) = frames.split_first_chunk::<FRAME_HEAD>()?;
+    let usual = u64::from(kind) << 24 | body.len() as u64;
+    if u64::from(u32::from_be_bytes(*head)) != usual || body.len() > MAX_BODY || !body.len().is_multiple_of(4) {
+        return None;
+    }
+    body.split_first_chunk::<N>()
+}
+
 /// A frame of which only the head was read.
 #[derive(Clone, Copy)]
 pub(crate) struct Raw<'a> {
@@ -280,38 +314,17 @@ impl<'a> Frames<'a> {
 }
 
 impl<'a> Raw<'a> {
-    #[inline]
-    pub fn is_call(&self) -> bool {
-        self.kind == CALL
-    }
-
-    #[inline]
-    pub fn is_result(&self) -> bool {
-        self.kind == RESULT
-    }
-
-    #[inline]
-    pub fn call(&self) -> Result<(CallHead, Part<'a>), Malformed> {
+    fn call(&self) -> Result<(CallHead, Part<'a>), Malformed> {
         let mut r = self.body;
-        let position = read_position(&mut r)?;
-        let export = r.u64()?;
-        let procedure = r.u32()?;
+        let first = r.first::<CALL_HEAD>()?;
         let meta = if self.flags & META != 0 { read_meta(&mut r)? } else { Meta::default() };
-        Ok((CallHead { position, export, procedure, meta }, read_part(self.flags, r)?))
+        Ok((CallHead::of(first, meta), read_part(self.flags, r)?))
     }
 
-    #[inline]
-    pub fn result(&self) -> Result<(ResultHead, Part<'a>), Malformed> {
+    fn result(&self) -> Result<(ResultHead, Part<'a>), Malformed> {
         let mut r = self.body;
-        let position = read_position(&mut r)?;
-        let [status, ran, high, low] = r.array()?;
-        let status = match status {
-            0 => Status::Result,
-            1 => Status::Exception,
-            2 => Status::Failed { ran, kind: u16::from_be_bytes([high, low]) },
-            _ => return Err(Malformed),
-        };
-        Ok((ResultHead { position, status }, read_part(self.flags, r)?))
+        let head = ResultHead::of(r.first()?)?;
+        Ok((head, read_part(self.flags, r)?))
     }
 
     /// Any frame that this version knows; `None` for one that may be skipped.
@@ -363,9 +376,7 @@ fn read_progress(r: &mut Reader<'_>) -> Result<Progress, Malformed> {
 
 #[inline]
 fn read_position(r: &mut Reader<'_>) -> Result<Position, Malformed> {
-    let p = r.array::<16>()?;
-    let word = |at: usize| u32::from_be_bytes([p[at], p[at + 1], p[at + 2], p[at + 3]]);
-    Ok(Position { activity: word(0), exchange: word(4), sequence: u64::from(word(8)) << 32 | u64::from(word(12)) })
+    Ok(Position::of(r.first::<POSITION>()?))
 }
 
 fn read_meta(r: &mut Reader<'_>) -> Result<Meta, Malformed> {
@@ -479,46 +490,76 @@ fn read_stale(mut r: Reader<'_>) -> Result<Stale, Malformed> {
     Ok(Stale { conversation, number, reason, incarnation: r.u64()?, age: r.u64()? })
 }
 
+/// What every CALL and every RESULT begins with.
 const POSITION: usize = 16;
+const CALL_HEAD: usize = POSITION + 12;
+const RESULT_HEAD: usize = POSITION + 4;
 const TICKET_LEN: usize = 40;
 const ADDRESS: usize = 20;
 
 impl Position {
-    #[inline]
-    fn bytes(self) -> [u8; POSITION] {
-        let mut bytes = [0; POSITION];
-        bytes[..4].copy_from_slice(&self.activity.to_be_bytes());
-        bytes[4..8].copy_from_slice(&self.exchange.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.sequence.to_be_bytes());
-        bytes
+    /// The position with which a body begins.
+    #[inline(always)]
+    fn of<const N: usize>(body: &[u8; N]) -> Position {
+        Position { activity: u32_at(body, 0), exchange: u32_at(body, 4), sequence: u64_at(body, 8) }
+    }
+
+    #[inline(always)]
+    fn write<const N: usize>(self, body: &mut [u8; N]) {
+        body[..4].copy_from_slice(&self.activity.to_be_bytes());
+        body[4..8].copy_from_slice(&self.exchange.to_be_bytes());
+        body[8..POSITION].copy_from_slice(&self.sequence.to_be_bytes());
+    }
+}
+
+impl CallHead {
+    #[inline(always)]
+    fn of(first: &[u8; CALL_HEAD], meta: Meta) -> CallHead {
+        let (export, procedure) = (u64_at(first, POSITION), u32_at(first, POSITION + 8));
+        CallHead { position: Position::of(first), export, procedure, meta }
+    }
+}
+
+impl ResultHead {
+    #[inline(always)]
+    fn of(first: &[u8; RESULT_HEAD]) -> Result<ResultHead, Malformed> {
+        let [.., status, ran, high, low] = *first;
+        let status = match status {
+            0 => Status::Result,
+            1 => Status::Exception,
+            2 => Status::Failed { ran, kind: u16::from_be_bytes([high, low]) },
+            _ => return Err(Malformed),
+        };
+        Ok(ResultHead { position: Position::of(first), status })
     }
 }
 
 impl Writer<'_> {
     fn position(&mut self, kind: u8, p: Position, more: usize) -> super::Body<'_> {
-        let mut body = self.frame(kind, 0, POSITION + more);
-        body.bytes(&p.bytes());
+        let (first, body) = self.frame_after::<POSITION>(kind, 0, POSITION + more);
+        p.write(first);
         body
     }
 
     /// Room for the bytes of a call's arguments in this datagram; `None` if even a call without
     /// any does not fit.
     pub fn call_room(&self, meta: &Meta, fragmented: bool) -> Option<usize> {
-        self.room().checked_sub(POSITION + 12 + meta.len() + if fragmented { 8 } else { 0 })
+        self.room().checked_sub(CALL_HEAD + meta.len() + if fragmented { 8 } else { 0 })
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn call(&mut self, head: &CallHead, args: Part<'_>) {
         let meta = head.meta.len();
         let fragment = if args.fragment.is_some() { 8 } else { 0 };
         let flags = if meta > 0 { META } else { 0 } | if fragment > 0 { FRAGMENT } else { 0 };
-        let mut body = self.frame(CALL, flags, POSITION + 12 + meta + fragment + args.bytes.len());
-        let mut fixed = [0; POSITION + 12];
-        fixed[..POSITION].copy_from_slice(&head.position.bytes());
-        fixed[POSITION..POSITION + 8].copy_from_slice(&head.export.to_be_bytes());
-        fixed[POSITION + 8..].copy_from_slice(&head.procedure.to_be_bytes());
-        body.bytes(&fixed);
-        head.meta.write(&mut body);
+        let len = CALL_HEAD + meta + fragment + args.bytes.len();
+        let (first, mut body) = self.frame_after::<CALL_HEAD>(CALL, flags, len);
+        head.position.write(first);
+        first[POSITION..POSITION + 8].copy_from_slice(&head.export.to_be_bytes());
+        first[POSITION + 8..].copy_from_slice(&head.procedure.to_be_bytes());
+        if meta > 0 {
+            head.meta.write(&mut body);
+        }
         if let Some(f) = args.fragment {
             body.u32(f.total).u32(f.offset);
         }
@@ -527,24 +568,23 @@ impl Writer<'_> {
 
     /// Room for the bytes of a result in this datagram.
     pub fn result_room(&self, fragmented: bool) -> usize {
-        self.room().saturating_sub(POSITION + 4 + if fragmented { 8 } else { 0 })
+        self.room().saturating_sub(RESULT_HEAD + if fragmented { 8 } else { 0 })
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn result(&mut self, head: &ResultHead, args: Part<'_>) {
         let fragment = if args.fragment.is_some() { 8 } else { 0 };
         let flags = if fragment > 0 { FRAGMENT } else { 0 };
-        let mut body = self.frame(RESULT, flags, POSITION + 4 + fragment + args.bytes.len());
         let (status, ran, kind) = match head.status {
             Status::Result => (0, 0, 0),
             Status::Exception => (1, 0, 0),
             Status::Failed { ran, kind } => (2, ran, kind),
         };
         let [high, low] = u16::to_be_bytes(kind);
-        let mut fixed = [0; POSITION + 4];
-        fixed[..POSITION].copy_from_slice(&head.position.bytes());
-        fixed[POSITION..].copy_from_slice(&[status, ran, high, low]);
-        body.bytes(&fixed);
+        let len = RESULT_HEAD + fragment + args.bytes.len();
+        let (first, mut body) = self.frame_after::<RESULT_HEAD>(RESULT, flags, len);
+        head.position.write(first);
+        first[POSITION..].copy_from_slice(&[status, ran, high, low]);
         if let Some(f) = args.fragment {
             body.u32(f.total).u32(f.offset);
         }
@@ -555,8 +595,10 @@ impl Writer<'_> {
         let fits = self.room().saturating_sub(POSITION + 16) / 8;
         let ranges = incoming.beyond();
         let ranges = &ranges[..ranges.len().min(MAX_RANGES).min(fits)];
-        let mut body = self.frame(SELECT, if pull { PULL } else { 0 }, POSITION + 16 + 8 * ranges.len());
-        body.bytes(&p.bytes()).u32(incoming.through()).u32(incoming.limit()).u64(incoming.largest());
+        let flags = if pull { PULL } else { 0 };
+        let (first, mut body) = self.frame_after::<POSITION>(SELECT, flags, POSITION + 16 + 8 * ranges.len());
+        p.write(first);
+        body.u32(incoming.through()).u32(incoming.limit()).u64(incoming.largest());
         for (start, end) in ranges {
             body.u32(*start).u32(*end);
         }
@@ -653,12 +695,9 @@ impl Meta {
         if items == 0 { 0 } else { 4 + items }
     }
 
+    /// Writes what there is to say, which is something.
     fn write(&self, body: &mut super::Body<'_>) {
-        let len = self.len();
-        if len == 0 {
-            return;
-        }
-        body.u32(len as u32 - 4);
+        body.u32(self.len() as u32 - 4);
         if let Some(left) = self.deadline {
             body.u16(META_DEADLINE).u16(8).u64(left);
         }

@@ -7,8 +7,8 @@
 mod frame;
 
 pub(crate) use frame::{
-    Ack, Bind, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, Raw, ResultHead, Select, Stale,
-    StaleReason, Status, Ticket, Welcome,
+    Ack, Bind, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, ResultHead, Select, Stale,
+    StaleReason, Status, Ticket, Welcome, only_call, only_result,
 };
 
 use crate::scheme;
@@ -39,6 +39,7 @@ pub(crate) struct Header {
 }
 
 /// Checks a datagram's head and tag and gives the bytes of its frames.
+#[inline(always)]
 pub(crate) fn open(datagram: &[u8], check: bool) -> Result<(Header, &[u8]), Malformed> {
     let head = datagram.first_chunk::<HEADER>().ok_or(Malformed)?;
     if head[0] != VERSION || head[1] != scheme::OPEN {
@@ -49,10 +50,19 @@ pub(crate) fn open(datagram: &[u8], check: bool) -> Result<(Header, &[u8]), Malf
     Ok((header, sealed))
 }
 
-fn u64_at(bytes: &[u8; HEADER], at: usize) -> u64 {
+/// The word at a place that is within the array.
+#[inline(always)]
+fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_be_bytes(word)
+}
+
+#[inline(always)]
+fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_be_bytes(word)
 }
 
 /// Writes one datagram into a buffer of the caller's.
@@ -68,12 +78,10 @@ impl<'a> Writer<'a> {
         let limit = limit.min(out.len());
         let out = &mut out[..limit];
         debug_assert!(limit >= HEADER + scheme::TAG);
-        let mut head = [0; HEADER];
-        head[0] = VERSION;
-        head[1] = scheme::OPEN;
+        let head = out.first_chunk_mut::<HEADER>().expect("room for a datagram's head");
+        head[..4].copy_from_slice(&[VERSION, scheme::OPEN, 0, 0]);
         head[4..12].copy_from_slice(&header.conversation.to_be_bytes());
-        head[12..20].copy_from_slice(&header.number.to_be_bytes());
-        out[..HEADER].copy_from_slice(&head);
+        head[12..].copy_from_slice(&header.number.to_be_bytes());
         Writer { out, len: HEADER }
     }
 
@@ -86,17 +94,23 @@ impl<'a> Writer<'a> {
     /// Begins a frame whose body has `len` bytes, which must be within [`Writer::room`].
     #[inline]
     pub fn frame(&mut self, kind: u8, flags: u8, len: usize) -> Body<'_> {
+        self.frame_after::<0>(kind, flags, len).1
+    }
+
+    /// The same, whose first `N` bytes are given apart, to be written without further checks.
+    #[inline(always)]
+    fn frame_after<const N: usize>(&mut self, kind: u8, flags: u8, len: usize) -> (&mut [u8; N], Body<'_>) {
         debug_assert!(len <= self.room() && len.is_multiple_of(4));
-        let start = self.len;
+        let (head, rest) = self.out[self.len..].split_first_chunk_mut::<FRAME_HEAD>().expect("room for a frame");
         self.len += FRAME_HEAD + len;
-        let (head, rest) = self.out[start..self.len].split_at_mut(FRAME_HEAD);
         let [high, low] = (len as u16).to_be_bytes();
-        head.copy_from_slice(&[kind, flags, high, low]);
-        Body { rest }
+        *head = [kind, flags, high, low];
+        let (first, rest) = rest[..len].split_first_chunk_mut::<N>().expect("what is always there");
+        (first, Body { rest })
     }
 
     /// Seals the datagram and gives its length.
-    #[inline]
+    #[inline(always)]
     pub fn finish(self) -> usize {
         let end = self.len + scheme::TAG;
         scheme::seal(&mut self.out[..end]);
@@ -160,9 +174,15 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        self.first().copied()
+    }
+
+    /// The next `N` bytes, where they are.
+    #[inline]
+    pub fn first<const N: usize>(&mut self) -> Result<&'a [u8; N], Malformed> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed)?;
         self.rest = rest;
-        Ok(*head)
+        Ok(head)
     }
 
     #[inline]
