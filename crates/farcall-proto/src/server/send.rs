@@ -226,7 +226,7 @@ impl Server {
         };
         let total = work.payload.len() as u32;
         let mut writer = Writer::new(out, datagram, header);
-        let max = writer.result_room(true) & !3;
+        let max = writer.result_room(true).unwrap_or(0) & !3;
         let (start, end, again) = match outgoing.next(max as u32, room) {
             Next::Range { start, end, again } => (start, end, again),
             Next::NoRoom => {
@@ -396,7 +396,7 @@ impl Work {
         let Phase::Done(status) = self.phase else {
             return false;
         };
-        if self.payload.len() > writer.result_room(false) {
+        if writer.result_room(false).is_none_or(|room| self.payload.len() > room) {
             return false;
         }
         writer.result(&ResultHead { position: self.position, status }, Part { fragment: None, bytes: &self.payload });

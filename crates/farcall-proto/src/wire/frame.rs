@@ -566,9 +566,9 @@ impl Writer<'_> {
         body.bytes(args.bytes);
     }
 
-    /// Room for the bytes of a result in this datagram.
-    pub fn result_room(&self, fragmented: bool) -> usize {
-        self.room().saturating_sub(RESULT_HEAD + if fragmented { 8 } else { 0 })
+    /// Room for the bytes of a result in this datagram; `None` if even an empty one does not fit.
+    pub fn result_room(&self, fragmented: bool) -> Option<usize> {
+        self.room().checked_sub(RESULT_HEAD + if fragmented { 8 } else { 0 })
     }
 
     #[inline(always)]
