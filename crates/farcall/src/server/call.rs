@@ -41,32 +41,30 @@ enum Arguments {
 }
 
 impl Work {
-    /// A call that came in `datagram`, which begins at `start` of the worker's buffer. `None` if
-    /// nothing of that identifier is exported.
-    #[inline]
+    /// A call that came in `datagram`, which begins at `start` of the worker's buffer.
+    #[inline(always)]
     pub(super) fn new(
         now: Time,
         incoming: Incoming<'_>,
-        exports: &[Arc<Exported>],
+        exported: &Arc<Exported>,
         datagram: &[u8],
         start: usize,
-    ) -> Option<Work> {
-        let exported = exports.iter().find(|exported| exported.id == incoming.export)?.clone();
+    ) -> Work {
         exported.begin();
         let arguments = match place(datagram, &incoming.args) {
             Some(place) => Arguments::Received(start + place.start..start + place.end),
             None => Arguments::Kept(incoming.args.into_owned()),
         };
         let Incoming { key, from, deadline, trace, .. } = incoming;
-        Some(Work {
+        Work {
             call: context::Incoming { key, from, deadline, trace },
             which: exported.procedure(incoming.procedure),
-            exported,
+            exported: exported.clone(),
             procedure: incoming.procedure,
             arguments,
             reply: Vec::new(),
             arrived: now,
-        })
+        }
     }
 
     /// Whether the receiver may execute it itself. To say that there is no such

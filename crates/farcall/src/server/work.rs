@@ -179,9 +179,14 @@ impl<'s> Worker<'s> {
         let (now, current, arrived, cancelled) = (self.now, &mut self.current, &mut self.arrived, &mut self.cancelled);
         protocol.handle(now, *from, datagram, &mut |request| match request {
             Request::Call(incoming) => {
-                let work = Work::new(now, incoming, exports, datagram, place.start);
-                debug_assert!(work.is_some(), "a call of what is not exported");
-                if current.is_none() { *current = work } else { arrived.extend(work) }
+                let exported = exports.iter().find(|exported| exported.id == incoming.export);
+                debug_assert!(exported.is_some(), "a call of what is not exported");
+                let Some(exported) = exported else { return };
+                if current.is_none() {
+                    *current = Some(Work::new(now, incoming, exported, datagram, place.start));
+                } else {
+                    arrived.push(Work::new(now, incoming, exported, datagram, place.start));
+                }
             }
             Request::Cancel(key) => cancelled.push(key),
         });
