@@ -3,13 +3,14 @@
 //! ```text
 //! settings    the builder, and FARCALL_* variables
 //! export      offering an interface
-//! bind        from a name to an export at some address
+//! bind        from a name to an export at some address;  bound: what an importer is bound to
 //! import      the channel of an imported interface: calls, rebinding, repeating
 //! started     its started calls
 //! watched     interceptors around it
 //! ```
 
 mod bind;
+mod bound;
 mod export;
 mod import;
 mod settings;

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use farcall_names::Name;
 use farcall_proto::client::Outcome;
@@ -11,7 +11,7 @@ use farcall_proto::{Failure, Time};
 
 use super::bind::{Target, parse};
 use super::watched::watched;
-use super::{Inner, Runtime, started};
+use super::{Inner, Runtime, bound, started};
 use crate::client::Outgoing;
 use crate::context;
 use crate::stub::{Binding, Call, Channel, EncodeArguments, Interface, PendingCall, Procedure, Reply, Sink};
@@ -23,7 +23,7 @@ pub(super) struct Importer {
     pub(super) inner: Arc<Inner>,
     name: Name,
     interface: Cow<'static, idl::Interface>,
-    target: Mutex<Option<Arc<Target>>>,
+    pub(super) bound: bound::Binding,
     /// One more than the datagrams that had come from the server when a deadline last passed.
     silent_at: AtomicU64,
 }
@@ -56,9 +56,10 @@ pub(super) fn binding(
     interface: Cow<'static, idl::Interface>,
 ) -> Result<Binding, CallFailed> {
     let target = runtime.0.bind(&name, &interface, &[], context::inherited().0)?;
-    let target = Mutex::new(Some(Arc::new(target)));
+    let bound = bound::Binding::default();
+    bound.set(Arc::new(target));
     let importer =
-        Arc::new(Importer { inner: runtime.0.clone(), name, interface, target, silent_at: AtomicU64::new(0) });
+        Arc::new(Importer { inner: runtime.0.clone(), name, interface, bound, silent_at: AtomicU64::new(0) });
     let channel = watched(&runtime.0, &importer.interface.name, Arc::new(Shared(importer.clone())));
     Ok(Binding::new(channel))
 }
@@ -138,6 +139,17 @@ impl Importer {
 
     /// Calls, and repeats the call elsewhere while it may be repeated.
     pub(super) fn call(&self, trip: &Trip<'_>, sink: Sink<'_>) {
+        let Some(target) = self.bound.first() else { return self.call_bound(trip, sink) };
+        match self.call_once(target, trip, sink) {
+            Ok(None) => {}
+            Ok(Some(failure)) => self.repeat(target.clone(), failure, trip, sink),
+            Err(why) => sink(Reply::Failed(why)),
+        }
+    }
+
+    /// Binds first if need be.
+    #[cold]
+    fn call_bound(&self, trip: &Trip<'_>, sink: Sink<'_>) {
         let target = match self.target(&[], trip.deadline) {
             Ok(target) => target,
             Err(why) => return sink(Reply::Failed(why)),
@@ -192,27 +204,12 @@ impl Importer {
     }
 
     /// Whom to call: as bound before, or bound now.
-    #[inline(always)]
     pub(super) fn target(&self, avoid: &[SocketAddr], deadline: Option<Time>) -> Result<Arc<Target>, CallFailed> {
-        if let Some(target) = self.bound() {
+        if let Some(target) = self.bound.get() {
             return Ok(target);
         }
         // Several threads may bind at the same time: whoever comes first is used by all.
-        let target = Arc::new(self.inner.bind(&self.name, &self.interface, avoid, deadline)?);
-        let mut place = self.target.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(place.get_or_insert(target).clone())
-    }
-
-    /// Whom to call, if that is known.
-    #[inline]
-    pub(super) fn bound(&self) -> Option<Arc<Target>> {
-        self.target.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Forgets a binding that broke.
-    fn unbind(&self, target: &Arc<Target>) {
-        let mut place = self.target.lock().unwrap_or_else(PoisonError::into_inner);
-        place.take_if(|bound| Arc::ptr_eq(bound, target));
+        Ok(self.bound.set(Arc::new(self.inner.bind(&self.name, &self.interface, avoid, deadline)?)))
     }
 
     /// A deadline has passed. Deadlines shorter than the patience would bind a caller to a dead server
@@ -220,7 +217,7 @@ impl Importer {
     fn unbind_if_silent(&self, target: &Arc<Target>) {
         let silent_at = target.peer.received() + 1;
         if self.silent_at.swap(silent_at, Ordering::Relaxed) == silent_at {
-            self.unbind(target);
+            self.bound.break_off(target);
         }
     }
 
@@ -232,7 +229,7 @@ impl Importer {
         let Some(place) = place(failure.kind) else { return false };
         let harmless = failure.ran == Ran::No || procedure.idempotent;
         match place {
-            Place::Same => self.unbind(target),
+            Place::Same => self.bound.break_off(target),
             Place::Elsewhere if repeat.avoid.contains(&target.address) => return false,
             Place::Elsewhere => {
                 // A server that is merely busy stays bound unless there is another.
@@ -240,7 +237,7 @@ impl Importer {
                     return false;
                 }
                 repeat.avoid.push(target.address);
-                self.unbind(target);
+                self.bound.break_off(target);
             }
         }
         repeat.count += 1;

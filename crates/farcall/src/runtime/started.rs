@@ -57,7 +57,7 @@ pub(super) fn start(importer: &Arc<Importer>, trip: &Trip<'_>) -> Box<dyn Pendin
         deadline: trip.deadline,
         trace: trip.trace,
     };
-    let stage = match importer.bound() {
+    let stage = match importer.bound.get() {
         None => call.spawn(None),
         Some(target) => call.send(target).map(|(started, target)| Stage::First(started, target)),
     };
