@@ -41,6 +41,13 @@ impl RoundTrip {
         }
     }
 
+    /// Whether the call of this number is to be measured: nothing is known, or it is its turn.
+    #[inline]
+    pub fn wants(&self, sequence: u64) -> bool {
+        const ONE_IN: u64 = 8;
+        self.smoothed == 0 || self.backoff > 0 || sequence.is_multiple_of(ONE_IN)
+    }
+
     /// Learns from a call, whose time has the procedure's in it: only if that can have been short.
     #[inline]
     pub fn sample_call(&mut self, nanos: u64) {

@@ -1,8 +1,9 @@
 //! A simulated client: one conversation with each server, and a user that makes calls.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use farcall_proto::client::{self, CallId, Conversation, Outcome};
+use farcall_proto::client::{self, CallId, Conversation, Outcome, Whole};
 use farcall_proto::{Failure, Kind, Route, route};
 
 use crate::clock::Clock;
@@ -312,7 +313,17 @@ impl ClientNode {
         {
             talk.touched = at;
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
-            talk.core.handle(now, &bytes, &mut |event| take(oracle, ended, at, event));
+            let mut sink = |event: client::Event<'_>| take(oracle, ended, at, event);
+            // As a thread does that waits for its call and receives.
+            let mine = talk.open.first().and_then(|(_, id)| Some((*id, talk.core.take_result(*id, &bytes)?)));
+            match mine {
+                None => talk.core.handle(now, &bytes, &mut sink),
+                Some((id, Whole { token, exception, body })) => {
+                    let body = Cow::Borrowed(&bytes[body]);
+                    let outcome = if exception { Outcome::Exception(body) } else { Outcome::Result(body) };
+                    sink(client::Event::Ended { id, token, outcome });
+                }
+            }
             self.after_events(g, server);
         }
         g.net.recycle(bytes);

@@ -17,6 +17,7 @@ mod timers;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::path::{Congestion, Mtu, RoundTrip};
@@ -58,6 +59,17 @@ pub enum Outcome<'a> {
     Exception(Cow<'a, [u8]>),
     /// The call failed.
     Failed(Failure),
+}
+
+/// A result or an exception that came whole in a datagram of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// The mark of the call's caller.
+    pub token: u64,
+    /// It is an exception.
+    pub exception: bool,
+    /// Where it stands in the datagram.
+    pub body: Range<usize>,
 }
 
 /// What a server told us about a name.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::slots::{Stage, Want};
 use super::timers::BLACK_HOLE;
-use super::{CallId, Conversation, Event, Outcome};
+use super::{CallId, Conversation, Event, Outcome, Whole};
 use crate::transfer::{Incoming, Taken};
 use crate::wire::{
     self, Fragment, Frame, Frames, Header, Malformed, Part, Position, Progress, ResultHead, Select, Status,
@@ -30,6 +30,37 @@ impl Conversation {
             Some((head, body)) => self.on_result(now, &head, body, sink),
             None => self.handle_frames(now, header, datagram.len(), frames, &mut |event| sink(event)),
         }
+    }
+
+    /// Takes in a datagram that is just the whole result of this call, which was sent once. No time is
+    /// asked for, so no round trip is measured: now and then one is, by [`Conversation::handle`], which
+    /// takes in whatever this does not. Then nothing has changed.
+    #[inline]
+    pub fn take_result(&mut self, id: CallId, datagram: &[u8]) -> Option<Whole> {
+        let frames = datagram.get(wire::HEADER..datagram.len().checked_sub(wire::TAG)?)?;
+        let (head, body) = wire::only_result(frames)?;
+        let exception = match head.status {
+            Status::Result => false,
+            Status::Exception => true,
+            Status::Failed { .. } => return None,
+        };
+        let slot = self.slots.get(id.activity)?;
+        let plain = slot.stage == Stage::Sending && slot.sending.is_none() && slot.receiving.is_none();
+        let timed = slot.timed && !self.round_trip.wants(id.sequence);
+        let ours = head.position == Position { activity: id.activity, exchange: 0, sequence: id.sequence };
+        if slot.sequence != id.sequence || !ours || !plain || !timed || slot.first_sent.is_none() {
+            return None;
+        }
+        let (header, _) = wire::open(datagram, true).ok()?;
+        if header.conversation != self.id {
+            return None;
+        }
+        self.stats.received += 1;
+        self.session.answered();
+        let closed = self.slots.close(id.activity);
+        self.recycle(closed.args);
+        let end = wire::HEADER + frames.len();
+        Some(Whole { token: closed.token, exception, body: end - body.len()..end })
     }
 
     /// What is not just one whole result.

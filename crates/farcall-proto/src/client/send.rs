@@ -21,11 +21,16 @@ impl Conversation {
     /// [`crate::ClientConfig::max_datagram`]) and returns its length.
     #[inline]
     pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
-        let quiet = self.ready.is_empty() && self.completed.is_empty() && !self.session.asks() && !self.mtu.tries();
-        if quiet {
+        if self.is_quiet() {
             return None;
         }
         self.transmit_call(now, out).or_else(|| self.transmit_next(now, out))
+    }
+
+    /// Whether there is nothing for [`Conversation::transmit`].
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.ready.is_empty() && self.completed.is_empty() && !self.session.asks() && !self.mtu.tries()
     }
 
     /// The usual datagram: a whole call without metadata, of a caller that has but this one to send.

@@ -12,6 +12,7 @@ pub(crate) use frame::{
 };
 
 use crate::scheme;
+pub(crate) use crate::scheme::TAG;
 
 /// The wire version that this crate speaks.
 pub const VERSION: u8 = 1;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use farcall_proto::Time;
 use farcall_proto::client::{CallId, Conversation, Event, Outcome};
 
 use super::owners::{Owner, Owners};
@@ -57,6 +58,27 @@ impl<'a> Mine<'a> {
             Outcome::Failed(_) => None,
         };
         self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(Kept::new(outcome)))));
+    }
+
+    /// Takes in a datagram that is just this call's result, and gives that to the sink. The conversation's
+    /// next timer, and whether the peer is listed; nothing, and nothing has changed, for any other datagram.
+    #[inline(always)]
+    pub(super) fn take(&mut self, datagram: &[u8]) -> Option<(Option<Time>, bool)> {
+        let (whole, timer) = {
+            let mut state = self.peer.lock();
+            if !state.conversation.is_quiet() {
+                return None;
+            }
+            let whole = state.conversation.take_result(self.id, datagram)?;
+            if whole.token != Owners::NOBODY {
+                state.owners.take(whole.token);
+            }
+            (whole, (state.conversation.timeout(), state.listed))
+        };
+        self.done = true;
+        let body = Cow::Borrowed(&datagram[whole.body]);
+        (self.sink)(if whole.exception { Outcome::Exception(body) } else { Outcome::Result(body) });
+        Some(timer)
     }
 
     /// Gives the outcome to the sink, if it has come. No lock is held but the lead: a type's decoding
