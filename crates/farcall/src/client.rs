@@ -67,8 +67,8 @@ pub(crate) struct Endpoint {
     /// Until when the leader sleeps, nanoseconds; 0 when it does not.
     sleeping: AtomicU64,
     service: OnceLock<Arc<Service>>,
-    /// Calls that were started and have not ended.
-    started: AtomicUsize,
+    /// Peers with calls that were started and have not ended.
+    busy: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -97,7 +97,7 @@ impl Endpoint {
             hurry: AtomicU64::new(u64::MAX),
             sleeping: AtomicU64::new(0),
             service: OnceLock::new(),
-            started: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
         })
     }
 

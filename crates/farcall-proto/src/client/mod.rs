@@ -94,6 +94,8 @@ pub enum Event<'a> {
         token: u64,
         /// How it ended.
         outcome: Outcome<'a>,
+        /// Its arguments, if nobody needs them any more here: who makes the call again may take them.
+        arguments: &'a mut Vec<u8>,
     },
     /// A [`Conversation::bind`] ended.
     Bound {
@@ -334,14 +336,14 @@ impl Conversation {
     /// Ends a call: frees its activity, and tells its caller unless it has been told.
     #[inline]
     fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
-        let closed = self.slots.close(activity);
+        let mut closed = self.slots.close(activity);
         if let Some(sending) = closed.sending {
             self.in_flight -= sending.in_flight();
             self.wake_next();
         }
-        self.recycle(closed.args);
         if closed.stage != (Stage::Cancelling { silent: true }) {
-            sink(Event::Ended { id: closed.id, token: closed.token, outcome });
+            sink(Event::Ended { id: closed.id, token: closed.token, outcome, arguments: &mut closed.args });
         }
+        self.recycle(closed.args);
     }
 }

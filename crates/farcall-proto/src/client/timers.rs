@@ -94,7 +94,8 @@ impl Conversation {
         slot.receiving = None;
         self.restart_timer(now, activity);
         self.want(activity, Want::CANCEL);
-        sink(Event::Ended { id, token, outcome: failed(Kind::Deadline, Ran::Maybe) });
+        let outcome = failed(Kind::Deadline, Ran::Maybe);
+        sink(Event::Ended { id, token, outcome, arguments: &mut Vec::new() });
     }
 
     /// The answer is late: send again, or ask what has become of it, ever more rarely.

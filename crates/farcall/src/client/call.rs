@@ -108,23 +108,8 @@ impl Endpoint {
         Ok(begun)
     }
 
-    /// Starts a call that no thread waits for; its outcome goes to `owner`.
-    pub(super) fn begin_detached(
-        &self,
-        peer: &Arc<Peer>,
-        outgoing: &Outgoing<'_>,
-        owner: Owner,
-    ) -> Result<CallId, Refused> {
-        self.check_process().map_err(Refused::Arguments)?;
-        let mut caller = Caller::take(&self.env);
-        let begun = self.begin(self.env.now(), peer, outgoing, Some(owner), &mut caller.tools)?;
-        self.set_timer(begun.timer);
-        caller.keep();
-        Ok(begun.id)
-    }
-
     /// Adds a peer to those that may have timers.
-    fn list(&self, peer: &Arc<Peer>) {
+    pub(super) fn list(&self, peer: &Arc<Peer>) {
         let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
         active.push(peer.clone());
         self.active_count.store(active.len(), Ordering::Relaxed);

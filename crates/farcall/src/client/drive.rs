@@ -8,6 +8,7 @@ use std::time::Duration;
 use farcall_proto::client::Event;
 use farcall_proto::{Route, Time, route};
 
+use super::owners::Owners;
 use super::peer::{Mine, deliver};
 use super::waiter::{Tools, Waiter};
 use super::{Endpoint, Peer};
@@ -245,8 +246,10 @@ impl Endpoint {
             let mut state = peer.lock();
             let state = &mut *state;
             let (owners, wakes) = (&mut state.owners, &mut tools.wakes);
+            let busy = owners.any_started();
             let sink = &mut |event: Event<'_>| deliver(owners, event, datagram, mine.as_deref_mut(), wakes);
             state.conversation.handle(now, datagram, sink);
+            self.count_busy(busy, owners);
             let sent = state.conversation.transmit(now, &mut tools.out);
             (state.conversation.timeout(), state.listed, sent)
         };
@@ -257,6 +260,16 @@ impl Endpoint {
         let Some(len) = sent else { return (timer, listed) };
         self.send(now, peer, &tools.out[..len]);
         (self.flush(now, peer, &mut tools.out), listed)
+    }
+
+    /// Counts a peer among those with started calls, or no longer.
+    #[inline]
+    pub(super) fn count_busy(&self, was: bool, owners: &Owners) {
+        match (was, owners.any_started()) {
+            (false, true) => self.busy.fetch_add(1, Ordering::SeqCst),
+            (true, false) => self.busy.fetch_sub(1, Ordering::SeqCst),
+            _ => return,
+        };
     }
 
     /// Whose datagram it is.
@@ -328,8 +341,10 @@ impl Endpoint {
                 return Some(timer);
             }
             let (owners, wakes) = (&mut state.owners, &mut tools.wakes);
+            let busy = owners.any_started();
             let sink = &mut |event: Event<'_>| deliver(owners, event, &[], mine.as_deref_mut(), wakes);
             state.conversation.handle_timeout(now, sink);
+            self.count_busy(busy, owners);
         }
         if let Some(mine) = mine {
             mine.settle(&[]);

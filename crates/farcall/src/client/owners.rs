@@ -1,19 +1,30 @@
 //! Who waits for which outcome of a conversation.
 
+use std::mem;
 use std::sync::Arc;
+use std::task::Waker;
 
 use super::binds::Binds;
-use super::started::Started;
+use super::started::Landing;
 use super::waiter::Waiter;
 
 /// One who waits for an outcome.
 pub(super) enum Owner {
     /// A thread that blocks in a call.
     Thread(Arc<Waiter>),
-    /// A call that was started.
-    Started(Arc<Started>),
+    /// A call that was started, and who is told when it has ended.
+    Started(Arc<Landing>, Watcher),
     /// A bind, the numbered one of several.
     Bind(Arc<Binds>, usize),
+}
+
+/// Who waits for a call that was started.
+#[derive(Default)]
+pub(super) enum Watcher {
+    #[default]
+    Nobody,
+    Thread(Arc<Waiter>),
+    Task(Waker),
 }
 
 /// The owners of a conversation's calls, by token: a place, and how often the place was used.
@@ -21,6 +32,8 @@ pub(super) enum Owner {
 pub(super) struct Owners {
     places: Vec<Place>,
     free: Vec<u32>,
+    /// How many of them are calls that were started.
+    started: usize,
 }
 
 #[derive(Default)]
@@ -39,6 +52,7 @@ impl Owners {
             self.places.push(Place::default());
             self.places.len() as u32 - 1
         });
+        self.started += usize::from(matches!(owner, Owner::Started(..)));
         let place = &mut self.places[index as usize];
         place.uses = place.uses.wrapping_add(1);
         place.owner = Some(owner);
@@ -47,14 +61,30 @@ impl Owners {
 
     /// Forgets an owner, and says who it was.
     pub(super) fn take(&mut self, token: u64) -> Option<Owner> {
-        let index = token as u32;
-        let place = self.places.get_mut(index as usize)?;
-        if u64::from(place.uses) != token >> 32 {
-            return None;
-        }
-        let owner = place.owner.take()?;
-        self.free.push(index);
+        let owner = self.place(token)?.owner.take()?;
+        self.free.push(token as u32);
+        self.started -= usize::from(matches!(owner, Owner::Started(..)));
         Some(owner)
+    }
+
+    /// Has `watcher` told of the end of a call that was started, instead of whom this gives back.
+    ///
+    /// # Errors
+    /// The call has ended.
+    pub(super) fn watch(&mut self, token: u64, watcher: Watcher) -> Result<Watcher, Watcher> {
+        match self.place(token).and_then(|place| place.owner.as_mut()) {
+            Some(Owner::Started(_, former)) => Ok(mem::replace(former, watcher)),
+            _ => Err(watcher),
+        }
+    }
+
+    /// Whether any is a call that was started.
+    pub(super) fn any_started(&self) -> bool {
+        self.started > 0
+    }
+
+    fn place(&mut self, token: u64) -> Option<&mut Place> {
+        self.places.get_mut(token as u32 as usize).filter(|place| u64::from(place.uses) == token >> 32)
     }
 }
 

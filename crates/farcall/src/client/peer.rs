@@ -132,7 +132,7 @@ pub(super) fn deliver(
     wakes: &mut Wakes,
 ) {
     match event {
-        Event::Ended { id, token, outcome } => {
+        Event::Ended { id, token, outcome, arguments } => {
             let owner = owners.take(token);
             if let Some(mine) = mine.filter(|mine| mine.id == id) {
                 return mine.land(outcome, datagram);
@@ -142,7 +142,10 @@ pub(super) fn deliver(
                     waiter.put(outcome);
                     wakes.waiters.push(waiter);
                 }
-                Some(Owner::Started(started)) => started.end(outcome, wakes),
+                Some(Owner::Started(landing, watcher)) => {
+                    landing.end(outcome, arguments);
+                    wakes.add(watcher);
+                }
                 // Its thread panicked while it led.
                 None if token == Owners::NOBODY => {}
                 Some(Owner::Bind(..)) | None => debug_assert!(false, "a call ended that nobody had made"),

@@ -62,7 +62,7 @@ impl Service {
 
     /// Leads, or stands by to lead, while there is anything to lead for.
     fn serve(&self, endpoint: &Endpoint, tools: &mut Tools) {
-        let idle = || endpoint.started.load(Ordering::SeqCst) == 0 || self.stopped.load(Ordering::SeqCst);
+        let idle = || endpoint.busy.load(Ordering::SeqCst) == 0 || self.stopped.load(Ordering::SeqCst);
         loop {
             while !idle() {
                 let mut attendance = endpoint.stand_by(&self.waiter);

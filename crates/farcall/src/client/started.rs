@@ -1,33 +1,57 @@
 //! A call under way without a thread: its outcome, and whoever asks for it.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 
-use farcall_proto::client::{CallId, Outcome};
+use farcall_proto::client::{Call, CallId, Outcome};
 
 use super::call::{Outgoing, Refused};
-use super::owners::Owner;
+use super::owners::{Owner, Watcher};
 use super::service::Service;
-use super::waiter::{Caller, Kept, Waiter, Wakes};
+use super::waiter::{Caller, Kept, Tools};
 use super::{Endpoint, Peer};
+use crate::stub::bad_arguments;
+use crate::xdr::Encoder;
 use crate::{CallFailed, Ran};
 
-/// A call that was started.
+/// A call that was started. Whoever has it knows by which endpoint, and which peer it is made to.
+#[derive(Clone)]
 pub(crate) struct Started {
-    endpoint: Arc<Endpoint>,
-    peer: Arc<Peer>,
-    state: Mutex<State>,
+    id: CallId,
+    token: u64,
+    landing: Arc<Landing>,
 }
 
+/// Where the outcome of a call that was started comes to.
 #[derive(Default)]
-struct State {
-    /// Not known for the moment in which the call starts.
-    id: Option<CallId>,
-    kept: Kept,
-    ended: bool,
-    waiter: Option<Arc<Waiter>>,
-    waker: Option<Waker>,
+pub(super) struct Landing {
+    landed: OnceLock<Landed>,
+}
+
+struct Landed {
+    outcome: Kept,
+    /// The encoded arguments of a call that failed, perhaps to be made again.
+    arguments: Vec<u8>,
+}
+
+/// Takes an outcome and, with a failure that may be repaired, the encoded arguments.
+pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, &[u8]);
+
+impl Landing {
+    /// The outcome has come.
+    pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>) {
+        let arguments = match &outcome {
+            Outcome::Failed(_) => std::mem::take(arguments),
+            _ => Vec::new(),
+        };
+        let landed = self.landed.set(Landed { outcome: Kept::new(outcome), arguments });
+        debug_assert!(landed.is_ok(), "a call ends once");
+    }
+
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.landed.get().is_some()
+    }
 }
 
 impl Started {
@@ -39,92 +63,121 @@ impl Started {
         endpoint: &Arc<Endpoint>,
         peer: &Arc<Peer>,
         outgoing: &Outgoing<'_>,
-    ) -> Result<Arc<Started>, CallFailed> {
-        let started = Arc::new(Started { endpoint: endpoint.clone(), peer: peer.clone(), state: Mutex::default() });
+    ) -> Result<Started, CallFailed> {
         endpoint.check_process()?;
         let service = endpoint.service()?;
-        endpoint.started.fetch_add(1, Ordering::SeqCst);
-        match endpoint.begin_detached(peer, outgoing, Owner::Started(started.clone())) {
-            Ok(id) => started.lock().id = Some(id),
-            Err(refused) => {
-                endpoint.started.fetch_sub(1, Ordering::SeqCst);
-                return Err(match refused {
-                    Refused::Arguments(why) => why,
-                    Refused::Call(failure) => failure.into(),
-                });
-            }
-        }
+        let mut caller = Caller::take(&endpoint.env);
+        let begun = endpoint.begin_started(peer, outgoing, &mut caller.tools);
+        caller.keep();
+        let started = begun.map_err(|refused| match refused {
+            Refused::Arguments(why) => why,
+            Refused::Call(failure) => failure.into(),
+        })?;
         service.engage();
         Ok(started)
     }
 
-    /// The outcome has come.
-    pub(super) fn end(&self, outcome: Outcome<'_>, wakes: &mut Wakes) {
-        let mut state = self.lock();
-        state.kept.put(outcome);
-        state.ended = true;
-        wakes.waiters.extend(state.waiter.take());
-        wakes.wakers.extend(state.waker.take());
-        drop(state);
-        self.endpoint.started.fetch_sub(1, Ordering::SeqCst);
+    /// Blocks until the outcome has come.
+    pub(crate) fn wait(&self, endpoint: &Endpoint, peer: &Peer, taker: Taker<'_>) -> Result<(), CallFailed> {
+        if !self.landing.is_over() {
+            self.wait_for_it(endpoint, peer)?;
+        }
+        self.fetch(taker);
+        Ok(())
     }
 
-    /// Blocks until the outcome has come.
-    pub(crate) fn wait(&self, sink: &mut dyn FnMut(Outcome<'_>)) -> Result<(), CallFailed> {
-        self.endpoint.check_process()?;
-        let mut caller = Caller::take_to_wait(&self.endpoint.env).map_err(|why| why.but_ran(Ran::Maybe))?;
-        self.lock().waiter = Some(caller.waiter.clone());
-        let now = self.endpoint.env.now();
+    #[inline(never)]
+    fn wait_for_it(&self, endpoint: &Endpoint, peer: &Peer) -> Result<(), CallFailed> {
+        endpoint.check_process()?;
+        let mut caller = Caller::take_to_wait(&endpoint.env).map_err(|why| why.but_ran(Ran::Maybe))?;
         let Caller { waiter, tools, .. } = &mut *caller;
-        self.endpoint.attend(waiter).until(tools, now, None, None, &|| self.lock().ended);
+        let mut attendance = endpoint.attend(waiter);
+        if !attendance.leads() {
+            let former = peer.lock().owners.watch(self.token, Watcher::Thread(waiter.clone()));
+            drop(former);
+        }
+        attendance.until(tools, endpoint.env.now(), None, None, &|| self.landing.is_over());
+        drop(attendance);
         caller.keep();
-        self.fetch(sink);
         Ok(())
     }
 
     /// The outcome if it has come; else `context` is woken when it does.
-    pub(crate) fn poll(&self, context: &mut Context<'_>, sink: &mut dyn FnMut(Outcome<'_>)) -> Poll<()> {
-        {
-            let mut state = self.lock();
-            if !state.ended {
-                let former = state.waker.replace(context.waker().clone());
-                drop(state);
-                // To drop a waker may drop a task, and cancel what that had started.
-                drop(former);
+    pub(crate) fn poll(&self, peer: &Peer, context: &mut Context<'_>, taker: Taker<'_>) -> Poll<()> {
+        if !self.landing.is_over() {
+            // To drop a waker may drop a task, and cancel what that had started: not under the lock.
+            let watched = peer.lock().owners.watch(self.token, Watcher::Task(context.waker().clone()));
+            if watched.is_ok() {
                 return Poll::Pending;
             }
         }
-        self.fetch(sink);
+        self.fetch(taker);
         Poll::Ready(())
     }
 
     /// Asks the server to give the call up.
-    pub(crate) fn cancel(&self) {
-        let Some(id) = self.lock().id else { return };
-        if self.endpoint.check_process().is_err() {
+    pub(crate) fn cancel(&self, endpoint: &Endpoint, peer: &Peer) {
+        if self.landing.is_over() || endpoint.check_process().is_err() {
             return;
         }
-        let mut caller = Caller::take(&self.endpoint.env);
-        let now = self.endpoint.env.now();
-        self.peer.lock().conversation.cancel(now, id);
-        let timer = self.endpoint.flush(now, &self.peer, &mut caller.tools.out);
-        self.endpoint.set_timer(timer);
+        let mut caller = Caller::take(&endpoint.env);
+        let now = endpoint.env.now();
+        peer.lock().conversation.cancel(now, self.id);
+        let timer = endpoint.flush(now, peer, &mut caller.tools.out);
+        endpoint.set_timer(timer);
         caller.keep();
     }
 
-    fn fetch(&self, sink: &mut dyn FnMut(Outcome<'_>)) {
-        let mut kept = std::mem::take(&mut self.lock().kept);
-        if let Some(outcome) = kept.take() {
-            sink(outcome);
+    fn fetch(&self, taker: Taker<'_>) {
+        let Some(landed) = self.landing.landed.get() else { return };
+        if let Some(outcome) = landed.outcome.see() {
+            taker(outcome, &landed.arguments);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Endpoint {
+    /// Starts a call that no thread waits for, and sends its first datagrams.
+    fn begin_started(&self, peer: &Arc<Peer>, outgoing: &Outgoing<'_>, tools: &mut Tools) -> Result<Started, Refused> {
+        let Outgoing { export, procedure, deadline, trace, encode } = *outgoing;
+        tools.arguments.clear();
+        encode(&mut Encoder::new(&mut tools.arguments)).map_err(|why| Refused::Arguments(bad_arguments(why)))?;
+        let landing = Arc::new(Landing::default());
+        let now = self.env.now();
+        let (started, sent, timer, unlisted) = {
+            let mut state = peer.lock();
+            let state = &mut *state;
+            let busy = state.owners.any_started();
+            let token = state.owners.add(Owner::Started(landing.clone(), Watcher::Nobody));
+            let call = Call { export, procedure, deadline, trace, token };
+            let id = match state.conversation.start(now, &call, std::mem::take(&mut tools.arguments)) {
+                Ok(id) => id,
+                Err((failure, arguments)) => {
+                    tools.arguments = arguments;
+                    state.owners.take(token);
+                    return Err(Refused::Call(failure));
+                }
+            };
+            tools.arguments = state.conversation.buffer();
+            self.count_busy(busy, &state.owners);
+            let sent = state.conversation.transmit(now, &mut tools.out);
+            let unlisted = !std::mem::replace(&mut state.listed, true);
+            (Started { id, token, landing }, sent, state.conversation.timeout(), unlisted)
+        };
+        if unlisted {
+            self.list(peer);
+        }
+        if let Some(len) = sent {
+            self.send(now, peer, &tools.out[..len]);
+            // A call that left whole in its first datagram has nothing more to say.
+            if len >= farcall_proto::BASE_DATAGRAM / 2 {
+                self.flush(now, peer, &mut tools.out);
+            }
+        }
+        self.set_timer(timer);
+        Ok(started)
+    }
+
     /// The service thread, started by the first who needs it.
     fn service(self: &Arc<Self>) -> Result<&Arc<Service>, CallFailed> {
         let service = self.service.get_or_init(|| Service::new(&*self.env));

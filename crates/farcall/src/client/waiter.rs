@@ -11,6 +11,7 @@ use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, MAX_DATAGRAM};
 
 use super::lead::Seat;
+use super::owners::Watcher;
 use crate::env::{Env, Event};
 use crate::{CallFailed, Kind, Ran};
 
@@ -22,11 +23,23 @@ pub(super) enum Ending {
     Failed(Failure),
 }
 
-/// An outcome that waits to be fetched. The body's buffer is used again and again.
-#[derive(Debug, Default)]
+/// Bodies as long as that are kept in place, longer ones in a buffer.
+const SHORT: usize = 64;
+
+/// An outcome that waits to be fetched. The buffer of its body is used again and again.
+#[derive(Debug)]
 pub(super) struct Kept {
     ending: Option<Ending>,
-    body: Vec<u8>,
+    /// The body's length; up to [`SHORT`] it stands in `short`.
+    len: usize,
+    short: [u8; SHORT],
+    long: Vec<u8>,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept { ending: None, len: 0, short: [0; SHORT], long: Vec::new() }
+    }
 }
 
 impl Kept {
@@ -43,22 +56,38 @@ impl Kept {
             Outcome::Failed(failure) => (Ending::Failed(failure), Cow::Borrowed(&[][..])),
         };
         self.ending = Some(ending);
+        self.len = body.len();
         match body {
-            Cow::Owned(body) => self.body = body,
+            body if body.len() <= SHORT => self.short[..body.len()].copy_from_slice(&body),
+            Cow::Owned(body) => self.long = body,
             Cow::Borrowed(body) => {
-                self.body.clear();
-                self.body.extend_from_slice(body);
+                self.long.clear();
+                self.long.extend_from_slice(body);
             }
         }
     }
 
     /// The outcome, once. It borrows the body.
     pub(super) fn take(&mut self) -> Option<Outcome<'_>> {
-        Some(match self.ending.take()? {
-            Ending::Result => Outcome::Result((&self.body[..]).into()),
-            Ending::Exception => Outcome::Exception((&self.body[..]).into()),
+        let ending = self.ending.take()?;
+        Some(match ending {
+            Ending::Result => Outcome::Result(self.body().into()),
+            Ending::Exception => Outcome::Exception(self.body().into()),
             Ending::Failed(failure) => Outcome::Failed(failure),
         })
+    }
+
+    /// The outcome.
+    pub(super) fn see(&self) -> Option<Outcome<'_>> {
+        Some(match self.ending.as_ref()? {
+            Ending::Result => Outcome::Result(self.body().into()),
+            Ending::Exception => Outcome::Exception(self.body().into()),
+            Ending::Failed(failure) => Outcome::Failed(failure.clone()),
+        })
+    }
+
+    fn body(&self) -> &[u8] {
+        if self.len <= SHORT { &self.short[..self.len] } else { &self.long }
     }
 }
 
@@ -105,7 +134,7 @@ impl Waiter {
     /// Gives the buffer of what was taken back, unless it is a large one: a thread keeps it for ever.
     pub(super) fn give_back(&self, kept: Kept) {
         const MOST: usize = 64 << 10;
-        if kept.body.capacity() > MOST {
+        if kept.long.capacity() > MOST {
             return;
         }
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = kept;
@@ -125,12 +154,14 @@ pub(super) struct Caller {
 pub(super) struct Tools {
     /// Room for one datagram that leaves.
     pub(super) out: Box<[u8]>,
+    /// Room for the arguments of the next call that is started.
+    pub(super) arguments: Vec<u8>,
     pub(super) wakes: Wakes,
 }
 
 impl Tools {
     pub(super) fn new() -> Tools {
-        Tools { out: vec![0; MAX_DATAGRAM].into_boxed_slice(), wakes: Wakes::default() }
+        Tools { out: vec![0; MAX_DATAGRAM].into_boxed_slice(), arguments: Vec::new(), wakes: Wakes::default() }
     }
 }
 
@@ -142,6 +173,15 @@ pub(super) struct Wakes {
 }
 
 impl Wakes {
+    #[inline]
+    pub(super) fn add(&mut self, watcher: Watcher) {
+        match watcher {
+            Watcher::Nobody => {}
+            Watcher::Thread(waiter) => self.waiters.push(waiter),
+            Watcher::Task(waker) => self.wakers.push(waker),
+        }
+    }
+
     #[inline]
     pub(super) fn run(&mut self) {
         if !self.waiters.is_empty() || !self.wakers.is_empty() {

@@ -19,24 +19,17 @@ use crate::{CallFailed, Kind, Ran};
 
 /// A call under way.
 struct Flight {
-    call: Again,
+    importer: Arc<Importer>,
+    procedure: Procedure,
+    deadline: Option<Time>,
+    trace: Option<Trace>,
     stage: Stage,
     detached: bool,
 }
 
-/// What it takes to make the call again.
-#[derive(Clone)]
-struct Again {
-    importer: Arc<Importer>,
-    procedure: Procedure,
-    arguments: Arc<[u8]>,
-    deadline: Option<Time>,
-    trace: Option<Trace>,
-}
-
 enum Stage {
     /// Sent to a server.
-    First(Arc<Started>, Arc<Target>),
+    First(Started, Arc<Target>),
     /// A thread binds and calls.
     Again(Arc<Rescue>),
     /// Its reply was given.
@@ -46,36 +39,59 @@ enum Stage {
 /// Starts a call. Where there is no binding, or a call that did not run is to be made again, a
 /// thread does that: both wait for answers, which nobody who starts a call does.
 pub(super) fn start(importer: &Arc<Importer>, trip: &Trip<'_>) -> Box<dyn PendingCall> {
-    let mut arguments = Vec::new();
-    if let Err(why) = (trip.encode)(&mut Encoder::new(&mut arguments)) {
-        return Box::new(bad_arguments(why));
-    }
-    let call = Again {
+    let mut flight = Flight {
         importer: importer.clone(),
         procedure: *trip.procedure,
-        arguments: arguments.into(),
         deadline: trip.deadline,
         trace: trip.trace,
+        stage: Stage::Over,
+        detached: false,
     };
-    let stage = match importer.bound.get() {
-        None => call.spawn(None),
-        Some(target) => call.send(target).map(|(started, target)| Stage::First(started, target)),
+    let stage = match importer.bound.first().cloned().or_else(|| importer.bound.get()) {
+        Some(target) => send(&target, trip).map(|started| Stage::First(started, target)),
+        None => flight.encode(trip).and_then(|again| again.spawn(None)),
     };
     match stage {
-        Ok(stage) => Box::new(Flight { call, stage, detached: false }),
-        Err(why) => Box::new(why),
+        Ok(stage) => flight.stage = stage,
+        Err(why) => return Box::new(why),
+    }
+    Box::new(flight)
+}
+
+fn send(target: &Target, trip: &Trip<'_>) -> Result<Started, CallFailed> {
+    if !target.has(trip.procedure.number) {
+        return Err(lacking(trip.procedure, target.address));
+    }
+    Started::start(&target.endpoint, &target.peer, &trip.outgoing(target))
+}
+
+impl Flight {
+    /// What it takes to make the call, later.
+    fn encode(&self, trip: &Trip<'_>) -> Result<Again, CallFailed> {
+        let mut arguments = Vec::new();
+        (trip.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
+        Ok(self.again(arguments))
+    }
+
+    /// What it takes to make the call again, with the arguments that its first attempt gave back.
+    fn again(&self, arguments: Vec<u8>) -> Again {
+        let Flight { importer, procedure, deadline, trace, .. } = self;
+        let (importer, procedure) = (importer.clone(), *procedure);
+        Again { importer, procedure, arguments, deadline: *deadline, trace: *trace }
     }
 }
 
-impl Again {
-    fn send(&self, target: Arc<Target>) -> Result<(Arc<Started>, Arc<Target>), CallFailed> {
-        if !target.has(self.procedure.number) {
-            return Err(lacking(&self.procedure, target.address));
-        }
-        let started = self.with_trip(|trip| Started::start(&target.endpoint, &target.peer, &trip.outgoing(&target)))?;
-        Ok((started, target))
-    }
+/// What it takes to make the call again.
+struct Again {
+    importer: Arc<Importer>,
+    procedure: Procedure,
+    /// Encoded.
+    arguments: Vec<u8>,
+    deadline: Option<Time>,
+    trace: Option<Trace>,
+}
 
+impl Again {
     fn with_trip<R>(&self, f: impl FnOnce(&Trip<'_>) -> R) -> R {
         // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
         let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
@@ -83,22 +99,17 @@ impl Again {
     }
 
     /// Has a thread bind and call; again, if it was attempted before.
-    fn spawn(&self, failed: Option<(Arc<Target>, Failure)>) -> Result<Stage, CallFailed> {
-        let inner = &self.importer.inner;
-        let permit = Permit::take(inner)?;
+    fn spawn(self, failed: Option<(Arc<Target>, Failure)>) -> Result<Stage, CallFailed> {
+        let inner = self.importer.inner.clone();
+        let permit = Permit::take(&inner)?;
         let rescue = Arc::new(Rescue { state: Mutex::default(), ended: inner.env.event() });
-        let (call, ours) = (self.clone(), End(rescue.clone()));
+        let ours = End(rescue.clone());
         let run = move || {
             let _permit = permit;
-            ours.0.run(&call, failed);
+            ours.0.run(&self, failed);
         };
         inner.env.spawn("farcall-rebind", Box::new(run)).map_err(|why| super::local("starting a thread", why))?;
         Ok(Stage::Again(rescue))
-    }
-
-    /// Whether a call that failed so is made again.
-    fn is_repeated(&self, target: &Arc<Target>, failure: &Failure) -> bool {
-        self.importer.worth_repeating(target, failure, &self.procedure)
     }
 }
 
@@ -107,12 +118,13 @@ impl PendingCall for Flight {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::First(started, target) => {
                 let mut failed = None;
-                if let Err(why) = started.wait(&mut |outcome| failed = give(outcome, sink)) {
+                let mut taker = |outcome: Outcome<'_>, arguments: &[u8]| failed = give(outcome, arguments, sink);
+                if let Err(why) = started.wait(&target.endpoint, &target.peer, &mut taker) {
                     return sink(Reply::Failed(why));
                 }
-                let Some(failure) = failed else { return };
+                let Some((failure, arguments)) = failed else { return };
                 // This thread waits anyway.
-                self.call.with_trip(|trip| self.call.importer.repeat(target, failure, trip, sink));
+                self.again(arguments).with_trip(|trip| self.importer.repeat(target, failure, trip, sink));
             }
             Stage::Again(rescue) => rescue.wait(sink),
             Stage::Over => {}
@@ -122,35 +134,37 @@ impl PendingCall for Flight {
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
         let mut failed = None;
         let polled = match &self.stage {
-            Stage::First(started, _) => started.poll(context, &mut |outcome| failed = give(outcome, sink)),
+            Stage::First(started, target) => {
+                let taker = &mut |outcome: Outcome<'_>, arguments: &[u8]| failed = give(outcome, arguments, sink);
+                started.poll(&target.peer, context, taker)
+            }
             Stage::Again(rescue) => rescue.poll(context, sink),
             Stage::Over => Poll::Ready(()),
         };
         if polled.is_pending() {
             return Poll::Pending;
         }
-        let (Some(failure), Stage::First(_, target)) = (failed, std::mem::replace(&mut self.stage, Stage::Over)) else {
+        let former = std::mem::replace(&mut self.stage, Stage::Over);
+        let (Some((failure, arguments)), Stage::First(_, target)) = (failed, former) else {
             return Poll::Ready(());
         };
-        if !self.call.is_repeated(&target, &failure) {
-            sink(Reply::Failed(describe(failure, &self.call.procedure, target.address)));
+        let why = describe(failure.clone(), &self.procedure, target.address);
+        if !self.importer.worth_repeating(&target, &failure, &self.procedure) {
+            sink(Reply::Failed(why));
             return Poll::Ready(());
         }
         // Where there can be no thread the first attempt was the only one.
-        let why = describe(failure.clone(), &self.call.procedure, target.address);
-        match self.call.spawn(Some((target, failure))) {
-            Ok(stage) => self.stage = stage,
-            Err(_) => {
-                sink(Reply::Failed(why));
-                return Poll::Ready(());
-            }
-        }
+        let Ok(stage) = self.again(arguments).spawn(Some((target, failure))) else {
+            sink(Reply::Failed(why));
+            return Poll::Ready(());
+        };
+        self.stage = stage;
         self.poll(context, sink)
     }
 
     fn cancel(&mut self) {
         match &self.stage {
-            Stage::First(started, _) => started.cancel(),
+            Stage::First(started, target) => started.cancel(&target.endpoint, &target.peer),
             Stage::Again(rescue) => rescue.cancel(),
             Stage::Over => {}
         }
@@ -169,12 +183,12 @@ impl Drop for Flight {
     }
 }
 
-/// Gives a result or an exception to the sink; a failure is returned.
-fn give(outcome: Outcome<'_>, sink: Sink<'_>) -> Option<Failure> {
+/// Gives a result or an exception to the sink; a failure is returned, with the arguments.
+fn give(outcome: Outcome<'_>, arguments: &[u8], sink: Sink<'_>) -> Option<(Failure, Vec<u8>)> {
     match outcome {
         Outcome::Result(body) => sink(Reply::Result(Decoder::new(&body))),
         Outcome::Exception(body) => sink(Reply::Exception(Decoder::new(&body))),
-        Outcome::Failed(failure) => return Some(failure),
+        Outcome::Failed(failure) => return Some((failure, arguments.to_vec())),
     }
     None
 }
@@ -225,7 +239,7 @@ struct RescueState {
     ending: Option<Ending>,
     cancelled: bool,
     /// The call, once there was a binding.
-    started: Option<Arc<Started>>,
+    started: Option<(Started, Arc<Target>)>,
     waker: Option<Waker>,
 }
 
@@ -257,19 +271,20 @@ impl Rescue {
         if self.lock().cancelled {
             return Err(CallFailed::new(Kind::Cancelled, Ran::No));
         }
-        let (started, target) = call.send(target)?;
+        let started = call.with_trip(|trip| send(&target, trip))?;
         // Either this sees that it was cancelled meanwhile, or whoever cancels sees what to cancel.
         let cancelled = {
             let mut state = self.lock();
-            state.started = Some(started.clone());
+            state.started = Some((started.clone(), target.clone()));
             state.cancelled
         };
         if cancelled {
-            started.cancel();
+            started.cancel(&target.endpoint, &target.peer);
         }
         let mut failed = None;
-        started.wait(&mut |outcome| failed = give(outcome, &mut |reply| self.end(reply)))?;
-        Ok(failed.map(|failure| (target, failure)))
+        let taker = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(outcome, &[], &mut |reply| self.end(reply));
+        started.wait(&target.endpoint, &target.peer, taker)?;
+        Ok(failed.map(|(failure, _)| (target, failure)))
     }
 
     fn cancel(&self) {
@@ -278,8 +293,8 @@ impl Rescue {
             state.cancelled = true;
             state.started.clone()
         };
-        if let Some(started) = started {
-            started.cancel();
+        if let Some((started, target)) = started {
+            started.cancel(&target.endpoint, &target.peer);
         }
     }
 
