@@ -74,7 +74,7 @@ impl Field {
     fn skip(&mut self, name: &str, why: &str) {
         let line = format!("skipped: {name}: {why}");
         if !self.skipped.contains(&line) {
-            self.progress.suspend(|| eprintln!("{line}"));
+            self.progress.println(&line);
             self.skipped.push(line);
         }
     }

@@ -45,7 +45,7 @@ fn cells(latency: &Latency) -> Vec<Cell> {
     let mut cells = Vec::new();
     for pin in latency.options.pins() {
         for &mode in &latency.mode {
-            let setup = |&bytes| Setup { bytes, carry: Carry::Both, mode };
+            let setup = |&bytes| Setup { bytes, carry: Carry::Both, mode, outstanding: 1 };
             cells.extend(latency.bytes.iter().map(setup).map(|setup| Cell { setup, pin }));
         }
     }

@@ -18,6 +18,9 @@ pub struct Throughput {
     /// How many calls one thread of the client has outstanding.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 64, 256])]
     outstanding: Vec<usize>,
+    /// How both sides wait.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Block])]
+    mode: Vec<Mode>,
     /// How many threads of the client call and block, or 0 for none.
     #[arg(long, value_delimiter = ',', default_values_t = [256])]
     threads: Vec<usize>,
@@ -28,12 +31,17 @@ pub fn run(throughput: &Throughput) -> Result<()> {
     let (options, loads) = (&throughput.options, loads(throughput));
     let pins = options.pinned();
     let names = peers::names(&[FARCALL, RAW], options);
-    let steps = pins.len() * throughput.bytes.len() * loads.len() * options.groups();
+    let setups = throughput.mode.iter().flat_map(|&mode| {
+        let setup = move |&bytes| Setup { bytes, carry: Carry::Both, mode, outstanding: 1 };
+        throughput.bytes.iter().map(setup)
+    });
+    let setups: Vec<Setup> = setups.collect();
+    let steps = pins.len() * setups.len() * loads.len() * options.groups();
     let mut field = Field::new(&names, steps)?;
     let mut rows = Vec::new();
     for pin in pins {
-        for &bytes in &throughput.bytes {
-            let cell = Cell { setup: Setup { bytes, carry: Carry::Both, mode: Mode::Block }, pin };
+        for &setup in &setups {
+            let cell = Cell { setup, pin };
             for &load in &loads {
                 rows.extend(rates("throughput", &mut field, &cell, load, options)?);
             }
@@ -61,7 +69,11 @@ fn loads(throughput: &Throughput) -> Vec<Load> {
 /// Measures all peers in one cell under `load`, whose number of calls is chosen for each of them so
 /// that a block is long enough.
 pub fn rates(bench: &str, field: &mut Field, cell: &Cell, load: Load, options: &Options) -> Result<Vec<Row>> {
-    let contenders = field.contenders(cell)?;
+    let mut cell = *cell;
+    if let Load::Window { outstanding, .. } | Load::Threads { threads: outstanding, .. } = load {
+        cell.setup.outstanding = outstanding;
+    }
+    let contenders = field.contenders(&cell)?;
     let mut loads = Vec::new();
     let mut contenders = field.retain(contenders, |contender| {
         loads.push(sized(contender, load, options)?);
@@ -79,7 +91,7 @@ pub fn rates(bench: &str, field: &mut Field, cell: &Cell, load: Load, options: &
         }
         field.progress.inc(1);
     }
-    enter(bench, cell, contenders, results)
+    enter(bench, &cell, contenders, results)
 }
 
 /// `load` with as many calls as take about the length of a block.
@@ -132,13 +144,15 @@ fn enter(bench: &str, cell: &Cell, contenders: Vec<Contender>, results: Vec<Resu
             Load::Laps { .. } | Load::Open { .. } => {}
         }
         let warm = results.load.of(results.load.calls().div_ceil(10));
-        for what in [What::Events, What::Instructions] {
-            row.set_counts(pair.count(what, warm, results.load)?, results.load.calls());
+        // What spins counts its own waiting.
+        if cell.setup.mode == Mode::Block {
+            for what in [What::Events, What::Instructions] {
+                row.set_counts(pair.count(what, warm, results.load)?, results.load.calls());
+            }
+            let time = estimate(results.server_time).filter(|time| time.median > 0.0);
+            row.server_cpu_us = time.map(|time| (time.median / 10.0).round() / 100.0);
         }
         row.per_second = estimate(results.per_second).map(|rate| rate.median.round());
-        if let Some(time) = estimate(results.server_time).filter(|time| time.median > 0.0) {
-            row.server_cpu_us = Some((time.median / 10.0).round() / 100.0);
-        }
         if let Some(ratio) = best.as_deref().and_then(|best| estimate(beside(best, &results.ratios))) {
             row.set_ratio(ratio);
         }

@@ -20,6 +20,8 @@ pub struct Agent {
     carry: Carry,
     #[arg(long)]
     mode: Mode,
+    #[arg(long)]
+    outstanding: usize,
     /// The core to stay on.
     #[arg(long)]
     core: Option<usize>,
@@ -39,7 +41,7 @@ impl Agent {
 pub(crate) fn arguments(peer: &str, setup: &Setup, core: Option<usize>, address: Option<&str>) -> Vec<String> {
     let mut words = vec![peer.to_owned()];
     words.extend([format!("--bytes={}", setup.bytes), format!("--carry={}", setup.carry.name())]);
-    words.push(format!("--mode={}", setup.mode.name()));
+    words.extend([format!("--mode={}", setup.mode.name()), format!("--outstanding={}", setup.outstanding)]);
     words.extend(core.map(|core| format!("--core={core}")));
     words.extend(address.map(|address| format!("--address={address}")));
     words
@@ -82,15 +84,18 @@ pub fn main(agent: &Agent, peer: Option<Box<dyn Peer>>) -> Result<()> {
         reply(&role.obey(&line).unwrap_or_else(|why| failure(&why)))?;
         line.clear();
     }
+    drop(role);
     // A spinning or blocked thread of the peer's must not keep us.
     std::process::exit(0);
 }
 
 fn role(agent: &Agent, peer: &dyn Peer) -> Result<Box<dyn Role>> {
-    let setup = Setup { bytes: agent.bytes, carry: agent.carry, mode: agent.mode };
+    let Agent { bytes, carry, mode, outstanding, .. } = *agent;
+    let setup = Setup { bytes, carry, mode, outstanding };
+    let all = peer.counts_allocations();
     Ok(match &agent.address {
-        None => Box::new(Server { serving: peer.serve(&setup)?, counters: None }),
-        Some(address) => Box::new(Client { calling: peer.connect(&setup, address)? }),
+        None => Box::new(Server { serving: peer.serve(&setup)?, counters: None, all }),
+        Some(address) => Box::new(Client { calling: peer.connect(&setup, address)?, all }),
     })
 }
 
@@ -116,6 +121,8 @@ trait Role {
 struct Server {
     serving: Box<dyn Serving>,
     counters: Option<Counters>,
+    /// Whether allocations are counted.
+    all: bool,
 }
 
 impl Role for Server {
@@ -128,7 +135,8 @@ impl Role for Server {
         match (words.next(), words.next()) {
             // First of all: what else happens here is not the server's work.
             (Some("counted"), None) => {
-                return Ok(Reply::Counts(self.counters.take().context("`counted` before `count`")?.stop()));
+                let counts = self.counters.take().context("`counted` before `count`")?.stop();
+                return Ok(counted(counts, self.all));
             }
             (Some("active"), Some(yes)) => self.serving.active(yes == "1"),
             (Some("count"), Some(what)) => {
@@ -143,6 +151,8 @@ impl Role for Server {
 
 struct Client {
     calling: Box<dyn Calling>,
+    /// Whether allocations are counted.
+    all: bool,
 }
 
 impl Client {
@@ -164,7 +174,7 @@ impl Client {
         let ran = self.work(&mut work);
         let counts = counters.stop();
         ran?;
-        Ok(Reply::Counts(counts))
+        Ok(counted(counts, self.all))
     }
 
     fn work(&mut self, work: &mut Work) -> Result<()> {
@@ -199,6 +209,10 @@ impl Role for Client {
             _ => bail!("unknown order {order:?}"),
         }
     }
+}
+
+fn counted(counts: Counts, all: bool) -> Reply {
+    Reply::Counts(Counts { allocations: counts.allocations.filter(|_| all), ..counts })
 }
 
 impl What {

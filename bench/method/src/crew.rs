@@ -10,8 +10,30 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// `member` gives each thread what makes as many calls, one after the other, as it is told.
-    pub fn new<C>(threads: usize, mut member: impl FnMut() -> Result<C>) -> Result<Crew>
+    /// The crew of the last block if it has as many threads, else a new one in its place. `member` gives
+    /// each thread what makes as many calls, one after the other, as it is told.
+    pub fn keep<C>(kept: &mut Option<Crew>, threads: usize, member: impl FnMut() -> Result<C>) -> Result<&Crew>
+    where
+        C: FnMut(usize) -> Result<()> + Send + 'static,
+    {
+        let crew = match kept.take() {
+            Some(crew) if crew.orders.len() == threads => crew,
+            _ => Crew::new(threads, member)?,
+        };
+        Ok(kept.insert(crew))
+    }
+
+    /// Makes `calls` calls and waits for the last.
+    pub fn run(&self, calls: usize) -> Result<()> {
+        let threads = self.orders.len();
+        for (n, order) in self.orders.iter().enumerate() {
+            let share = calls / threads + usize::from(n < calls % threads);
+            order.send(share).map_err(|_| anyhow!("a thread has ended"))?;
+        }
+        self.orders.iter().try_for_each(|_| self.done.recv()?)
+    }
+
+    fn new<C>(threads: usize, mut member: impl FnMut() -> Result<C>) -> Result<Crew>
     where
         C: FnMut(usize) -> Result<()> + Send + 'static,
     {
@@ -25,21 +47,6 @@ impl Crew {
             orders.push(order);
         }
         Ok(Crew { orders, done })
-    }
-
-    /// How many there are.
-    pub fn threads(&self) -> usize {
-        self.orders.len()
-    }
-
-    /// Makes `calls` calls and waits for the last.
-    pub fn run(&self, calls: usize) -> Result<()> {
-        let threads = self.orders.len();
-        for (n, order) in self.orders.iter().enumerate() {
-            let share = calls / threads + usize::from(n < calls % threads);
-            order.send(share).map_err(|_| anyhow!("a thread has ended"))?;
-        }
-        self.orders.iter().try_for_each(|_| self.done.recv()?)
     }
 }
 
@@ -60,9 +67,9 @@ mod tests {
                 Ok(())
             })
         };
-        let crew = Crew::new(3, member).unwrap();
-        crew.run(10).unwrap();
-        crew.run(1).unwrap();
-        assert_eq!((crew.threads(), made.load(Relaxed)), (3, 11));
+        let mut kept = None;
+        Crew::keep(&mut kept, 3, member).unwrap().run(10).unwrap();
+        Crew::keep(&mut kept, 3, member).unwrap().run(1).unwrap();
+        assert_eq!((kept.unwrap().orders.len(), made.load(Relaxed)), (3, 11));
     }
 }

@@ -16,6 +16,7 @@ pub mod chart;
 pub mod conditions;
 pub mod counters;
 mod crew;
+mod gate;
 pub mod interleave;
 mod load;
 mod options;
@@ -28,6 +29,7 @@ mod table;
 mod versions;
 
 pub use crew::Crew;
+pub use gate::{Gate, Gated};
 pub use load::{Arrival, Load, SLOW, Schedule};
 pub use options::{Options, Pin};
 pub use pair::{Block, Cell, Pair, Tally};

@@ -19,6 +19,9 @@ use crate::stats;
 /// No order takes this long, unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Nor does an end.
+const END: Duration = Duration::from_secs(1);
+
 /// One cell of a bench's table: everything but the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
@@ -173,10 +176,11 @@ impl Tally {
     }
 }
 
-/// One agent. Dropped, it is killed and waited for.
+/// One agent. Dropped, it is told to end, and killed if it does not.
 struct Process {
     child: Child,
-    orders: ChildStdin,
+    /// None at the end.
+    orders: Option<ChildStdin>,
     replies: Receiver<String>,
 }
 
@@ -189,7 +193,7 @@ impl Process {
             command.env_remove(name);
         }
         let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
-        let orders = child.stdin.take().context("no pipe")?;
+        let orders = Some(child.stdin.take().context("no pipe")?);
         let mut lines = BufReader::new(child.stdout.take().context("no pipe")?).lines();
         let (sender, replies) = channel();
         std::thread::spawn(move || {
@@ -203,7 +207,8 @@ impl Process {
     }
 
     fn order(&mut self, order: &str) -> Result<Reply> {
-        self.orders.write_all(format!("{order}\n").as_bytes()).context("it is gone")?;
+        let orders = self.orders.as_mut().context("it is told to end")?;
+        orders.write_all(format!("{order}\n").as_bytes()).context("it is gone")?;
         self.hear().with_context(|| format!("told to `{order}`"))
     }
 
@@ -234,6 +239,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // Without orders it ends, and its replies do.
+        self.orders = None;
+        while self.replies.recv_timeout(END).is_ok() {}
         // Both fail only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();

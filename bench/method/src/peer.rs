@@ -54,6 +54,8 @@ pub struct Setup {
     pub carry: Carry,
     /// How both sides wait.
     pub mode: Mode,
+    /// The most calls that will be outstanding.
+    pub outstanding: usize,
 }
 
 /// One way to make a call.
@@ -63,6 +65,10 @@ pub trait Peer {
     /// Its version, for the conditions; empty if it has none.
     fn version(&self) -> String {
         String::new()
+    }
+    /// Whether the allocator that counts sees all of its allocations.
+    fn counts_allocations(&self) -> bool {
+        true
     }
     /// Starts to serve on loopback, in threads of its own, and returns at once.
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>>;

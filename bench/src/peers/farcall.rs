@@ -122,8 +122,7 @@ impl Calling for Client {
                 caller.calls(|| calls.next().is_some())
             })
         };
-        let crew = self.crew.take().filter(|crew| crew.threads() == threads);
-        self.crew.insert(crew.map_or_else(|| Crew::new(threads, member), Ok)?).run(calls)
+        Crew::keep(&mut self.crew, threads, member)?.run(calls)
     }
 
     /// The thread that begins calls also collects those that have ended, as an executor would; in

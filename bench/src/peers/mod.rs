@@ -2,7 +2,6 @@
 //! package of its own, so that cargo does not merge the features of what they depend on.
 mod build;
 mod farcall;
-mod gate;
 mod raw_stream;
 mod raw_udp;
 
@@ -20,8 +19,17 @@ pub const FARCALL: &str = "farcall";
 
 /// What is measured beside farcall unless `--peers` says otherwise, and the package that holds it,
 /// if it is not this one.
-const PEERS: &[(&str, Option<&str>)] =
-    &[("raw-tcp", None), ("raw-unix", None), ("tarpc", Some("tarpc")), ("tonic", Some("tonic"))];
+const PEERS: &[(&str, Option<&str>)] = &[
+    ("raw-tcp", None),
+    ("raw-unix", None),
+    ("tarpc", Some("tarpc")),
+    ("tonic", Some("tonic")),
+    ("capnp", Some("capnp")),
+    ("quinn", Some("quinn")),
+    ("libtirpc-udp", Some("libtirpc")),
+    ("libtirpc-tcp", Some("libtirpc")),
+    ("iceoryx2", Some("iceoryx2")),
+];
 
 /// The peer of this name, if it is in this program.
 pub fn peer(name: &str) -> Option<Box<dyn Peer>> {

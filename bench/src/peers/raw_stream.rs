@@ -3,10 +3,8 @@ use std::io::{self, ErrorKind::WouldBlock, Read, Write};
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, Serving, Setup};
+use farcall_bench_method::{Calling, Carry, Crew, Gate, Gated, Laps, Mode, Peer, Serving, Setup};
 use socket2::{Domain, SockAddr, Socket, Type};
-
-use super::gate::{Gate, Gated};
 
 /// What a side reads at once.
 const BUFFER: usize = 256 << 10;
@@ -191,7 +189,6 @@ impl Calling for Client {
             let mut connection = self.peer.connection(&self.setup, &self.address)?;
             Ok(move |calls| (0..calls).try_for_each(|_| connection.call()))
         };
-        let crew = self.crew.take().filter(|crew| crew.threads() == threads);
-        self.crew.insert(crew.map_or_else(|| Crew::new(threads, member), Ok)?).run(calls)
+        Crew::keep(&mut self.crew, threads, member)?.run(calls)
     }
 }

@@ -4,9 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::Result;
-use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, Serving, Setup, cannot};
-
-use super::gate::{Gate, Gated};
+use farcall_bench_method::{Calling, Carry, Crew, Gate, Gated, Laps, Mode, Peer, Serving, Setup, cannot};
 
 /// What all calls that may be outstanding need in a socket's buffer.
 const BUFFER: usize = 16 << 20;
@@ -112,8 +110,7 @@ impl Calling for Client {
                 })
             })
         };
-        let crew = self.crew.take().filter(|crew| crew.threads() == threads);
-        self.crew.insert(crew.map_or_else(|| Crew::new(threads, member), Ok)?).run(calls)
+        Crew::keep(&mut self.crew, threads, member)?.run(calls)
     }
 }
 

@@ -1,9 +1,9 @@
-//! Lets a raw server spin only while it is measured.
+//! Lets a server that spins do so only while it is measured.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::Thread;
 
-use farcall_bench_method::{Mode, Serving, Setup};
+use crate::peer::{Mode, Serving, Setup};
 
 /// The serving thread's side: asked before each try to receive.
 #[derive(Clone)]
@@ -13,6 +13,7 @@ pub struct Gate {
 }
 
 impl Gate {
+    /// Closed.
     pub fn new(setup: &Setup) -> Gate {
         Gate { spins: setup.mode == Mode::Spin, open: Arc::default() }
     }
@@ -24,12 +25,20 @@ impl Gate {
             std::thread::park();
         }
     }
+
+    /// Opens or closes it. A thread that waits at it must be unparked.
+    pub fn open(&self, open: bool) {
+        self.open.store(open, Relaxed);
+    }
 }
 
 /// The order-taking side.
 pub struct Gated {
+    /// Where the server is.
     pub address: String,
+    /// What its thread passes.
     pub gate: Gate,
+    /// That thread.
     pub thread: Thread,
 }
 
@@ -39,7 +48,7 @@ impl Serving for Gated {
     }
 
     fn active(&mut self, active: bool) {
-        self.gate.open.store(active, Relaxed);
+        self.gate.open(active);
         self.thread.unpark();
     }
 }

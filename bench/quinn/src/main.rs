@@ -1,0 +1,142 @@
+//! QUIC by quinn: a stream of its own for each call, on one connection.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use farcall_bench_method::alloc::Counting;
+use farcall_bench_method::{Calling, Mode, Peer, SLOW, Serving, Setup, cannot, version_of};
+use farcall_bench_tokio::{Call, Client};
+use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, TransportConfig};
+use rustls::RootCertStore;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+
+/// More streams at once than any bench has calls outstanding.
+const STREAMS: u32 = 16_384;
+/// The windows of a stream and of a connection: a whole large result.
+const WINDOW: u32 = 64 << 20;
+/// What the first byte of a request asks for.
+const ECHO: u8 = 0;
+const SLOWLY: u8 = 1;
+const FETCH: u8 = 2;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() -> ExitCode {
+    farcall_bench_tokio::main(|name| (name == "quinn").then_some(Box::new(Quinn)))
+}
+
+struct Quinn;
+
+impl Peer for Quinn {
+    fn transport(&self) -> &'static str {
+        "quic"
+    }
+
+    fn version(&self) -> String {
+        version_of("quinn")
+    }
+
+    /// Its address is followed by its certificate.
+    fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
+        if setup.mode == Mode::Spin {
+            return cannot("it does not spin");
+        }
+        let listen = async || {
+            let own = rcgen::generate_simple_self_signed(vec!["localhost".into()])?;
+            let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+            let certificate = CertificateDer::from(own.cert);
+            let mut config = ServerConfig::with_single_cert(vec![certificate.clone()], key.into())?;
+            config.transport_config(transport());
+            let endpoint = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
+            let address = format!("{}/{}", endpoint.local_addr()?, hex(&certificate));
+            Ok((endpoint, address))
+        };
+        farcall_bench_tokio::serve(listen, async |endpoint| {
+            while let Some(incoming) = endpoint.accept().await {
+                let connection = incoming.await?;
+                tokio::spawn(async move {
+                    while let Ok((send, receive)) = connection.accept_bi().await {
+                        tokio::spawn(answer(send, receive));
+                    }
+                });
+            }
+            Ok(())
+        })
+    }
+
+    fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
+        farcall_bench_tokio::connect(setup, async || {
+            let (address, certificate) = address.split_once('/').context("no certificate")?;
+            let mut roots = RootCertStore::empty();
+            roots.add(CertificateDer::from(bytes_of(certificate)?))?;
+            let mut config = ClientConfig::with_root_certificates(Arc::new(roots))?;
+            config.transport_config(transport());
+            let mut endpoint = Endpoint::client("127.0.0.1:0".parse()?)?;
+            endpoint.set_default_client_config(config);
+            let connection = endpoint.connect(address.parse()?, "localhost")?.await?;
+            let request = |what: u8| [vec![what], vec![7; setup.bytes]].concat().into();
+            Ok(Caller { connection, echo: request(ECHO), slow: request(SLOWLY), _endpoint: endpoint })
+        })
+    }
+}
+
+fn transport() -> Arc<TransportConfig> {
+    let mut transport = TransportConfig::default();
+    transport.max_concurrent_bidi_streams(STREAMS.into());
+    transport.stream_receive_window(WINDOW.into()).receive_window(WINDOW.into()).send_window(WINDOW.into());
+    Arc::new(transport)
+}
+
+async fn answer(mut send: SendStream, mut receive: RecvStream) -> Result<()> {
+    let request = Bytes::from(receive.read_to_end(WINDOW as usize).await?);
+    let (&what, payload) = request.split_first().context("an empty request")?;
+    match what {
+        FETCH => {
+            let bytes = u32::from_be_bytes(payload.try_into()?);
+            send.write_chunk(vec![7; bytes as usize].into()).await?;
+        }
+        what => {
+            if what == SLOWLY {
+                tokio::time::sleep(SLOW).await;
+            }
+            send.write_chunk(request.slice(1..)).await?;
+        }
+    }
+    Ok(send.finish()?)
+}
+
+#[derive(Clone)]
+struct Caller {
+    connection: Connection,
+    echo: Bytes,
+    slow: Bytes,
+    _endpoint: Endpoint,
+}
+
+impl Client for Caller {
+    async fn call(&self, call: Call) -> Result<()> {
+        let request = match call {
+            Call::Null | Call::Echo => self.echo.clone(),
+            Call::Slow => self.slow.clone(),
+            Call::Fetch(bytes) => [&[FETCH][..], &(bytes as u32).to_be_bytes()].concat().into(),
+        };
+        let (mut send, mut receive) = self.connection.open_bi().await?;
+        send.write_chunk(request).await?;
+        send.finish()?;
+        std::hint::black_box(receive.read_to_end(WINDOW as usize).await?);
+        Ok(())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of(hex: &str) -> Result<Vec<u8>> {
+    let byte = |at| Ok(u8::from_str_radix(hex.get(at..at + 2).context("an odd digit")?, 16)?);
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
