@@ -25,7 +25,8 @@ mod started;
 mod waiter;
 
 mod sync {
-    //! What `lead` takes its mutex from; loom's stands in its place in tests/lead.rs.
+    //! What `lead` takes its mutex and its atomic from; loom's stand in their place in tests/lead.rs.
+    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 
@@ -44,7 +45,6 @@ pub(crate) use started::Started;
 use crate::env::{Env, Socket};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran, stats};
-use drive::Reception;
 use lead::Lead;
 use service::Service;
 use waiter::Waiter;
@@ -57,7 +57,9 @@ pub(crate) struct Endpoint {
     /// The process it was made in.
     generation: u64,
     peers: RwLock<Peers>,
-    lead: Lead<Waiter, Box<Reception>>,
+    lead: Lead<Waiter>,
+    /// No timer of any peer is earlier, except those in `hurry`; nanoseconds. The leader's alone.
+    earliest: AtomicU64,
     /// Peers that may have timers.
     active: Mutex<Vec<Arc<Peer>>>,
     /// How many they are.
@@ -91,7 +93,8 @@ impl Endpoint {
             config,
             generation: fork::generation(),
             peers: RwLock::default(),
-            lead: Lead::new(Box::new(Reception::new())),
+            lead: Lead::new(),
+            earliest: AtomicU64::new(u64::MAX),
             active: Mutex::default(),
             active_count: AtomicUsize::new(0),
             hurry: AtomicU64::new(u64::MAX),

@@ -6,10 +6,11 @@
 mod lead;
 
 mod sync {
+    pub(super) use loom::sync::atomic::{AtomicUsize, Ordering};
     pub(super) use loom::sync::{Mutex, MutexGuard};
 }
 
-use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use std::sync::Arc;
@@ -50,35 +51,35 @@ impl Place {
 
 /// A socket at which the answers to all callers arrive in this order.
 struct Net {
-    lead: Lead<Place, Baton>,
+    lead: Lead<Place>,
+    /// Those who lead now.
+    leaders: AtomicUsize,
     arriving: Mutex<Vec<Arc<Place>>>,
 }
-
-/// There is one.
-struct Baton;
 
 impl Net {
     fn new(answers: &[&Arc<Place>]) -> Arc<Net> {
         let arriving = answers.iter().rev().map(|place| (*place).clone()).collect();
-        Arc::new(Net { lead: Lead::new(Baton), arriving: Mutex::new(arriving) })
+        Arc::new(Net { lead: Lead::new(), leaders: AtomicUsize::new(0), arriving: Mutex::new(arriving) })
     }
 
     /// What a caller does after it has sent its call: `Endpoint::attend`.
     fn attend(&self, own: &Arc<Place>) {
-        if let Some(baton) = self.lead.join(own) {
-            return self.lead(own, baton);
+        if self.lead.join(own) {
+            return self.lead(own);
         }
         while !own.is_answered() {
             own.wait();
-            if let Some(baton) = self.lead.take(own) {
-                return self.lead(own, baton);
+            if self.lead.take(own) {
+                return self.lead(own);
             }
         }
         self.lead.leave(own);
     }
 
     /// What a leader does: `Endpoint::lead_until`.
-    fn lead(&self, own: &Arc<Place>, baton: Baton) {
+    fn lead(&self, own: &Arc<Place>) {
+        assert_eq!(self.leaders.fetch_add(1, Ordering::SeqCst), 0, "two lead");
         while !own.is_answered() {
             let next = self.arriving.lock().unwrap().pop();
             let next = next.expect("a leader whose answer was taken by nobody");
@@ -87,7 +88,8 @@ impl Net {
                 next.wake();
             }
         }
-        self.lead.pass(baton);
+        self.leaders.fetch_sub(1, Ordering::SeqCst);
+        self.lead.pass();
     }
 }
 
@@ -100,7 +102,7 @@ fn two_callers_hand_over() {
         let thread = thread::spawn(move || other_net.attend(&other));
         net.attend(&a);
         thread.join().unwrap();
-        assert!(net.lead.join(&a).is_some(), "nobody leads when all are gone");
+        assert!(net.lead.join(&a), "nobody leads when all are gone");
     });
 }
 
@@ -117,7 +119,7 @@ fn three_callers_hand_over() {
         });
         net.attend(&a);
         others.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(net.lead.join(&a).is_some(), "nobody leads when all are gone");
+        assert!(net.lead.join(&a), "nobody leads when all are gone");
     });
 }
 
@@ -130,18 +132,18 @@ fn the_one_who_stands_by_leads_when_nobody_else_does() {
         let (other_net, other) = (net.clone(), service.clone());
         let thread = thread::spawn(move || {
             while !other.is_answered() {
-                let baton = other_net.lead.stand_by(&other).or_else(|| {
+                let leads = other_net.lead.stand_by(&other) || {
                     other.wait();
                     other_net.lead.take(&other)
-                });
-                match baton {
-                    Some(baton) => other_net.lead(&other, baton),
-                    None => other_net.lead.leave(&other),
+                };
+                match leads {
+                    true => other_net.lead(&other),
+                    false => other_net.lead.leave(&other),
                 }
             }
         });
         net.attend(&caller);
         thread.join().unwrap();
-        assert!(net.lead.join(&caller).is_some(), "nobody leads when all are gone");
+        assert!(net.lead.join(&caller), "nobody leads when all are gone");
     });
 }

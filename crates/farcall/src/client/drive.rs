@@ -15,13 +15,6 @@ use super::{Endpoint, Peer};
 use crate::env::{Received, Wait, train};
 use crate::server::Waiting;
 
-/// What the leader has: the buffer that datagrams come into, and what it knows of timers.
-pub(super) struct Reception {
-    buffer: Box<[u8]>,
-    /// No timer of any peer is earlier, except those in `Endpoint::hurry`.
-    earliest: Time,
-}
-
 /// No timer.
 const NEVER: Time = Time::from_nanos(u64::MAX);
 
@@ -31,20 +24,29 @@ const DRAIN: usize = 1024;
 /// How long to keep off a socket that fails in a way that we do not know.
 const PAUSE: Duration = Duration::from_millis(10);
 
-impl Reception {
-    pub(super) fn new() -> Reception {
-        /// Longer than any datagram, so that none is cut.
-        const BUFFER: usize = 64 << 10;
-        Reception { buffer: vec![0; BUFFER].into_boxed_slice(), earliest: NEVER }
+/// Longer than any datagram, so that none is cut.
+const BUFFER: usize = 64 << 10;
+
+/// What a leader has: the buffer that datagrams come into, and what it knows of timers, which the next
+/// leader is to know however this one ends.
+struct Reception<'a> {
+    endpoint: &'a Endpoint,
+    buffer: Box<[u8]>,
+    /// No timer of any peer is earlier, except those in `Endpoint::hurry`.
+    earliest: Time,
+}
+
+impl Drop for Reception<'_> {
+    fn drop(&mut self) {
+        self.endpoint.earliest.store(self.earliest.as_nanos(), Ordering::Relaxed);
     }
 }
 
-/// A thread's part in receiving: it leads while it has the reception, else it follows. However this
-/// ends, also by a panic of a type's encoding or decoding, the lead goes on.
+/// A thread's part in receiving: it leads or follows. However this ends, also by a panic of a type's encoding or decoding, the lead goes on.
 pub(super) struct Attendance<'a> {
     endpoint: &'a Endpoint,
     waiter: &'a Arc<Waiter>,
-    reception: Option<Box<Reception>>,
+    leads: bool,
     /// A follower looks then whether it is over.
     deadline: Option<Time>,
     _waiting: Waiting,
@@ -52,9 +54,10 @@ pub(super) struct Attendance<'a> {
 
 impl Drop for Attendance<'_> {
     fn drop(&mut self) {
-        match self.reception.take() {
-            Some(reception) => self.endpoint.lead.pass(reception),
-            None => self.endpoint.lead.leave(self.waiter),
+        if self.leads {
+            self.endpoint.lead.pass();
+        } else {
+            self.endpoint.lead.leave(self.waiter);
         }
     }
 }
@@ -64,24 +67,24 @@ impl Endpoint {
     #[inline(always)]
     pub(super) fn attend<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
         let _waiting = crate::server::waiting();
-        Attendance { endpoint: self, waiter, reception: self.lead.join(waiter), deadline: None, _waiting }
+        Attendance { endpoint: self, waiter, leads: self.lead.join(waiter), deadline: None, _waiting }
     }
 
     /// As [`Endpoint::attend`], for the one who leads only when nobody else would: waits once.
     pub(super) fn stand_by<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
         let _waiting = crate::server::waiting();
-        let reception = self.lead.stand_by(waiter).or_else(|| {
+        let leads = self.lead.stand_by(waiter) || {
             waiter.wait(None);
             self.lead.take(waiter)
-        });
-        Attendance { endpoint: self, waiter, reception, deadline: None, _waiting }
+        };
+        Attendance { endpoint: self, waiter, leads, deadline: None, _waiting }
     }
 }
 
 impl Attendance<'_> {
     #[inline]
     pub(super) fn leads(&self) -> bool {
-        self.reception.is_some()
+        self.leads
     }
 
     /// Also sees whether it is over when a deadline has passed.
@@ -100,22 +103,30 @@ impl Attendance<'_> {
         mine: Option<&mut Mine<'_>>,
         done: &dyn Fn() -> bool,
     ) {
-        if self.reception.is_none() {
-            self.endpoint.set_timer(timer);
-            while self.reception.is_none() {
+        let endpoint = self.endpoint;
+        if !self.leads {
+            endpoint.set_timer(timer);
+            while !self.leads {
                 if done() {
                     return;
                 }
-                self.waiter.wait(self.deadline.map(|deadline| deadline.since(self.endpoint.env.now())));
-                self.reception = self.endpoint.lead.take(self.waiter);
+                self.waiter.wait(self.deadline.map(|deadline| deadline.since(endpoint.env.now())));
+                self.leads = endpoint.lead.take(self.waiter);
             }
-            now = self.endpoint.env.now();
+            now = endpoint.env.now();
         }
-        if let Some(reception) = &mut self.reception {
-            // Those of the calls that a former leader knew of still run.
-            reception.earliest = reception.earliest.min(timer.unwrap_or(NEVER));
-            self.endpoint.lead_until(reception, tools, now, mine, done);
+        // Those of the calls that a former leader knew of still run.
+        let former = endpoint.earliest.load(Ordering::Relaxed);
+        let mut reception = Reception {
+            endpoint,
+            buffer: std::mem::take(&mut tools.buffer),
+            earliest: Time::from_nanos(former).min(timer.unwrap_or(NEVER)),
+        };
+        if reception.buffer.is_empty() {
+            reception.buffer = vec![0; BUFFER].into_boxed_slice();
         }
+        endpoint.lead_until(&mut reception, tools, now, mine, done);
+        tools.buffer = std::mem::take(&mut reception.buffer);
     }
 }
 
@@ -124,7 +135,7 @@ impl Endpoint {
     #[inline]
     fn lead_until(
         &self,
-        reception: &mut Reception,
+        reception: &mut Reception<'_>,
         tools: &mut Tools,
         mut time: Time,
         mut mine: Option<&mut Mine<'_>>,
@@ -183,7 +194,7 @@ impl Endpoint {
 
     /// Notes a peer's next timer. That of the only peer that is listed is exactly the earliest;
     /// else the earliest may be the former timer of some peer, and then we look once too often.
-    fn expect(&self, reception: &mut Reception, timer: Option<Time>, listed: bool) {
+    fn expect(&self, reception: &mut Reception<'_>, timer: Option<Time>, listed: bool) {
         let timer = timer.unwrap_or(NEVER);
         if listed && self.active_count.load(Ordering::Relaxed) == 1 {
             reception.earliest = timer;
@@ -194,7 +205,7 @@ impl Endpoint {
 
     /// How long to wait for a datagram: till the earliest timer, and not at all when that is past,
     /// for what has arrived comes before any timer.
-    fn wait(&self, reception: &mut Reception, now: Time) -> Wait {
+    fn wait(&self, reception: &mut Reception<'_>, now: Time) -> Wait {
         loop {
             if self.hurry.load(Ordering::Relaxed) != u64::MAX {
                 let hurry = Time::from_nanos(self.hurry.swap(u64::MAX, Ordering::SeqCst));

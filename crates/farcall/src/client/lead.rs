@@ -1,101 +1,117 @@
 //! Who receives: of all threads that wait at one socket one leads, the others follow.
 //!
 //! Nothing here knows of sockets or calls, so that the hand-over can be tried in every interleaving
-//! (tests/lead.rs includes this file and gives it loom's mutex through `super::sync`).
+//! (tests/lead.rs includes this file and gives it loom's types through `super::sync`).
 //!
 //! The rule that must hold: while anyone waits, someone leads or has been woken to lead.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
-use super::sync::{Mutex, MutexGuard};
+use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 
 /// A place to wait in. It remembers being woken until its thread next waits.
 pub(crate) trait Seat {
     fn wake(&self);
 }
 
-/// The lead of one socket. Whoever leads has a `T`, of which there is one.
-pub(crate) struct Lead<S, T> {
-    state: Mutex<State<S, T>>,
+/// The lead of one socket. A thread that is alone takes it and gives it back by an instruction each.
+pub(crate) struct Lead<S> {
+    /// One of the three below. Only one who holds the mutex makes it `MANY` or, from that, anything else.
+    word: AtomicUsize,
+    many: Mutex<Many<S>>,
 }
 
-struct State<S, T> {
-    /// Here while nobody leads, or one who was passed the lead has not come for it yet.
-    baton: Option<T>,
-    /// The leader's seat, by its address; 0 when nobody leads.
-    leader: usize,
+/// Nobody leads, and nobody waits.
+const FREE: usize = 0;
+/// Somebody leads, and nobody else waits.
+const ALONE: usize = 1;
+/// Somebody leads, or was woken to; who else waits stands in `Many`.
+const MANY: usize = 2;
+
+struct Many<S> {
+    /// One to whom the lead was passed and who has not come for it yet: its seat's address, else 0.
+    next: usize,
     /// Those who follow, the one who waits longest first.
     following: VecDeque<Arc<S>>,
     /// One that leads only when nobody else would: the service thread.
     standby: Option<Arc<S>>,
 }
 
-impl<S: Seat, T> Lead<S, T> {
-    pub(crate) fn new(baton: T) -> Lead<S, T> {
-        let state = State { baton: Some(baton), leader: 0, following: VecDeque::new(), standby: None };
-        Lead { state: Mutex::new(state) }
+impl<S: Seat> Lead<S> {
+    pub(crate) fn new() -> Lead<S> {
+        let many = Many { next: 0, following: VecDeque::new(), standby: None };
+        Lead { word: AtomicUsize::new(FREE), many: Mutex::new(many) }
     }
 
-    /// The baton: lead, until [`Lead::pass`]. Nothing: wait in the seat; when woken, see whether
-    /// you [lead](Lead::take) now.
-    pub(crate) fn join(&self, seat: &Arc<S>) -> Option<T> {
-        let mut state = self.lock();
-        if state.leader == 0 {
-            state.leader = id(seat);
-            return state.baton.take();
-        }
-        state.following.push_back(seat.clone());
-        None
+    /// True: lead, until [`Lead::pass`]. False: wait in the seat; when woken, see whether you
+    /// [lead](Lead::take) now.
+    #[inline]
+    pub(crate) fn join(&self, seat: &Arc<S>) -> bool {
+        self.change(FREE, ALONE) || self.queue(|many| many.following.push_back(seat.clone()))
     }
 
     /// As [`Lead::join`], for the one who leads only when nobody else would.
-    pub(crate) fn stand_by(&self, seat: &Arc<S>) -> Option<T> {
-        let mut state = self.lock();
-        if state.leader == 0 {
-            state.leader = id(seat);
-            return state.baton.take();
-        }
-        state.standby = Some(seat.clone());
-        None
+    pub(crate) fn stand_by(&self, seat: &Arc<S>) -> bool {
+        self.change(FREE, ALONE) || self.queue(|many| many.standby = Some(seat.clone()))
     }
 
-    /// The baton, if the lead was passed to this seat.
-    pub(crate) fn take(&self, seat: &Arc<S>) -> Option<T> {
-        let mut state = self.lock();
-        if state.leader == id(seat) { state.baton.take() } else { None }
+    /// Whether the lead was passed to this seat.
+    pub(crate) fn take(&self, seat: &Arc<S>) -> bool {
+        let mut many = self.lock();
+        let passed = many.next == id(seat);
+        if passed {
+            many.next = 0;
+        }
+        passed
     }
 
     /// Leads no longer.
     #[inline]
-    pub(crate) fn pass(&self, baton: T) {
-        let mut state = self.lock();
-        state.baton = Some(baton);
-        Self::pass_on(state);
+    pub(crate) fn pass(&self) {
+        if !self.change(ALONE, FREE) {
+            self.pass_on(self.lock());
+        }
     }
 
     /// Follows no longer. One to whom the lead was passed meanwhile passes it on.
     pub(crate) fn leave(&self, seat: &Arc<S>) {
-        let mut state = self.lock();
-        if state.leader == id(seat) {
-            return Self::pass_on(state);
+        let mut many = self.lock();
+        if many.next == id(seat) {
+            return self.pass_on(many);
         }
-        state.following.retain(|follower| !Arc::ptr_eq(follower, seat));
-        state.standby.take_if(|standby| Arc::ptr_eq(standby, seat));
+        many.following.retain(|follower| !Arc::ptr_eq(follower, seat));
+        many.standby.take_if(|standby| Arc::ptr_eq(standby, seat));
     }
 
-    #[inline(always)]
-    fn pass_on(mut state: MutexGuard<'_, State<S, T>>) {
-        let next = state.following.pop_front().or_else(|| state.standby.take());
-        state.leader = next.as_ref().map_or(0, id);
-        drop(state);
-        if let Some(next) = next {
-            next.wake();
-        }
+    #[inline]
+    fn change(&self, from: usize, to: usize) -> bool {
+        self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<S, T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Becomes one of many, and true if it leads after all.
+    #[cold]
+    fn queue(&self, wait: impl FnOnce(&mut Many<S>)) -> bool {
+        let mut many = self.lock();
+        if self.word.swap(MANY, Ordering::AcqRel) == FREE {
+            self.word.store(ALONE, Ordering::Release);
+            return true;
+        }
+        wait(&mut many);
+        false
+    }
+
+    #[cold]
+    fn pass_on(&self, mut many: MutexGuard<'_, Many<S>>) {
+        let next = many.following.pop_front().or_else(|| many.standby.take());
+        many.next = next.as_ref().map_or(0, id);
+        let Some(next) = next else { return self.word.store(FREE, Ordering::Release) };
+        drop(many);
+        next.wake();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Many<S>> {
+        self.many.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -156,12 +156,15 @@ pub(super) struct Tools {
     pub(super) out: Box<[u8]>,
     /// Room for the arguments of the next call that is started.
     pub(super) arguments: Vec<u8>,
+    /// Room for what arrives, once the thread has led.
+    pub(super) buffer: Box<[u8]>,
     pub(super) wakes: Wakes,
 }
 
 impl Tools {
     pub(super) fn new() -> Tools {
-        Tools { out: vec![0; MAX_DATAGRAM].into_boxed_slice(), arguments: Vec::new(), wakes: Wakes::default() }
+        let out = vec![0; MAX_DATAGRAM].into_boxed_slice();
+        Tools { out, arguments: Vec::new(), buffer: Box::default(), wakes: Wakes::default() }
     }
 }
 
