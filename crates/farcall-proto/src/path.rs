@@ -52,8 +52,9 @@ impl RoundTrip {
     #[inline]
     pub fn sample_call(&mut self, nanos: u64) {
         if self.backoff > 0 {
-            (self.backoff, self.smoothed) = (0, nanos.max(1));
-        } else if self.smoothed == 0 || nanos <= self.smoothed * 2 {
+            (self.backoff, self.smoothed) = (0, 0);
+        }
+        if self.smoothed == 0 || nanos <= self.smoothed * 2 {
             self.sample(nanos);
         }
     }

@@ -113,12 +113,12 @@ pub struct Stats {
     pub calls: u64,
     /// Datagrams made.
     pub sent: u64,
-    /// Bytes of those datagrams.
-    pub bytes_sent: u64,
     /// Datagrams accepted.
     pub received: u64,
     /// Datagrams dropped: malformed, corrupted, or not of this conversation.
     pub dropped: u64,
+    /// Bytes of the datagrams made.
+    pub bytes_sent: u64,
     /// Calls, binds and fragments sent again.
     pub retransmitted: u64,
     /// Probes sent.
@@ -134,8 +134,6 @@ pub struct Conversation {
     id: u64,
     session: Session,
     slots: Slots,
-    /// Activities that have something to send, each at most once.
-    ready: VecDeque<u32>,
     /// Activities whose fragments wait for room in the congestion window. While there is room one of
     /// them is among those that are ready, and wakes the next when it has had its turn.
     waiting: VecDeque<u32>,
@@ -177,7 +175,6 @@ impl Conversation {
             id,
             session: Session::new(id),
             slots: Slots::default(),
-            ready: VecDeque::new(),
             waiting: VecDeque::new(),
             next_sequence: 1,
             next_number: 1,
@@ -325,25 +322,36 @@ impl Conversation {
     /// Marks that an activity has something to send.
     #[inline]
     fn want(&mut self, activity: u32, want: Want) {
-        let slot = self.slots.at_mut(activity);
-        slot.wants.add(want);
-        if !slot.queued {
-            slot.queued = true;
-            self.ready.push_back(activity);
-        }
+        self.slots.at_mut(activity).wants.add(want);
+        self.slots.enqueue(activity);
     }
 
     /// Ends a call: frees its activity, and tells its caller unless it has been told.
     #[inline]
     fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
-        let mut closed = self.slots.close(activity);
-        if let Some(sending) = closed.sending {
+        let slot = self.slots.at(activity);
+        let (id, token) = (CallId { activity, sequence: slot.sequence }, slot.call.token);
+        let told = slot.stage == (Stage::Cancelling { silent: true });
+        self.close(activity);
+        if !told {
+            let arguments = &mut self.slots.at_mut(activity).args;
+            sink(Event::Ended { id, token, outcome, arguments });
+        }
+        self.recycle_arguments(activity);
+    }
+
+    /// Frees the activity of a call that ended. Its arguments are still there.
+    #[inline]
+    fn close(&mut self, activity: u32) {
+        if let Some(sending) = self.slots.close(activity) {
             self.in_flight -= sending.in_flight();
             self.wake_next();
         }
-        if closed.stage != (Stage::Cancelling { silent: true }) {
-            sink(Event::Ended { id: closed.id, token: closed.token, outcome, arguments: &mut closed.args });
-        }
-        self.recycle(closed.args);
+    }
+
+    #[inline]
+    fn recycle_arguments(&mut self, activity: u32) {
+        let arguments = std::mem::take(&mut self.slots.at_mut(activity).args);
+        self.recycle(arguments);
     }
 }

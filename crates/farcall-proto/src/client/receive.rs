@@ -18,17 +18,18 @@ impl Conversation {
     pub fn handle(&mut self, now: Time, datagram: &[u8], sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
         let Ok((header, frames)) = wire::open(datagram, check) else {
-            self.stats.dropped += 1;
-            return;
+            return self.reject();
         };
-        if header.conversation != self.id && header.conversation != 0 {
-            self.stats.dropped += 1;
-            return;
+        let ours = header.conversation == self.id;
+        if !ours && header.conversation != 0 {
+            return self.reject();
         }
         self.stats.received += 1;
-        match wire::only_result(frames).filter(|_| header.conversation == self.id) {
-            Some((head, body)) => self.on_result(now, &head, body, sink),
-            None => self.handle_frames(now, header, datagram.len(), frames, &mut |event| sink(event)),
+        match wire::only_result(frames) {
+            Some((head, body)) if ours && head.status == Status::Result => {
+                self.on_result(now, head.position, Outcome::Result(body.into()), sink);
+            }
+            _ => self.handle_frames(now, header, datagram.len(), frames, &mut |event| sink(event)),
         }
     }
 
@@ -57,10 +58,16 @@ impl Conversation {
         }
         self.stats.received += 1;
         self.session.answered();
-        let closed = self.slots.close(id.activity);
-        self.recycle(closed.args);
+        let token = slot.call.token;
+        self.close(id.activity);
+        self.recycle_arguments(id.activity);
         let end = wire::HEADER + frames.len();
-        Some(Whole { token: closed.token, exception, body: end - body.len()..end })
+        Some(Whole { token, exception, body: end - body.len()..end })
+    }
+
+    #[cold]
+    fn reject(&mut self) {
+        self.stats.dropped += 1;
     }
 
     /// What is not just one whole result.
@@ -71,10 +78,7 @@ impl Conversation {
             match raw.and_then(|raw| raw.read()) {
                 Ok(Some(frame)) => self.on_frame(now, header, len, frame, sink),
                 Ok(None) => {}
-                Err(Malformed) => {
-                    self.stats.dropped += 1;
-                    return;
-                }
+                Err(Malformed) => return self.reject(),
             }
         }
     }
@@ -82,7 +86,9 @@ impl Conversation {
     fn on_frame(&mut self, now: Time, header: Header, len: usize, frame: Frame<'_>, sink: &mut dyn FnMut(Event<'_>)) {
         let ours = header.conversation == self.id;
         match frame {
-            Frame::Result(head, Part { fragment: None, bytes }) if ours => self.on_result(now, &head, bytes, sink),
+            Frame::Result(head, Part { fragment: None, bytes }) if ours => {
+                self.on_result(now, head.position, outcome(head.status, bytes.into()), sink);
+            }
             Frame::Result(head, Part { fragment: Some(fragment), bytes }) if ours => {
                 self.on_result_fragment(now, header.number, &head, fragment, bytes, sink);
             }
@@ -109,10 +115,16 @@ impl Conversation {
         Some(position.activity)
     }
 
-    /// A whole result.
+    /// A whole result, and what it makes of its call.
     #[inline]
-    fn on_result(&mut self, now: Time, head: &ResultHead, body: &[u8], sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
-        let Some(activity) = self.current(head.position) else {
+    fn on_result(
+        &mut self,
+        now: Time,
+        position: Position,
+        outcome: Outcome<'_>,
+        sink: &mut (impl FnMut(Event<'_>) + ?Sized),
+    ) {
+        let Some(activity) = self.current(position) else {
             return;
         };
         let slot = self.slots.at(activity);
@@ -122,7 +134,7 @@ impl Conversation {
         } else if slot.unanswered > 0 && slot.stage == Stage::Sending {
             self.round_trip.late(first_sent, now);
         }
-        self.end(activity, outcome(head.status, Cow::Borrowed(body)), sink);
+        self.end(activity, outcome, sink);
     }
 
     fn on_result_fragment(
@@ -276,7 +288,6 @@ impl Conversation {
     }
 }
 
-#[inline]
 fn outcome(status: Status, bytes: Cow<'_, [u8]>) -> Outcome<'_> {
     match status {
         Status::Result => Outcome::Result(bytes),

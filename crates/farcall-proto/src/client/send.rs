@@ -21,27 +21,27 @@ impl Conversation {
     /// [`crate::ClientConfig::max_datagram`]) and returns its length.
     #[inline]
     pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
-        if self.is_quiet() {
-            return None;
+        if let Some(len) = self.transmit_call(now, out) {
+            return Some(len);
         }
-        self.transmit_call(now, out).or_else(|| self.transmit_next(now, out))
+        if self.is_quiet() { None } else { self.transmit_next(now, out) }
     }
 
     /// Whether there is nothing for [`Conversation::transmit`].
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.ready.is_empty() && self.completed.is_empty() && !self.session.asks() && !self.mtu.tries()
+        self.slots.ready().is_none() && self.completed.is_empty() && !self.session.asks() && !self.mtu.tries()
     }
 
     /// The usual datagram: a whole call without metadata, of a caller that has but this one to send.
     /// `None` if it is to be any other.
     #[inline]
     fn transmit_call(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
+        let activity = self.slots.only_ready()?;
         let granted = self.session.granted().filter(|granted| granted.known)?;
-        if self.ready.len() != 1 || !self.completed.is_empty() || self.session.asks() || self.introduces() {
+        if !self.completed.is_empty() || self.session.asks() || self.introduces() {
             return None;
         }
-        let activity = self.ready[0];
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);
         if !slot.is_plain() || wire::CALL_OVERHEAD + slot.args.len() > self.mtu.datagram() {
@@ -57,10 +57,9 @@ impl Conversation {
         };
         writer.call(&head, Part { fragment: None, bytes: &slot.args });
         slot.wants = Want::NONE;
-        slot.queued = false;
         slot.sent(now, patience);
         self.check = self.check.min(slot.due);
-        self.ready.clear();
+        self.slots.dequeue();
         Some(self.count_sent(writer))
     }
 
@@ -77,7 +76,7 @@ impl Conversation {
         {
             return Some(len);
         }
-        if self.ready.is_empty() && self.completed.is_empty() {
+        if self.slots.ready().is_none() && self.completed.is_empty() {
             return self.transmit_mtu_probe(out);
         }
         let granted = self.session.granted()?;
@@ -95,15 +94,13 @@ impl Conversation {
             let position = Position { activity: id.activity, exchange: 0, sequence: id.sequence };
             writer.select_all(position, total);
         }
-        while let Some(&activity) = self.ready.front() {
+        while let Some(activity) = self.slots.ready() {
             match self.write_wants(now, activity, &mut writer) {
-                Written::All => {
-                    self.ready.pop_front();
-                    self.slots.at_mut(activity).queued = false;
-                }
+                Written::All => self.slots.dequeue(),
                 Written::Part => {
                     // The others' turn, in the next datagram.
-                    self.ready.rotate_left(1);
+                    self.slots.dequeue();
+                    self.slots.enqueue(activity);
                     break;
                 }
                 Written::NoRoom => break,

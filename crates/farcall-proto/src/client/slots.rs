@@ -63,8 +63,9 @@ pub(super) struct Slot {
     pub call: Call,
     pub stage: Stage,
     pub wants: Want,
-    /// Whether it stands in the conversation's queue of those who have something to send.
-    pub queued: bool,
+    /// Whether it stands in the queue of those that have something to send, and who is next there.
+    queued: bool,
+    next_ready: u32,
     /// Whether it waits for room in the congestion window.
     pub waiting: bool,
     pub args: Vec<u8>,
@@ -91,15 +92,6 @@ pub(super) struct Slot {
     next: u32,
 }
 
-/// What is left of a call that ended.
-pub(super) struct Closed {
-    pub id: CallId,
-    pub token: u64,
-    pub stage: Stage,
-    pub args: Vec<u8>,
-    pub sending: Option<Box<Outgoing>>,
-}
-
 /// Every activity of a conversation.
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -107,11 +99,14 @@ pub(super) struct Slots {
     free: Vec<u32>,
     oldest: u32,
     newest: u32,
+    /// The ends of the queue of those that have something to send.
+    first_ready: u32,
+    last_ready: u32,
 }
 
 impl Default for Slots {
     fn default() -> Slots {
-        Slots { all: Vec::new(), free: Vec::new(), oldest: NONE, newest: NONE }
+        Slots { all: Vec::new(), free: Vec::new(), oldest: NONE, newest: NONE, first_ready: NONE, last_ready: NONE }
     }
 }
 
@@ -142,20 +137,15 @@ impl Slots {
         activity
     }
 
-    /// Puts an activity back into the pool, and gives it as it was last.
+    /// Puts an activity back into the pool. Gives what was being sent of its call; the arguments stay.
     #[inline]
-    pub fn close(&mut self, activity: u32) -> Closed {
+    pub fn close(&mut self, activity: u32) -> Option<Box<Outgoing>> {
         let slot = &mut self.all[activity as usize];
         debug_assert_ne!(slot.stage, Stage::Free);
-        let closed = Closed {
-            id: CallId { activity, sequence: slot.sequence },
-            token: slot.call.token,
-            stage: std::mem::replace(&mut slot.stage, Stage::Free),
-            args: std::mem::take(&mut slot.args),
-            sending: slot.sending.take(),
-        };
+        slot.stage = Stage::Free;
         slot.receiving = None;
         slot.wants = Want::NONE;
+        let sending = slot.sending.take();
         let (prev, next) = (slot.prev, slot.next);
         match prev {
             NONE => self.oldest = next,
@@ -166,7 +156,46 @@ impl Slots {
             _ => self.all[next as usize].prev = prev,
         }
         self.free.push(activity);
-        closed
+        sending
+    }
+
+    /// Puts an activity at the end of the queue of those that have something to send, if it is not in it.
+    #[inline]
+    pub fn enqueue(&mut self, activity: u32) {
+        let slot = &mut self.all[activity as usize];
+        if std::mem::replace(&mut slot.queued, true) {
+            return;
+        }
+        slot.next_ready = NONE;
+        match std::mem::replace(&mut self.last_ready, activity) {
+            NONE => self.first_ready = activity,
+            last => self.all[last as usize].next_ready = activity,
+        }
+    }
+
+    /// Takes the first out of that queue.
+    #[inline]
+    pub fn dequeue(&mut self) {
+        let Some(slot) = self.all.get_mut(self.first_ready as usize) else {
+            return;
+        };
+        slot.queued = false;
+        self.first_ready = slot.next_ready;
+        if self.first_ready == NONE {
+            self.last_ready = NONE;
+        }
+    }
+
+    /// The activity that has had something to send for longest.
+    #[inline]
+    pub fn ready(&self) -> Option<u32> {
+        (self.first_ready != NONE).then_some(self.first_ready)
+    }
+
+    /// The same, if it is the only one.
+    #[inline]
+    pub fn only_ready(&self) -> Option<u32> {
+        self.ready().filter(|first| *first == self.last_ready)
     }
 
     /// The call of this identifier, if it has not ended.
@@ -261,6 +290,7 @@ impl Slot {
             stage: Stage::Free,
             wants: Want::NONE,
             queued: false,
+            next_ready: NONE,
             waiting: false,
             args: Vec::new(),
             sending: None,

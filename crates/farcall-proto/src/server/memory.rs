@@ -77,7 +77,6 @@ impl Server {
     }
 
     /// The caller has had the result, or it was held long enough: its bytes go, the number stays.
-    #[inline(always)]
     pub(super) fn release(&mut self, place: usize, activity: u32) {
         let Some(work) = self.existing_work(place, activity) else {
             return;
@@ -272,6 +271,25 @@ impl Server {
 }
 
 impl Work {
+    /// It is of another call, which the user has, unless more is to be done for the call that it was of.
+    /// Gives the result that was held.
+    #[inline]
+    pub(super) fn take_over(&mut self, now: Time, position: Position) -> Option<Vec<u8>> {
+        if self.phase == Phase::Running || self.outgoing.is_some() || self.incoming.is_some() {
+            return None;
+        }
+        self.begin(now, position);
+        Some(std::mem::take(&mut self.payload))
+    }
+
+    /// It is of another call, which the user has.
+    #[inline]
+    pub(super) fn begin(&mut self, now: Time, position: Position) {
+        self.position = position;
+        self.since = now;
+        self.phase = Phase::Running;
+    }
+
     pub(super) fn boxed() -> Box<Work> {
         let position = Position { activity: 0, exchange: 0, sequence: 0 };
         Box::new(Work {

@@ -106,12 +106,12 @@ pub struct Stats {
     pub calls: u64,
     /// Datagrams made.
     pub sent: u64,
-    /// Bytes of those datagrams.
-    pub bytes_sent: u64,
     /// Datagrams accepted.
     pub received: u64,
     /// Datagrams dropped as malformed or corrupted.
     pub dropped: u64,
+    /// Bytes of the datagrams made.
+    pub bytes_sent: u64,
     /// Calls that came again and were not executed again.
     pub duplicates: u64,
     /// Results sent again.

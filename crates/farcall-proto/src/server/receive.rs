@@ -29,8 +29,7 @@ impl Server {
     pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &[u8], sink: &mut impl FnMut(Request<'_>)) {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
         let Ok((header, frames)) = wire::open(datagram, check) else {
-            self.stats.dropped += 1;
-            return;
+            return self.reject();
         };
         self.stats.received += 1;
         let place = self.table.find(header.conversation).filter(|place| self.table.at(*place).is_at(&from));
@@ -50,6 +49,11 @@ impl Server {
         self.enforce_slots(now);
     }
 
+    #[cold]
+    fn reject(&mut self) {
+        self.stats.dropped += 1;
+    }
+
     /// What is not just one whole call that begins.
     #[inline(never)]
     fn handle_frames(&mut self, mut visit: Visit<'_, impl FnMut(Request<'_>)>, frames: &[u8]) {
@@ -62,10 +66,7 @@ impl Server {
                     }
                 }
                 Ok(None) => {}
-                Err(Malformed) => {
-                    self.stats.dropped += 1;
-                    return;
-                }
+                Err(Malformed) => return self.reject(),
             }
         }
     }
@@ -182,12 +183,15 @@ impl Server {
     /// its number.
     #[inline(always)]
     fn begin(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, position: Position) {
-        self.supersede(visit, place, position.activity);
         self.set_last(place, position.activity, Last::new(position.sequence, false));
-        let work = self.work(visit.now, place, position.activity);
-        work.position = position;
-        work.since = visit.now;
-        work.phase = Phase::Running;
+        if let Some(work) = self.existing_work(place, position.activity)
+            && let Some(payload) = work.take_over(visit.now, position)
+        {
+            self.held -= payload.len();
+            return self.recycle(payload);
+        }
+        self.supersede(visit, place, position.activity);
+        self.work(visit.now, place, position.activity).begin(visit.now, position);
     }
 
     /// Gives the call to the user.
@@ -232,17 +236,14 @@ impl Server {
 
     /// A newer call takes an activity over: whatever the older one was, its caller has had its
     /// result or given it up.
-    #[inline(always)]
+    #[inline(never)]
     fn supersede(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, activity: u32) {
-        let Some(work) = self.existing_work(place, activity) else {
-            return;
-        };
-        if work.phase == Phase::Running {
-            let sequence = self.last(place, activity).sequence();
-            let position = Position { activity, exchange: 0, sequence };
-            (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
-        } else if work.phase != Phase::Over {
-            self.release(place, activity);
+        match self.existing_work(place, activity) {
+            Some(work) if work.phase == Phase::Running => {
+                let position = work.position;
+                (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
+            }
+            _ => self.release(place, activity),
         }
     }
 
@@ -493,7 +494,7 @@ impl Server {
     }
 
     /// The activity's work, which is made if there is none.
-    #[inline(always)]
+    #[inline(never)]
     fn work(&mut self, now: Time, place: usize, activity: u32) -> &mut Work {
         if self.existing_work(place, activity).is_none() {
             self.make_work(now, place, activity);
@@ -501,17 +502,16 @@ impl Server {
         self.existing_work(place, activity).expect("work that was made")
     }
 
-    #[cold]
     fn make_work(&mut self, now: Time, place: usize, activity: u32) {
-        let entry = self.table.at_mut(place);
-        let more = entry.more.get_or_insert_with(|| Box::new(More::new()));
-        let (home, works) = more.home(activity);
-        *home = Some(self.spare_works.pop().unwrap_or_else(Work::boxed));
-        *works += 1;
-        self.works.push_back((entry.id, activity));
         if self.sweep.is_none() {
             self.sweep = Some(now + self.config.hold);
         }
+        let entry = self.table.at_mut(place);
+        self.works.push_back((entry.id, activity));
+        let more = entry.more.get_or_insert_with(|| Box::new(More::new()));
+        let (home, works) = more.home(activity);
+        *works += 1;
+        *home = Some(self.spare_works.pop().unwrap_or_else(Work::boxed));
     }
 
     /// Refuses a call for good: its number is consumed and the refusal is held like a result.

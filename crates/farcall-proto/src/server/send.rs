@@ -7,7 +7,8 @@ use super::work::{Phase, Work};
 use super::{CallKey, Finish, Server, Transmit};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
-    Fragment, Header, Part, Position, Progress, ResultHead, Stale, Status, Ticket, VERSION, Welcome, Writer,
+    Fragment, Header, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale, Status, Ticket, VERSION, Welcome,
+    Writer,
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
@@ -131,14 +132,13 @@ impl Server {
     fn write_whole(&mut self, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
         let entry = self.table.at_mut(place);
         let header = Header { conversation: entry.client, number: self.next_number };
-        let (to, id) = (entry.address(), entry.id);
         let more = entry.more.as_mut()?;
         let mut writer = Writer::new(out, more.datagram as usize, header);
         if !more.find_mut(activity)?.write(&mut writer) {
             return None;
         }
         while let Some(&(conversation, activity)) = self.sending.front()
-            && conversation == id
+            && conversation == entry.id
             && let Some(work) = more.find_mut(activity)
             && work.outgoing.is_none()
             && work.write(&mut writer)
@@ -146,6 +146,7 @@ impl Server {
             work.queued = false;
             self.sending.pop_front();
         }
+        let to = entry.address();
         Some(self.count_sent(to, writer))
     }
 
@@ -226,7 +227,7 @@ impl Server {
         };
         let total = work.payload.len() as u32;
         let mut writer = Writer::new(out, datagram, header);
-        let max = writer.result_room(true).unwrap_or(0) & !3;
+        let max = writer.fragment_room() & !3;
         let (start, end, again) = match outgoing.next(max as u32, room) {
             Next::Range { start, end, again } => (start, end, again),
             Next::NoRoom => {
@@ -396,7 +397,7 @@ impl Work {
         let Phase::Done(status) = self.phase else {
             return false;
         };
-        if writer.result_room(false).is_none_or(|room| self.payload.len() > room) {
+        if !writer.fits(RESULT_HEAD + self.payload.len()) {
             return false;
         }
         writer.result(&ResultHead { position: self.position, status }, Part { fragment: None, bytes: &self.payload });

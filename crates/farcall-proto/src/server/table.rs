@@ -15,8 +15,8 @@ pub(super) struct Entry {
     pub id: u64,
     /// The client's identifier.
     pub client: u64,
-    /// Of the address, IPv4 mapped.
-    ip: u128,
+    /// The address as IPv6, its upper and lower half.
+    ip: [u64; 2],
     port: u16,
     scope: u16,
     /// When it was last heard, in the table's coarse units.
@@ -48,8 +48,8 @@ impl Last {
     }
 }
 
-/// The IPv4 address 0.0.0.0 as an IPv6 address (RFC 4291 section 2.5.5.2).
-const MAPPED: u128 = 0xffff << 32;
+/// The lower half of the IPv4 address 0.0.0.0 as an IPv6 address (RFC 4291 section 2.5.5.2).
+const MAPPED: u64 = 0xffff << 32;
 
 impl Entry {
     pub fn new(id: u64, client: u64, issued: u64, from: SocketAddr) -> Entry {
@@ -61,19 +61,22 @@ impl Entry {
     /// Where the client is.
     #[inline]
     pub fn address(&self) -> SocketAddr {
-        if self.ip & !u128::from(u32::MAX) == MAPPED {
-            return SocketAddr::V4(SocketAddrV4::new((self.ip as u32).into(), self.port));
+        let [upper, lower] = self.ip;
+        if upper == 0 && lower & !u64::from(u32::MAX) == MAPPED {
+            return SocketAddr::V4(SocketAddrV4::new((lower as u32).into(), self.port));
         }
-        SocketAddr::V6(SocketAddrV6::new(self.ip.into(), self.port, 0, u32::from(self.scope)))
+        let ip = u128::from(upper) << 64 | u128::from(lower);
+        SocketAddr::V6(SocketAddrV6::new(ip.into(), self.port, 0, u32::from(self.scope)))
     }
 
     #[inline]
     pub fn is_at(&self, from: &SocketAddr) -> bool {
-        self.port == from.port() && self.ip == bits(from)
+        let [upper, lower] = halves(from);
+        self.port == from.port() && self.ip[0] == upper && self.ip[1] == lower
     }
 
     pub fn move_to(&mut self, from: &SocketAddr) {
-        self.ip = bits(from);
+        self.ip = halves(from);
         self.port = from.port();
         self.scope = match from {
             SocketAddr::V4(_) => 0,
@@ -83,10 +86,13 @@ impl Entry {
 }
 
 #[inline]
-fn bits(address: &SocketAddr) -> u128 {
+fn halves(address: &SocketAddr) -> [u64; 2] {
     match address {
-        SocketAddr::V4(v4) => MAPPED | u128::from(v4.ip().to_bits()),
-        SocketAddr::V6(v6) => v6.ip().to_bits(),
+        SocketAddr::V4(v4) => [0, MAPPED | u64::from(v4.ip().to_bits())],
+        SocketAddr::V6(v6) => {
+            let bits = v6.ip().to_bits();
+            [(bits >> 64) as u64, bits as u64]
+        }
     }
 }
 

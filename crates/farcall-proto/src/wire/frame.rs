@@ -29,6 +29,10 @@ const FRAGMENT: u8 = 0x02;
 const RENEW: u8 = 0x01;
 const PULL: u8 = 0x01;
 
+const RETURNED: u8 = 0;
+const RAISED: u8 = 1;
+const FAILED: u8 = 2;
+
 const META_DEADLINE: u16 = 1;
 const META_TRACE: u16 = 2;
 
@@ -278,11 +282,11 @@ pub(crate) fn only_result(frames: &[u8]) -> Option<(ResultHead, &[u8])> {
 #[inline(always)]
 fn only<const N: usize>(frames: &[u8], kind: u8) -> Option<(&[u8; N], &[u8])> {
     let (head, body) = frames.split_first_chunk::<FRAME_HEAD>()?;
-    let usual = u64::from(kind) << 24 | body.len() as u64;
-    if u64::from(u32::from_be_bytes(*head)) != usual || body.len() > MAX_BODY || !body.len().is_multiple_of(4) {
+    if !(N..=MAX_BODY).contains(&body.len()) || !body.len().is_multiple_of(4) {
         return None;
     }
-    body.split_first_chunk::<N>()
+    let usual = u32::from(kind) << 24 | body.len() as u32;
+    if u32::from_be_bytes(*head) == usual { body.split_first_chunk::<N>() } else { None }
 }
 
 /// A frame of which only the head was read.
@@ -493,7 +497,7 @@ fn read_stale(mut r: Reader<'_>) -> Result<Stale, Malformed> {
 /// What every CALL and every RESULT begins with.
 const POSITION: usize = 16;
 const CALL_HEAD: usize = POSITION + 12;
-const RESULT_HEAD: usize = POSITION + 4;
+pub(crate) const RESULT_HEAD: usize = POSITION + 4;
 const TICKET_LEN: usize = 40;
 const ADDRESS: usize = 20;
 
@@ -525,9 +529,9 @@ impl ResultHead {
     fn of(first: &[u8; RESULT_HEAD]) -> Result<ResultHead, Malformed> {
         let [.., status, ran, high, low] = *first;
         let status = match status {
-            0 => Status::Result,
-            1 => Status::Exception,
-            2 => Status::Failed { ran, kind: u16::from_be_bytes([high, low]) },
+            RETURNED => Status::Result,
+            RAISED => Status::Exception,
+            FAILED => Status::Failed { ran, kind: u16::from_be_bytes([high, low]) },
             _ => return Err(Malformed),
         };
         Ok(ResultHead { position: Position::of(first), status })
@@ -566,9 +570,9 @@ impl Writer<'_> {
         body.bytes(args.bytes);
     }
 
-    /// Room for the bytes of a result in this datagram; `None` if even an empty one does not fit.
-    pub fn result_room(&self, fragmented: bool) -> Option<usize> {
-        self.room().checked_sub(RESULT_HEAD + if fragmented { 8 } else { 0 })
+    /// Room for the bytes of a result's fragment in this datagram.
+    pub fn fragment_room(&self) -> usize {
+        self.room().saturating_sub(RESULT_HEAD + 8)
     }
 
     #[inline(always)]
@@ -576,9 +580,9 @@ impl Writer<'_> {
         let fragment = if args.fragment.is_some() { 8 } else { 0 };
         let flags = if fragment > 0 { FRAGMENT } else { 0 };
         let (status, ran, kind) = match head.status {
-            Status::Result => (0, 0, 0),
-            Status::Exception => (1, 0, 0),
-            Status::Failed { ran, kind } => (2, ran, kind),
+            Status::Result => (RETURNED, 0, 0),
+            Status::Exception => (RAISED, 0, 0),
+            Status::Failed { ran, kind } => (FAILED, ran, kind),
         };
         let [high, low] = u16::to_be_bytes(kind);
         let len = RESULT_HEAD + fragment + args.bytes.len();

@@ -7,8 +7,8 @@
 mod frame;
 
 pub(crate) use frame::{
-    Ack, Bind, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, ResultHead, Select, Stale,
-    StaleReason, Status, Ticket, Welcome, only_call, only_result,
+    Ack, Bind, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, RESULT_HEAD, ResultHead, Select,
+    Stale, StaleReason, Status, Ticket, Welcome, only_call, only_result,
 };
 
 use crate::scheme;
@@ -90,6 +90,12 @@ impl<'a> Writer<'a> {
     #[inline]
     pub fn room(&self) -> usize {
         (self.out.len() - scheme::TAG - self.len).saturating_sub(FRAME_HEAD) & !3
+    }
+
+    /// Whether there is room for a frame whose body has `len` bytes.
+    #[inline]
+    pub fn fits(&self, len: usize) -> bool {
+        self.len + FRAME_HEAD + len + scheme::TAG <= self.out.len()
     }
 
     /// Begins a frame whose body has `len` bytes, which must be within [`Writer::room`].
