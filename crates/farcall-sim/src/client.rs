@@ -321,7 +321,7 @@ impl ClientNode {
                 Some((id, Whole { token, exception, body })) => {
                     let body = Cow::Borrowed(&bytes[body]);
                     let outcome = if exception { Outcome::Exception(body) } else { Outcome::Result(body) };
-                    sink(client::Event::Ended { id, token, outcome });
+                    sink(client::Event::Ended { id, token, outcome, arguments: &mut Vec::new() });
                 }
             }
             self.after_events(g, server);
