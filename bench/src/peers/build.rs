@@ -7,14 +7,28 @@ use farcall_bench_method::Cannot;
 
 /// The program of package `farcall-bench-NAME` of this workspace.
 pub fn package(name: &str) -> Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot find this program")?;
-    let target = own.parent().and_then(Path::parent).context("this program lies in no target directory")?;
+    let target = target()?;
     let package = format!("farcall-bench-{name}");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--release", "--package", &package, "--manifest-path"]);
     cargo.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
-    run(cargo.arg("--target-dir").arg(target))?;
+    run(cargo.arg("--target-dir").arg(&target))?;
     Ok(target.join("release").join(package).with_extension(std::env::consts::EXE_EXTENSION))
+}
+
+/// Where cargo has put this program, and puts all others.
+fn target() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this program")?;
+    own.ancestors().nth(2).map(Path::to_owned).context("this program lies in no target directory")
+}
+
+/// The program of Go's peers, if Go is installed and has or can get their modules.
+pub fn go() -> Result<PathBuf> {
+    let program = target()?.join("release/farcall-bench-go");
+    let mut go = Command::new("go");
+    go.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("go"));
+    run(go.args(["build", "-o"]).arg(&program))?;
+    Ok(program)
 }
 
 /// What a build says stands on standard error, since standard output may be JSON.

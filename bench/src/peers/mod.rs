@@ -7,7 +7,7 @@ mod raw_udp;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use farcall_bench_method::{Options, Peer};
 
 /// The anchor of latencies.
@@ -17,18 +17,27 @@ pub const CONTROL: &str = "raw-control";
 /// What this is all about: always measured.
 pub const FARCALL: &str = "farcall";
 
-/// What is measured beside farcall unless `--peers` says otherwise, and the package that holds it,
-/// if it is not this one.
-const PEERS: &[(&str, Option<&str>)] = &[
-    ("raw-tcp", None),
-    ("raw-unix", None),
-    ("tarpc", Some("tarpc")),
-    ("tonic", Some("tonic")),
-    ("capnp", Some("capnp")),
-    ("quinn", Some("quinn")),
-    ("libtirpc-udp", Some("libtirpc")),
-    ("libtirpc-tcp", Some("libtirpc")),
-    ("iceoryx2", Some("iceoryx2")),
+/// Where a peer's program comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    Here,
+    Package(&'static str),
+    Go,
+}
+
+/// What is measured beside farcall unless `--peers` says otherwise.
+const PEERS: &[(&str, Source)] = &[
+    ("raw-tcp", Source::Here),
+    ("raw-unix", Source::Here),
+    ("tarpc", Source::Package("tarpc")),
+    ("tonic", Source::Package("tonic")),
+    ("capnp", Source::Package("capnp")),
+    ("quinn", Source::Package("quinn")),
+    ("libtirpc-udp", Source::Package("libtirpc")),
+    ("libtirpc-tcp", Source::Package("libtirpc")),
+    ("iceoryx2", Source::Package("iceoryx2")),
+    ("go-net-rpc", Source::Go),
+    ("grpc-go", Source::Go),
 ];
 
 /// The peer of this name, if it is in this program.
@@ -63,9 +72,11 @@ pub fn names(first: &[&str], options: &Options) -> Vec<String> {
 /// The program that holds this peer, built now if it is not up to date. The error is a `Cannot` if it
 /// cannot be built here.
 pub fn program(name: &str) -> Result<PathBuf> {
-    if peer(name).is_some() {
-        return std::env::current_exe().context("cannot find this program");
+    let known = PEERS.iter().find(|(known, _)| *known == name).map(|&(_, source)| source);
+    match known.or_else(|| peer(name).map(|_| Source::Here)) {
+        Some(Source::Here) => std::env::current_exe().context("cannot find this program"),
+        Some(Source::Package(package)) => build::package(package),
+        Some(Source::Go) => build::go(),
+        None => bail!("no peer is called `{name}`"),
     }
-    let package = PEERS.iter().find(|(peer, _)| *peer == name).and_then(|&(_, package)| package);
-    build::package(package.with_context(|| format!("no peer is called `{name}`"))?)
 }
