@@ -5,7 +5,7 @@ use super::{Call, Conversation};
 use crate::Time;
 use crate::time::nanos;
 use crate::transfer::{Next, Outgoing};
-use crate::wire::{self, Ack, CallHead, Fragment, Header, Meta, Part, Position, Writer};
+use crate::wire::{self, Ack, CALL_HEAD, CallHead, Fragment, Header, Meta, Part, Position, Writer};
 
 /// How much of what an activity wanted to send went into a datagram.
 enum Written {
@@ -44,11 +44,14 @@ impl Conversation {
         }
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);
-        if !slot.is_plain() || wire::CALL_OVERHEAD + slot.args.len() > self.mtu.datagram() {
+        if !slot.is_plain() {
             return None;
         }
         let header = Header { conversation: granted.conversation, number: self.next_number };
         let mut writer = Writer::new(out, self.mtu.datagram(), header);
+        if !writer.fits(CALL_HEAD + slot.args.len()) {
+            return None;
+        }
         let head = CallHead {
             position: Position { activity, exchange: 0, sequence: slot.sequence },
             export: slot.call.export,

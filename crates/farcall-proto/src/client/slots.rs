@@ -195,7 +195,7 @@ impl Slots {
     /// The same, if it is the only one.
     #[inline]
     pub fn only_ready(&self) -> Option<u32> {
-        self.ready().filter(|first| *first == self.last_ready)
+        if self.first_ready == self.last_ready { self.ready() } else { None }
     }
 
     /// The call of this identifier, if it has not ended.

@@ -86,7 +86,7 @@ impl Server {
     /// Holds a call's outcome; the conversation's place, if the outcome is to be sent. Nothing if the
     /// user does not have the call, or it is not the last of its activity.
     #[inline(always)]
-    fn conclude(&mut self, now: Time, key: CallKey, finish: Finish, mut payload: Vec<u8>) -> Option<usize> {
+    fn conclude(&mut self, now: Time, key: CallKey, finish: Finish, payload: Vec<u8>) -> Option<usize> {
         self.unfinished = self.unfinished.saturating_sub(1);
         let place = self.table.find(key.conversation);
         let work = place.and_then(|place| self.table.work_mut(place, key.activity));
@@ -99,32 +99,40 @@ impl Server {
         let status = match finish {
             Finish::Result if fits => Status::Result,
             Finish::Exception if fits => Status::Exception,
-            Finish::Result | Finish::Exception => {
-                let detail = format!("a result of {len} bytes, which is not XDR or too long");
-                let failure = Failure::new(Kind::BadResult, Ran::Yes).with_detail(detail);
-                failure_body(&failure, &mut payload)
-            }
-            Finish::Failed(failure) => failure_body(&failure, &mut payload),
+            finish => return self.conclude_failed(now, place?, key, finish, payload),
         };
-        work.phase = Phase::Done(status);
-        work.since = now;
-        self.held += payload.len();
-        work.payload = payload;
-        if let Status::Failed { ran, kind } = status
-            && ran == Ran::No.code()
-        {
-            self.record_refusal(place?, key, kind);
-        }
+        self.held += len;
+        work.hold(now, status, payload);
         place
     }
 
-    /// A call was refused by the user: it will never be executed.
+    /// The same for a call that failed or was refused, or has a result that cannot be sent.
     #[cold]
-    fn record_refusal(&mut self, place: usize, key: CallKey, kind: u16) {
-        self.stats.refused[usize::from(kind) % 24] += 1;
-        let unrecorded = self.config.mutant.breaks(Rule::RefusalUnrecorded);
-        let consumed = key.sequence - u64::from(unrecorded);
-        self.set_last(place, key.activity, Last::new(consumed, true));
+    fn conclude_failed(
+        &mut self,
+        now: Time,
+        place: usize,
+        key: CallKey,
+        finish: Finish,
+        mut payload: Vec<u8>,
+    ) -> Option<usize> {
+        let failure = match finish {
+            Finish::Failed(failure) => failure,
+            Finish::Result | Finish::Exception => {
+                let detail = format!("a result of {} bytes, which is not XDR or too long", payload.len());
+                Failure::new(Kind::BadResult, Ran::Yes).with_detail(detail)
+            }
+        };
+        if failure.ran == Ran::No {
+            self.stats.refused[usize::from(failure.kind.code()) % 24] += 1;
+            let unrecorded = self.config.mutant.breaks(Rule::RefusalUnrecorded);
+            let consumed = key.sequence - u64::from(unrecorded);
+            self.set_last(place, key.activity, Last::new(consumed, true));
+        }
+        let status = failure_body(&failure, &mut payload);
+        self.held += payload.len();
+        self.existing_work(place, key.activity)?.hold(now, status, payload);
+        Some(place)
     }
 
     /// Writes a result that fits one datagram, and with it those that are next and go the same way.
@@ -391,6 +399,14 @@ impl Server {
 }
 
 impl Work {
+    /// It ended so; holds the result.
+    #[inline]
+    fn hold(&mut self, now: Time, status: Status, payload: Vec<u8>) {
+        self.phase = Phase::Done(status);
+        self.payload = payload;
+        self.since = now;
+    }
+
     /// Writes the result whole, if it is there and there is room.
     #[inline(always)]
     fn write(&self, writer: &mut Writer<'_>) -> bool {

@@ -496,7 +496,7 @@ fn read_stale(mut r: Reader<'_>) -> Result<Stale, Malformed> {
 
 /// What every CALL and every RESULT begins with.
 const POSITION: usize = 16;
-const CALL_HEAD: usize = POSITION + 12;
+pub(crate) const CALL_HEAD: usize = POSITION + 12;
 pub(crate) const RESULT_HEAD: usize = POSITION + 4;
 const TICKET_LEN: usize = 40;
 const ADDRESS: usize = 20;

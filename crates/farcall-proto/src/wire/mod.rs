@@ -7,8 +7,8 @@
 mod frame;
 
 pub(crate) use frame::{
-    Ack, Bind, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, RESULT_HEAD, ResultHead, Select,
-    Stale, StaleReason, Status, Ticket, Welcome, only_call, only_result,
+    Ack, Bind, CALL_HEAD, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, RESULT_HEAD, ResultHead,
+    Select, Stale, StaleReason, Status, Ticket, Welcome, only_call, only_result,
 };
 
 use crate::scheme;
@@ -24,7 +24,7 @@ pub(crate) const HEADER: usize = 20;
 pub(crate) const FRAME_HEAD: usize = 4;
 
 /// Bytes of a datagram with one whole call in it, besides arguments and metadata.
-pub(crate) const CALL_OVERHEAD: usize = HEADER + FRAME_HEAD + 28 + scheme::TAG;
+pub(crate) const CALL_OVERHEAD: usize = HEADER + FRAME_HEAD + CALL_HEAD + scheme::TAG;
 
 /// A datagram or frame that breaks the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
