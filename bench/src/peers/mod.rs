@@ -2,6 +2,9 @@
 //! package of its own, so that cargo does not merge the features of what they depend on.
 mod build;
 mod farcall;
+mod raw_gso;
+#[cfg(target_os = "linux")]
+mod raw_shared;
 mod raw_stream;
 mod raw_udp;
 
@@ -29,6 +32,9 @@ enum Source {
 const PEERS: &[(&str, Source)] = &[
     ("raw-tcp", Source::Here),
     ("raw-unix", Source::Here),
+    ("raw-gso", Source::Here),
+    ("raw-shm", Source::Here),
+    ("raw-memcpy", Source::Here),
     ("tarpc", Source::Package("tarpc")),
     ("tonic", Source::Package("tonic")),
     ("capnp", Source::Package("capnp")),
@@ -46,6 +52,11 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         RAW | CONTROL => Box::new(raw_udp::RawUdp { connected: true }),
         FARCALL => Box::new(farcall::Farcall),
         "raw-unconnected" => Box::new(raw_udp::RawUdp { connected: false }),
+        "raw-gso" => Box::new(raw_gso::RawGso),
+        #[cfg(target_os = "linux")]
+        "raw-shm" => Box::new(raw_shared::RawShared),
+        #[cfg(target_os = "linux")]
+        "raw-memcpy" => Box::new(raw_shared::RawMemcpy),
         "raw-tcp" => Box::new(raw_stream::RawStream::Tcp),
         "raw-unix" => Box::new(raw_stream::RawStream::Unix),
         _ => return None,

@@ -56,7 +56,7 @@ fn serve(socket: &UdpSocket, gate: &Gate) -> io::Result<()> {
 }
 
 /// Asks for a large buffer for what arrives: beyond the system's limit where that is allowed.
-fn enlarge(socket: &UdpSocket) {
+pub fn enlarge(socket: &UdpSocket) {
     let socket = socket2::SockRef::from(socket);
     #[cfg(target_os = "linux")]
     if rustix::net::sockopt::set_socket_recv_buffer_size_force(&*socket, BUFFER).is_ok() {
