@@ -29,6 +29,9 @@ pub struct ClientConfig {
     pub max_result: u32,
     /// How far ahead of what has arrived the sender of a large result may send, in bytes.
     pub window: u32,
+    /// The server's address is a loopback address, so that datagrams for it do not leave the machine. If the
+    /// server says the same of ours, they carry no checksum (docs/protocol.md, "Tag").
+    pub loopback: bool,
     /// The largest datagram to try by path-MTU probing; [`BASE_DATAGRAM`] switches probing off.
     pub max_datagram: usize,
     /// A deliberate fault, for the simulator.
@@ -46,6 +49,7 @@ impl Default for ClientConfig {
             max_outstanding: 4096,
             max_result: 1 << 30,
             window: 256 << 10,
+            loopback: false,
             max_datagram: 64_000,
             mutant: Mutant::NONE,
         }

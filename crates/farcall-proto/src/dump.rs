@@ -46,7 +46,7 @@ pub fn dump(datagram: &[u8]) -> Result<Dump, NotOurs> {
     if datagram[0] != wire::VERSION {
         return Err(NotOurs(format!("wire version {}, not {}", datagram[0], wire::VERSION)));
     }
-    if datagram[1] != crate::scheme::OPEN {
+    if datagram[1] != crate::scheme::OPEN && datagram[1] != crate::scheme::LOCAL {
         return Err(NotOurs(format!("security scheme {}, which needs keys", datagram[1])));
     }
     let Ok((header, body)) = wire::open(datagram, true) else {
@@ -87,8 +87,9 @@ impl Dump {
 
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Header { conversation, number } = self.header;
-        write!(f, "to {conversation:016x} number {number} ({} bytes)", self.len)?;
+        let Header { conversation, number, local } = self.header;
+        let scheme = if local { ", local" } else { "" };
+        write!(f, "to {conversation:016x} number {number} ({} bytes{scheme})", self.len)?;
         for frame in &self.frames {
             write!(f, "\n  {frame}")?;
         }

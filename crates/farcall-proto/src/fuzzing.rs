@@ -3,12 +3,12 @@
 use crate::scheme;
 use crate::wire::{HEADER, Header, Writer};
 
-/// A datagram with these frames, correctly sealed. `conversation` is the receiver's identifier.
+/// A datagram of the open scheme with these frames, correctly sealed. `conversation` is the receiver's identifier.
 pub fn seal(conversation: u64, number: u64, frames: &[u8]) -> Vec<u8> {
     let mut datagram = vec![0; HEADER + frames.len() + scheme::TAG];
-    Writer::new(&mut datagram, usize::MAX, Header { conversation, number });
+    Writer::new(&mut datagram, usize::MAX, Header { conversation, number, local: false });
     datagram[HEADER..HEADER + frames.len()].copy_from_slice(frames);
-    scheme::seal(&mut datagram);
+    scheme::seal(&mut datagram, false);
     datagram
 }
 

@@ -27,6 +27,67 @@ fn a_simple_call_is_two_datagrams() {
     assert_eq!(pair.client.timeout(), None, "idle is silent");
 }
 
+/// A datagram's security scheme.
+fn scheme(datagram: &[u8]) -> u8 {
+    datagram[1]
+}
+
+#[test]
+fn on_one_machine_datagrams_are_local() {
+    let mut pair = Pair::with(ClientConfig { loopback: true, ..ClientConfig::default() }, ServerConfig::default());
+    pair.from = "127.0.0.1:1000".parse().unwrap();
+    pair.client.bind(pair.now, "Store", 0);
+    let bind = pair.sent();
+    assert_eq!(scheme(&bind[0]), 0, "nobody knows yet where the other is");
+    pair.receive(&bind);
+    let welcome = pair.answered();
+    assert_eq!(scheme(&welcome[0]), 0);
+    pair.hear(&welcome);
+    pair.start(1, b"argument");
+    let call = pair.sent();
+    assert_eq!(scheme(&call[0]), 1);
+    // Cut short, or from another machine, it is nothing.
+    pair.receive(&[call[0][..call[0].len() - 4].to_vec()]);
+    let elsewhere = std::mem::replace(&mut pair.from, "10.0.0.1:1000".parse().unwrap());
+    pair.receive(&call);
+    assert_eq!((pair.asked.len(), pair.server.stats().dropped), (0, 2));
+    pair.from = elsewhere;
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    let result = pair.finish(key, Finish::Result, b"result..");
+    assert_eq!(scheme(&result[0]), 1);
+    pair.hear(&result);
+    assert_eq!(pair.told.pop(), Some((1, Told::Result(b"result..".to_vec()))));
+}
+
+#[test]
+fn a_forwarder_between_two_ends_makes_them_use_the_open_scheme() {
+    for (loopback, from) in [(true, "10.0.0.1:1000"), (false, "127.0.0.1:1000")] {
+        let mut pair = Pair::with(ClientConfig { loopback, ..ClientConfig::default() }, ServerConfig::default());
+        pair.from = from.parse().unwrap();
+        pair.start(1, b"argument");
+        for _ in 0..2 {
+            let sent = pair.sent();
+            assert!(sent.iter().all(|d| scheme(d) == 0));
+            pair.receive(&sent);
+            let answered = pair.answered();
+            pair.hear(&answered);
+        }
+        let (key, _) = pair.asked.pop().unwrap();
+        let mut result = pair.finish(key, Finish::Result, b"result..");
+        assert_eq!(scheme(&result[0]), 0);
+        // Nobody else makes a client take what bears no checksum.
+        let len = result[0].len();
+        let mut local = result[0].clone();
+        local[1] = 1;
+        local[len - 8..].copy_from_slice(&(len as u64).to_be_bytes());
+        pair.hear(&[local]);
+        assert_eq!(pair.told.pop(), None);
+        pair.hear(&result.split_off(0));
+        assert_eq!(pair.told.pop(), Some((1, Told::Result(b"result..".to_vec()))));
+    }
+}
+
 #[test]
 fn binding_names_the_export_and_leaves_no_state() {
     let mut pair = Pair::new();

@@ -22,13 +22,15 @@ struct Script {
 }
 
 impl Script {
-    fn new() -> Script {
+    fn new(from: &str) -> Script {
         let now = Time::from_nanos(1_000_000_000);
         let mut server = Server::new(ServerConfig::default(), now, *b"the secret of this incarnation..");
         let procedures = vec![(1, 0x1111_2222_3333_4444), (2, 0x5555_6666_7777_8888)];
         server.export(Export { id: 0xe4_9067, type_name: "Store".into(), instance: "one".into(), procedures });
-        let client = Conversation::new(ClientConfig::default(), 0xc11e_4700);
-        Script { now, client, server, from: "10.0.0.1:1000".parse().unwrap(), out: String::new() }
+        let from: SocketAddr = from.parse().unwrap();
+        let config = ClientConfig { loopback: from.ip().is_loopback(), ..ClientConfig::default() };
+        let client = Conversation::new(config, 0xc11e_4700);
+        Script { now, client, server, from, out: String::new() }
     }
 
     fn title(&mut self, text: &str) {
@@ -86,7 +88,7 @@ impl Script {
 }
 
 fn datagrams() -> String {
-    let mut s = Script::new();
+    let mut s = Script::new("10.0.0.1:1000");
     s.out.push_str("# Datagrams of wire version 1. A line of digits is a datagram; above it, what it says.\n");
     s.title("binding by name");
     s.client.bind(s.now, "Store/one", 1);
@@ -111,6 +113,12 @@ fn datagrams() -> String {
     s.from = "10.0.0.1:2000".parse().unwrap();
     s.call(b"here", None);
     s.run(&Finish::Result, b"yes.", true);
+    let out = s.out;
+    s = Script::new("127.0.0.1:1000");
+    s.out = out;
+    s.title("two ends on one machine: binding in the open scheme, then a call in the local one");
+    s.call(b"argument", None);
+    s.run(&Finish::Result, b"result..", true);
     s.out
 }
 

@@ -119,7 +119,8 @@ impl Endpoint {
                 break id;
             }
         };
-        let peer = Arc::new(Peer::new(Conversation::new(self.config.clone(), id), address));
+        let config = ClientConfig { loopback: self.env.is_loopback(address), ..self.config.clone() };
+        let peer = Arc::new(Peer::new(Conversation::new(config, id), address));
         peers.by_address.insert(address, peer.clone());
         peers.by_id.insert(id, peer.clone());
         // On its way to others a machine may change its own address, which a connected socket does not.

@@ -44,6 +44,11 @@ pub trait Env: Send + Sync + 'static {
         std::process::id()
     }
 
+    /// Whether what is sent to an address never leaves this machine, so that nothing can change it on the way.
+    fn is_loopback(&self, address: SocketAddr) -> bool {
+        address.ip().is_loopback()
+    }
+
     /// How many threads can run at the same time, at least 1.
     fn processors(&self) -> usize {
         std::thread::available_parallelism().map_or(1, usize::from)

@@ -139,6 +139,8 @@ pub struct Conversation {
     waiting: VecDeque<u32>,
     next_sequence: u64,
     next_number: u64,
+    /// Both ends say that the other is on their machine: datagrams are of the local scheme.
+    local: bool,
     /// Not later than the earliest moment at which a call wants [`Conversation::handle_timeout`].
     check: Time,
     /// The bounds of a caller's patience, in nanoseconds: those of the configuration, which divide.
@@ -178,6 +180,7 @@ impl Conversation {
             waiting: VecDeque::new(),
             next_sequence: 1,
             next_number: 1,
+            local: false,
             check: Time::default(),
             round_trip: RoundTrip::default(),
             congestion: Congestion::default(),

@@ -21,7 +21,7 @@ impl Conversation {
             return self.reject();
         };
         let ours = header.conversation == self.id;
-        if !ours && header.conversation != 0 {
+        if !ours && header.conversation != 0 || header.local && !self.local {
             return self.reject();
         }
         self.stats.received += 1;
@@ -53,7 +53,7 @@ impl Conversation {
             return None;
         }
         let (header, _) = wire::open(datagram, true).ok()?;
-        if header.conversation != self.id {
+        if header.conversation != self.id || header.local && !self.local {
             return None;
         }
         self.stats.received += 1;

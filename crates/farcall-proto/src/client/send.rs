@@ -42,12 +42,11 @@ impl Conversation {
         if !self.completed.is_empty() || self.session.asks() || self.introduces() {
             return None;
         }
-        let patience = self.patience();
+        let (patience, header) = (self.patience(), self.header(granted.conversation));
         let slot = self.slots.at_mut(activity);
         if !slot.is_plain() {
             return None;
         }
-        let header = Header { conversation: granted.conversation, number: self.next_number };
         let mut writer = Writer::new(out, self.mtu.datagram(), header);
         if !writer.fits(CALL_HEAD + slot.args.len()) {
             return None;
@@ -83,7 +82,7 @@ impl Conversation {
             return self.transmit_mtu_probe(out);
         }
         let granted = self.session.granted()?;
-        let header = Header { conversation: granted.conversation, number: self.next_number };
+        let header = self.header(granted.conversation);
         let mut writer = Writer::new(out, self.mtu.datagram(), header);
         if !granted.known {
             writer.ticket(&granted.ticket);
@@ -116,9 +115,14 @@ impl Conversation {
         Some(self.count_sent(writer))
     }
 
+    #[inline]
+    fn header(&self, conversation: u64) -> Header {
+        Header { conversation, number: self.next_number, local: self.local }
+    }
+
     fn transmit_mtu_probe(&mut self, out: &mut [u8]) -> Option<usize> {
         let granted = self.session.granted().filter(|g| g.known)?;
-        let header = Header { conversation: granted.conversation, number: self.next_number };
+        let header = self.header(granted.conversation);
         let size = self.mtu.next().filter(|size| *size <= out.len())?;
         let mut writer = Writer::new(out, size, header);
         writer.mtu(false, size);

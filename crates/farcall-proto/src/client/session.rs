@@ -156,7 +156,8 @@ impl Conversation {
             renew,
             name: request.name.as_bytes(),
         };
-        let header = Header { conversation: 0, number: self.next_number };
+        // Nobody knows yet whether the other end is on this machine.
+        let header = Header { conversation: 0, number: self.next_number, local: false };
         let mut writer = Writer::new(out, BASE_DATAGRAM, header);
         writer.bind(&bind);
         // So that the answer may be as long: an unproven address gets no more than it sent, threefold.
@@ -253,6 +254,7 @@ impl Conversation {
             None => {}
         }
         self.session.granted = Some(granted);
+        self.local = self.config.loopback && w.seen.ip().is_loopback();
         self.resend_all(now);
     }
 

@@ -36,6 +36,7 @@ impl Server {
         self.reply(Reply {
             to: from,
             client: bind.client,
+            local: false,
             limit: (len * AMPLIFICATION).min(BASE_DATAGRAM),
             answer: Answer::Welcome { nonce: bind.nonce, conversation, ticket, refused, export, from: bind.from },
         });
@@ -91,7 +92,7 @@ impl Server {
             }
         }
         let mut entry = Entry::new(conversation, ticket.client, ticket.issued, from);
-        entry.heard = self.coarse(now);
+        entry.heard = self.coarse(now) | u32::from(header.local);
         Some(self.table.insert(entry))
     }
 
@@ -111,7 +112,7 @@ impl Server {
             incarnation: self.issuer.incarnation(),
             age,
         };
-        self.reply(Reply { to, client, limit: BASE_DATAGRAM, answer: Answer::Stale(stale) });
+        self.reply(Reply { to, client, local: header.local, limit: BASE_DATAGRAM, answer: Answer::Stale(stale) });
         None
     }
 
@@ -129,7 +130,7 @@ impl Server {
             None => Answer::Challenge { conversation: header.conversation, number: header.number },
         };
         // We do not know how the client calls the conversation: zero goes by its address.
-        self.reply(Reply { to, client: 0, limit: BASE_DATAGRAM, answer });
+        self.reply(Reply { to, client: 0, local: header.local, limit: BASE_DATAGRAM, answer });
     }
 
     /// Forgets a conversation, so that no ticket as old as its own is accepted any more.

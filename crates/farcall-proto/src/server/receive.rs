@@ -31,10 +31,13 @@ impl Server {
         let Ok((header, frames)) = wire::open(datagram, check) else {
             return self.reject();
         };
+        if header.local && !from.ip().is_loopback() {
+            return self.reject();
+        }
         self.stats.received += 1;
         let place = self.table.find(header.conversation).filter(|place| self.table.at(*place).is_at(&from));
         if let Some(place) = place {
-            self.table.at_mut(place).heard = self.coarse(now);
+            self.table.at_mut(place).heard = self.coarse(now) | u32::from(header.local);
         }
         let mut visit = Visit { now, from: &from, len: datagram.len(), header, place, acknowledged: false, sink };
         match (place, wire::only_call(frames)) {
@@ -442,7 +445,7 @@ impl Server {
         // Smaller ones pass anyway, and an echo must have room for itself.
         if (BASE_DATAGRAM..=visit.len.min(self.config.max_datagram)).contains(&size) {
             let client = self.table.at(place).client;
-            self.reply(Reply { to: *visit.from, client, limit: size, answer: Answer::MtuEcho });
+            self.reply(Reply { to: *visit.from, client, local: visit.header.local, limit: size, answer: Answer::MtuEcho });
         }
     }
 

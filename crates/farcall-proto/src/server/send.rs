@@ -21,6 +21,8 @@ pub(super) struct Reply {
     pub to: SocketAddr,
     /// The receiver's identifier of the conversation, zero if we do not know it.
     pub client: u64,
+    /// The datagram that is answered was of the local scheme.
+    pub local: bool,
     /// The most bytes that the datagram may have.
     pub limit: usize,
     pub answer: Answer,
@@ -139,7 +141,7 @@ impl Server {
     #[inline]
     fn write_whole(&mut self, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
         let entry = self.table.at_mut(place);
-        let header = Header { conversation: entry.client, number: self.next_number };
+        let header = Header { conversation: entry.client, number: self.next_number, local: entry.is_local() };
         let more = entry.more.as_mut()?;
         let mut writer = Writer::new(out, more.datagram as usize, header);
         if !more.find_mut(activity)?.write(&mut writer) {
@@ -223,8 +225,9 @@ impl Server {
     /// Writes the next fragment of a result; `None` if it must wait for the receiver's word.
     fn write_fragment(&mut self, now: Time, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
         let number = self.next_number;
-        let header = Header { conversation: self.table.at(place).client, number };
-        let to = self.table.at(place).address();
+        let entry = self.table.at(place);
+        let header = Header { conversation: entry.client, number, local: entry.is_local() };
+        let to = entry.address();
         let more = self.table.at_mut(place).more.as_mut()?;
         let datagram = more.datagram as usize;
         let room = more.congestion.window(datagram).saturating_sub(more.in_flight);
@@ -336,8 +339,8 @@ impl Server {
 
     fn reply_to(&mut self, place: usize, answer: Answer) {
         let entry = self.table.at(place);
-        let (to, client) = (entry.address(), entry.client);
-        self.reply(Reply { to, client, limit: BASE_DATAGRAM, answer });
+        let (to, client, local) = (entry.address(), entry.client, entry.is_local());
+        self.reply(Reply { to, client, local, limit: BASE_DATAGRAM, answer });
     }
 
     pub(super) fn reply_state(&mut self, place: usize, position: Position, progress: Progress) {
@@ -354,7 +357,7 @@ impl Server {
     }
 
     fn write_reply(&mut self, reply: &Reply, out: &mut [u8]) -> Option<Transmit> {
-        let header = Header { conversation: reply.client, number: self.next_number };
+        let header = Header { conversation: reply.client, number: self.next_number, local: reply.local };
         let mut writer = Writer::new(out, reply.limit, header);
         match &reply.answer {
             Answer::Welcome { nonce, conversation, ticket, refused, export, from } => {

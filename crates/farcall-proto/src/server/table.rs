@@ -19,7 +19,7 @@ pub(super) struct Entry {
     ip: [u64; 2],
     port: u16,
     scope: u16,
-    /// When it was last heard, in the table's coarse units.
+    /// When it was last heard, in the server's coarse units, which are even; odd if that was in the local scheme.
     pub heard: u32,
     /// The date of its ticket.
     pub issued: u64,
@@ -67,6 +67,12 @@ impl Entry {
         }
         let ip = u128::from(upper) << 64 | u128::from(lower);
         SocketAddr::V6(SocketAddrV6::new(ip.into(), self.port, 0, u32::from(self.scope)))
+    }
+
+    /// Whether it was last heard in the local scheme.
+    #[inline]
+    pub fn is_local(&self) -> bool {
+        self.heard & 1 != 0
     }
 
     #[inline]

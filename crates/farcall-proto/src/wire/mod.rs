@@ -37,17 +37,20 @@ pub(crate) struct Header {
     pub conversation: u64,
     /// Never used twice by a sender in a conversation.
     pub number: u64,
+    /// It is of the local scheme: between two ends on one machine.
+    pub local: bool,
 }
 
 /// Checks a datagram's head and tag and gives the bytes of its frames.
 #[inline(always)]
 pub(crate) fn open(datagram: &[u8], check: bool) -> Result<(Header, &[u8]), Malformed> {
     let head = datagram.first_chunk::<HEADER>().ok_or(Malformed)?;
-    if head[0] != VERSION || head[1] != scheme::OPEN {
+    let local = head[1] == scheme::LOCAL;
+    if head[0] != VERSION || !local && head[1] != scheme::OPEN {
         return Err(Malformed);
     }
-    let header = Header { conversation: u64_at(head, 4), number: u64_at(head, 12) };
-    let sealed = scheme::open(datagram, HEADER, check).ok_or(Malformed)?;
+    let header = Header { conversation: u64_at(head, 4), number: u64_at(head, 12), local };
+    let sealed = scheme::open(datagram, HEADER, local, check).ok_or(Malformed)?;
     Ok((header, sealed))
 }
 
@@ -70,6 +73,7 @@ fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
 pub(crate) struct Writer<'a> {
     out: &'a mut [u8],
     len: usize,
+    local: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -80,10 +84,11 @@ impl<'a> Writer<'a> {
         let out = &mut out[..limit];
         debug_assert!(limit >= HEADER + scheme::TAG);
         let head = out.first_chunk_mut::<HEADER>().expect("room for a datagram's head");
-        head[..4].copy_from_slice(&[VERSION, scheme::OPEN, 0, 0]);
+        let scheme = if header.local { scheme::LOCAL } else { scheme::OPEN };
+        head[..4].copy_from_slice(&[VERSION, scheme, 0, 0]);
         head[4..12].copy_from_slice(&header.conversation.to_be_bytes());
         head[12..].copy_from_slice(&header.number.to_be_bytes());
-        Writer { out, len: HEADER }
+        Writer { out, len: HEADER, local: header.local }
     }
 
     /// Bytes that the body of one more frame may have.
@@ -120,7 +125,7 @@ impl<'a> Writer<'a> {
     #[inline(always)]
     pub fn finish(self) -> usize {
         let end = self.len + scheme::TAG;
-        scheme::seal(&mut self.out[..end]);
+        scheme::seal(&mut self.out[..end], self.local);
         end
     }
 }

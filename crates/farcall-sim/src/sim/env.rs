@@ -36,6 +36,11 @@ impl Env for Outside {
         Time::from_nanos(self.origin + self.world.lock().net.now())
     }
 
+    /// Every datagram crosses the simulated network.
+    fn is_loopback(&self, _: SocketAddr) -> bool {
+        false
+    }
+
     /// Whatever address is asked for, it is the machine's only one.
     fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
         let mut state = self.world.lock();
