@@ -445,7 +445,13 @@ impl Server {
         // Smaller ones pass anyway, and an echo must have room for itself.
         if (BASE_DATAGRAM..=visit.len.min(self.config.max_datagram)).contains(&size) {
             let client = self.table.at(place).client;
-            self.reply(Reply { to: *visit.from, client, local: visit.header.local, limit: size, answer: Answer::MtuEcho });
+            self.reply(Reply {
+                to: *visit.from,
+                client,
+                local: visit.header.local,
+                limit: size,
+                answer: Answer::MtuEcho,
+            });
         }
     }
 
