@@ -1,0 +1,97 @@
+//! The memory file and its mapping: the only unsafe code.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::layout::Shared;
+
+/// The memory that two processes share, mapped here.
+///
+/// The other process may write anything at any time. That is sound because [`Shared`] consists of atomic integers,
+/// for which every bit pattern is a value; and it may not shrink the file, which would make access a fault.
+#[derive(Debug)]
+pub struct Page {
+    start: NonNull<Shared>,
+    /// Mapped; else allocated, for one process alone.
+    mapped: bool,
+}
+
+// SAFETY: all access is through `&Shared`, whose fields are atomics: it is Sync, and nothing is tied to a thread.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
+
+const LEN: usize = size_of::<Shared>();
+
+impl Page {
+    /// A new memory file, all zeros, and its mapping.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn create() -> io::Result<(Page, OwnedFd)> {
+        let file = rustix::fs::memfd_create("farcall", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&file, LEN as u64)?;
+        rustix::fs::fcntl_add_seals(&file, seals())?;
+        Ok((Page::map(&file)?, file))
+    }
+
+    /// The mapping of a memory file that somebody else made.
+    ///
+    /// # Errors
+    /// When it is not as large as it should be, or could become smaller; or what the operating system says.
+    pub fn open(file: &OwnedFd) -> io::Result<Page> {
+        let is_sealed = rustix::fs::fcntl_get_seals(file)?.contains(seals());
+        // (A length that the seals have made final.)
+        if !is_sealed || rustix::fs::fstat(file)?.st_size != LEN as i64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "no memory file of farcall's"));
+        }
+        Page::map(file)
+    }
+
+    /// Memory of this process alone, for tests.
+    pub fn alone() -> std::sync::Arc<Page> {
+        let layout = std::alloc::Layout::new::<Shared>();
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start.cast()) else { std::alloc::handle_alloc_error(layout) };
+        std::sync::Arc::new(Page { start, mapped: false })
+    }
+
+    fn map(file: impl AsFd) -> io::Result<Page> {
+        let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at an address that the kernel chooses, so it overlaps nothing of ours.
+        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), LEN, rights, flags, file, 0)? };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Page { start, mapped: true })
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Shared {
+        // SAFETY: `start` is aligned (to a page, or by the layout), and LEN bytes behind it are readable and writable
+        // until `self` is dropped: mapped from a file whose length is sealed, or allocated. Any content is a valid
+        // `Shared`. Others write at the same time, but everything in it is atomic.
+        unsafe { self.start.as_ref() }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let start = self.start.as_ptr().cast();
+        if self.mapped {
+            // SAFETY: this mapping, which nobody refers to any more: references borrow from `self`.
+            let _ = unsafe { rustix::mm::munmap(start, LEN) };
+        } else {
+            // SAFETY: allocated in `alone` with this layout.
+            unsafe { std::alloc::dealloc(start.cast(), std::alloc::Layout::new::<Shared>()) };
+        }
+    }
+}
+
+fn seals() -> SealFlags {
+    SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
+}

@@ -1,0 +1,284 @@
+//! The serving half: which requests are there, what they say, and answering them. It trusts no word that it reads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::layout::{BITMAP, HALF, INLINE, LANES, SLOTS, Shared, Slot, place};
+use crate::words::{get, put};
+use crate::{Page, Status};
+
+/// The serving half of a memory file. Any thread may answer; one at a time takes (it has the [`Taker`]).
+#[derive(Clone, Debug)]
+pub struct Server(Arc<Page>);
+
+/// What the server alone knows: how far it has followed the caller's bits.
+#[derive(Debug)]
+pub struct Taker {
+    seen: Seen,
+    given_up: [u64; BITMAP],
+    /// Requests that were there at the last look and are not taken yet: each has its turn before any comes again.
+    batch: [u64; BITMAP],
+    /// The number of each slot's last request.
+    numbers: Box<[u32; SLOTS]>,
+}
+
+/// The caller's bits and its count of cancels, as followed so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    ready: [u64; BITMAP],
+    cancels: u32,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Execute this.
+    Call {
+        /// What.
+        call: Call,
+        /// How many bytes of arguments the slot holds, at most [`INLINE`].
+        len: usize,
+        /// They follow those that were added before.
+        added: bool,
+    },
+    /// Take arguments from half a lane; at offset 0 they are the first.
+    Add {
+        /// The lane, less than [`LANES`].
+        lane: usize,
+        /// The half, 0 or 1.
+        half: usize,
+        /// How many bytes, at most [`HALF`].
+        len: usize,
+        /// How many were added before.
+        offset: u64,
+    },
+    /// Fill half a lane with a part of the slot's reply.
+    Fetch {
+        /// The lane, less than [`LANES`].
+        lane: usize,
+        /// The half, 0 or 1.
+        half: usize,
+        /// Where the part begins.
+        offset: u64,
+    },
+    /// The slot's reply is no longer wanted.
+    Forget,
+    /// Nothing that an honest caller writes.
+    Nonsense,
+}
+
+/// A call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The export.
+    pub export: u64,
+    /// The procedure's number.
+    pub procedure: u32,
+    /// How long the caller waits.
+    pub within: Option<Duration>,
+    /// The trace's 16 bytes and the span's 8.
+    pub trace: Option<[u8; 24]>,
+}
+
+/// Kinds of requests.
+pub(crate) const CALL: u64 = 0;
+pub(crate) const ADD: u64 = 1;
+pub(crate) const FETCH: u64 = 2;
+pub(crate) const FORGET: u64 = 3;
+/// Of a call: there is a trace.
+pub(crate) const TRACED: u64 = 1 << 62;
+/// Of a call: arguments were added before.
+pub(crate) const ADDED: u64 = 1 << 63;
+pub(crate) const KIND_SHIFT: u32 = 60;
+/// The largest number that stands below the kind.
+pub(crate) const MOST: u64 = (1 << KIND_SHIFT) - 1;
+
+impl Taker {
+    /// Of a memory file that nobody has used yet.
+    #[expect(clippy::new_without_default)]
+    pub fn new() -> Taker {
+        let none = [0; BITMAP];
+        Taker { seen: Seen::default(), given_up: none, batch: none, numbers: Box::new([0; SLOTS]) }
+    }
+
+    /// What was seen so far, to look for more without the taker.
+    #[inline]
+    pub fn seen(&self) -> Seen {
+        self.seen
+    }
+
+    /// The number of a slot's last request.
+    pub fn number(&self, slot: usize) -> u32 {
+        self.numbers[slot]
+    }
+}
+
+impl Server {
+    /// The serving half of this memory.
+    pub fn new(page: Arc<Page>) -> Server {
+        Server(page)
+    }
+
+    #[inline]
+    fn shared(&self) -> &Shared {
+        self.0.shared()
+    }
+
+    fn slot(&self, slot: usize) -> &Slot {
+        &self.shared().slots[slot % SLOTS]
+    }
+
+    /// Whether there is more than was seen.
+    #[inline]
+    pub fn is_rung(&self, seen: &Seen) -> bool {
+        let calls = &self.shared().calls;
+        let differs = |(ready, seen): (&AtomicU64, &u64)| ready.load(Ordering::Acquire) != *seen;
+        calls.ready.iter().zip(&seen.ready).any(differs) || calls.cancels.load(Ordering::Acquire) != seen.cancels
+    }
+
+    /// Takes a request: its slot and its number. From now on it may have run.
+    #[inline]
+    pub fn take(&self, taker: &mut Taker) -> Option<(usize, u32)> {
+        if taker.batch == [0; BITMAP] {
+            let ready = &self.shared().calls.ready;
+            for ((ready, seen), batch) in ready.iter().zip(taker.seen.ready).zip(&mut taker.batch) {
+                *batch = ready.load(Ordering::Acquire) ^ seen;
+            }
+        }
+        let word = taker.batch.iter().position(|batch| *batch != 0)?;
+        let slot = word * 64 + taker.batch[word].trailing_zeros() as usize;
+        let (_, bit) = place(slot);
+        taker.batch[word] &= !bit;
+        taker.seen.ready[word] ^= bit;
+        // A server that is killed after this has taken the call, one that is killed before has not and never will.
+        self.shared().taken.bits[word].store(taker.seen.ready[word], Ordering::Release);
+        let number = taker.numbers[slot].wrapping_add(1) & NUMBERS;
+        taker.numbers[slot] = number;
+        Some((slot, number))
+    }
+
+    /// A slot whose caller has given its request up since the last look. (Whoever gives a request up has made it before:
+    /// of one that is not taken yet this waits until it is.)
+    pub fn given_up(&self, taker: &mut Taker) -> Option<usize> {
+        let Shared { calls, cancels, .. } = self.shared();
+        let count = calls.cancels.load(Ordering::Acquire);
+        if count == taker.seen.cancels {
+            return None;
+        }
+        let mut left = false;
+        for word in 0..BITMAP {
+            let new = cancels.given_up[word].load(Ordering::Acquire) ^ taker.given_up[word];
+            let untaken = calls.ready[word].load(Ordering::Acquire) ^ taker.seen.ready[word];
+            let ripe = new & !untaken;
+            if ripe != 0 {
+                taker.given_up[word] ^= ripe & ripe.wrapping_neg();
+                return Some(word * 64 + ripe.trailing_zeros() as usize);
+            }
+            left |= new != 0;
+        }
+        if !left {
+            taker.seen.cancels = count;
+        }
+        None
+    }
+
+    /// Reads the request in a slot that was taken.
+    #[inline]
+    pub fn request(&self, slot: usize) -> Request {
+        let request = &self.slot(slot).request;
+        // Each word once: the caller may change it meanwhile.
+        let what = request.what.load(Ordering::Relaxed);
+        let size = request.size.load(Ordering::Relaxed);
+        let more = request.more.load(Ordering::Relaxed);
+        let (procedure, len) = ((size >> 32) as u32, size as u32 as usize);
+        let (lane, half, offset) = ((what >> 1) as usize, (what & 1) as usize, more & MOST);
+        match more >> KIND_SHIFT & 3 {
+            CALL if len <= INLINE => {
+                let within = (offset != 0).then(|| Duration::from_nanos(offset));
+                let trace = (more & TRACED != 0).then(|| {
+                    let mut trace = [0; 24];
+                    get(&request.trace, &mut trace);
+                    trace
+                });
+                let call = Call { export: what, procedure, within, trace };
+                Request::Call { call, len, added: more & ADDED != 0 }
+            }
+            ADD if lane < LANES && len <= HALF => Request::Add { lane, half, len, offset },
+            FETCH if lane < LANES => Request::Fetch { lane, half, offset },
+            FORGET => Request::Forget,
+            _ => Request::Nonsense,
+        }
+    }
+
+    /// Appends the bytes that a slot holds.
+    #[inline]
+    pub fn arguments(&self, slot: usize, len: usize, into: &mut Vec<u8>) {
+        append(into, &self.slot(slot).request.body, len.min(INLINE));
+    }
+
+    /// Appends the bytes that half a lane holds.
+    pub fn drain(&self, lane: usize, half: usize, len: usize, into: &mut Vec<u8>) {
+        append(into, &self.shared().lanes[lane % LANES][half & 1], len.min(HALF));
+    }
+
+    /// Fills half a lane.
+    pub fn fill(&self, lane: usize, half: usize, bytes: &[u8]) {
+        put(&self.shared().lanes[lane % LANES][half & 1], bytes);
+    }
+
+    /// Answers the request of that number in that slot.
+    #[inline]
+    pub fn answer(&self, slot: usize, number: u32, status: Status, body: &[u8]) {
+        self.prepare(slot, status, body);
+        self.give(slot, number);
+    }
+
+    /// Writes an answer that nobody looks at yet. Of a body longer than [`INLINE`] the beginning stands in the slot, and
+    /// the caller fetches the rest by parts.
+    #[inline]
+    pub fn prepare(&self, slot: usize, status: Status, body: &[u8]) {
+        let reply = &self.slot(slot).reply;
+        put(&reply.body, body.get(..INLINE).unwrap_or(body));
+        reply.len.store(body.len() as u64, Ordering::Relaxed);
+        reply.status.store(status.code(), Ordering::Relaxed);
+    }
+
+    /// Says that the answer is there.
+    #[inline]
+    pub fn give(&self, slot: usize, number: u32) {
+        if self.slot(slot).reply.turn.give(number) {
+            self.shared().returns.bell.ring();
+        }
+    }
+
+    /// Says that this side is about to sleep: look once more before [`Server::sleep`].
+    pub fn lie_down(&self) {
+        self.shared().calls.bell.lie_down();
+    }
+
+    /// Sleeps until there may be requests, or for `most`.
+    pub fn sleep(&self, most: Option<Duration>) {
+        self.shared().calls.bell.sleep(most);
+    }
+
+    /// This side is awake.
+    pub fn get_up(&self) {
+        self.shared().calls.bell.get_up();
+    }
+
+    /// Wakes the thread of this side that sleeps.
+    pub fn wake(&self) {
+        self.shared().calls.bell.force();
+    }
+}
+
+/// What a turn has room for.
+pub(crate) const NUMBERS: u32 = u32::MAX >> 2;
+
+#[inline]
+fn append(body: &mut Vec<u8>, words: &[AtomicU64], len: usize) {
+    let start = body.len();
+    body.resize(start + len, 0);
+    get(words, &mut body[start..]);
+}

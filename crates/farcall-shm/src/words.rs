@@ -1,0 +1,57 @@
+//! Bytes in and out of atomic words: each word is read or written once, and no reference to shared bytes is formed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Writes bytes into words, as many as there is room for.
+#[inline]
+pub(crate) fn put(words: &[AtomicU64], bytes: &[u8]) {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    for (word, chunk) in words.iter().zip(chunks) {
+        word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
+    }
+    if let (false, Some(word)) = (rest.is_empty(), words.get(chunks.len())) {
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        word.store(u64::from_ne_bytes(last), Ordering::Relaxed);
+    }
+}
+
+/// Fills bytes from words, as many as there are.
+#[inline]
+pub(crate) fn get(words: &[AtomicU64], bytes: &mut [u8]) {
+    let (chunks, rest) = bytes.as_chunks_mut::<8>();
+    let whole = chunks.len();
+    for (word, chunk) in words.iter().zip(chunks) {
+        *chunk = word.load(Ordering::Relaxed).to_ne_bytes();
+    }
+    if let (false, Some(word)) = (rest.is_empty(), words.get(whole)) {
+        let last = word.load(Ordering::Relaxed).to_ne_bytes();
+        rest.copy_from_slice(&last[..rest.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_whatever_their_number() {
+        let words = [const { AtomicU64::new(0) }; 4];
+        for len in 0..=32 {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8 + 1).collect();
+            put(&words, &bytes);
+            let mut back = vec![0; len];
+            get(&words, &mut back);
+            assert_eq!(back, bytes);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out() {
+        let words = [const { AtomicU64::new(0) }; 2];
+        put(&words, &[7; 40]);
+        let mut back = [1; 20];
+        get(&words, &mut back);
+        assert_eq!(back[..16], [7; 16]);
+    }
+}

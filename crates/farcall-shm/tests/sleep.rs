@@ -1,0 +1,213 @@
+//! Bells and turns, in every interleaving that loom finds: nobody sleeps while there is something for him.
+#![cfg(target_os = "linux")]
+#![allow(missing_docs)]
+
+#[path = "../src/bell.rs"]
+#[allow(dead_code)]
+mod bell;
+#[path = "../src/turn.rs"]
+#[allow(dead_code)]
+mod turn;
+
+mod sync {
+    //! A futex in loom: the value is compared and the sleeper enrolled under one lock, as in the kernel.
+    use std::cell::RefCell;
+    use std::collections::HashMap;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use loom::sync::{Condvar, Mutex};
+
+    pub(super) use loom::sync::atomic::{AtomicU32, Ordering};
+
+    /// How often each word was woken.
+    pub(super) struct Kernel {
+        wakes: Mutex<HashMap<usize, u32>>,
+        changed: Condvar,
+    }
+
+    loom::thread_local! {
+        pub(super) static KERNEL: RefCell<Option<Arc<Kernel>>> = RefCell::new(None);
+    }
+
+    impl Kernel {
+        pub(super) fn new() -> Arc<Kernel> {
+            Arc::new(Kernel { wakes: Mutex::new(HashMap::new()), changed: Condvar::new() })
+        }
+    }
+
+    fn kernel() -> Arc<Kernel> {
+        KERNEL.with(|kernel| kernel.borrow().clone().expect("a thread without a kernel"))
+    }
+
+    pub(super) fn sleep(word: &AtomicU32, value: u32, _: Option<Duration>) {
+        let kernel = kernel();
+        let at = std::ptr::from_ref(word) as usize;
+        let mut wakes = kernel.wakes.lock().unwrap();
+        if word.load(Ordering::SeqCst) != value {
+            return;
+        }
+        let before = wakes.get(&at).copied().unwrap_or(0);
+        while wakes.get(&at).copied().unwrap_or(0) == before {
+            // Loom reports a deadlock if nobody ever wakes it.
+            wakes = kernel.changed.wait(wakes).unwrap();
+        }
+    }
+
+    pub(super) fn wake_one(word: &AtomicU32) {
+        let kernel = kernel();
+        *kernel.wakes.lock().unwrap().entry(std::ptr::from_ref(word) as usize).or_default() += 1;
+        kernel.changed.notify_all();
+    }
+}
+
+use std::sync::Arc;
+
+use bell::Bell;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+use sync::{KERNEL, Kernel};
+use turn::Turn;
+
+/// Two threads with one kernel.
+fn both(other: impl FnOnce() + 'static, one: impl FnOnce()) {
+    let kernel = Kernel::new();
+    KERNEL.with(|place| *place.borrow_mut() = Some(kernel.clone()));
+    let thread = thread::spawn(move || {
+        KERNEL.with(|place| *place.borrow_mut() = Some(kernel));
+        other();
+    });
+    one();
+    thread.join().unwrap();
+}
+
+/// What `Receiver::wait` does.
+fn receive(ready: &AtomicU64, bell: &Bell, seen: u64) -> u64 {
+    loop {
+        let found = ready.load(Ordering::Acquire);
+        if found != seen {
+            return found;
+        }
+        bell.lie_down();
+        if ready.load(Ordering::Acquire) == seen {
+            bell.sleep(None);
+        }
+        bell.get_up();
+    }
+}
+
+#[test]
+fn a_receiver_hears_of_each_request() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let shared = Arc::new((AtomicU64::new(0), Bell::new()));
+        let caller = shared.clone();
+        let call = move || {
+            for bit in [1, 2] {
+                caller.0.fetch_xor(bit, Ordering::AcqRel);
+                caller.1.ring();
+            }
+        };
+        both(call, || {
+            let mut seen = 0;
+            while seen != 3 {
+                seen = receive(&shared.0, &shared.1, seen);
+            }
+        });
+    });
+}
+
+#[test]
+fn a_receiver_hears_of_two_callers() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let shared = Arc::new((AtomicU64::new(0), Bell::new()));
+        let (first, second) = (shared.clone(), shared.clone());
+        let kernel = Kernel::new();
+        KERNEL.with(|place| *place.borrow_mut() = Some(kernel.clone()));
+        let call = |shared: Arc<(AtomicU64, Bell)>, bit: u64| {
+            let kernel = kernel.clone();
+            thread::spawn(move || {
+                KERNEL.with(|place| *place.borrow_mut() = Some(kernel));
+                shared.0.fetch_xor(bit, Ordering::AcqRel);
+                shared.1.ring();
+            })
+        };
+        let threads = [call(first, 1), call(second, 2)];
+        let mut seen = 0;
+        while seen != 3 {
+            seen = receive(&shared.0, &shared.1, seen);
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn a_caller_who_sleeps_has_its_answer_with_all_that_belongs_to_it() {
+    loom::model(|| {
+        let shared = Arc::new((AtomicU64::new(0), Turn::new()));
+        let server = shared.clone();
+        let answer = move || {
+            server.0.store(42, Ordering::Relaxed);
+            assert!(!server.1.give(1));
+        };
+        both(answer, || {
+            while !shared.1.is(1) {
+                shared.1.sleep(1, None);
+            }
+            assert_eq!(shared.0.load(Ordering::Relaxed), 42);
+        });
+    });
+}
+
+/// What `Service::live` and `Awaited::add` do: somebody else than who waits is told.
+#[test]
+fn an_answer_that_is_watched_rings() {
+    loom::model(|| {
+        let shared = Arc::new((Turn::new(), Bell::new()));
+        let server = shared.clone();
+        let answer = move || {
+            if server.0.give(1) {
+                server.1.ring();
+            }
+        };
+        both(answer, || {
+            if !shared.0.watch(1) {
+                return assert!(shared.0.is(1));
+            }
+            loop {
+                shared.1.lie_down();
+                if shared.0.is(1) {
+                    return;
+                }
+                shared.1.sleep(None);
+            }
+        });
+    });
+}
+
+/// A slot is used again and again: a flag that an earlier wait left does not hide a later answer.
+#[test]
+fn one_slot_answers_twice() {
+    loom::model(|| {
+        let shared = Arc::new((Turn::new(), AtomicU64::new(0)));
+        let server = shared.clone();
+        let answer = move || {
+            server.0.give(1);
+            while server.1.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+            server.0.give(2);
+        };
+        both(answer, || {
+            for number in [1, 2] {
+                while !shared.0.is(number) {
+                    shared.0.sleep(number, None);
+                }
+                shared.1.store(1, Ordering::Release);
+            }
+        });
+    });
+}
