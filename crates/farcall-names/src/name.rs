@@ -55,12 +55,14 @@ pub enum Name {
 
 /// Where something is exported, and what carries the calls: a URL's scheme and authority.
 ///
-/// Carriers to come (shared memory, TCP, in-process) have their place here.
+/// Carriers to come (TCP, in-process) have their place here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Address {
     /// `udp://10.0.0.7:7000`.
     Udp(SocketAddr),
+    /// `shm://127.0.0.1:7000`: the server at that address, on this machine, through shared memory.
+    Shm(SocketAddr),
 }
 
 /// The name of a type or of an instance, known to be well-formed.
@@ -126,7 +128,7 @@ pub enum Fault {
 }
 
 /// The schemes of carriers that are to come: a name with one gets an error of its own.
-const RESERVED: [&str; 3] = ["tcp", "shm", "inproc"];
+const RESERVED: [&str; 2] = ["tcp", "inproc"];
 
 /// An error that does not yet know in which name it is.
 type Found<T> = Result<T, (usize, Fault)>;
@@ -159,9 +161,9 @@ fn name(text: &str) -> Found<Name> {
             None => Name::Type(type_name),
         });
     }
-    let authority = authority(whole)?;
+    let (carrier, authority) = authority(whole)?;
     let (socket, rest) = authority.split('/');
-    let address = Address::Udp(socket_address(socket)?);
+    let address = carrier(socket_address(socket)?);
     let (type_name, instance) = interface(rest.unwrap_or(socket.end()))?;
     Ok(Name::At { address, type_name, instance })
 }
@@ -171,19 +173,24 @@ fn has_scheme(text: &str) -> bool {
     text.split('/').next().is_some_and(|first| first.contains(':'))
 }
 
-/// What follows `udp://`.
-fn authority(whole: Part<'_>) -> Found<Part<'_>> {
+/// What carries calls to a socket address.
+type Carrier = fn(SocketAddr) -> Address;
+
+/// What stands before `://`, and what follows it.
+fn authority(whole: Part<'_>) -> Found<(Carrier, Part<'_>)> {
     let (scheme, rest) = whole.split(':');
     if let Some(reserved) = RESERVED.iter().find(|s| **s == scheme.text) {
         return Err((scheme.at, Fault::ReservedScheme(reserved)));
     }
-    let Some(rest) = rest.filter(|_| scheme.text == "udp") else {
-        return Err((scheme.at, Fault::UnknownScheme(scheme.text.to_owned())));
+    let (carrier, rest): (Carrier, _) = match (scheme.text, rest) {
+        ("udp", Some(rest)) => (Address::Udp, rest),
+        ("shm", Some(rest)) => (Address::Shm, rest),
+        _ => return Err((scheme.at, Fault::UnknownScheme(scheme.text.to_owned()))),
     };
     let Some(text) = rest.text.strip_prefix("//") else {
         return Err((rest.at, Fault::NoSlashes));
     };
-    Ok(Part { text, at: rest.at + 2 })
+    Ok((carrier, Part { text, at: rest.at + 2 }))
 }
 
 fn socket_address(part: Part<'_>) -> Found<SocketAddr> {
@@ -274,8 +281,7 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         authority(Part { text, at: 0 })
-            .and_then(socket_address)
-            .map(Self::Udp)
+            .and_then(|(carrier, socket)| socket_address(socket).map(carrier))
             .map_err(|(at, fault)| NameError::new(text, at, fault))
     }
 }
@@ -311,6 +317,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Udp(socket) => write!(f, "udp://{socket}"),
+            Self::Shm(socket) => write!(f, "shm://{socket}"),
         }
     }
 }

@@ -58,7 +58,7 @@ fn a_fault_says_what_is_wrong_and_where() {
         ("10.0.0.7:7000/A", 0, Fault::UnknownScheme("10.0.0.7".to_owned())),
         ("://A", 0, Fault::UnknownScheme(String::new())),
         ("tcp://10.0.0.7:7000/A", 0, Fault::ReservedScheme("tcp")),
-        ("shm:store/A", 0, Fault::ReservedScheme("shm")),
+        ("tcp:store/A", 0, Fault::ReservedScheme("tcp")),
         ("inproc:A", 0, Fault::ReservedScheme("inproc")),
         ("udp:10.0.0.7:7000/A", 4, Fault::NoSlashes),
         ("udp:", 4, Fault::NoSlashes),

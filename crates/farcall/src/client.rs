@@ -40,7 +40,7 @@ use farcall_proto::client::Conversation;
 
 pub(crate) use call::Outgoing;
 pub(crate) use peer::Peer;
-pub(crate) use started::Started;
+pub(crate) use started::{Started, Taker};
 
 use crate::env::{Env, Socket};
 use crate::sys::fork;
@@ -139,6 +139,11 @@ impl Endpoint {
     pub(crate) fn stats(&self, all: &mut Vec<stats::Peer>) {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         all.extend(peers.by_id.values().map(|peer| peer.stats()));
+    }
+
+    /// Where it is bound.
+    pub(crate) fn local_address(&self) -> SocketAddr {
+        self.socket.local_address()
     }
 
     /// Ends the service thread, if there is one.

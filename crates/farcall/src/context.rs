@@ -10,7 +10,7 @@ use farcall_proto::server::CallKey;
 
 pub use farcall_proto::Trace;
 
-use crate::server::Server;
+use crate::server::{Aside, Server};
 
 /// The call that this thread, or task, is serving. Outside a procedure there is none, and
 /// everything is as if somebody with all the time in the world had called.
@@ -51,6 +51,8 @@ thread_local! {
     static CALL: Cell<Option<Incoming>> = const { Cell::new(None) };
     /// Who serves in this thread. It changes less often than the call.
     static SERVER: RefCell<Option<Arc<Server>>> = const { RefCell::new(None) };
+    /// Whom this thread takes turns with.
+    static CREW: RefCell<Option<Arc<dyn Aside>>> = const { RefCell::new(None) };
 }
 
 fn current() -> Option<Serving> {
@@ -104,15 +106,16 @@ pub(crate) fn inherited() -> (Option<Time>, Option<Trace>) {
     CALL.get().map_or((None, None), |call| (call.deadline, call.trace))
 }
 
-/// The server whose call this thread is serving as its worker, if it is.
+/// Whom this thread takes turns with, if it is serving a call as one of them.
 #[inline]
-pub(crate) fn server() -> Option<Arc<Server>> {
-    if ANY.get() && !TASK.get() { SERVER.with_borrow(Clone::clone) } else { None }
+pub(crate) fn crew() -> Option<Arc<dyn Aside>> {
+    if ANY.get() && !TASK.get() { CREW.with_borrow(Clone::clone) } else { None }
 }
 
-/// From now on this thread serves calls of `server`.
-pub(crate) fn serve_in_thread(server: Arc<Server>) {
+/// From now on this thread serves calls of `server`, as one of `crew`.
+pub(crate) fn serve_in_thread(server: Arc<Server>, crew: Arc<dyn Aside>) {
     SERVER.with_borrow_mut(|place| *place = Some(server));
+    CREW.with_borrow_mut(|place| *place = Some(crew));
 }
 
 /// Says that this thread serves `call`, until the guard is dropped.

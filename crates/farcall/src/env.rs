@@ -54,6 +54,11 @@ pub trait Env: Send + Sync + 'static {
         std::thread::available_parallelism().map_or(1, usize::from)
     }
 
+    /// Whether processes of this machine really share its memory: not in a simulation.
+    fn shares_memory(&self) -> bool {
+        false
+    }
+
     /// A variable of the process's environment.
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()

@@ -44,6 +44,8 @@ mod local;
 mod pending;
 mod runtime;
 mod server;
+#[cfg_attr(not(target_os = "linux"), path = "shm/none.rs")]
+mod shm;
 pub mod stats;
 pub mod stub;
 mod sys;

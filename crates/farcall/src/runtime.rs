@@ -36,6 +36,7 @@ use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
 use crate::intercept::Interceptors;
 use crate::server::{Limits, Server, Task};
+use crate::shm::{Host, Link};
 use crate::stats::Stats;
 use crate::stub::{self, AsyncServer, Binding};
 use crate::sys::fork;
@@ -80,6 +81,10 @@ struct State {
     /// all others.
     endpoints: Vec<(SocketAddr, Arc<Endpoint>)>,
     server: Option<Arc<Server>>,
+    /// What meets the server's callers on this machine.
+    host: Option<Host>,
+    /// By the address of the server.
+    links: Vec<(SocketAddr, Weak<Link>)>,
 }
 
 thread_local! {
@@ -230,9 +235,10 @@ impl Runtime {
 
     /// What it did so far: calls, outcomes, how long procedures ran, what the protocol did.
     pub fn stats(&self) -> Stats {
-        let (server, endpoints) = {
+        let (server, endpoints, links) = {
             let state = self.0.lock();
-            (state.server.clone(), state.endpoints.clone())
+            let links = state.links.iter().filter_map(|(_, link)| link.upgrade());
+            (state.server.clone(), state.endpoints.clone(), links.collect::<Vec<_>>())
         };
         let mut stats = Stats::default();
         if let Some(server) = server {
@@ -240,6 +246,7 @@ impl Runtime {
             (stats.server, stats.exports) = (Some(protocol), exports);
         }
         endpoints.iter().for_each(|(_, endpoint)| endpoint.stats(&mut stats.peers));
+        stats.links = links.iter().map(|link| link.stats()).collect();
         stats
     }
 
@@ -306,6 +313,10 @@ impl Inner {
         let inside = Box::new(move |body: &mut dyn FnMut()| enter(current.clone(), body));
         let server = Server::new(self.env.clone(), socket, ServerConfig::default(), limits, inside);
         let server = server.map_err(|why| local("starting a thread", why))?;
+        if self.settings.shared_memory && self.env.shares_memory() {
+            // Where it cannot be had callers do without.
+            state.host = Host::new(&server, self.settings.spin).ok();
+        }
         state.server = Some(server.clone());
         Ok(server)
     }
@@ -338,6 +349,9 @@ impl Drop for Inner {
         }
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.endpoints.iter().for_each(|(_, endpoint)| endpoint.stop());
+        if let Some(host) = &state.host {
+            host.stop();
+        }
         if let Some(server) = &state.server {
             server.stop();
         }

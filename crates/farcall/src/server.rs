@@ -7,6 +7,7 @@
 //! exported   an interface that is offered, and what is known of its procedures
 //! task       calls that are executed as futures
 //! watched    interceptors around what executes calls
+//! handed     calls that came otherwise than by the socket
 //! sentinel   looks after a receiver that executes
 //! ```
 //!
@@ -33,6 +34,7 @@
 mod call;
 mod crew;
 mod exported;
+mod handed;
 mod queue;
 mod sentinel;
 mod task;
@@ -42,13 +44,16 @@ mod work;
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use farcall_proto::server::CallKey;
 use farcall_proto::{ServerConfig, Time, server as proto};
 
+pub(crate) use call::Work;
+pub(crate) use crew::{Crew, Plan, Relief, Seat};
 pub(crate) use exported::{Direct, Executor, Exported};
+pub(crate) use handed::Back;
 pub(crate) use task::Spawned;
 pub use task::Task;
 pub(crate) use watched::watched;
@@ -56,8 +61,7 @@ pub(crate) use watched::watched;
 use crate::env::{Env, Event, Socket};
 use crate::sys::fork;
 use crate::{CallFailed, context, stats};
-use call::Work;
-use crew::Crew;
+use handed::Offers;
 use queue::Queue;
 
 /// Bounds of a server.
@@ -88,6 +92,8 @@ pub(crate) struct Server {
     /// Calls of one export that may execute as futures at the same time.
     tasks: usize,
     core: Mutex<Core>,
+    /// The exports again, for calls that came otherwise than by the socket.
+    offers: RwLock<Offers>,
     /// Wakes the sentinel.
     sentinel: Arc<dyn Event>,
     stopped: AtomicBool,
@@ -169,6 +175,7 @@ impl Server {
             slow: limits.slow,
             tasks: limits.workers + limits.queue,
             core: Mutex::new(core),
+            offers: RwLock::default(),
             stopped: AtomicBool::new(false),
             enter,
         });
@@ -185,6 +192,7 @@ impl Server {
 
     /// Offers an interface.
     pub(crate) fn export(&self, offer: proto::Export, exported: Arc<Exported>) {
+        self.offer(&exported);
         let mut core = self.lock();
         core.protocol.export(offer);
         core.exports.push(exported);
@@ -195,6 +203,7 @@ impl Server {
         if self.generation != fork::generation() {
             return;
         }
+        self.take_back(id);
         let mut core = self.lock();
         core.protocol.withdraw(id);
         core.exports.retain(|exported| exported.id != id);
@@ -203,6 +212,7 @@ impl Server {
     /// Refuses every new call, and waits until those that have begun are finished, but no longer
     /// than `time`. True if they are.
     pub(crate) fn drain(&self, time: Duration) -> bool {
+        self.refuse_offers();
         let exports = {
             let mut core = self.lock();
             core.protocol.drain();
@@ -255,24 +265,32 @@ impl Server {
     }
 }
 
+/// Those whose turn it is to receive or to execute, one of whom is about to wait in a call of its own.
+pub(crate) trait Aside: Send + Sync {
+    /// It does not count meanwhile.
+    fn step_aside(self: Arc<Self>);
+    /// It waits no longer.
+    fn step_back(&self);
+}
+
 /// To be held while a thread waits in farcall: if it serves a call it does not count as a worker
 /// meanwhile, and another receives if need be.
 #[inline]
 pub(crate) fn waiting() -> Waiting {
-    let server = context::server();
-    if let Some(server) = &server {
-        server.step_aside();
+    let crew = context::crew();
+    if let Some(crew) = &crew {
+        crew.clone().step_aside();
     }
-    Waiting(server)
+    Waiting(crew)
 }
 
 /// A wait inside a procedure.
-pub(crate) struct Waiting(Option<Arc<Server>>);
+pub(crate) struct Waiting(Option<Arc<dyn Aside>>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(server) = &self.0 {
-            server.lock().crew.step_back();
+        if let Some(crew) = &self.0 {
+            crew.step_back();
         }
     }
 }

@@ -100,6 +100,8 @@ pub struct Stats {
     pub server: Option<farcall_proto::server::Stats>,
     /// The servers that it calls.
     pub peers: Vec<Peer>,
+    /// Those of them that it calls through shared memory.
+    pub links: Vec<Link>,
 }
 
 /// An interface that is exported.
@@ -143,6 +145,18 @@ pub struct Peer {
     /// The smoothed round-trip time, once one was measured.
     pub round_trip: Option<Duration>,
     /// Calls that have not ended.
+    pub outstanding: usize,
+}
+
+/// A server that is called through shared memory.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Link {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Calls that were handed over.
+    pub calls: u64,
+    /// Those that were not answered yet.
     pub outstanding: usize,
 }
 

@@ -11,6 +11,7 @@ use super::Inner;
 use crate::client::{Endpoint, Peer};
 use crate::env::Time;
 use crate::idl;
+use crate::shm::Link;
 use crate::{CallFailed, Kind, Ran};
 
 /// An export that calls can be made to.
@@ -19,6 +20,8 @@ pub(super) struct Target {
     pub(super) peer: Arc<Peer>,
     pub(super) address: SocketAddr,
     pub(super) export: u64,
+    /// The connection through shared memory, if there is one.
+    pub(super) link: Option<Arc<Link>>,
     /// Procedures of the importer's that the exporter does not have.
     lacking: Vec<u32>,
 }
@@ -28,6 +31,11 @@ impl Target {
     #[inline]
     pub(super) fn has(&self, procedure: u32) -> bool {
         self.lacking.is_empty() || !self.lacking.contains(&procedure)
+    }
+
+    /// How often the server was heard.
+    pub(super) fn heard(&self) -> u64 {
+        self.link.as_ref().map_or_else(|| self.peer.received(), |link| link.heard())
     }
 }
 
@@ -68,7 +76,7 @@ impl Inner {
             let (now, later) =
                 candidates.into_iter().partition(|candidate| crate::client::bind_address(candidate.address) == from);
             match self.ask(&endpoint, now, name, interface, deadline) {
-                Ok(target) => return Ok(target),
+                Ok(target) => return self.near(name, target),
                 Err(why) => failed = Some(worse(failed, why)),
             }
             candidates = later;
@@ -76,11 +84,43 @@ impl Inner {
         Err(failed.unwrap_or_else(|| CallFailed::new(Kind::NoSuchName, Ran::No)))
     }
 
+    /// The target with a connection through shared memory, if it can be had; a name may ask for nothing else.
+    fn near(&self, name: &Name, mut target: Target) -> Result<Target, CallFailed> {
+        let wanted = matches!(name, Name::At { address: Address::Shm(_), .. });
+        if self.env.shares_memory() && (wanted || self.settings.shared_memory) {
+            target.link = self.link(&target);
+        }
+        if wanted && target.link.is_none() {
+            let why = format!("no memory is shared with {}", target.address);
+            return Err(CallFailed::new(Kind::Unreachable, Ran::No).because(why));
+        }
+        Ok(target)
+    }
+
+    /// A connection with a server, new if need be.
+    fn link(&self, target: &Target) -> Option<Arc<Link>> {
+        let former = {
+            let mut state = self.lock();
+            state.links.retain(|(_, link)| link.strong_count() > 0);
+            state.links.iter().find(|(address, _)| *address == target.address).and_then(|(_, link)| link.upgrade())
+        };
+        // (Asked outside of the lock: what it drops may be the last of it.)
+        if let Some(link) = former.filter(|link| link.is_sound()) {
+            return Some(link);
+        }
+        let (from, config) = (target.endpoint.local_address(), self.client_config());
+        let link = Link::connect(&self.env, target.address, target.export, from, &config, self.settings.spin)?;
+        let mut state = self.lock();
+        state.links.retain(|(address, _)| *address != target.address);
+        state.links.push((target.address, Arc::downgrade(&link)));
+        Some(link)
+    }
+
     /// Who may export the name.
     fn candidates(&self, name: &Name) -> Result<Vec<Candidate>, CallFailed> {
         let registry = |why: farcall_names::Error| CallFailed::new(Kind::Registry, Ran::No).caused_by(why);
         let entries = match name {
-            Name::At { address: Address::Udp(address), type_name, instance } => {
+            Name::At { address: Address::Udp(address) | Address::Shm(address), type_name, instance } => {
                 return Ok(vec![Candidate { address: *address, name: full_name(type_name, instance.as_ref()) }]);
             }
             Name::Type(type_name) => self.registry.instances(type_name).map_err(registry)?,
@@ -118,7 +158,8 @@ impl Inner {
             match self.judge(address, answer, interface) {
                 Ok((export, lacking)) => {
                     let peer = peers[which].0.clone();
-                    bound = Some(Target { endpoint: endpoint.clone(), peer, address, export, lacking });
+                    let (endpoint, link) = (endpoint.clone(), None);
+                    bound = Some(Target { endpoint, peer, address, export, link, lacking });
                 }
                 Err(why) => failed = Some(worse(failed.take(), why)),
             }

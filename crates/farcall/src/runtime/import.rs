@@ -195,11 +195,19 @@ impl Importer {
             return Err(lacking(trip.procedure, target.address));
         }
         let mut failed = None;
-        target.endpoint.call(&target.peer, &trip.outgoing(target), &mut |outcome| match outcome {
+        let outgoing = trip.outgoing(target);
+        let take = &mut |outcome: Outcome<'_>| match outcome {
             Outcome::Result(body) => sink(Reply::Result(Decoder::new(&body))),
             Outcome::Exception(body) => sink(Reply::Exception(Decoder::new(&body))),
             Outcome::Failed(failure) => failed = Some(failure),
-        })?;
+        };
+        let carried = match &target.link {
+            Some(link) => link.call(&outgoing, take)?,
+            None => false,
+        };
+        if !carried {
+            target.endpoint.call(&target.peer, &outgoing, take)?;
+        }
         Ok(failed)
     }
 
@@ -215,7 +223,7 @@ impl Importer {
     /// A deadline has passed. Deadlines shorter than the patience would bind a caller to a dead server
     /// for ever: the second one that passes in silence breaks the binding.
     fn unbind_if_silent(&self, target: &Arc<Target>) {
-        let silent_at = target.peer.received() + 1;
+        let silent_at = target.heard() + 1;
         if self.silent_at.swap(silent_at, Ordering::Relaxed) == silent_at {
             self.bound.break_off(target);
         }

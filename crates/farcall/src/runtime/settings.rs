@@ -30,6 +30,7 @@ pub(super) struct Settings {
     pub(super) socket_buffer: usize,
     pub(super) slow: Option<Duration>,
     pub(super) describe: bool,
+    pub(super) shared_memory: bool,
 }
 
 /// Sets up a [`Runtime`]. A variable of the environment overrides what the program says, so that an
@@ -56,6 +57,7 @@ impl Builder {
             socket_buffer: 4 << 20,
             slow: None,
             describe: true,
+            shared_memory: false,
         };
         let (calls, serving) = (Interceptors::default(), Interceptors::default());
         Builder { settings, registry: None, env: None, calls, serving }
@@ -148,6 +150,14 @@ impl Builder {
         self
     }
 
+    /// Whether calls between two processes of this machine and one user go through shared memory instead of
+    /// datagrams, where both ends allow it (Linux only). By default they do not. `FARCALL_SHM`: `on` or `off`.
+    #[must_use]
+    pub fn shared_memory(mut self, allowed: bool) -> Builder {
+        self.settings.shared_memory = allowed;
+        self
+    }
+
     /// Calls that take this long at the server, waiting for a worker included, are logged to
     /// standard error with their time split. By default none is. `FARCALL_SLOW_MS`, milliseconds.
     #[must_use]
@@ -230,6 +240,7 @@ impl Settings {
         read("FARCALL_SOCKET_BUFFER").set(&mut self.socket_buffer)?;
         let (mut open, mut describe) = (u8::from(self.open), u8::from(self.describe));
         let (mut spin, mut patience, mut slow, mut workers) = (None, None, None, None);
+        read("FARCALL_SHM").set_switch(&mut self.shared_memory)?;
         read("FARCALL_OPEN").set(&mut open)?;
         read("FARCALL_DESCRIBE").set(&mut describe)?;
         read("FARCALL_WORKERS").set_some(&mut workers)?;
@@ -262,13 +273,24 @@ impl Variable {
         Ok(())
     }
 
+    fn set_switch(self, setting: &mut bool) -> Result<(), CallFailed> {
+        match self.value.as_deref() {
+            None => {}
+            Some("on" | "1") => *setting = true,
+            Some("off" | "0") => *setting = false,
+            Some(value) => return Err(self.nonsense(value)),
+        }
+        Ok(())
+    }
+
+    fn nonsense(&self, value: &str) -> CallFailed {
+        let why = format!("the variable {} cannot be {value:?}", self.name);
+        CallFailed::new(Kind::Local, Ran::No).because(why)
+    }
+
     fn set_some<T: FromStr>(self, setting: &mut Option<T>) -> Result<(), CallFailed> {
-        let Some(value) = self.value else { return Ok(()) };
-        let parsed = value.parse().map_err(|_| {
-            let why = format!("the variable {} cannot be {value:?}", self.name);
-            CallFailed::new(Kind::Local, Ran::No).because(why)
-        })?;
-        *setting = Some(parsed);
+        let Some(value) = &self.value else { return Ok(()) };
+        *setting = Some(value.parse().map_err(|_| self.nonsense(value))?);
         Ok(())
     }
 }

@@ -10,9 +10,10 @@ use farcall_proto::client::Outcome;
 use super::Inner;
 use super::bind::Target;
 use super::import::{Importer, Trip, describe, lacking};
-use crate::client::Started;
+use crate::client::{self, Outgoing, Taker};
 use crate::context::Trace;
 use crate::env::{Event, Time};
+use crate::shm;
 use crate::stub::{PendingCall, Procedure, Reply, Sink, bad_arguments};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran};
@@ -25,6 +26,13 @@ struct Flight {
     trace: Option<Trace>,
     stage: Stage,
     detached: bool,
+}
+
+/// A call that was sent, by what carries it.
+#[derive(Clone)]
+enum Started {
+    Datagrams(client::Started),
+    Memory(Arc<shm::Started>),
 }
 
 enum Stage {
@@ -62,7 +70,39 @@ fn send(target: &Target, trip: &Trip<'_>) -> Result<Started, CallFailed> {
     if !target.has(trip.procedure.number) {
         return Err(lacking(trip.procedure, target.address));
     }
-    Started::start(&target.endpoint, &target.peer, &trip.outgoing(target))
+    Started::start(target, &trip.outgoing(target))
+}
+
+impl Started {
+    fn start(target: &Target, outgoing: &Outgoing<'_>) -> Result<Started, CallFailed> {
+        if let Some(link) = &target.link
+            && let Some(started) = shm::Started::start(link, outgoing)?
+        {
+            return Ok(Started::Memory(started));
+        }
+        client::Started::start(&target.endpoint, &target.peer, outgoing).map(Started::Datagrams)
+    }
+
+    fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<(), CallFailed> {
+        match self {
+            Started::Datagrams(started) => started.wait(&target.endpoint, &target.peer, taker),
+            Started::Memory(started) => started.wait(taker),
+        }
+    }
+
+    fn poll(&self, target: &Target, context: &mut Context<'_>, taker: Taker<'_>) -> Poll<Result<(), CallFailed>> {
+        match self {
+            Started::Datagrams(started) => started.poll(&target.peer, context, taker).map(Ok),
+            Started::Memory(started) => started.poll(context, taker),
+        }
+    }
+
+    fn cancel(&self, target: &Target) {
+        match self {
+            Started::Datagrams(started) => started.cancel(&target.endpoint, &target.peer),
+            Started::Memory(started) => started.cancel(),
+        }
+    }
 }
 
 impl Flight {
@@ -119,7 +159,7 @@ impl PendingCall for Flight {
             Stage::First(started, target) => {
                 let mut failed = None;
                 let mut taker = |outcome: Outcome<'_>, arguments: &[u8]| failed = give(outcome, arguments, sink);
-                if let Err(why) = started.wait(&target.endpoint, &target.peer, &mut taker) {
+                if let Err(why) = started.wait(&target, &mut taker) {
                     return sink(Reply::Failed(why));
                 }
                 let Some((failure, arguments)) = failed else { return };
@@ -136,7 +176,8 @@ impl PendingCall for Flight {
         let polled = match &self.stage {
             Stage::First(started, target) => {
                 let taker = &mut |outcome: Outcome<'_>, arguments: &[u8]| failed = give(outcome, arguments, sink);
-                started.poll(&target.peer, context, taker)
+                let polled = started.poll(target, context, taker);
+                polled.map(|waited| waited.unwrap_or_else(|why| sink(Reply::Failed(why))))
             }
             Stage::Again(rescue) => rescue.poll(context, sink),
             Stage::Over => Poll::Ready(()),
@@ -164,7 +205,7 @@ impl PendingCall for Flight {
 
     fn cancel(&mut self) {
         match &self.stage {
-            Stage::First(started, target) => started.cancel(&target.endpoint, &target.peer),
+            Stage::First(started, target) => started.cancel(target),
             Stage::Again(rescue) => rescue.cancel(),
             Stage::Over => {}
         }
@@ -279,11 +320,11 @@ impl Rescue {
             state.cancelled
         };
         if cancelled {
-            started.cancel(&target.endpoint, &target.peer);
+            started.cancel(&target);
         }
         let mut failed = None;
         let taker = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(outcome, &[], &mut |reply| self.end(reply));
-        started.wait(&target.endpoint, &target.peer, taker)?;
+        started.wait(&target, taker)?;
         Ok(failed.map(|(failure, _)| (target, failure)))
     }
 
@@ -294,7 +335,7 @@ impl Rescue {
             state.started.clone()
         };
         if let Some((started, target)) = started {
-            started.cancel(&target.endpoint, &target.peer);
+            started.cancel(&target);
         }
     }
 

@@ -12,6 +12,7 @@ use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::Server;
 use super::exported::{Exported, Known};
+use super::handed::Back;
 use super::task::{Serving, Spawn};
 use crate::context;
 use crate::env::place;
@@ -19,17 +20,19 @@ use crate::stub::{Dispatched, catch, panicked};
 use crate::xdr::{Decoder, Encoder};
 
 /// A call that is to be executed.
-pub(super) struct Work {
-    pub(super) call: context::Incoming,
-    pub(super) exported: Arc<Exported>,
+pub(crate) struct Work {
+    pub(crate) call: context::Incoming,
+    pub(crate) exported: Arc<Exported>,
     procedure: u32,
     /// The procedure's place in the interface, if it has one of that number.
     which: Option<usize>,
     arguments: Arguments,
     /// What the reply is written into.
-    pub(super) reply: Vec<u8>,
+    pub(crate) reply: Vec<u8>,
     /// When it came.
     arrived: Time,
+    /// Who gets the outcome, if the call did not come by the socket.
+    pub(crate) back: Option<Arc<dyn Back>>,
 }
 
 enum Arguments {
@@ -64,12 +67,13 @@ impl Work {
             arguments,
             reply: Vec::new(),
             arrived: now,
+            back: None,
         }
     }
 
     /// Whether the receiver may execute it itself. To say that there is no such
     /// procedure is quick, and so is to have it executed elsewhere.
-    pub(super) fn is_quick(&self) -> bool {
+    pub(crate) fn is_quick(&self) -> bool {
         self.exported.elsewhere().is_some() || self.which.is_none_or(|which| self.exported.known(which).is_quick())
     }
 
@@ -78,6 +82,11 @@ impl Work {
         if let Arguments::Received(range) = &self.arguments {
             self.arguments = Arguments::Kept(buffer[range.clone()].to_vec());
         }
+    }
+
+    /// The same, where the buffer holds nothing but them.
+    pub(crate) fn keep_all(&mut self, buffer: &mut Vec<u8>) {
+        self.arguments = Arguments::Kept(std::mem::take(buffer));
     }
 
     /// The same, for one of many that came together and whose turn will be soon.
@@ -102,9 +111,24 @@ impl Work {
         }
     }
 
+    /// Whether [`Work::run`] needs to know what time it is.
+    #[inline]
+    pub(crate) fn is_timed(&self, server: &Server) -> bool {
+        let timed = |which| server.slow.is_some() || self.exported.known(which).is_timed();
+        self.call.deadline.is_some() || self.which.is_none_or(timed)
+    }
+
+    /// Gives the outcome to whoever handed the call in. What is left is an outcome for the protocol.
+    #[inline]
+    pub(super) fn give_back(&self, finish: Option<Finish>, reply: &mut Vec<u8>) -> Option<Finish> {
+        let Some(back) = &self.back else { return finish };
+        back.give_back(self.call.key, finish?, std::mem::take(reply));
+        None
+    }
+
     /// Runs the procedure. The reply stands in `reply`, the time at which it ended in `now`. `None`
     /// says that it is executed elsewhere, and given back from there.
-    pub(super) fn run(&mut self, server: &Arc<Server>, buffer: &[u8], now: &mut Time) -> Option<Finish> {
+    pub(crate) fn run(&mut self, server: &Arc<Server>, buffer: &[u8], now: &mut Time) -> Option<Finish> {
         if self.call.deadline.is_some_and(|deadline| deadline <= *now) {
             return Some(Finish::Failed(Failure::new(Kind::Deadline, Ran::No)));
         }
@@ -155,7 +179,8 @@ impl Work {
             Ok(future) => future,
             Err(panic) => return Some(finish(Dispatched::Failed(panicked(&*panic)))),
         };
-        let serving = Serving { server: server.clone(), exported, which, call, since: now, future: Some(future) };
+        let back = self.back.clone();
+        let serving = Serving { server: server.clone(), exported, which, call, since: now, future: Some(future), back };
         // If this panics, the task has been dropped, and its caller told.
         let _ = catch_unwind(AssertUnwindSafe(|| spawn.spawn(Box::pin(serving))));
         None

@@ -6,28 +6,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::env::Event;
 
 /// Where a worker rests.
-pub(super) struct Seat {
+pub(crate) struct Seat {
     event: Arc<dyn Event>,
     called: AtomicBool,
 }
 
 impl Seat {
-    pub(super) fn new(event: Arc<dyn Event>) -> Arc<Seat> {
+    pub(crate) fn new(event: Arc<dyn Event>) -> Arc<Seat> {
         Arc::new(Seat { event, called: AtomicBool::new(false) })
     }
 
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.event.set();
     }
 
     /// Calls the worker to receive.
-    pub(super) fn call(&self) {
+    pub(crate) fn call(&self) {
         self.called.store(true, Ordering::SeqCst);
         self.event.set();
     }
 
     /// Rests until called (true) or `over`.
-    pub(super) fn rest(&self, over: &dyn Fn() -> bool) -> bool {
+    pub(crate) fn rest(&self, over: &dyn Fn() -> bool) -> bool {
         loop {
             if self.called.swap(false, Ordering::SeqCst) {
                 return true;
@@ -41,7 +41,7 @@ impl Seat {
 }
 
 /// The workers of a server.
-pub(super) struct Crew {
+pub(crate) struct Crew {
     /// How many may execute, not counting a receiver that executes something quick.
     limit: usize,
     most_threads: usize,
@@ -52,13 +52,13 @@ pub(super) struct Crew {
     executing: usize,
     resting: Vec<Arc<Seat>>,
     /// Counts calls that a lone receiver has executed: the sentinel sees by it that things move.
-    pub(super) progress: u64,
+    pub(crate) progress: u64,
     /// The sentinel is up.
-    pub(super) guarded: bool,
+    pub(crate) guarded: bool,
 }
 
 /// Who is to receive next.
-pub(super) enum Relief {
+pub(crate) enum Relief {
     /// One who rested.
     Rested(Arc<Seat>),
     /// A new thread, counted already.
@@ -66,7 +66,7 @@ pub(super) enum Relief {
 }
 
 /// What a receiver does with a call.
-pub(super) enum Plan {
+pub(crate) enum Plan {
     /// Execute it; if there is a relief, that one receives meanwhile.
     Execute(Option<Relief>),
     /// Execute it as the only receiver, guarded by the sentinel. True: wake the sentinel.
@@ -76,7 +76,7 @@ pub(super) enum Plan {
 }
 
 impl Crew {
-    pub(super) fn new(limit: usize, most_threads: usize) -> Crew {
+    pub(crate) fn new(limit: usize, most_threads: usize) -> Crew {
         Crew {
             limit: limit.max(1),
             most_threads: most_threads.max(limit + 1).max(2),
@@ -90,32 +90,38 @@ impl Crew {
     }
 
     /// The first worker was made.
-    pub(super) fn born(&mut self) {
+    pub(crate) fn born(&mut self) {
         self.threads += 1;
         self.receiving += 1;
     }
 
     /// A worker could not be made: the sentinel has one made later, if nobody receives. True: wake it.
-    pub(super) fn lost(&mut self) -> bool {
+    pub(crate) fn lost(&mut self) -> bool {
         self.threads -= 1;
         self.receiving -= 1;
         !std::mem::replace(&mut self.guarded, true)
     }
 
-    pub(super) fn receiving(&self) -> usize {
+    /// One who received is gone.
+    pub(crate) fn leave(&mut self) {
+        self.threads -= 1;
+        self.receiving -= 1;
+    }
+
+    pub(crate) fn receiving(&self) -> usize {
         self.receiving
     }
 
-    pub(super) fn nobody_executes(&self) -> bool {
+    pub(crate) fn nobody_executes(&self) -> bool {
         self.executing == 0
     }
 
-    pub(super) fn resting(&self) -> Vec<Arc<Seat>> {
+    pub(crate) fn resting(&self) -> Vec<Arc<Seat>> {
         self.resting.clone()
     }
 
     /// What one who receives is to do with a call.
-    pub(super) fn plan(&mut self, quick: bool) -> Plan {
+    pub(crate) fn plan(&mut self, quick: bool) -> Plan {
         let others = self.receiving - 1;
         if quick && others == 0 {
             self.leave_socket();
@@ -158,23 +164,23 @@ impl Crew {
     }
 
     /// Somebody to receive if nobody does.
-    pub(super) fn relieve_if_alone(&mut self) -> Option<Relief> {
+    pub(crate) fn relieve_if_alone(&mut self) -> Option<Relief> {
         if self.receiving > 0 { None } else { self.relieve() }
     }
 
     /// Somebody to execute what is queued, if there may be.
-    pub(super) fn relieve_for_queue(&mut self) -> Option<Relief> {
+    pub(crate) fn relieve_for_queue(&mut self) -> Option<Relief> {
         if self.executing >= self.limit { None } else { self.relieve() }
     }
 
     /// One who executed is at the socket again.
-    pub(super) fn done(&mut self) {
+    pub(crate) fn done(&mut self) {
         self.executing -= 1;
         self.receiving += 1;
     }
 
     /// True: there is another who receives, so rest.
-    pub(super) fn rest(&mut self, seat: &Arc<Seat>) -> bool {
+    pub(crate) fn rest(&mut self, seat: &Arc<Seat>) -> bool {
         if self.receiving < 2 {
             return false;
         }
@@ -184,12 +190,12 @@ impl Crew {
     }
 
     /// One who executes begins to wait in a call of its own.
-    pub(super) fn step_aside(&mut self) {
+    pub(crate) fn step_aside(&mut self) {
         self.executing -= 1;
     }
 
     /// It waits no longer.
-    pub(super) fn step_back(&mut self) {
+    pub(crate) fn step_back(&mut self) {
         self.executing += 1;
     }
 }

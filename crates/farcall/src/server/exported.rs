@@ -169,7 +169,7 @@ impl Exported {
 
     /// What executes its calls, if it is not the worker.
     #[inline]
-    pub(super) fn elsewhere(&self) -> Option<&dyn Spawn> {
+    pub(crate) fn elsewhere(&self) -> Option<&dyn Spawn> {
         match &self.executor {
             Executor::Here(_) => None,
             Executor::Elsewhere(spawn) => Some(&**spawn),
@@ -185,7 +185,7 @@ impl Exported {
         self.running.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         if self.running.fetch_sub(1, Ordering::SeqCst) == 1 && self.draining.load(Ordering::SeqCst) {
             self.idle.set();
         }

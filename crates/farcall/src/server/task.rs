@@ -13,6 +13,7 @@ use farcall_proto::server::{Finish, Transmit};
 use super::Server;
 use super::call::{count, finish};
 use super::exported::Exported;
+use super::handed::Back;
 use crate::context::{self, Incoming};
 use crate::env::Time;
 use crate::stub::{AsyncDispatched, AsyncServer, Dispatched, panicked};
@@ -53,6 +54,8 @@ pub(super) struct Serving {
     pub(super) since: Time,
     /// `None` once it has ended.
     pub(super) future: Option<AsyncDispatched>,
+    /// Who gets the outcome, if the call did not come by the socket.
+    pub(super) back: Option<Arc<dyn Back>>,
 }
 
 impl Future for Serving {
@@ -83,7 +86,13 @@ impl Serving {
         count(known, &dispatched);
         let now = self.server.now();
         known.ran(now.since(self.since));
-        self.server.give_back(now, self.call, finish(dispatched), reply);
+        match &self.back {
+            Some(back) => {
+                back.give_back(self.call.key, finish(dispatched), reply);
+                self.server.forget(self.call.key);
+            }
+            None => self.server.give_back(now, self.call, finish(dispatched), reply),
+        }
         self.exported.end();
     }
 }
@@ -100,7 +109,7 @@ impl Drop for Serving {
 
 impl Server {
     /// Gives back the outcome of a call that no worker executes.
-    fn give_back(&self, now: Time, call: Incoming, finish: Finish, reply: Vec<u8>) {
+    pub(super) fn give_back(&self, now: Time, call: Incoming, finish: Finish, reply: Vec<u8>) {
         let mut out = OUT.take().unwrap_or_else(|| vec![0; MAX_DATAGRAM].into_boxed_slice());
         let (mut sent, alarm) = {
             let mut core = self.lock();

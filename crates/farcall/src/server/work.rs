@@ -10,7 +10,7 @@ use farcall_proto::{Failure, Kind, MAX_DATAGRAM, Ran, Time};
 
 use super::call::Work;
 use super::crew::{Plan, Relief, Seat};
-use super::{Core, Server};
+use super::{Aside, Core, Server};
 use crate::context;
 use crate::env::{Received, Wait, train};
 
@@ -57,7 +57,7 @@ impl Server {
         env.spawn(
             "farcall-worker",
             Box::new(move || {
-                context::serve_in_thread(self.clone());
+                context::serve_in_thread(self.clone(), self.clone());
                 (self.enter)(&mut || Worker::new(&self).live());
             }),
         )
@@ -74,9 +74,10 @@ impl Server {
             }
         }
     }
+}
 
-    /// One who executes is about to wait in a call of its own.
-    pub(super) fn step_aside(self: &Arc<Self>) {
+impl Aside for Server {
+    fn step_aside(self: Arc<Self>) {
         let relief = {
             let mut core = self.lock();
             core.crew.step_aside();
@@ -89,6 +90,10 @@ impl Server {
         if let Some(relief) = relief {
             self.relieve(relief);
         }
+    }
+
+    fn step_back(&self) {
+        self.lock().crew.step_back();
     }
 }
 
@@ -298,12 +303,14 @@ impl<'s> Worker<'s> {
     #[cold]
     fn refuse(&mut self) {
         for (work, failure) in std::mem::take(&mut self.refused) {
-            let finish = Finish::Failed(failure);
+            let mut reply = Vec::new();
+            let finish = work.give_back(Some(Finish::Failed(failure)), &mut reply);
             let sent = {
                 let mut core = self.server.lock();
                 // Another worker may have heard meanwhile that it was given up.
                 core.cancelled.remove(&work.call.key);
-                core.protocol.finish(self.now, work.call.key, finish, work.reply, &mut self.out)
+                let (now, key, out) = (self.now, work.call.key, &mut self.out);
+                finish.and_then(|finish| core.protocol.finish(now, key, finish, reply, out))
             };
             work.exported.end();
             self.send(sent);
@@ -315,12 +322,13 @@ impl<'s> Worker<'s> {
     fn execute(&mut self) -> Next {
         let Some(work) = &mut self.current else { return Next::Receive };
         let finish = work.run(self.server, &self.buffer, &mut self.now);
-        let (key, reply) = (work.call.key, std::mem::take(&mut work.reply));
+        let (key, mut reply) = (work.call.key, std::mem::take(&mut work.reply));
+        let elsewhere = finish.is_none();
+        let finish = work.give_back(finish, &mut reply);
         let server = self.server;
         let (planned, alone, sent, rest, executed) = {
             let mut core = server.lock();
             let core = &mut *core;
-            let elsewhere = finish.is_none();
             let alone = self.deferred == 0 && core.batch.is_empty();
             let sent = self.finish(core, key, finish, reply);
             if !core.cancelled.is_empty() && !elsewhere {
@@ -368,13 +376,17 @@ impl<'s> Worker<'s> {
     /// Of one who is at the socket: is there a call that waits, or a result of one who overruns?
     fn next(&mut self) -> Next {
         let server = self.server;
-        let (planned, sent) = {
+        let (planned, rest, sent) = {
             let mut core = server.lock();
             self.look(&mut core);
-            (self.next_in_line(&mut core), core.protocol.transmit(self.now, &mut self.out))
+            let planned = self.next_in_line(&mut core);
+            // One who was called to a call that somebody else has taken since is one too many.
+            let rest = planned.is_none() && core.crew.rest(&self.seat);
+            (planned, rest, core.protocol.transmit(self.now, &mut self.out))
         };
         self.flush(sent);
-        self.begin(planned)
+        let next = self.begin(planned);
+        if rest { Next::Rest } else { next }
     }
 
     /// Sends a call's outcome: the one datagram that it fits, or as many fragments as may leave now.

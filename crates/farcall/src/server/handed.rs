@@ -1,0 +1,120 @@
+//! Calls that came otherwise than by the socket: they are found, queued, executed and given up like all others.
+
+use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+
+use farcall_proto::server::{CallKey, Finish, Incoming};
+use farcall_proto::{Failure, Kind, Ran, Time};
+
+use super::call::Work;
+use super::exported::Exported;
+use super::{Env, Server};
+
+/// Who handed a call in, and gets its outcome.
+pub(crate) trait Back: Send + Sync {
+    /// Gives the outcome back. Never blocks for long.
+    fn give_back(&self, key: CallKey, finish: Finish, reply: Vec<u8>);
+}
+
+/// What is exported.
+#[derive(Default)]
+pub(super) struct Offers {
+    exports: Vec<Arc<Exported>>,
+    draining: bool,
+}
+
+impl Server {
+    /// The call that stands in `buffer`, which has begun now: it is to be ended.
+    ///
+    /// # Errors
+    /// When there is no such export, or it takes no calls any more.
+    #[inline]
+    pub(crate) fn admit(&self, now: Time, incoming: Incoming<'_>, buffer: &[u8]) -> Result<Work, Failure> {
+        // Held until the call has begun: who takes an offer back waits for those that have.
+        let offers = self.read_offers();
+        if offers.draining {
+            return Err(Failure::new(Kind::Draining, Ran::No));
+        }
+        let exported = offers.exports.iter().find(|exported| exported.id == incoming.export);
+        let exported = exported.ok_or_else(|| Failure::new(Kind::NotExported, Ran::No))?;
+        Ok(Work::new(now, incoming, exported, buffer, 0))
+    }
+
+    /// Whether there is such an export.
+    pub(crate) fn exports(&self, id: u64) -> bool {
+        self.read_offers().exports.iter().any(|exported| exported.id == id)
+    }
+
+    /// Has a worker execute a call, when it has its turn. It knows whom to give the outcome back.
+    pub(crate) fn hand_in(self: &Arc<Self>, work: Work) {
+        let (refused, relief) = {
+            let mut core = self.lock();
+            let refused = core.queue.push(work);
+            (refused, core.crew.relieve_for_queue())
+        };
+        if let Some(relief) = relief {
+            self.relieve(relief);
+        }
+        if let Some(work) = refused {
+            self.refuse_one(work, Failure::new(Kind::Overloaded, Ran::No).with_detail("the server's queue is full"));
+        }
+    }
+
+    /// The caller has given a call up. One that has not begun is refused; one that executes, if it does, is told.
+    pub(crate) fn give_up(&self, key: CallKey, executes: &dyn Fn() -> bool) {
+        let unbegun = {
+            let mut core = self.lock();
+            let unbegun = core.remove(key);
+            if unbegun.is_none() && executes() {
+                core.cancelled.insert(key);
+            }
+            unbegun
+        };
+        if let Some(work) = unbegun {
+            self.refuse_one(work, Failure::new(Kind::Cancelled, Ran::No));
+        }
+    }
+
+    /// A call has ended: that it was given up matters no more.
+    pub(crate) fn forget(&self, key: CallKey) {
+        self.lock().cancelled.remove(&key);
+    }
+
+    /// What a thread that serves calls does around its life.
+    pub(crate) fn inside(&self, body: &mut dyn FnMut()) {
+        (self.enter)(body);
+    }
+
+    pub(crate) fn env(&self) -> &Arc<dyn Env> {
+        &self.env
+    }
+
+    /// Refuses a call that had its place in the queue.
+    fn refuse_one(self: &Server, work: Work, failure: Failure) {
+        let now = self.now();
+        let finish = work.give_back(Some(Finish::Failed(failure)), &mut Vec::new());
+        if let Some(finish) = finish {
+            self.give_back(now, work.call, finish, Vec::new());
+        }
+        work.exported.end();
+    }
+
+    pub(super) fn offer(&self, exported: &Arc<Exported>) {
+        self.write_offers().exports.push(exported.clone());
+    }
+
+    pub(super) fn take_back(&self, id: u64) {
+        self.write_offers().exports.retain(|exported| exported.id != id);
+    }
+
+    pub(super) fn refuse_offers(&self) {
+        self.write_offers().draining = true;
+    }
+
+    fn read_offers(&self) -> RwLockReadGuard<'_, Offers> {
+        self.offers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_offers(&self) -> RwLockWriteGuard<'_, Offers> {
+        self.offers.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,51 @@
+//! The driver for two processes of one machine: calls through memory that both map, instead of datagrams.
+//!
+//! ```text
+//! link       the calling end: a call that its thread waits for;  started: one that no thread waits for
+//! watch      whether the server is still there
+//! service    a thread that waits for started calls which are awaited
+//! host       the serving end: who meets callers, looks after receivers, notices deaths
+//! post       one caller's memory, and the threads that take turns at receiving from it
+//! ```
+//!
+//! `farcall-shm` has the memory itself, and `docs/shared-memory.md` the rules. What a call means here is what it means
+//! over UDP; how it is executed is the same code (`server/`). Binding asks by UDP in any case.
+
+mod host;
+mod link;
+mod post;
+mod service;
+mod started;
+mod watch;
+
+pub(crate) use host::Host;
+pub(crate) use link::Link;
+pub(crate) use started::Started;
+
+use std::hint::spin_loop;
+use std::time::Duration;
+
+use crate::env::Env;
+
+/// Looks for something again and again, for about that long. True: it is there.
+#[inline]
+fn spin(env: &dyn Env, most: Duration, mut is_there: impl FnMut() -> bool) -> bool {
+    /// A look at the clock costs as much as some looks at memory.
+    const LOOKS: u32 = 128;
+    if most.is_zero() {
+        return is_there();
+    }
+    let mut began = None;
+    loop {
+        for _ in 0..LOOKS {
+            if is_there() {
+                return true;
+            }
+            spin_loop();
+        }
+        let now = env.now();
+        if now.since(*began.get_or_insert(now)) >= most {
+            return false;
+        }
+    }
+}

@@ -1,0 +1,523 @@
+//! One caller's memory at the serving end, and the threads that take turns at receiving from it.
+//!
+//! One thread at a time receives. It executes what is known to be quick itself; everything else it hands to the
+//! server's workers. If it gets stuck nevertheless, or waits in a call of its own, another one receives.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use farcall_proto::server::{CallKey, Finish, Incoming};
+use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, Trace};
+use farcall_shm::{Call, DETAIL, HALF, INLINE, Page, Request, SLOTS, Seen, Status, Taker, Wire};
+
+use super::host::Watch;
+use super::spin;
+use crate::context;
+use crate::server::{Aside, Back, Crew, Plan, Relief, Seat, Server, Work};
+
+/// One caller.
+pub(super) struct Post {
+    server: Arc<Server>,
+    /// What stands for its conversation.
+    id: u64,
+    from: SocketAddr,
+    memory: farcall_shm::Server,
+    wire: Arc<Wire>,
+    spin: Duration,
+    limits: ServerConfig,
+    state: Mutex<State>,
+    /// The caller is gone, or we are: nothing more is taken.
+    closed: AtomicBool,
+    /// Of each slot the number of the call that executes, or is queued; 0 if none is.
+    open: Box<[AtomicU32; SLOTS]>,
+    /// Somebody may have given a call up that executes.
+    given_up: AtomicBool,
+    /// Arguments that come, and results that go, in parts.
+    large: Mutex<Large>,
+    /// Looks after a receiver that executes.
+    watch: Arc<Watch>,
+}
+
+struct State {
+    taker: Taker,
+    crew: Crew,
+}
+
+#[derive(Default)]
+struct Large {
+    arguments: HashMap<usize, Vec<u8>>,
+    replies: HashMap<usize, Vec<u8>>,
+    /// Bytes of both.
+    held: usize,
+}
+
+/// Bytes of arguments and results of one caller that are held while they go by parts.
+const MOST_HELD: usize = 1 << 30;
+/// Threads that receive from one caller, those included that wait in calls of their own.
+const MOST_THREADS: usize = 1024;
+
+/// Bytes of a buffer that a receiver keeps from one call to the next.
+const MOST_KEPT: usize = 4 << 20;
+
+/// What a receiver does next.
+enum Next {
+    /// Executes the call at hand, which came in this slot and has this number.
+    Execute(usize, u32),
+    /// Looks once more.
+    Again,
+    /// Waits for a request beyond those seen.
+    Wait,
+    Rest,
+    Leave,
+}
+
+impl Post {
+    pub(super) fn new(
+        server: Arc<Server>,
+        id: u64,
+        from: SocketAddr,
+        page: Page,
+        wire: Arc<Wire>,
+        spin: Duration,
+        watch: Arc<Watch>,
+    ) -> Arc<Post> {
+        let mut crew = Crew::new(MOST_THREADS, MOST_THREADS);
+        crew.born();
+        Arc::new(Post {
+            server,
+            id,
+            from,
+            memory: farcall_shm::Server::new(Arc::new(page)),
+            wire,
+            spin,
+            limits: ServerConfig::default(),
+            state: Mutex::new(State { taker: Taker::new(), crew }),
+            closed: AtomicBool::new(false),
+            open: Box::new([const { AtomicU32::new(0) }; SLOTS]),
+            given_up: AtomicBool::new(false),
+            large: Mutex::default(),
+            watch,
+        })
+    }
+
+    /// Adds a thread that receives. It is counted already.
+    pub(super) fn spawn(self: &Arc<Self>) -> std::io::Result<()> {
+        let post = self.clone();
+        let run = move || {
+            context::serve_in_thread(post.server.clone(), post.clone());
+            let server = post.server.clone();
+            server.inside(&mut || Receiver::new(&post).live());
+        };
+        self.server.env().spawn("farcall-shm", Box::new(run))
+    }
+
+    /// Has somebody receive.
+    pub(super) fn relieve(self: &Arc<Self>, relief: Relief) {
+        match relief {
+            Relief::Rested(seat) => seat.call(),
+            Relief::New => {
+                if self.spawn().is_err() && self.lock().crew.lost() {
+                    self.watch.alarm();
+                }
+            }
+        }
+    }
+
+    /// From now on nothing is taken: what is not taken never runs.
+    pub(super) fn close(&self) {
+        let resting = {
+            let state = self.lock();
+            self.closed.store(true, Ordering::SeqCst);
+            state.crew.resting()
+        };
+        resting.iter().for_each(|seat| seat.wake());
+        self.memory.wake();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Wakes the receiver of a post that is closed. False: there is none.
+    pub(super) fn wake(&self) -> bool {
+        let receives = self.lock().crew.receiving() > 0;
+        if receives {
+            self.memory.wake();
+        }
+        receives
+    }
+
+    pub(super) fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    /// What the host looks at: how many calls a lone receiver has executed, whether it executes one now, and whether
+    /// somebody is to look after it.
+    pub(super) fn progress(&self) -> (u64, bool, bool) {
+        let state = self.lock();
+        (state.crew.progress, state.crew.receiving() == 0, state.crew.guarded)
+    }
+
+    /// The receiver is stuck, or has no thread: another one receives.
+    pub(super) fn relieve_if_alone(self: &Arc<Self>) {
+        let relief = match self.is_closed() {
+            true => None,
+            false => self.lock().crew.relieve_if_alone(),
+        };
+        if let Some(relief) = relief {
+            self.relieve(relief);
+        }
+    }
+
+    /// Nobody needs to look after the receiver, unless it has executed something meanwhile.
+    pub(super) fn unguard(&self, progress: u64) -> bool {
+        let mut state = self.lock();
+        let quiet = state.crew.progress == progress;
+        state.crew.guarded &= !quiet;
+        quiet
+    }
+
+    /// Answers a call.
+    fn answer(&self, slot: usize, number: u32, finish: &Finish, reply: &mut Vec<u8>) {
+        let (status, body) = match finish {
+            Finish::Result => (Status::Result, &reply[..]),
+            Finish::Exception => (Status::Exception, &reply[..]),
+            Finish::Failed(why) => {
+                let detail = why.detail.as_bytes();
+                (failed(why), detail.get(..DETAIL).unwrap_or(detail))
+            }
+        };
+        // Before the answer: after it the slot may have another call.
+        self.open[slot].store(0, Ordering::SeqCst);
+        self.memory.prepare(slot, status, body);
+        if body.len() > INLINE && !self.large().keep_reply(slot, std::mem::take(reply)) {
+            let why = Failure::new(Kind::TooLarge, Ran::Yes).with_detail("the server holds too many large results");
+            self.memory.prepare(slot, failed(&why), why.detail.as_bytes());
+        }
+        self.memory.give(slot, number);
+    }
+
+    fn key(&self, slot: usize, number: u32) -> CallKey {
+        CallKey { conversation: self.id, activity: slot as u32, sequence: number.into() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing of a user's runs while it is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn large(&self) -> MutexGuard<'_, Large> {
+        self.large.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Back for Post {
+    fn give_back(&self, key: CallKey, finish: Finish, mut reply: Vec<u8>) {
+        self.answer(key.activity as usize % SLOTS, key.sequence as u32, &finish, &mut reply);
+    }
+}
+
+impl Aside for Post {
+    fn step_aside(self: Arc<Self>) {
+        let relief = {
+            let mut state = self.lock();
+            state.crew.step_aside();
+            state.crew.relieve_if_alone()
+        };
+        if let Some(relief) = relief {
+            self.relieve(relief);
+        }
+    }
+
+    fn step_back(&self) {
+        self.lock().crew.step_back();
+    }
+}
+
+impl Large {
+    /// Adds a part to the arguments of a slot.
+    fn add(&mut self, slot: usize, offset: u64, most: usize, part: impl FnOnce(&mut Vec<u8>)) -> Result<(), Failure> {
+        if offset == 0 {
+            self.forget(slot);
+        }
+        if self.held + HALF > MOST_HELD {
+            return Err(
+                Failure::new(Kind::Overloaded, Ran::No).with_detail("too many large arguments are on their way")
+            );
+        }
+        let arguments = self.arguments.entry(slot).or_default();
+        if arguments.len() as u64 != offset || arguments.len() + HALF + INLINE > most {
+            self.forget(slot);
+            return Err(Failure::new(Kind::TooLarge, Ran::No));
+        }
+        let before = arguments.len();
+        part(arguments);
+        self.held += arguments.len() - before;
+        Ok(())
+    }
+
+    fn take_arguments(&mut self, slot: usize) -> Vec<u8> {
+        let arguments = self.arguments.remove(&slot).unwrap_or_default();
+        self.held -= arguments.len();
+        arguments
+    }
+
+    /// False: there is no room.
+    fn keep_reply(&mut self, slot: usize, reply: Vec<u8>) -> bool {
+        if self.held > 0 && self.held + reply.len() > MOST_HELD {
+            return false;
+        }
+        self.held += reply.len();
+        self.replies.insert(slot, reply);
+        true
+    }
+
+    /// What is left of the slot's last call.
+    fn forget(&mut self, slot: usize) {
+        for bytes in [self.arguments.remove(&slot), self.replies.remove(&slot)].into_iter().flatten() {
+            self.held -= bytes.len();
+        }
+    }
+}
+
+/// A thread that receives.
+struct Receiver<'p> {
+    post: &'p Arc<Post>,
+    seat: Arc<Seat>,
+    /// The requests that were taken.
+    seen: Seen,
+    /// The arguments of the call at hand, and its reply.
+    buffer: Vec<u8>,
+    reply: Vec<u8>,
+    now: Time,
+    /// The call at hand.
+    work: Option<Work>,
+    /// It has executed a call since it last looked.
+    executed: bool,
+}
+
+impl<'p> Receiver<'p> {
+    fn new(post: &'p Arc<Post>) -> Receiver<'p> {
+        let now = post.server.now();
+        Receiver {
+            seat: Seat::new(post.server.env().event()),
+            seen: Seen::default(),
+            buffer: Vec::new(),
+            reply: Vec::new(),
+            now,
+            work: None,
+            executed: false,
+            post,
+        }
+    }
+
+    fn live(mut self) {
+        loop {
+            match self.next() {
+                Next::Execute(slot, number) => self.execute(slot, number),
+                Next::Again => {}
+                Next::Wait => self.wait(),
+                Next::Rest if self.seat.rest(&|| self.post.is_closed()) => {}
+                Next::Rest | Next::Leave => return,
+            }
+        }
+    }
+
+    /// Takes a request, if there is one.
+    #[inline]
+    fn next(&mut self) -> Next {
+        let post = self.post;
+        let mut state = post.lock();
+        if std::mem::take(&mut self.executed) {
+            state.crew.done();
+            if state.crew.rest(&self.seat) {
+                return Next::Rest;
+            }
+        }
+        if post.is_closed() {
+            state.crew.leave();
+            return Next::Leave;
+        }
+        let Some((slot, number)) = post.memory.take(&mut state.taker) else {
+            return self.nothing(state);
+        };
+        if let Err(failure) = self.read(slot, number) {
+            drop(state);
+            post.answer(slot, number, &Finish::Failed(failure), &mut self.reply);
+            return Next::Again;
+        }
+        let Some(work) = &self.work else { return Next::Again };
+        if !work.is_quick() {
+            drop(state);
+            self.hand_in();
+            return Next::Again;
+        }
+        let plan = state.crew.plan(true);
+        drop(state);
+        match plan {
+            Plan::Guarded(true) => post.watch.alarm(),
+            Plan::Execute(Some(relief)) => post.relieve(relief),
+            _ => {}
+        }
+        Next::Execute(slot, number)
+    }
+
+    /// Has a worker execute the call at hand.
+    fn hand_in(&mut self) {
+        let Some(mut work) = self.work.take() else { return };
+        work.keep_all(&mut self.buffer);
+        work.back = Some(self.post.clone());
+        self.post.server.hand_in(work);
+    }
+
+    /// Reads the request that was taken: a call is at hand then. What fails is to be answered so.
+    #[inline]
+    fn read(&mut self, slot: usize, number: u32) -> Result<(), Failure> {
+        let post = self.post;
+        let request = post.memory.request(slot);
+        if post.open[slot].load(Ordering::SeqCst) != 0 {
+            return self.misused();
+        }
+        let Request::Call { call, len, added } = request else { return self.part(slot, number, request) };
+        self.buffer.clear();
+        if added {
+            self.buffer = post.large().take_arguments(slot);
+        }
+        post.memory.arguments(slot, len, &mut self.buffer);
+        self.admit(slot, number, &call)
+    }
+
+    #[inline]
+    fn admit(&mut self, slot: usize, number: u32, call: &Call) -> Result<(), Failure> {
+        let post = self.post;
+        if call.within.is_some() {
+            self.now = post.server.now();
+        }
+        let trace = call.trace.map(|bytes| {
+            let mut trace = Trace { trace: [0; 16], span: [0; 8] };
+            trace.trace.copy_from_slice(&bytes[..16]);
+            trace.span.copy_from_slice(&bytes[16..]);
+            trace
+        });
+        let incoming = Incoming {
+            key: post.key(slot, number),
+            from: post.from,
+            export: call.export,
+            procedure: call.procedure,
+            deadline: call.within.map(|within| self.now + within),
+            trace,
+            args: (&self.buffer[..]).into(),
+        };
+        let work = self.work.insert(post.server.admit(self.now, incoming, &self.buffer)?);
+        if work.exported.elsewhere().is_some() {
+            work.back = Some(post.clone());
+        }
+        // (Number 0 comes once in a billion calls; such a call cannot be marked as given up.)
+        post.open[slot].store(number, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Deals with what is no call.
+    #[cold]
+    fn part(&self, slot: usize, number: u32, request: Request) -> Result<(), Failure> {
+        let post = self.post;
+        match request {
+            Request::Add { lane, half, len, offset } => {
+                let most = post.limits.max_arguments as usize;
+                post.large().add(slot, offset, most, |into| post.memory.drain(lane, half, len, into))?;
+            }
+            Request::Fetch { lane, half, offset } => {
+                let mut large = post.large();
+                let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+                let rest = large.replies.get(&slot).and_then(|reply| reply.get(offset..));
+                let rest = rest.ok_or_else(|| Failure::new(Kind::ResultLost, Ran::Yes))?;
+                post.memory.fill(lane, half, rest.get(..HALF).unwrap_or(rest));
+                if rest.len() <= HALF {
+                    large.forget(slot);
+                }
+            }
+            Request::Forget => post.large().forget(slot),
+            Request::Call { .. } | Request::Nonsense => return self.misused(),
+        }
+        post.memory.answer(slot, number, Status::Part, &[]);
+        Ok(())
+    }
+
+    /// The caller breaks the rules: nothing more is taken from it.
+    #[cold]
+    fn misused(&self) -> Result<(), Failure> {
+        self.post.closed.store(true, Ordering::SeqCst);
+        // Both ends hear that, the host too.
+        self.post.wire.close();
+        Ok(())
+    }
+
+    fn execute(&mut self, slot: usize, number: u32) {
+        let post = self.post;
+        let Some(work) = &mut self.work else { return };
+        if work.is_timed(&post.server) {
+            self.now = post.server.now();
+        }
+        self.reply.clear();
+        work.reply = std::mem::take(&mut self.reply);
+        let finish = work.run(&post.server, &self.buffer, &mut self.now);
+        self.reply = std::mem::take(&mut work.reply);
+        if let Some(finish) = finish {
+            post.answer(slot, number, &finish, &mut self.reply);
+            if post.given_up.load(Ordering::SeqCst) {
+                post.server.forget(post.key(slot, number));
+            }
+            work.exported.end();
+        }
+        self.work = None;
+        for large in [&mut self.buffer, &mut self.reply] {
+            if large.capacity() > MOST_KEPT {
+                *large = Vec::new();
+            }
+        }
+        self.executed = true;
+    }
+
+    /// There is no request; perhaps one that was given up.
+    #[inline]
+    fn nothing(&mut self, mut state: MutexGuard<'_, State>) -> Next {
+        let post = self.post;
+        let Some(slot) = post.memory.given_up(&mut state.taker) else {
+            self.seen = state.taker.seen();
+            return Next::Wait;
+        };
+        let number = state.taker.number(slot);
+        drop(state);
+        let executes = || post.open[slot].load(Ordering::SeqCst) == number;
+        if executes() {
+            post.given_up.store(true, Ordering::SeqCst);
+            post.server.give_up(post.key(slot, number), &executes);
+        }
+        Next::Again
+    }
+
+    /// Waits until there is more than was seen, at first with open eyes.
+    fn wait(&self) {
+        let (post, seen) = (self.post, &self.seen);
+        if spin(&**post.server.env(), post.spin, || post.memory.is_rung(seen)) {
+            return;
+        }
+        post.memory.lie_down();
+        if !post.memory.is_rung(seen) && !post.is_closed() {
+            post.memory.sleep(None);
+        }
+        post.memory.get_up();
+    }
+}
+
+fn failed(why: &Failure) -> Status {
+    let ran = match why.ran {
+        Ran::No => 0,
+        Ran::Maybe => 1,
+        Ran::Yes => 2,
+    };
+    Status::Failed { kind: why.kind.code(), ran }
+}

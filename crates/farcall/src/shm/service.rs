@@ -1,0 +1,121 @@
+//! A thread that waits for started calls which are awaited, and wakes whoever awaits them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use farcall_shm::Caller;
+
+use super::link::{FIRST_NAP, LONGEST_NAP, Link};
+use super::started::Started;
+use crate::env::Time;
+
+/// Started by the first call that is awaited.
+pub(crate) struct Service {
+    calls: Mutex<Vec<Arc<Started>>>,
+    /// It may sleep for ever.
+    idle: AtomicBool,
+    stopped: AtomicBool,
+}
+
+impl Service {
+    /// That of a connection.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub(super) fn of(link: &Arc<Link>) -> std::io::Result<Awaited<'_>> {
+        let mut spawned = Ok(());
+        let service = link.service.get_or_init(|| {
+            let (idle, stopped) = (AtomicBool::new(false), AtomicBool::new(false));
+            let service = Arc::new(Service { calls: Mutex::default(), idle, stopped });
+            let (ours, caller, weak) = (service.clone(), link.caller.clone(), Arc::downgrade(link));
+            spawned = link.env.spawn("farcall-await", Box::new(move || ours.live(&caller, &weak)));
+            service
+        });
+        spawned.map(|()| Awaited { service, link })
+    }
+
+    /// It keeps no connection alive while nothing is awaited.
+    fn live(&self, caller: &Caller, link: &Weak<Link>) {
+        let mut nap = FIRST_NAP;
+        while !self.stopped.load(Ordering::SeqCst) {
+            self.idle.store(true, Ordering::SeqCst);
+            caller.lie_down();
+            let link = link.upgrade();
+            let (now, ended, awaited) = match &link {
+                Some(link) => self.collect(link.env.now()),
+                None => return,
+            };
+            let Some(link) = link.filter(|_| awaited > 0) else {
+                // Whoever adds a call wakes us, and so does the end of the connection.
+                if ended == 0 && !self.stopped.load(Ordering::SeqCst) {
+                    caller.rest(None);
+                }
+                continue;
+            };
+            self.idle.store(false, Ordering::SeqCst);
+            if ended > 0 {
+                nap = FIRST_NAP;
+                continue;
+            }
+            caller.rest(Some(self.until(now).map_or(nap, |until| until.min(nap))));
+            link.watch.look(link.env.now());
+            nap = (nap * 2).min(LONGEST_NAP);
+        }
+    }
+
+    /// Takes the outcomes that have come, and wakes their owners: how many, and how many calls are still awaited.
+    fn collect(&self, now: Time) -> (Time, usize, usize) {
+        let mut calls = std::mem::take(&mut *self.lock());
+        let (mut ended, mut wakers) = (0, Vec::new());
+        calls.retain(|call| match call.settle(now) {
+            Some(waker) => {
+                ended += 1;
+                wakers.extend(waker);
+                false
+            }
+            None => call.is_sent(),
+        });
+        let mut newer = self.lock();
+        newer.append(&mut calls);
+        let awaited = newer.len();
+        drop(newer);
+        for waker in wakers {
+            // A panic in it is its executor's affair.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
+        (now, ended, awaited)
+    }
+
+    /// The time to the earliest deadline.
+    fn until(&self, now: Time) -> Option<Duration> {
+        self.lock().iter().filter_map(|call| call.deadline).min().map(|deadline| deadline.since(now))
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Started>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The service of a connection.
+pub(super) struct Awaited<'a> {
+    service: &'a Arc<Service>,
+    link: &'a Arc<Link>,
+}
+
+impl Awaited<'_> {
+    /// Waits for a call.
+    pub(super) fn add(&self, call: &Arc<Started>) {
+        self.service.lock().push(call.clone());
+        // Either it sees the answer, or the server sees that it is to ring.
+        let is_there = !self.link.caller.watch(call.ticket);
+        if self.service.idle.swap(false, Ordering::SeqCst) || is_there || call.deadline.is_some() {
+            self.link.caller.wake();
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A started call: its answer waits in its slot until somebody asks for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use farcall_proto::{Failure, Ran};
+use farcall_shm::{INLINE, Ticket};
+
+use super::link::{Claim, Link, Scratch, Stop, give};
+use super::service::Service;
+use crate::client::{Outgoing, Taker};
+use crate::env::Time;
+use crate::stub::bad_arguments;
+use crate::xdr::Encoder;
+use crate::{CallFailed, runtime};
+
+/// A call that was started.
+pub(crate) struct Started {
+    link: Arc<Link>,
+    pub(super) ticket: Ticket,
+    pub(super) deadline: Option<Time>,
+    /// As encoded, in case the call fails and is to be made again: the peer may have changed what stands in the slot.
+    arguments: Vec<u8>,
+    state: Mutex<State>,
+    kept: Condvar,
+    /// The service thread knows of it.
+    awaited: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    stage: Stage,
+    waker: Option<Waker>,
+    cancelled: bool,
+}
+
+#[derive(Default)]
+enum Stage {
+    #[default]
+    Sent,
+    /// The service thread takes the outcome out of the slot.
+    Taking,
+    /// It has.
+    Kept(Result<bool, Failure>, Vec<u8>),
+    /// It was given to whoever asked.
+    Over,
+}
+
+impl Started {
+    /// Starts a call. Never blocks. `None`: a slot, or room for large arguments, would have to be waited for.
+    pub(crate) fn start(link: &Arc<Link>, outgoing: &Outgoing<'_>) -> Result<Option<Arc<Started>>, CallFailed> {
+        link.check_process()?;
+        let Some(claim) = Claim::new(&link.caller) else { return Ok(None) };
+        let mut scratch = Scratch::take();
+        (outgoing.encode)(&mut Encoder::new(&mut scratch.bytes)).map_err(bad_arguments)?;
+        if scratch.bytes.len() > INLINE {
+            return Ok(None);
+        }
+        let (state, ticket) = match link.send(claim, outgoing, &scratch.bytes) {
+            Ok(ticket) => (State::default(), ticket),
+            Err(failure) => return Err(failure.into()),
+        };
+        let (link, deadline, kept) = (link.clone(), outgoing.deadline, Condvar::new());
+        let (awaited, state, arguments) = (AtomicBool::new(false), Mutex::new(state), scratch.bytes.clone());
+        scratch.keep();
+        Ok(Some(Arc::new(Started { link, ticket, deadline, arguments, state, kept, awaited })))
+    }
+
+    /// Blocks until the outcome has come.
+    pub(crate) fn wait(&self, taker: Taker<'_>) -> Result<(), CallFailed> {
+        self.link.check_process()?;
+        if self.give_kept(taker) {
+            return Ok(());
+        }
+        let mut scratch = Scratch::take();
+        let waiting = crate::server::waiting();
+        let waited = self.link.wait(self.ticket, self.deadline);
+        let ended = self.take(waited, &mut scratch.bytes, Stage::Over);
+        if ended.is_none() {
+            // It was awaited before.
+            let taking = |state: &mut State| matches!(state.stage, Stage::Taking);
+            drop(self.kept.wait_while(self.lock(), taking).unwrap_or_else(PoisonError::into_inner));
+        }
+        drop(waiting);
+        match ended {
+            Some(ended) => give(ended, &scratch.bytes, &mut |outcome| taker(outcome, &self.arguments)),
+            None => drop(self.give_kept(taker)),
+        }
+        scratch.keep();
+        Ok(())
+    }
+
+    /// The outcome if it has come; else `context` is woken when it does.
+    pub(crate) fn poll(self: &Arc<Self>, context: &mut Context<'_>, taker: Taker<'_>) -> Poll<Result<(), CallFailed>> {
+        if let Err(why) = self.link.check_process() {
+            return Poll::Ready(Err(why));
+        }
+        if self.give_kept(taker) {
+            return Poll::Ready(Ok(()));
+        }
+        let service = match Service::of(&self.link) {
+            Ok(service) => service,
+            Err(why) => return Poll::Ready(Err(runtime::local("starting a thread", why).but_ran(Ran::Maybe))),
+        };
+        let former = {
+            let mut state = self.lock();
+            state.waker.replace(context.waker().clone())
+        };
+        let is_new = !self.awaited.swap(true, Ordering::Relaxed);
+        // To drop a waker may drop a task, and cancel what that had started.
+        drop(former);
+        if is_new {
+            service.add(self);
+        }
+        if self.give_kept(taker) { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Asks the server to give the call up.
+    pub(crate) fn cancel(&self) {
+        if self.link.check_process().is_err() {
+            return;
+        }
+        let mut state = self.lock();
+        if matches!(state.stage, Stage::Sent) && !std::mem::replace(&mut state.cancelled, true) {
+            self.link.caller.give_up(self.ticket);
+        }
+    }
+
+    /// Of the service thread: whether the call has ended; then whoever awaits it is to be woken.
+    pub(super) fn settle(&self, now: Time) -> Option<Option<Waker>> {
+        let late = || self.deadline.is_some_and(|deadline| deadline <= now);
+        let waited = match (self.link.caller.is_answered(self.ticket), self.link.watch.broken()) {
+            (true, _) => Ok(()),
+            (false, Some(broken)) => Err(Stop::Broken(broken)),
+            (false, None) if late() => Err(Stop::Late),
+            (false, None) => return None,
+        };
+        let mut body = Vec::new();
+        let ended = self.take(waited, &mut body, Stage::Taking);
+        let mut state = self.lock();
+        if let Some(ended) = ended {
+            state.stage = Stage::Kept(ended, body);
+            self.kept.notify_all();
+        }
+        Some(state.waker.take())
+    }
+
+    /// Takes the outcome out of the slot, which is given back. `None`: somebody has.
+    fn take(&self, waited: Result<(), Stop>, body: &mut Vec<u8>, next: Stage) -> Option<Result<bool, Failure>> {
+        {
+            let mut state = self.lock();
+            if !matches!(state.stage, Stage::Sent) {
+                return None;
+            }
+            state.stage = next;
+        }
+        Some(match waited {
+            Ok(()) => self.link.receive(self.ticket, self.deadline, body),
+            Err(stop) => Err(self.link.lose(self.ticket, stop)),
+        })
+    }
+
+    fn give_kept(&self, taker: Taker<'_>) -> bool {
+        let stage = {
+            let mut state = self.lock();
+            match &state.stage {
+                Stage::Kept(..) => std::mem::replace(&mut state.stage, Stage::Over),
+                _ => return false,
+            }
+        };
+        let Stage::Kept(ended, body) = stage else { return false };
+        give(ended, &body, &mut |outcome| taker(outcome, &self.arguments));
+        true
+    }
+
+    pub(super) fn is_sent(&self) -> bool {
+        matches!(self.lock().stage, Stage::Sent)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Nobody asks any more: the slot is used again when the answer has come.
+        if self.link.is_ours() && self.is_sent() {
+            self.link.caller.abandon(self.ticket);
+        }
+    }
+}
