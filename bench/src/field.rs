@@ -30,7 +30,7 @@ impl Field {
             field.progress.set_message(format!("building {name}"));
             match peers::program(name) {
                 Ok(program) => field.programs.push((name.clone(), program)),
-                Err(why) => field.skip(name, &unable(why)?),
+                Err(why) => field.leave_out(name, why)?,
             }
         }
         field.progress.reset_elapsed();
@@ -49,7 +49,7 @@ impl Field {
                     self.versions.extend(version.filter(|version| !self.versions.contains(version)));
                     contenders.push(contender);
                 }
-                Err(why) => self.skip(&contender.name, &unable(why)?),
+                Err(why) => self.leave_out(&contender.name, why)?,
             }
         }
         Ok(contenders)
@@ -65,10 +65,16 @@ impl Field {
         for mut contender in contenders {
             match can(&mut contender) {
                 Ok(()) => able.push(contender),
-                Err(why) => self.skip(&contender.name, &unable(why)?),
+                Err(why) => self.leave_out(&contender.name, why)?,
             }
         }
         Ok(able)
+    }
+
+    /// Notes that a peer cannot do what is measured; any other error is one.
+    pub fn leave_out(&mut self, name: &str, why: anyhow::Error) -> Result<()> {
+        self.skip(name, &unable(why)?);
+        Ok(())
     }
 
     fn skip(&mut self, name: &str, why: &str) {
@@ -119,7 +125,7 @@ fn progress(steps: usize) -> ProgressBar {
 pub struct Contender {
     pub name: String,
     program: PathBuf,
-    cell: Cell,
+    pub cell: Cell,
     pair: Option<Pair>,
 }
 

@@ -1,8 +1,11 @@
 //! Farcall beside raw sockets and its peers.
+mod bulk;
 mod field;
 mod idle;
 mod latency;
+mod mixed;
 mod peers;
+mod rates;
 mod throughput;
 
 use std::process::ExitCode;
@@ -28,6 +31,10 @@ enum Bench {
     Latency(latency::Latency),
     /// Many calls outstanding: how many a second.
     Throughput(throughput::Throughput),
+    /// Large results: how many bytes a second.
+    Bulk(bulk::Bulk),
+    /// Short calls among some that are slow: what those do to the latency of the others.
+    Mixed(mixed::Mixed),
     /// The server's memory for a conversation in which nothing happens.
     Idle(idle::Idle),
     #[command(hide = true)]
@@ -38,6 +45,8 @@ fn main() -> ExitCode {
     let ran = match Command::parse().bench {
         Bench::Latency(latency) => latency::run(&latency),
         Bench::Throughput(throughput) => throughput::run(&throughput),
+        Bench::Bulk(bulk) => bulk::run(&bulk),
+        Bench::Mixed(mixed) => mixed::run(&mixed),
         Bench::Idle(idle) => idle::run(&idle),
         Bench::Agent(agent) => agent::main(&agent, peers::peer(agent.peer())),
     };

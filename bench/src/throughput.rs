@@ -1,12 +1,11 @@
 //! Many calls outstanding: how many a second, beside the best of the peers.
 use anyhow::Result;
-use farcall_bench_method::counters::What;
-use farcall_bench_method::interleave::abba;
 use farcall_bench_method::stats::estimate;
-use farcall_bench_method::{Carry, Cell, Load, Mode, Options, Row, Setup, chart};
+use farcall_bench_method::{Carry, Cell, Load, Mode, Options, Setup, chart};
 
-use crate::field::{Contender, Field, begin_group};
+use crate::field::Field;
 use crate::peers::{self, FARCALL, RAW};
+use crate::rates::{Measured, method, rates};
 
 #[derive(Debug, clap::Args)]
 pub struct Throughput {
@@ -43,21 +42,22 @@ pub fn run(throughput: &Throughput) -> Result<()> {
         for &setup in &setups {
             let cell = Cell { setup, pin };
             for &load in &loads {
-                rows.extend(rates("throughput", &mut field, &cell, load, options)?);
+                let measured = rates("throughput", &mut field, &cell, load, options)?;
+                let best = best(&measured).map(|best| best.ratios.clone());
+                rows.extend(measured.into_iter().map(|mut measured| {
+                    let ratio = best.as_deref().and_then(|best| estimate(measured.beside(best)));
+                    ratio.into_iter().for_each(|ratio| measured.row.set_ratio(ratio));
+                    measured.row
+                }));
             }
         }
     }
-    let (rows, conditions) = field.show(rows, method(options), &[], options)?;
+    let method = format!("each ratio, to the best peer beside farcall, {}", method(options));
+    let (rows, conditions) = field.show(rows, method, &[], options)?;
     match &options.svg {
         Some(path) => chart::ratios(path, "Calls per second", "ratio to the best peer", &rows, &conditions),
         None => Ok(()),
     }
-}
-
-/// How [`rates`] measures, in a line.
-pub fn method(options: &Options) -> String {
-    let (ratios, length) = (2 * options.groups(), options.length().as_millis());
-    format!("each ratio, to the best peer beside farcall, the median of {ratios} pairs of blocks of about {length} ms")
 }
 
 fn loads(throughput: &Throughput) -> Vec<Load> {
@@ -66,114 +66,11 @@ fn loads(throughput: &Throughput) -> Vec<Load> {
     windows.chain(threads.map(|&threads| Load::Threads { threads, calls: 0 })).collect()
 }
 
-/// Measures all peers in one cell under `load`, whose number of calls is chosen for each of them so
-/// that a block is long enough.
-pub fn rates(bench: &str, field: &mut Field, cell: &Cell, load: Load, options: &Options) -> Result<Vec<Row>> {
-    let mut cell = *cell;
-    if let Load::Window { outstanding, .. } | Load::Threads { threads: outstanding, .. } = load {
-        cell.setup.outstanding = outstanding;
-    }
-    let contenders = field.contenders(&cell)?;
-    let mut loads = Vec::new();
-    let mut contenders = field.retain(contenders, |contender| {
-        loads.push(sized(contender, load, options)?);
-        Ok(())
-    })?;
-    let mut results: Vec<Results> = loads.into_iter().map(Results::new).collect();
-    for group in 0..options.groups() {
-        begin_group(group, options.groups(), &mut contenders);
-        let ([farcall, others @ ..], [ours, theirs @ ..]) = (&mut contenders[..], &mut results[..]) else {
-            break;
-        };
-        for (other, their) in others.iter_mut().zip(theirs) {
-            let ratios = abba(|| ours.time(farcall), || their.time(other))?;
-            their.ratios.extend(ratios);
-        }
-        field.progress.inc(1);
-    }
-    enter(bench, &cell, contenders, results)
-}
-
-/// `load` with as many calls as take about the length of a block.
-fn sized(contender: &mut Contender, load: Load, options: &Options) -> Result<Load> {
-    let mut calls = 64;
-    loop {
-        let (rate, _) = contender.pair()?.rate(load.of(1), load.of(calls))?;
-        let enough = (rate * options.length().as_secs_f64()) as usize;
-        // A short block says little about a long one: its start counts for much.
-        if enough <= 4 * calls {
-            return Ok(load.of(enough.max(1)));
-        }
-        calls = enough;
-    }
-}
-
-/// What the blocks of one peer have given.
-struct Results {
-    load: Load,
-    per_second: Vec<f64>,
-    server_time: Vec<f64>,
-    /// Its time for a call ÷ farcall's in the block beside it; empty for farcall.
-    ratios: Vec<f64>,
-}
-
-impl Results {
-    fn new(load: Load) -> Results {
-        Results { load, per_second: Vec::new(), server_time: Vec::new(), ratios: Vec::new() }
-    }
-
-    /// Runs a block and returns the time for a call.
-    fn time(&mut self, contender: &mut Contender) -> Result<f64> {
-        let warm = self.load.of(self.load.calls().div_ceil(10));
-        let (rate, server_time) = contender.block(|pair| pair.rate(warm, self.load))?;
-        self.per_second.push(rate);
-        self.server_time.push(server_time);
-        Ok(1.0 / rate)
-    }
-}
-
-fn enter(bench: &str, cell: &Cell, contenders: Vec<Contender>, results: Vec<Results>) -> Result<Vec<Row>> {
-    let best = best(&contenders, &results);
-    let mut rows = Vec::new();
-    for (mut contender, results) in contenders.into_iter().zip(results) {
-        let pair = contender.pair()?;
-        let mut row = pair.row(bench, cell);
-        match results.load {
-            Load::Threads { threads, .. } => (row.outstanding, row.threads) = (Some(threads), Some(threads)),
-            Load::Window { outstanding, .. } => row.outstanding = Some(outstanding),
-            Load::Laps { .. } | Load::Open { .. } => {}
-        }
-        let warm = results.load.of(results.load.calls().div_ceil(10));
-        // What spins counts its own waiting.
-        if cell.setup.mode == Mode::Block {
-            for what in [What::Events, What::Instructions] {
-                row.set_counts(pair.count(what, warm, results.load)?, results.load.calls());
-            }
-            let time = estimate(results.server_time).filter(|time| time.median > 0.0);
-            row.server_cpu_us = time.map(|time| (time.median / 10.0).round() / 100.0);
-        }
-        row.per_second = estimate(results.per_second).map(|rate| rate.median.round());
-        if let Some(ratio) = best.as_deref().and_then(|best| estimate(beside(best, &results.ratios))) {
-            row.set_ratio(ratio);
-        }
-        rows.push(row);
-    }
-    Ok(rows)
-}
-
-/// The ratios of the fastest peer; raw sockets are none, unless there is no other.
-fn best(contenders: &[Contender], results: &[Results]) -> Option<Vec<f64>> {
-    let all = || contenders.iter().zip(results).filter(|(_, results)| !results.ratios.is_empty());
-    let median = |results: &Results| estimate(results.ratios.clone()).map_or(f64::MAX, |ratio| ratio.median);
+/// The fastest peer beside farcall; raw sockets are none, unless there is no other.
+fn best(measured: &[Measured]) -> Option<&Measured> {
     let fastest = |raw| {
-        let those = all().filter(|(contender, _)| peers::is_raw(&contender.name) == raw);
-        those.map(|(_, results)| results).min_by(|a, b| median(a).total_cmp(&median(b)))
+        let others = measured.iter().filter(|one| !one.ratios.is_empty() && peers::is_raw(&one.row.peer) == raw);
+        others.min_by(|a, b| a.median().total_cmp(&b.median()))
     };
-    fastest(false).or_else(|| fastest(true)).map(|results| results.ratios.clone())
-}
-
-/// Calls per second ÷ those of the best, pair of blocks by pair of blocks: both stand beside a block
-/// of farcall's in the same group. Farcall itself has no ratios, being 1.
-fn beside(best: &[f64], own: &[f64]) -> Vec<f64> {
-    best.iter().enumerate().map(|(n, best)| best / own.get(n).unwrap_or(&1.0)).collect()
+    fastest(false).or_else(|| fastest(true))
 }

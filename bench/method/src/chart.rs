@@ -8,6 +8,8 @@ use plotters::prelude::*;
 use crate::row::Row;
 
 const PANEL: (u32, u32) = (560, 340);
+/// How far a picture of tails goes: to 99.99 % of the calls.
+const NINES: f64 = 4.0;
 const COLOURS: &[RGBColor] = &[
     RGBColor(150, 150, 150),
     RGBColor(86, 180, 233),
@@ -69,6 +71,41 @@ pub fn line(
             .light_line_style(WHITE)
             .draw()?;
         chart.draw_series(LineSeries::new(points.iter().copied(), COLOURS[2].stroke_width(2)))?;
+        Ok(())
+    })
+}
+
+/// Draws how latencies are distributed: for each curve, the part of the calls that took no longer. Both
+/// axes are logarithmic, that of the parts in what is missing to all calls, so that the tail is seen.
+/// Every second curve is the one before it under other conditions: of its colour, and thin.
+pub fn tails(path: &Path, title: &str, curves: &[(String, Vec<(f64, f64)>)], conditions: &[String]) -> Result<()> {
+    let longest = curves.iter().filter_map(|(_, steps)| steps.last()).map(|step| step.0).fold(10.0, f64::max);
+    picture(path, title, conditions, (1, 1), |areas| {
+        let mut chart = ChartBuilder::on(&areas[0])
+            .margin(10)
+            .margin_right(40)
+            .x_label_area_size(40)
+            .y_label_area_size(60)
+            .build_cartesian_2d((1.0..longest * 1.2).log_scale(), 0.0..NINES)?;
+        chart
+            .configure_mesh()
+            .x_desc("µs from when the call was to begin")
+            .y_desc("calls that took no longer")
+            .y_labels(NINES as usize + 1)
+            .y_label_formatter(&|nines| format!("{} %", 100.0 - 100.0 * 10f64.powf(-nines)))
+            .light_line_style(WHITE)
+            .draw()?;
+        for (n, (name, steps)) in curves.iter().enumerate() {
+            let colour = COLOURS[(n / 2 + 2) % COLOURS.len()];
+            let style = colour.stroke_width(if n % 2 == 0 { 3 } else { 1 });
+            let points = steps.iter().map(|&(us, longer)| (us, -longer.max(1e-9).log10())).filter(|p| p.1 <= NINES);
+            chart
+                .draw_series(LineSeries::new(points, style))?
+                .label(name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], style));
+        }
+        let position = SeriesLabelPosition::LowerRight;
+        chart.configure_series_labels().position(position).background_style(WHITE.mix(0.8)).draw()?;
         Ok(())
     })
 }

@@ -18,6 +18,7 @@ pub mod counters;
 mod crew;
 mod gate;
 pub mod interleave;
+mod latencies;
 mod load;
 mod options;
 mod pair;
@@ -30,6 +31,7 @@ mod versions;
 
 pub use crew::Crew;
 pub use gate::{Gate, Gated};
+pub use latencies::Latencies;
 pub use load::{Arrival, Load, SLOW, Schedule};
 pub use options::{Options, Pin};
 pub use pair::{Block, Cell, Pair, Tally};

@@ -120,7 +120,7 @@ impl From<Load> for Work {
 
 /// The calls of an open loop. Each has a time at which it is meant to begin, and its latency counts
 /// from then: a client that is late does not hide how long its user waits.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Schedule {
     arrivals: Vec<Arrival>,
     begun: usize,
@@ -163,14 +163,16 @@ impl Schedule {
         Some(arrival)
     }
 
-    /// The caller has the result of that call.
+    /// The caller has the result of that call, or an error, which counts as having taken for ever.
     #[inline]
-    pub fn ended(&mut self, arrival: Arrival) {
+    pub fn ended<T, E>(&mut self, arrival: Arrival, result: &Result<T, E>) {
         self.ended += 1;
-        let since = self.start.map_or(Duration::ZERO, |start| start.elapsed());
-        if !arrival.slow {
-            self.latencies.push(u32::try_from((since - arrival.due).as_nanos()).unwrap_or(u32::MAX));
+        if arrival.slow {
+            return;
         }
+        let since = self.start.map_or(Duration::ZERO, |start| start.elapsed());
+        let took = u32::try_from((since - arrival.due).as_nanos()).unwrap_or(u32::MAX);
+        self.latencies.push(if result.is_ok() { took } else { u32::MAX });
     }
 
     /// Whether all calls have ended.

@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use hdrhistogram::Histogram;
 
 use crate::agent::{self, Reply};
 use crate::counters::{Counts, What};
+use crate::latencies::Latencies;
 use crate::load::Load;
 use crate::options::Pin;
 use crate::peer::{Cannot, Mode, Setup};
@@ -142,33 +142,23 @@ impl Pair {
 }
 
 /// What a peer's timed blocks add up to. It outlives the pair, which may be started anew.
+#[derive(Default)]
 pub struct Tally {
-    laps: Histogram<u64>,
+    laps: Latencies,
     server_time: u64,
     calls: u64,
 }
 
-impl Default for Tally {
-    fn default() -> Tally {
-        // 1 ns to 10 s, to 3 digits.
-        let laps = Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("the bounds are valid");
-        Tally { laps, server_time: 0, calls: 0 }
-    }
-}
-
 impl Tally {
     fn add(&mut self, laps: &[u32], server_time: u64, block: Block) {
-        for &nanoseconds in laps {
-            self.laps.saturating_record(nanoseconds.into());
-        }
+        self.laps.add(laps);
         self.server_time += server_time;
         self.calls += (block.warm + block.calls) as u64;
     }
 
     /// Enters times into the row that [`Pair::row`] gave.
     pub fn enter(&self, row: &mut Row) {
-        let at = |quantile| Some(self.laps.value_at_quantile(quantile) as f64 / 1e3);
-        (row.p50_us, row.p99_us, row.p999_us) = (at(0.5), at(0.99), at(0.999));
+        self.laps.enter(row);
         // A server that spins uses all the time there is.
         if row.mode == Some(Mode::Block) && self.server_time > 0 {
             row.server_cpu_us = Some(rounded(self.server_time as f64 / 1e3 / self.calls as f64));

@@ -60,6 +60,15 @@ pub struct Row {
     /// Upper end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_high: Option<f64>,
+    /// To raw UDP trains in the same run, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio_gso: Option<f64>,
+    /// Lower end of its 95 % interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio_gso_low: Option<f64>,
+    /// Upper end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio_gso_high: Option<f64>,
     /// Per call, both sides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_instructions: Option<f64>,
@@ -107,6 +116,13 @@ impl Row {
         self.ratio = Some(rounded(estimate.median));
         self.ratio_low = Some(rounded(estimate.low));
         self.ratio_high = Some(rounded(estimate.high));
+    }
+
+    /// Enters a ratio to raw UDP trains.
+    pub fn set_ratio_gso(&mut self, estimate: Estimate) {
+        self.ratio_gso = Some(rounded(estimate.median));
+        self.ratio_gso_low = Some(rounded(estimate.low));
+        self.ratio_gso_high = Some(rounded(estimate.high));
     }
 
     /// Enters what `calls` calls were counted to do.

@@ -45,6 +45,13 @@ fn rank(n: usize) -> usize {
     k.saturating_sub(1)
 }
 
+/// The value that the part `at` of `values`, which it sorts, does not exceed; 0 for none.
+pub fn quantile(values: &mut [u32], at: f64) -> f64 {
+    values.sort_unstable();
+    let rank = (values.len() as f64 * at).ceil() as usize;
+    values.get(rank.saturating_sub(1)).copied().unwrap_or(0).into()
+}
+
 /// The mean of the middle half of `values`, which it sorts; 0 for none. As deaf to a few long laps as
 /// the median is, and not held to the steps of the clock, which are half a per cent of a short lap.
 pub fn midmean(values: &mut [u32]) -> f64 {
@@ -72,6 +79,13 @@ mod tests {
     fn few_values_give_their_range() {
         assert_eq!(estimate(vec![]), None);
         assert_eq!(estimate(vec![3.0, 1.0]), Some(Estimate { low: 1.0, median: 2.0, high: 3.0 }));
+    }
+
+    #[test]
+    fn quantiles() {
+        let mut values: Vec<u32> = (1..=100).rev().collect();
+        assert_eq!([0.01, 0.5, 0.99, 1.0].map(|at| quantile(&mut values, at)), [1.0, 50.0, 99.0, 100.0]);
+        assert_eq!(quantile(&mut [], 0.5), 0.0);
     }
 
     #[test]

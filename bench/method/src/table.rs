@@ -25,7 +25,9 @@ const COLUMNS: &[Column] = &[
     ("calls/s", |r| number(r.per_second, 0)),
     ("Gbit/s", |r| number(r.gbit_per_second, 2)),
     ("ratio", |r| number(r.ratio, 3)),
-    ("[low, high]", interval),
+    ("[low, high]", |r| interval(r.ratio_low, r.ratio_high)),
+    ("to gso", |r| number(r.ratio_gso, 3)),
+    ("[low, high]", |r| interval(r.ratio_gso_low, r.ratio_gso_high)),
     ("instr. user", |r| number(r.user_instructions, 0)),
     ("kernel", |r| number(r.kernel_instructions, 0)),
     ("syscalls", |r| number(r.syscalls, 2)),
@@ -46,8 +48,8 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or(String::new(), |value| format!("{value:.digits$}"))
 }
 
-fn interval(row: &Row) -> String {
-    match (row.ratio_low, row.ratio_high) {
+fn interval(low: Option<f64>, high: Option<f64>) -> String {
+    match (low, high) {
         (Some(low), Some(high)) => format!("[{low:.3}, {high:.3}]"),
         _ => String::new(),
     }

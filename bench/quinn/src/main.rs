@@ -86,6 +86,8 @@ impl Peer for Quinn {
 
 fn transport() -> Arc<TransportConfig> {
     let mut transport = TransportConfig::default();
+    // Others have their turn meanwhile.
+    transport.max_idle_timeout(None);
     transport.max_concurrent_bidi_streams(STREAMS.into());
     transport.stream_receive_window(WINDOW.into()).receive_window(WINDOW.into()).send_window(WINDOW.into());
     Arc::new(transport)

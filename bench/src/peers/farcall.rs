@@ -141,8 +141,7 @@ impl Calling for Client {
                 under_way.push(begin(arrival));
             }
             while let Poll::Ready(Some((arrival, result))) = pin!(&mut under_way).poll_next_unpin(&mut context) {
-                result?;
-                schedule.ended(arrival);
+                schedule.ended(arrival, &result);
             }
             std::thread::yield_now();
         }

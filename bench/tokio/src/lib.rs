@@ -9,7 +9,7 @@ use std::future::Future;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Parser;
 use farcall_bench_method::agent::{self, Agent};
 use farcall_bench_method::{Calling, Carry, Laps, Peer, Schedule, Serving, Setup};
@@ -138,31 +138,21 @@ impl<C: Client> Calling for Loops<C> {
     /// A task for each call. The one that begins them never sleeps, since tokio's clock has steps of a
     /// millisecond: it lets the others run in between.
     fn open(&mut self, schedule: &mut Schedule) -> Result<()> {
-        let taken = std::mem::replace(schedule, Schedule::new(1, false, 0));
-        let (shared, failed) = (Rc::new(RefCell::new(taken)), Rc::new(Cell::new(false)));
+        let shared = Rc::new(RefCell::new(std::mem::take(schedule)));
         self.runtime.block_on(async {
             while !shared.borrow().is_over() {
                 while let Some(arrival) = { shared.borrow_mut().due() } {
-                    let (client, shared, failed) = (self.client.clone(), shared.clone(), failed.clone());
+                    let (client, shared) = (self.client.clone(), shared.clone());
                     let call = if arrival.slow { Call::Slow } else { self.call };
                     tokio::task::spawn_local(async move {
-                        match client.call(call).await {
-                            Ok(()) => shared.borrow_mut().ended(arrival),
-                            Err(why) => {
-                                eprintln!("a call failed: {why:#}");
-                                failed.set(true);
-                            }
-                        }
+                        let result = client.call(call).await;
+                        shared.borrow_mut().ended(arrival, &result);
                     });
-                }
-                if failed.get() {
-                    bail!("a call failed");
                 }
                 tokio::task::yield_now().await;
             }
-            Ok(())
-        })?;
-        *schedule = shared.replace(Schedule::new(1, false, 0));
+        });
+        *schedule = shared.take();
         Ok(())
     }
 }

@@ -1,0 +1,134 @@
+//! How many calls a second, peer by peer: blocks of farcall's and of a peer's, interleaved.
+use anyhow::Result;
+use farcall_bench_method::counters::What;
+use farcall_bench_method::interleave::abba;
+use farcall_bench_method::stats::estimate;
+use farcall_bench_method::{Cell, Load, Mode, Options, Row};
+
+use crate::field::{Contender, Field, begin_group};
+
+/// The payloads of the first calls, which show how many make a block.
+const PILOT: usize = 4 << 20;
+
+/// A peer's row, without a ratio yet.
+pub struct Measured {
+    pub row: Row,
+    /// Its time for a call ÷ farcall's in the block beside it; empty for farcall, where it is 1.
+    pub ratios: Vec<f64>,
+}
+
+impl Measured {
+    pub fn median(&self) -> f64 {
+        estimate(self.ratios.clone()).map_or(1.0, |ratio| ratio.median)
+    }
+
+    /// Calls per second ÷ those of another, pair of blocks by pair of blocks: both stand beside a block of
+    /// farcall's in the same group.
+    pub fn beside(&self, other: &[f64]) -> Vec<f64> {
+        other.iter().enumerate().map(|(n, other)| other / self.ratios.get(n).unwrap_or(&1.0)).collect()
+    }
+}
+
+/// How [`rates`] measures, in words.
+pub fn method(options: &Options) -> String {
+    let (ratios, length) = (2 * options.groups(), options.length().as_millis());
+    format!("the median of {ratios} pairs of blocks of about {length} ms")
+}
+
+/// Measures all peers in one cell under `load`, whose number of calls is chosen for each of them so
+/// that a block is long enough.
+pub fn rates(bench: &str, field: &mut Field, cell: &Cell, load: Load, options: &Options) -> Result<Vec<Measured>> {
+    let mut cell = *cell;
+    if let Load::Window { outstanding, .. } | Load::Threads { threads: outstanding, .. } = load {
+        cell.setup.outstanding = outstanding;
+    }
+    let contenders = field.contenders(&cell)?;
+    let mut loads = Vec::new();
+    let mut contenders = field.retain(contenders, |contender| {
+        loads.push(sized(contender, load, options)?);
+        Ok(())
+    })?;
+    let mut results: Vec<Results> = loads.into_iter().map(Results::new).collect();
+    for group in 0..options.groups() {
+        begin_group(group, options.groups(), &mut contenders);
+        let ([farcall, others @ ..], [ours, theirs @ ..]) = (&mut contenders[..], &mut results[..]) else {
+            break;
+        };
+        for (other, their) in others.iter_mut().zip(theirs) {
+            let ratios = abba(|| ours.time(farcall), || their.time(other))?;
+            their.ratios.extend(ratios);
+        }
+        field.progress.inc(1);
+    }
+    enter(bench, &cell, contenders, results)
+}
+
+/// How many calls per second one peer makes under `load` while no other runs.
+pub fn capacity(contender: &mut Contender, load: Load, options: &Options) -> Result<f64> {
+    let load = sized(contender, load, options)?;
+    let rates = (0..5).map(|_| Ok(contender.pair()?.rate(load, load)?.0));
+    Ok(estimate(rates.collect::<Result<_>>()?).map_or(0.0, |rate| rate.median))
+}
+
+/// `load` with as many calls as take about the length of a block.
+fn sized(contender: &mut Contender, load: Load, options: &Options) -> Result<Load> {
+    let mut calls = (PILOT / contender.cell.setup.bytes.max(1)).clamp(1, 64);
+    loop {
+        let (rate, _) = contender.pair()?.rate(load.of(1), load.of(calls))?;
+        let enough = (rate * options.length().as_secs_f64()) as usize;
+        // A short block says little about a long one: its start counts for much.
+        if enough <= 4 * calls {
+            return Ok(load.of(enough.max(1)));
+        }
+        calls = enough;
+    }
+}
+
+/// What the blocks of one peer have given.
+struct Results {
+    load: Load,
+    per_second: Vec<f64>,
+    server_time: Vec<f64>,
+    /// Its time for a call ÷ farcall's in the block beside it; empty for farcall.
+    ratios: Vec<f64>,
+}
+
+impl Results {
+    fn new(load: Load) -> Results {
+        Results { load, per_second: Vec::new(), server_time: Vec::new(), ratios: Vec::new() }
+    }
+
+    /// Runs a block and returns the time for a call.
+    fn time(&mut self, contender: &mut Contender) -> Result<f64> {
+        let warm = self.load.of(self.load.calls().div_ceil(10));
+        let (rate, server_time) = contender.block(|pair| pair.rate(warm, self.load))?;
+        self.per_second.push(rate);
+        self.server_time.push(server_time);
+        Ok(1.0 / rate)
+    }
+}
+
+fn enter(bench: &str, cell: &Cell, contenders: Vec<Contender>, results: Vec<Results>) -> Result<Vec<Measured>> {
+    let mut all = Vec::new();
+    for (mut contender, results) in contenders.into_iter().zip(results) {
+        let pair = contender.pair()?;
+        let mut row = pair.row(bench, cell);
+        match results.load {
+            Load::Threads { threads, .. } => (row.outstanding, row.threads) = (Some(threads), Some(threads)),
+            Load::Window { outstanding, .. } => row.outstanding = Some(outstanding),
+            Load::Laps { .. } | Load::Open { .. } => {}
+        }
+        let warm = results.load.of(results.load.calls().div_ceil(10));
+        // What spins counts its own waiting.
+        if cell.setup.mode == Mode::Block {
+            for what in [What::Events, What::Instructions] {
+                row.set_counts(pair.count(what, warm, results.load)?, results.load.calls());
+            }
+            let time = estimate(results.server_time).filter(|time| time.median > 0.0);
+            row.server_cpu_us = time.map(|time| (time.median / 10.0).round() / 100.0);
+        }
+        row.per_second = estimate(results.per_second).map(|rate| (rate.median * 1e3).round() / 1e3);
+        all.push(Measured { row, ratios: results.ratios });
+    }
+    Ok(all)
+}
