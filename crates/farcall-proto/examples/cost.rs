@@ -19,11 +19,11 @@ fn main() {
     let mut results = 0;
     for i in 0..calls {
         let now = Time::from_nanos(i * 1000);
-        let mut args = client.buffer();
+        let mut args = client.buffer(now);
         args.extend_from_slice(&[7; 36]);
         client.start(now, &call, args).expect("room");
         while let Some(n) = client.transmit(now, &mut out) {
-            let mut payload = server.buffer();
+            let mut payload = server.buffer(now, 0);
             let mut todo = None;
             server.handle(now, from, &out[..n], &mut |r| {
                 if let Request::Call(call) = r {

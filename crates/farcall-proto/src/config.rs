@@ -1,7 +1,9 @@
 //! Settings of both ends, with the defaults that docs/protocol.md gives reasons for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Spares;
 use crate::mutant::Mutant;
 
 /// The largest datagram that is sent before a larger one was seen to arrive, in bytes.
@@ -34,6 +36,8 @@ pub struct ClientConfig {
     pub loopback: bool,
     /// The largest datagram to try by path-MTU probing; [`BASE_DATAGRAM`] switches probing off.
     pub max_datagram: usize,
+    /// Long buffers, which the conversations that have clones of this configuration share.
+    pub spares: Arc<Spares>,
     /// A deliberate fault, for the simulator.
     pub mutant: Mutant,
 }
@@ -51,6 +55,7 @@ impl Default for ClientConfig {
             window: 256 << 10,
             loopback: false,
             max_datagram: 64_000,
+            spares: Arc::default(),
             mutant: Mutant::NONE,
         }
     }

@@ -23,6 +23,7 @@ pub mod mutant;
 mod path;
 mod scheme;
 pub mod server;
+mod spares;
 mod ticket;
 pub mod time;
 mod transfer;
@@ -31,6 +32,7 @@ mod wire;
 pub use config::{BASE_DATAGRAM, ClientConfig, MAX_DATAGRAM, ServerConfig};
 pub use failure::{Failure, Kind, Ran};
 pub use mutant::{Mutant, Rule};
+pub use spares::Spares;
 pub use time::Time;
 pub use wire::VERSION;
 

@@ -55,11 +55,12 @@ pub(crate) enum Taken {
 }
 
 impl Incoming {
-    /// A message of `total` bytes of which nothing has arrived.
-    pub fn new(total: u32) -> Incoming {
+    /// A message of `total` bytes of which nothing has arrived, to be put together in `buffer`, which is empty.
+    pub fn new(total: u32, buffer: Vec<u8>) -> Incoming {
+        debug_assert!(buffer.is_empty());
         Incoming {
             total,
-            buffer: Vec::new(),
+            buffer,
             through: 0,
             beyond: Vec::new(),
             limit: INITIAL_WINDOW.max(crate::MAX_DATAGRAM as u32),
@@ -166,14 +167,17 @@ impl Incoming {
 
     fn store(&mut self, start: usize, bytes: &[u8]) {
         let end = start + bytes.len();
-        if end > self.buffer.len() {
-            if end > self.buffer.capacity() {
-                let room = (2 * end).min(self.total as usize);
-                self.buffer.reserve_exact(room - self.buffer.len());
-            }
-            self.buffer.resize(end, 0);
+        if end > self.buffer.capacity() {
+            let room = (2 * end).min(self.total as usize);
+            self.buffer.reserve_exact(room - self.buffer.len());
         }
-        self.buffer[start..end].copy_from_slice(bytes);
+        if start > self.buffer.len() {
+            self.buffer.resize(start, 0);
+        }
+        // What is appended needs no zeros first.
+        let (known, new) = bytes.split_at(bytes.len().min(self.buffer.len() - start));
+        self.buffer[start..start + known.len()].copy_from_slice(known);
+        self.buffer.extend_from_slice(new);
     }
 
     /// The whole message, once it is complete.
@@ -362,7 +366,7 @@ mod tests {
 
     #[test]
     fn fragments_join_in_any_order() {
-        let mut m = Incoming::new(40);
+        let mut m = Incoming::new(40, Vec::new());
         assert_eq!(take(&mut m, 40, 8, 16), Taken::New);
         assert_eq!(take(&mut m, 40, 24, 32), Taken::New);
         assert_eq!(m.beyond(), [(8, 16), (24, 32)]);
@@ -377,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_first_fragment_reserves_no_more_than_its_place() {
-        let mut m = Incoming::new(1 << 30);
+        let mut m = Incoming::new(1 << 30, Vec::new());
         assert_eq!(take(&mut m, 1 << 30, 0, 1000), Taken::New);
         assert!(m.memory() <= 2000);
         assert_eq!(take(&mut m, 1 << 30, 1 << 20, (1 << 20) + 4), Taken::Nothing, "beyond the limit");

@@ -274,7 +274,7 @@ impl ClientNode {
         g.note(&[7, call as u64], || {
             format!("client {} starts call {call} to server {server}, {args} bytes", self.index)
         });
-        let mut body = talk.core.buffer();
+        let mut body = talk.core.buffer(now);
         g.oracle.write_args(call, &mut body);
         let what = client::Call {
             export,

@@ -310,11 +310,11 @@ impl ServerNode {
 
     fn finish(&mut self, g: &mut Ground, job: Job, finish: Finish) {
         let Some(core) = &mut self.core else { return };
-        let mut payload = core.buffer();
+        let now = self.clock.read(g.net.now());
+        let mut payload = core.buffer(now, 0);
         if !matches!(finish, Finish::Failed(_)) {
             g.oracle.write_result(job.call, &mut payload);
         }
-        let now = self.clock.read(g.net.now());
         if let Some(t) = core.finish(now, job.key, finish, payload, &mut g.scratch) {
             g.server_sent(self.index, t.to, t.len);
             g.send(self.address, t.to, t.len);

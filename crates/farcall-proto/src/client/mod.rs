@@ -152,6 +152,9 @@ pub struct Conversation {
     /// Bytes of fragments under way, of all calls.
     in_flight: u32,
     spare: Vec<Vec<u8>>,
+    /// The lengths of the last arguments, and of the last result that came in fragments.
+    usual_arguments: usize,
+    usual_result: usize,
     /// Long results that have arrived, and their lengths: the server is to hear so though nothing else is said.
     completed: Vec<(CallId, u32)>,
     stats: Stats,
@@ -159,7 +162,7 @@ pub struct Conversation {
 
 /// Argument buffers that are kept for the next calls, and the largest of them.
 const SPARE_BUFFERS: usize = 64;
-const SPARE_BYTES: usize = 16 << 10;
+const SPARE_BYTES: usize = crate::spares::SHORTEST;
 
 /// The largest arguments: a length is 32 bits on the wire, and XDR pads to four.
 const MAX_ARGUMENTS: usize = u32::MAX as usize & !3;
@@ -186,6 +189,8 @@ impl Conversation {
             congestion: Congestion::default(),
             in_flight: 0,
             spare: Vec::new(),
+            usual_arguments: 0,
+            usual_result: 0,
             completed: Vec::new(),
             stats: Stats::default(),
         }
@@ -196,16 +201,25 @@ impl Conversation {
         self.id
     }
 
-    /// An empty buffer for a call's arguments, used before if there is one.
+    /// An empty buffer for a call's arguments, used before if there is one. They are expected to be as
+    /// long as the last.
     #[inline]
-    pub fn buffer(&mut self) -> Vec<u8> {
+    pub fn buffer(&mut self, now: Time) -> Vec<u8> {
+        if self.usual_arguments > SPARE_BYTES
+            && let Some(buffer) = self.config.spares.take(now, self.usual_arguments)
+        {
+            return buffer;
+        }
         self.spare.pop().unwrap_or_default()
     }
 
     /// Gives a buffer back that no call was started with.
     #[inline]
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BYTES {
+        if buffer.capacity() > SPARE_BYTES {
+            return self.config.spares.give(buffer);
+        }
+        if self.spare.len() < SPARE_BUFFERS {
             buffer.clear();
             self.spare.push(buffer);
         }
@@ -238,6 +252,7 @@ impl Conversation {
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
+        self.usual_arguments = args.len();
         let activity = self.slots.open(sequence, call, args);
         self.stats.calls += 1;
         self.want(activity, Want::CALL);

@@ -162,8 +162,13 @@ impl Conversation {
             Stage::Cancelling { .. } => {}
             _ => slot.stage = Stage::Running,
         }
-        let (status, incoming) =
-            slot.receiving.get_or_insert_with(|| (head.status, Box::new(Incoming::new(fragment.total))));
+        let (status, incoming) = slot.receiving.get_or_insert_with(|| {
+            // A result as long as the last is nothing strange, and may have its room at once.
+            let len = fragment.total as usize;
+            let buffer = self.config.spares.take(now, len);
+            let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(len.min(self.usual_result)));
+            (head.status, Box::new(Incoming::new(fragment.total, buffer)))
+        });
         let taken = match *status == head.status {
             true => incoming.take(number, fragment, bytes),
             false => Taken::Contradiction,
@@ -188,6 +193,7 @@ impl Conversation {
             return;
         };
         self.completed.push((CallId { activity, sequence: slot.sequence }, incoming.through()));
+        self.usual_result = incoming.through() as usize;
         self.end(activity, outcome(status, Cow::Owned(incoming.into_bytes())), sink);
     }
 

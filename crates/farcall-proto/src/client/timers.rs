@@ -23,6 +23,7 @@ const GRAIN: Duration = Duration::from_millis(1);
 impl Conversation {
     /// Acts on the timers that are due. Hand in every datagram that has arrived before.
     pub fn handle_timeout(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
+        self.config.spares.trim(now);
         self.look_at_calls(now, sink);
         self.expire_binds(now, sink);
     }

@@ -27,7 +27,7 @@ const STANDS_STILL: Duration = Duration::from_secs(1);
 
 const SPARE_WORKS: usize = 1024;
 const SPARE_BUFFERS: usize = 1024;
-const SPARE_BYTES: usize = 16 << 10;
+const SPARE_BYTES: usize = crate::spares::SHORTEST;
 
 impl Server {
     /// Lets go of what was held long enough.
@@ -39,6 +39,7 @@ impl Server {
             self.sweep = None;
             return;
         }
+        self.spares.trim(now);
         let (all, slice) = (self.works.len() as u32, self.works.len().min(SLICE) as u32);
         for _ in 0..slice {
             let Some((conversation, activity)) = self.works.pop_front() else {
@@ -255,9 +256,24 @@ impl Server {
         }
     }
 
+    /// An empty buffer for a result of about `len` bytes, used before if there is one.
+    #[inline]
+    pub fn buffer(&mut self, now: Time, len: usize) -> Vec<u8> {
+        if len > SPARE_BYTES
+            && let Some(buffer) = self.spares.take(now, len)
+        {
+            return buffer;
+        }
+        self.spare_buffers.pop().unwrap_or_default()
+    }
+
+    /// Takes back the buffer of arguments or of a result.
     #[inline(always)]
-    pub(super) fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare_buffers.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BYTES && buffer.capacity() > 0 {
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() > SPARE_BYTES {
+            return self.spares.give(buffer);
+        }
+        if self.spare_buffers.len() < SPARE_BUFFERS && buffer.capacity() > 0 {
             buffer.clear();
             self.spare_buffers.push(buffer);
         }

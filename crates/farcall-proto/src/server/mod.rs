@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use crate::ticket::Issuer;
-use crate::{Failure, ServerConfig, Time, Trace};
+use crate::{Failure, ServerConfig, Spares, Time, Trace};
 use table::Table;
 use work::Work;
 
@@ -158,6 +158,7 @@ pub struct Server {
     #[allow(clippy::vec_box)]
     spare_works: Vec<Box<Work>>,
     spare_buffers: Vec<Vec<u8>>,
+    spares: Spares,
     stats: Stats,
 }
 
@@ -186,6 +187,7 @@ impl Server {
             slots: 0,
             spare_works: Vec::new(),
             spare_buffers: Vec::new(),
+            spares: Spares::default(),
             stats: Stats::default(),
         }
     }
@@ -204,12 +206,6 @@ impl Server {
     /// Refuses every new call from now on; those that were begun are finished.
     pub fn drain(&mut self) {
         self.draining = true;
-    }
-
-    /// An empty buffer for a result, used before if there is one.
-    #[inline]
-    pub fn buffer(&mut self) -> Vec<u8> {
-        self.spare_buffers.pop().unwrap_or_default()
     }
 
     /// This incarnation's identifier.

@@ -276,10 +276,12 @@ impl Server {
         let window = (self.config.window / (self.receiving.max(1) as u32)).max(MAX_DATAGRAM as u32);
         let total = part.total() as u32;
         let fragment = part.fragment.unwrap_or(wire::Fragment { total, offset: 0 });
+        let begins = self.work(visit.now, place, activity).incoming.is_none();
+        let buffer = if begins { self.spares.take(visit.now, total as usize) } else { None };
         let work = self.work(visit.now, place, activity);
-        let begins = work.incoming.is_none();
-        let incoming = work.incoming.get_or_insert_with(|| Box::new(transfer::Incoming::new(total)));
-        let before = incoming.memory();
+        let incoming =
+            work.incoming.get_or_insert_with(|| Box::new(transfer::Incoming::new(total, buffer.unwrap_or_default())));
+        let before = if begins { 0 } else { incoming.memory() };
         let taken = incoming.take(visit.header.number, fragment, part.bytes);
         incoming.grant(window);
         let grown = incoming.memory() - before;
@@ -528,7 +530,7 @@ impl Server {
         self.stats.refused[usize::from(failure.kind.code()) % 24] += 1;
         self.let_go_of_assembly(place, position.activity);
         self.set_last(place, position.activity, Last::new(position.sequence, true));
-        let mut payload = self.buffer();
+        let mut payload = self.buffer(now, 0);
         let status = super::send::failure_body(&failure, &mut payload);
         self.held += payload.len();
         let work = self.work(now, place, position.activity);

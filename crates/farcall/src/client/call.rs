@@ -30,6 +30,10 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) encode: EncodeArguments<'a>,
 }
 
+/// Takes an outcome. If that owned its body, and no value shares it, the body's buffer comes back; else an
+/// empty one.
+pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>) -> Vec<u8>;
+
 /// A call that is on its way.
 struct Begun {
     id: CallId,
@@ -37,13 +41,8 @@ struct Begun {
 }
 
 impl Endpoint {
-    /// Calls and waits. `sink` gets the outcome, unless this fails before anything was sent.
-    pub(crate) fn call(
-        &self,
-        peer: &Arc<Peer>,
-        outgoing: &Outgoing<'_>,
-        sink: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<(), CallFailed> {
+    /// Calls and waits. `sink` takes the outcome, unless this fails before anything was sent.
+    pub(crate) fn call(&self, peer: &Arc<Peer>, outgoing: &Outgoing<'_>, sink: Taker<'_>) -> Result<(), CallFailed> {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let now = self.env.now();
@@ -53,18 +52,27 @@ impl Endpoint {
         let owner = (!attendance.leads()).then(|| Owner::Thread(waiter.clone()));
         match self.begin(now, peer, outgoing, owner, tools) {
             Err(Refused::Arguments(why)) => return Err(why),
-            Err(Refused::Call(failure)) => sink(Outcome::Failed(failure)),
+            Err(Refused::Call(failure)) => drop(sink(Outcome::Failed(failure))),
             Ok(begun) => {
                 let mut mine = Mine::new(peer, begun.id, sink);
                 attendance.until(tools, now, begun.timer, Some(&mut mine), &|| waiter.has_outcome());
                 if !mine.done {
-                    fetch(waiter, mine.sink);
+                    self.fetch(waiter, mine.sink);
                 }
             }
         }
         drop(attendance);
         caller.keep();
         Ok(())
+    }
+
+    /// Gives the outcome that another thread left to the sink.
+    fn fetch(&self, waiter: &Waiter, sink: Taker<'_>) {
+        let mut kept = waiter.take();
+        if let Some(outcome) = kept.take() {
+            self.config.spares.give(sink(outcome));
+        }
+        waiter.give_back(kept);
     }
 
     /// Starts a call and sends its first datagrams.
@@ -79,7 +87,7 @@ impl Endpoint {
         let (begun, sent, unlisted) = {
             let mut state = peer.lock();
             let state = &mut *state;
-            let mut arguments = state.conversation.buffer();
+            let mut arguments = state.conversation.buffer(now);
             (outgoing.encode)(&mut Encoder::new(&mut arguments))
                 .map_err(|why| Refused::Arguments(bad_arguments(why)))?;
             let token = owner.map_or(Owners::NOBODY, |owner| state.owners.add(owner));
@@ -175,15 +183,6 @@ impl Endpoint {
         self.set_timer(Some(deadline));
         false
     }
-}
-
-/// Gives the outcome that another thread left to the sink.
-fn fetch(waiter: &Waiter, sink: &mut dyn FnMut(Outcome<'_>)) {
-    let mut kept = waiter.take();
-    if let Some(outcome) = kept.take() {
-        sink(outcome);
-    }
-    waiter.give_back(kept);
 }
 
 /// Why a call did not even begin.

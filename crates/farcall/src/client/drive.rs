@@ -265,7 +265,7 @@ impl Endpoint {
             (state.conversation.timeout(), state.listed, sent)
         };
         if let Some(mine) = &mut mine {
-            mine.settle(datagram);
+            self.config.spares.give(mine.settle(datagram));
         }
         tools.wakes.run();
         let Some(len) = sent else { return (timer, listed) };
@@ -358,7 +358,7 @@ impl Endpoint {
             self.count_busy(busy, owners);
         }
         if let Some(mine) = mine {
-            mine.settle(&[]);
+            self.config.spares.give(mine.settle(&[]));
         }
         self.flush(now, peer, &mut tools.out);
         let mut state = peer.lock();

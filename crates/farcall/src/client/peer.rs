@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use farcall_proto::Time;
 use farcall_proto::client::{CallId, Conversation, Event, Outcome};
 
+use super::call::Taker;
 use super::owners::{Owner, Owners};
-use super::waiter::{Kept, Wakes};
+use super::waiter::Wakes;
 use crate::env::place;
 use crate::stats;
 
@@ -31,7 +32,7 @@ pub(super) struct PeerState {
 pub(super) struct Mine<'a> {
     pub(super) peer: &'a Arc<Peer>,
     pub(super) id: CallId,
-    pub(super) sink: &'a mut dyn FnMut(Outcome<'_>),
+    pub(super) sink: Taker<'a>,
     /// Its outcome was given to the sink.
     pub(super) done: bool,
     /// Its outcome, until no lock is held.
@@ -42,11 +43,11 @@ pub(super) struct Mine<'a> {
 enum Landed {
     Result(Range<usize>),
     Exception(Range<usize>),
-    Apart(Box<Kept>),
+    Apart(Box<Outcome<'static>>),
 }
 
 impl<'a> Mine<'a> {
-    pub(super) fn new(peer: &'a Arc<Peer>, id: CallId, sink: &'a mut dyn FnMut(Outcome<'_>)) -> Mine<'a> {
+    pub(super) fn new(peer: &'a Arc<Peer>, id: CallId, sink: Taker<'a>) -> Mine<'a> {
         Mine { peer, id, sink, done: false, landed: None }
     }
 
@@ -57,7 +58,7 @@ impl<'a> Mine<'a> {
             Outcome::Exception(body) => place(datagram, body).map(Landed::Exception),
             Outcome::Failed(_) => None,
         };
-        self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(Kept::new(outcome)))));
+        self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(into_owned(outcome)))));
     }
 
     /// Takes in a datagram that is just this call's result, and gives that to the sink. The conversation's
@@ -82,16 +83,16 @@ impl<'a> Mine<'a> {
     }
 
     /// Gives the outcome to the sink, if it has come. No lock is held but the lead: a type's decoding
-    /// may panic, but must not call.
+    /// may panic, but must not call. Returns what the sink does.
     #[inline]
-    pub(super) fn settle(&mut self, datagram: &[u8]) {
-        let Some(landed) = self.landed.take() else { return };
+    pub(super) fn settle(&mut self, datagram: &[u8]) -> Vec<u8> {
+        let Some(landed) = self.landed.take() else { return Vec::new() };
         self.done = true;
-        match landed {
-            Landed::Result(place) => (self.sink)(Outcome::Result(Cow::Borrowed(&datagram[place]))),
-            Landed::Exception(place) => (self.sink)(Outcome::Exception(Cow::Borrowed(&datagram[place]))),
-            Landed::Apart(mut kept) => kept.take().into_iter().for_each(&mut self.sink),
-        }
+        (self.sink)(match landed {
+            Landed::Result(place) => Outcome::Result(Cow::Borrowed(&datagram[place])),
+            Landed::Exception(place) => Outcome::Exception(Cow::Borrowed(&datagram[place])),
+            Landed::Apart(outcome) => *outcome,
+        })
     }
 }
 
@@ -119,6 +120,14 @@ impl Peer {
     pub(super) fn lock(&self) -> MutexGuard<'_, PeerState> {
         // A panic can only come from a type's own encoding, before anything was changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn into_owned(outcome: Outcome<'_>) -> Outcome<'static> {
+    match outcome {
+        Outcome::Result(body) => Outcome::Result(Cow::Owned(body.into_owned())),
+        Outcome::Exception(body) => Outcome::Exception(Cow::Owned(body.into_owned())),
+        Outcome::Failed(failure) => Outcome::Failed(failure),
     }
 }
 

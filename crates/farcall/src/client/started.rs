@@ -158,7 +158,7 @@ impl Endpoint {
                     return Err(Refused::Call(failure));
                 }
             };
-            tools.arguments = state.conversation.buffer();
+            tools.arguments = state.conversation.buffer(now);
             self.count_busy(busy, &state.owners);
             let sent = state.conversation.transmit(now, &mut tools.out);
             let unlisted = !std::mem::replace(&mut state.listed, true);

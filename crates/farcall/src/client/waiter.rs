@@ -26,6 +26,9 @@ pub(super) enum Ending {
 /// Bodies as long as that are kept in place, longer ones in a buffer.
 const SHORT: usize = 64;
 
+/// Bodies longer than that have a buffer of their own.
+const LARGE: usize = 64 << 10;
+
 /// An outcome that waits to be fetched. The buffer of its body is used again and again.
 #[derive(Debug)]
 pub(super) struct Kept {
@@ -67,12 +70,16 @@ impl Kept {
         }
     }
 
-    /// The outcome, once. It borrows the body.
+    /// The outcome, once. It borrows the body, or owns a large one.
     pub(super) fn take(&mut self) -> Option<Outcome<'_>> {
         let ending = self.ending.take()?;
+        let body = match self.len > LARGE {
+            true => Cow::Owned(std::mem::take(&mut self.long)),
+            false => Cow::Borrowed(self.body()),
+        };
         Some(match ending {
-            Ending::Result => Outcome::Result(self.body().into()),
-            Ending::Exception => Outcome::Exception(self.body().into()),
+            Ending::Result => Outcome::Result(body),
+            Ending::Exception => Outcome::Exception(body),
             Ending::Failed(failure) => Outcome::Failed(failure),
         })
     }
@@ -133,8 +140,7 @@ impl Waiter {
 
     /// Gives the buffer of what was taken back, unless it is a large one: a thread keeps it for ever.
     pub(super) fn give_back(&self, kept: Kept) {
-        const MOST: usize = 64 << 10;
-        if kept.long.capacity() > MOST {
+        if kept.long.capacity() > LARGE {
             return;
         }
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = kept;

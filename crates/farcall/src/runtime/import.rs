@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use farcall_names::Name;
 use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Time};
@@ -197,12 +198,15 @@ impl Importer {
         let mut failed = None;
         let outgoing = trip.outgoing(target);
         let take = &mut |outcome: Outcome<'_>| match outcome {
-            Outcome::Result(body) => sink(Reply::Result(Decoder::new(&body))),
-            Outcome::Exception(body) => sink(Reply::Exception(Decoder::new(&body))),
-            Outcome::Failed(failure) => failed = Some(failure),
+            Outcome::Result(body) => lend(body, |decoder| sink(Reply::Result(decoder))),
+            Outcome::Exception(body) => lend(body, |decoder| sink(Reply::Exception(decoder))),
+            Outcome::Failed(failure) => {
+                failed = Some(failure);
+                Vec::new()
+            }
         };
         let carried = match &target.link {
-            Some(link) => link.call(&outgoing, take)?,
+            Some(link) => link.call(&outgoing, &mut |outcome| drop(take(outcome)))?,
             None => false,
         };
         if !carried {
@@ -280,6 +284,28 @@ enum Place {
     Same,
     /// Only at another.
     Elsewhere,
+}
+
+/// Has a body decoded, and gives its buffer back. A long one can be shared by the values in it, and is then theirs.
+#[inline(always)]
+fn lend(body: Cow<'_, [u8]>, decode: impl FnOnce(Decoder<'_>)) -> Vec<u8> {
+    match body {
+        Cow::Borrowed(body) => decode(Decoder::new(body)),
+        Cow::Owned(body) => return share(body, decode),
+    }
+    Vec::new()
+}
+
+#[inline(never)]
+fn share(body: Vec<u8>, decode: impl FnOnce(Decoder<'_>)) -> Vec<u8> {
+    let mut packet = Bytes::from(body);
+    decode(Decoder::with_packet(&packet));
+    if !packet.is_unique() {
+        return Vec::new();
+    }
+    // Emptied first, as what is there would be moved.
+    packet.clear();
+    Vec::from(packet)
 }
 
 fn place(kind: Kind) -> Option<Place> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use farcall_proto::server::{Finish, Incoming};
+use farcall_proto::server::{self as proto, Finish, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::Server;
@@ -75,6 +75,21 @@ impl Work {
     /// procedure is quick, and so is to have it executed elsewhere.
     pub(crate) fn is_quick(&self) -> bool {
         self.exported.elsewhere().is_some() || self.which.is_none_or(|which| self.exported.known(which).is_quick())
+    }
+
+    /// How long its result will be, if that is long.
+    #[inline]
+    pub(super) fn usual_result(&self) -> usize {
+        self.which.map_or(0, |which| self.exported.known(which).usual_result())
+    }
+
+    /// It was executed. Gives the room of its arguments back.
+    #[inline]
+    pub(super) fn end(self, protocol: &mut proto::Server) -> Arc<Exported> {
+        if let Arguments::Kept(bytes) = self.arguments {
+            protocol.recycle(bytes);
+        }
+        self.exported
     }
 
     /// Takes the arguments out of the buffer, which will be used again.
@@ -150,6 +165,7 @@ impl Work {
         };
         if let Some(known) = known {
             count(known, &dispatched);
+            known.gave(self.reply.len());
             if timed {
                 let end = server.now();
                 known.ran(end.since(*now));

@@ -56,6 +56,8 @@ pub(super) struct Known {
     average: AtomicU64,
     /// How often it ran, up to `TRIALS`.
     trials: AtomicU64,
+    /// The length of the last result, if that was long; zero else.
+    result: AtomicUsize,
     pub(super) counters: Counters,
 }
 
@@ -67,6 +69,21 @@ const QUICK: u64 = 30_000;
 const OUTLIER: u64 = 1_000_000;
 
 impl Known {
+    /// How long its results are, if they are long: by the last one.
+    #[inline]
+    pub(super) fn usual_result(&self) -> usize {
+        self.result.load(Ordering::Relaxed)
+    }
+
+    /// Its result had so many bytes.
+    #[inline]
+    pub(super) fn gave(&self, len: usize) {
+        const LONG: usize = 16 << 10;
+        if len > LONG || self.usual_result() > 0 {
+            self.result.store(if len > LONG { len } else { 0 }, Ordering::Relaxed);
+        }
+    }
+
     /// Whether the receiver may execute it itself.
     pub(super) fn is_quick(&self) -> bool {
         !self.facts.blocking
@@ -112,6 +129,7 @@ impl Exported {
             facts: *facts,
             average: AtomicU64::new(0),
             trials: AtomicU64::new(0),
+            result: AtomicUsize::new(0),
             counters: Counters::default(),
         };
         Exported {

@@ -225,7 +225,7 @@ impl<'s> Worker<'s> {
         let quick = work.is_quick();
         let plan = if core.is_free() || quick { core.crew.plan(quick) } else { Plan::Queue };
         if !matches!(plan, Plan::Queue) {
-            work.reply = core.protocol.buffer();
+            work.reply = core.protocol.buffer(self.now, work.usual_result());
             return Some(plan);
         }
         let work = self.current.take()?;
@@ -267,7 +267,7 @@ impl<'s> Worker<'s> {
         if waited {
             work.waited(self.now);
         }
-        work.reply = core.protocol.buffer();
+        work.reply = core.protocol.buffer(self.now, work.usual_result());
         self.current = Some(work);
         Some(plan)
     }
@@ -335,7 +335,7 @@ impl<'s> Worker<'s> {
                 core.cancelled.remove(&key);
             }
             core.crew.done();
-            let executed = self.current.take().map(|work| work.exported).filter(|_| !elsewhere);
+            let executed = self.current.take().map(|work| work.end(&mut core.protocol)).filter(|_| !elsewhere);
             let planned = if core.is_free() { None } else { self.next_in_line(core) };
             let rest = planned.is_none() && core.crew.rest(&self.seat);
             self.look(core);

@@ -1,0 +1,102 @@
+//! Long buffers that are used again, so that a long message costs no fresh memory: a few, of bounded
+//! size, let go when nobody has asked for one for a while.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::Time;
+
+/// Shorter buffers are not worth keeping here.
+pub(crate) const SHORTEST: usize = 16 << 10;
+
+/// The longest that is kept, how many there are at most, and how many bytes they have together.
+const LONGEST: usize = 8 << 20;
+const MOST: usize = 16;
+const MOST_BYTES: usize = 16 << 20;
+
+/// How long they are kept when nobody asks for one.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Long buffers that were used. All conversations of an endpoint share them.
+#[derive(Debug, Default)]
+pub struct Spares {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    buffers: Vec<Vec<u8>>,
+    /// Their capacities together.
+    bytes: usize,
+    /// When one was last asked for.
+    asked: Time,
+}
+
+impl Spares {
+    /// An empty buffer for about `len` bytes: the shortest that is long enough, else the longest there is.
+    pub fn take(&self, now: Time, len: usize) -> Option<Vec<u8>> {
+        let mut kept = self.lock();
+        kept.asked = now;
+        let fitness = |buffer: &Vec<u8>| match buffer.capacity() {
+            enough if enough >= len => (0, enough),
+            short => (1, usize::MAX - short),
+        };
+        let (best, _) = kept.buffers.iter().enumerate().min_by_key(|(_, buffer)| fitness(buffer))?;
+        let buffer = kept.buffers.swap_remove(best);
+        kept.bytes -= buffer.capacity();
+        Some(buffer)
+    }
+
+    /// Keeps a buffer, if it is worth it and there is room.
+    pub fn give(&self, mut buffer: Vec<u8>) {
+        let capacity = buffer.capacity();
+        if !(SHORTEST..=LONGEST).contains(&capacity) {
+            return;
+        }
+        buffer.clear();
+        let mut kept = self.lock();
+        if kept.buffers.len() < MOST && kept.bytes + capacity <= MOST_BYTES {
+            kept.bytes += capacity;
+            kept.buffers.push(buffer);
+        }
+    }
+
+    /// Lets all go when none was asked for lately.
+    pub fn trim(&self, now: Time) {
+        let mut kept = self.lock();
+        if now.since(kept.asked) >= IDLE {
+            *kept = Kept::default();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_that_is_long_enough_is_taken() {
+        let spares = Spares::default();
+        for capacity in [1 << 10, 20 << 10, 1 << 20, 100 << 10, 9 << 20] {
+            spares.give(Vec::with_capacity(capacity));
+        }
+        let take = |len| spares.take(Time::default(), len).map(|buffer| buffer.capacity());
+        assert_eq!([take(50_000), take(50_000), take(50_000)], [Some(100 << 10), Some(1 << 20), Some(20 << 10)]);
+        assert_eq!(take(1), None, "neither the too short nor the too long was kept");
+    }
+
+    #[test]
+    fn they_are_few_and_go_when_nobody_asks() {
+        let spares = Spares::default();
+        for _ in 0..100 {
+            spares.give(Vec::with_capacity(3 << 20));
+        }
+        assert!(spares.lock().bytes <= MOST_BYTES);
+        spares.trim(Time::from_nanos(1) + IDLE);
+        assert_eq!(spares.take(Time::default(), 1), None);
+    }
+}
