@@ -1,115 +1,90 @@
-//! Calls through shared memory: when it is picked, what is large, who calls. (`faults.rs` and others run over it too.)
-#![cfg(target_os = "linux")]
+//! A long call allocates what its values need, and no long buffer besides.
 #![allow(missing_docs)]
 
 mod common;
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{block_on, builder};
-use farcall::{Kind, Ran, Runtime};
+use farcall::Bytes;
+
+struct Counting;
+
+/// Allocations of long buffers, made or grown.
+static LONG: AtomicUsize = AtomicUsize::new(0);
+
+fn count(size: usize) {
+    LONG.fetch_add(usize::from(size > 64 << 10), Ordering::Relaxed);
+}
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 #[farcall::interface]
-pub trait Ledger {
-    fn enter(&self, number: u64) -> farcall::Result<u64>;
-    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
-    fn caller(&self) -> farcall::Result<String>;
+trait Store {
+    fn list(&self, n: u32) -> farcall::Result<Vec<u8>>;
+    fn shared(&self, n: u32) -> farcall::Result<Bytes>;
+    fn put(&self, bytes: &[u8]) -> farcall::Result<u32>;
 }
 
-struct Nothing;
+struct Zeros(Bytes);
 
-impl Ledger for Nothing {
-    fn enter(&self, number: u64) -> farcall::Result<u64> {
-        Ok(number)
+impl Store for Zeros {
+    fn list(&self, n: u32) -> farcall::Result<Vec<u8>> {
+        Ok(vec![0; n as usize])
     }
-    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>> {
-        Ok(bytes.iter().rev().copied().collect())
+    fn shared(&self, n: u32) -> farcall::Result<Bytes> {
+        Ok(self.0.slice(..n as usize))
     }
-    fn caller(&self) -> farcall::Result<String> {
-        Ok(farcall::context().caller().map_or_else(String::new, |caller| caller.to_string()))
+    fn put(&self, bytes: &[u8]) -> farcall::Result<u32> {
+        Ok(bytes.len() as u32)
     }
 }
 
-fn ledger() -> (Runtime, farcall::Export, LedgerClient) {
-    let runtime = builder().shared_memory(true).build().unwrap();
-    let export = runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap();
-    let ledger = runtime.import::<dyn Ledger>("Ledger").unwrap();
-    (runtime, export, ledger)
-}
+const LEN: usize = 1 << 20;
 
-fn calls(runtime: &Runtime) -> u64 {
-    runtime.stats().links.iter().map(|link| link.calls).sum()
+/// Long allocations of `calls` calls, at both ends, after some.
+fn of(calls: usize, call: impl Fn()) -> usize {
+    (0..10).for_each(|_| call());
+    let before = LONG.load(Ordering::Relaxed);
+    (0..calls).for_each(|_| call());
+    LONG.load(Ordering::Relaxed) - before
 }
 
 #[test]
-fn the_binding_picks_memory_where_both_allow_it() {
-    let (runtime, export, ledger) = ledger();
-    assert_eq!(ledger.enter(7).unwrap(), 7);
-    assert_eq!(calls(&runtime), 1);
-    let other = builder().shared_memory(false).build().unwrap();
-    assert_eq!(other.import::<dyn Ledger>(&export.url()).unwrap().enter(8).unwrap(), 8);
-    assert!(other.stats().links.is_empty());
-    // A name can ask for nothing else.
-    let url = export.url().replace("udp:", "shm:");
-    let ledger = other.import::<dyn Ledger>(&url).unwrap();
-    assert_eq!(ledger.enter(9).unwrap(), 9);
-    assert_eq!(calls(&other), 1);
-}
-
-#[test]
-fn a_name_that_asks_for_memory_fails_where_there_is_none() {
-    let runtime = builder().shared_memory(false).build().unwrap();
-    let export = runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap();
-    let why = runtime.import::<dyn Ledger>(&export.url().replace("udp:", "shm:")).unwrap_err();
-    let why = why.call_failed().unwrap();
-    assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No));
-}
-
-#[test]
-fn arguments_and_results_of_any_size_cross() {
-    let (runtime, _export, ledger) = ledger();
-    let mut sent = 0;
-    for len in [0, 1, 4000, 4088, 4089, 4096, 65_536, 69_600, 69_633, 200_000, 5_000_000] {
-        let bytes: Vec<u8> = (0..len).map(|i: u32| (i ^ i >> 8) as u8).collect();
-        let reversed: Vec<u8> = bytes.iter().rev().copied().collect();
-        assert!(ledger.reverse(&bytes).unwrap() == reversed, "{len} bytes");
-        assert!(ledger.start().reverse(&bytes).wait().unwrap() == reversed, "{len} bytes");
-        assert!(block_on(async { ledger.start().reverse(&bytes).await }).unwrap() == reversed, "{len} bytes");
-        sent += 3;
-    }
-    // (Started calls with large arguments go by UDP.)
-    assert!(calls(&runtime) > sent / 2);
-    let threads: Vec<_> = (0..8)
-        .map(|which: u8| {
-            let ledger = ledger.clone();
-            std::thread::spawn(move || {
-                for _ in 0..10 {
-                    assert!(ledger.reverse(&vec![which; 300_000]).unwrap() == vec![which; 300_000]);
-                }
-            })
-        })
-        .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-}
-
-#[test]
-fn a_procedure_knows_its_caller() {
-    let (_runtime, _export, ledger) = ledger();
-    let caller: std::net::SocketAddr = ledger.caller().unwrap().parse().unwrap();
-    assert!(caller.ip().is_loopback() && caller.port() != 0);
-}
-
-#[test]
-fn more_calls_than_there_are_slots_are_carried_all_the_same() {
-    let (_runtime, _export, ledger) = ledger();
-    let pending: Vec<_> = (0..1000).map(|number| (number, ledger.start().enter(number))).collect();
-    let (waited, awaited): (Vec<_>, Vec<_>) = pending.into_iter().partition(|(number, _)| number % 2 == 0);
-    for (number, call) in waited {
-        assert_eq!(call.wait().unwrap(), number);
-    }
-    block_on(async {
-        for (number, call) in awaited {
-            assert_eq!(call.await.unwrap(), number);
-        }
-    });
+fn long_buffers_are_used_again() {
+    let server = common::runtime();
+    let export = server.export::<dyn Store>("Store", Arc::new(Zeros(vec![0; LEN].into()))).unwrap();
+    let store = common::runtime().import::<dyn Store>(&format!("udp://{}/Store", export.address())).unwrap();
+    let lists = of(100, || assert_eq!(store.list(LEN as u32).unwrap().len(), LEN));
+    assert!(lists <= 205, "{lists}, of which 200 are the server's and the client's values");
+    let shared = of(100, || assert_eq!(store.shared(LEN as u32).unwrap().len(), LEN));
+    assert!(shared <= 105, "{shared}, of which 100 are the client's values");
+    let bytes = vec![0; LEN];
+    let put = of(100, || assert_eq!(store.put(&bytes), Ok(LEN as u32)));
+    assert!(put <= 5, "{put}, though arguments are borrowed");
 }

@@ -298,14 +298,12 @@ fn lend(body: Cow<'_, [u8]>, decode: impl FnOnce(Decoder<'_>)) -> Vec<u8> {
 
 #[inline(never)]
 fn share(body: Vec<u8>, decode: impl FnOnce(Decoder<'_>)) -> Vec<u8> {
-    let mut packet = Bytes::from(body);
+    let packet = Bytes::from(body);
     decode(Decoder::with_packet(&packet));
-    if !packet.is_unique() {
-        return Vec::new();
-    }
-    // Emptied first, as what is there would be moved.
-    packet.clear();
-    Vec::from(packet)
+    let Ok(mut buffer) = packet.try_into_mut() else { return Vec::new() };
+    // Emptied first, as what is there might be moved.
+    buffer.clear();
+    Vec::from(buffer)
 }
 
 fn place(kind: Kind) -> Option<Place> {
