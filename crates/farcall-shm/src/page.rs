@@ -12,7 +12,7 @@ use crate::layout::Shared;
 
 /// The memory that two processes share, mapped here.
 ///
-/// The other process may write anything at any time. That is sound because [`Shared`] consists of atomic integers,
+/// The other process may write anything at any time. That is sound because `Shared` consists of atomic integers,
 /// for which every bit pattern is a value; and it may not shrink the file, which would make access a fault.
 #[derive(Debug)]
 pub struct Page {

@@ -23,6 +23,7 @@ use std::net::SocketAddr;
 
 use crate::ticket::Issuer;
 use crate::{Failure, ServerConfig, Spares, Time, Trace};
+pub use receive::{Taken, Unread};
 use table::Table;
 use work::Work;
 

@@ -7,7 +7,7 @@ use super::send::{Answer, Reply};
 use super::table::Last;
 use super::work::{More, Phase, Slot, Work};
 use super::{CallKey, Incoming, Request, Server};
-use crate::transfer::{self, Taken};
+use crate::transfer;
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
 use crate::{BASE_DATAGRAM, Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time};
 
@@ -24,9 +24,40 @@ struct Visit<'s, S> {
     sink: &'s mut S,
 }
 
+/// What the first half of reading a datagram gives.
+#[derive(Debug)]
+pub enum Taken<'d> {
+    /// It was just this call, which is to be executed.
+    Call(Incoming<'d>),
+    /// It is to be read on, before anything else happens to the server.
+    Other(Unread<'d>),
+    /// It is nothing.
+    Nothing,
+}
+
+/// A datagram that was opened: to be given to [`Server::handle_rest`].
+#[derive(Debug)]
+pub struct Unread<'d> {
+    header: Header,
+    place: Option<usize>,
+    len: usize,
+    frames: &'d [u8],
+}
+
 impl Server {
     /// Takes in a datagram.
+    #[inline]
     pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &[u8], sink: &mut impl FnMut(Request<'_>)) {
+        match self.take_call(now, from, datagram) {
+            Taken::Call(call) => sink(Request::Call(call)),
+            Taken::Other(unread) => self.handle_rest(now, from, unread, sink),
+            Taken::Nothing => {}
+        }
+    }
+
+    /// The first half of [`Server::handle`]: most datagrams are just one call.
+    #[inline(always)]
+    pub fn take_call<'d>(&mut self, now: Time, from: SocketAddr, datagram: &'d [u8]) -> Taken<'d> {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
         let Ok((header, frames)) = wire::open(datagram, check) else {
             return self.reject();
@@ -39,26 +70,32 @@ impl Server {
         if let Some(place) = place {
             self.table.at_mut(place).heard = self.coarse(now) | u32::from(header.local);
         }
-        let mut visit = Visit { now, from: &from, len: datagram.len(), header, place, acknowledged: false, sink };
         match (place, wire::only_call(frames)) {
             (Some(place), Some((head, args)))
-                if self.is_new(place, head.position) && self.accepts(&head, args.len()) =>
+                if self.is_new(place, head.position)
+                    && self.accepts(&head, args.len())
+                    && self.take_over(now, place, head.position) =>
             {
-                self.begin(&mut visit, place, head.position);
-                self.run(&mut visit, &head, Cow::Borrowed(args));
+                Taken::Call(self.incoming(now, from, header, &head, Cow::Borrowed(args)))
             }
-            _ => self.handle_frames(visit, frames),
+            _ => Taken::Other(Unread { header, place, len: datagram.len(), frames }),
         }
+    }
+
+    /// The second half, for what is not just one call of an activity whose last one is over.
+    #[inline(never)]
+    pub fn handle_rest(&mut self, now: Time, from: SocketAddr, unread: Unread<'_>, sink: &mut impl FnMut(Request<'_>)) {
+        let Unread { header, place, len, frames } = unread;
+        self.handle_frames(Visit { now, from: &from, len, header, place, acknowledged: false, sink }, frames);
         self.enforce_slots(now);
     }
 
     #[cold]
-    fn reject(&mut self) {
+    fn reject<'d>(&mut self) -> Taken<'d> {
         self.stats.dropped += 1;
+        Taken::Nothing
     }
 
-    /// What is not just one whole call that begins.
-    #[inline(never)]
     fn handle_frames(&mut self, mut visit: Visit<'_, impl FnMut(Request<'_>)>, frames: &[u8]) {
         let mut frames = Frames::new(frames);
         while let Some(raw) = frames.next().transpose() {
@@ -69,7 +106,10 @@ impl Server {
                     }
                 }
                 Ok(None) => {}
-                Err(Malformed) => return self.reject(),
+                Err(Malformed) => {
+                    self.stats.dropped += 1;
+                    return;
+                }
             }
         }
     }
@@ -184,34 +224,54 @@ impl Server {
 
     /// Takes a call on that is newer than every other of its activity: it is this moment that consumes
     /// its number.
-    #[inline(always)]
     fn begin(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, position: Position) {
-        self.set_last(place, position.activity, Last::new(position.sequence, false));
-        if let Some(work) = self.existing_work(place, position.activity)
-            && let Some(payload) = work.take_over(visit.now, position)
-        {
-            self.held -= payload.len();
-            return self.recycle(payload);
+        if self.take_over(visit.now, place, position) {
+            return;
         }
+        self.set_last(place, position.activity, Last::new(position.sequence, false));
         self.supersede(visit, place, position.activity);
         self.work(visit.now, place, position.activity).begin(visit.now, position);
     }
 
-    /// Gives the call to the user.
+    /// The same, if what the activity's last call has left is there to be used again.
     #[inline(always)]
+    fn take_over(&mut self, now: Time, place: usize, position: Position) -> bool {
+        let Some(payload) = self.existing_work(place, position.activity).and_then(|work| work.take_over(now, position))
+        else {
+            return false;
+        };
+        self.set_last(place, position.activity, Last::new(position.sequence, false));
+        self.held -= payload.len();
+        self.recycle(payload);
+        true
+    }
+
+    /// Gives the call to the user.
     fn run(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, head: &CallHead, args: Cow<'_, [u8]>) {
+        let incoming = self.incoming(visit.now, *visit.from, visit.header, head, args);
+        (visit.sink)(Request::Call(incoming));
+    }
+
+    #[inline(always)]
+    fn incoming<'d>(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        header: Header,
+        head: &CallHead,
+        args: Cow<'d, [u8]>,
+    ) -> Incoming<'d> {
         self.stats.calls += 1;
         self.unfinished += 1;
-        let deadline = head.meta.deadline.map(|left| visit.now + std::time::Duration::from_nanos(left));
-        (visit.sink)(Request::Call(Incoming {
-            key: key(visit.header.conversation, head.position),
-            from: *visit.from,
+        Incoming {
+            key: key(header.conversation, head.position),
+            from,
             export: head.export,
             procedure: head.procedure,
-            deadline,
+            deadline: head.meta.deadline.map(|left| now + std::time::Duration::from_nanos(left)),
             trace: head.meta.trace,
             args,
-        }));
+        }
     }
 
     /// Whether a call with arguments of so many bytes is not refused before anyone looks at it.
@@ -293,10 +353,10 @@ impl Server {
         self.reassembling += grown + if begins { super::memory::ASSEMBLY } else { 0 };
         match taken {
             // It was there when the first fragment came; this one may be of another mind, or late.
-            Taken::Complete if !self.is_exported(head.export) => {
+            transfer::Taken::Complete if !self.is_exported(head.export) => {
                 self.refuse(visit.now, place, head.position, Failure::new(Kind::NotExported, Ran::No));
             }
-            Taken::Complete => {
+            transfer::Taken::Complete => {
                 let args = self.assembled(place, activity);
                 // While its fragments came the export may have been withdrawn.
                 if !self.accepts(head, args.len()) {
@@ -304,9 +364,9 @@ impl Server {
                 }
                 self.run(visit, head, Cow::Owned(args));
             }
-            Taken::Contradiction => self.stats.dropped += 1,
-            Taken::New | Taken::Nothing if due => self.reply_select(place, head.position),
-            Taken::New | Taken::Nothing => {}
+            transfer::Taken::Contradiction => self.stats.dropped += 1,
+            transfer::Taken::New | transfer::Taken::Nothing if due => self.reply_select(place, head.position),
+            transfer::Taken::New | transfer::Taken::Nothing => {}
         }
         self.enforce_reassembly(visit.now);
     }

@@ -143,6 +143,7 @@ impl Work {
 
     /// Runs the procedure. The reply stands in `reply`, the time at which it ended in `now`. `None`
     /// says that it is executed elsewhere, and given back from there.
+    #[inline(always)]
     pub(crate) fn run(&mut self, server: &Arc<Server>, buffer: &[u8], now: &mut Time) -> Option<Finish> {
         if self.call.deadline.is_some_and(|deadline| deadline <= *now) {
             return Some(Finish::Failed(Failure::new(Kind::Deadline, Ran::No)));

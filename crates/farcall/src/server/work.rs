@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Finish, Request, Transmit};
+use farcall_proto::server::{CallKey, Finish, Request, Taken, Transmit};
 use farcall_proto::{Failure, Kind, MAX_DATAGRAM, Ran, Time};
 
 use super::call::Work;
 use super::crew::{Plan, Relief, Seat};
+use super::exported::Exported;
 use super::{Aside, Core, Server};
 use crate::context;
 use crate::env::{Received, Wait, train};
@@ -45,6 +46,14 @@ struct Worker<'s> {
     deferred: usize,
     /// Who is to help with a train's calls that are not quick.
     relief: Option<Relief>,
+}
+
+/// The export of this identifier, which the protocol knows too.
+#[inline]
+fn find(exports: &[Arc<Exported>], id: u64) -> Option<&Arc<Exported>> {
+    let exported = exports.iter().find(|exported| exported.id == id);
+    debug_assert!(exported.is_some(), "a call of what is not exported");
+    exported
 }
 
 /// How long to keep off a socket that fails in a way that we do not know.
@@ -181,16 +190,28 @@ impl<'s> Worker<'s> {
     fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>) {
         let Core { protocol, exports, .. } = core;
         let datagram = &self.buffer[place.clone()];
-        let (now, current, arrived, cancelled) = (self.now, &mut self.current, &mut self.arrived, &mut self.cancelled);
-        protocol.handle(now, *from, datagram, &mut |request| match request {
+        let now = self.now;
+        let unread = match protocol.take_call(now, *from, datagram) {
+            Taken::Nothing => return,
+            Taken::Other(unread) => unread,
+            Taken::Call(incoming) => {
+                let Some(exported) = find(exports, incoming.export) else { return };
+                let work = Work::new(now, incoming, exported, datagram, place.start);
+                match self.current {
+                    None => self.current = Some(work),
+                    Some(_) => self.arrived.push(work),
+                }
+                return;
+            }
+        };
+        let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
+        protocol.handle_rest(now, *from, unread, &mut |request| match request {
             Request::Call(incoming) => {
-                let exported = exports.iter().find(|exported| exported.id == incoming.export);
-                debug_assert!(exported.is_some(), "a call of what is not exported");
-                let Some(exported) = exported else { return };
-                if current.is_none() {
-                    *current = Some(Work::new(now, incoming, exported, datagram, place.start));
-                } else {
-                    arrived.push(Work::new(now, incoming, exported, datagram, place.start));
+                let Some(exported) = find(exports, incoming.export) else { return };
+                let work = Work::new(now, incoming, exported, datagram, place.start);
+                match current {
+                    None => *current = Some(work),
+                    Some(_) => arrived.push(work),
                 }
             }
             Request::Cancel(key) => cancelled.push(key),
