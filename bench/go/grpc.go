@@ -21,7 +21,7 @@ type echoServer interface {
 	fetch(*wrapperspb.UInt32Value) (*wrapperspb.BytesValue, error)
 }
 
-type grpcEcho struct{}
+type grpcEcho struct{ held []byte }
 
 func (grpcEcho) echo(request *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
 	return request, nil
@@ -32,8 +32,8 @@ func (grpcEcho) slow(request *wrapperspb.BytesValue) (*wrapperspb.BytesValue, er
 	return request, nil
 }
 
-func (grpcEcho) fetch(size *wrapperspb.UInt32Value) (*wrapperspb.BytesValue, error) {
-	return wrapperspb.Bytes(make([]byte, size.Value)), nil
+func (echo grpcEcho) fetch(*wrapperspb.UInt32Value) (*wrapperspb.BytesValue, error) {
+	return wrapperspb.Bytes(echo.held), nil
 }
 
 var echoService = grpc.ServiceDesc{
@@ -57,13 +57,13 @@ func method[Request any](name string, run func(echoServer, *Request) (*wrappersp
 	return grpc.MethodDesc{MethodName: name, Handler: handler}
 }
 
-func serveGRPC(setup) (string, error) {
+func serveGRPC(setup setup) (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(math.MaxInt32))
-	server.RegisterService(&echoService, grpcEcho{})
+	server.RegisterService(&echoService, grpcEcho{make([]byte, setup.bytes)})
 	go server.Serve(listener)
 	return listener.Addr().String(), nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Echo is the service; net/rpc finds its methods by their names.
-type Echo struct{}
+type Echo struct{ held []byte }
 
 // Payload goes there, and comes back.
 type Payload struct{ Data []byte }
@@ -26,15 +26,15 @@ func (Echo) Slow(arguments *Payload, result *Payload) error {
 	return nil
 }
 
-// Fetch gives as many bytes.
-func (Echo) Fetch(bytes *uint32, result *Payload) error {
-	result.Data = make([]byte, *bytes)
+// Fetch gives what the server holds.
+func (echo Echo) Fetch(_ *uint32, result *Payload) error {
+	result.Data = echo.held
 	return nil
 }
 
-func serveNetRPC(setup) (string, error) {
+func serveNetRPC(setup setup) (string, error) {
 	server := rpc.NewServer()
-	if err := server.Register(Echo{}); err != nil {
+	if err := server.Register(Echo{make([]byte, setup.bytes)}); err != nil {
 		return "", err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -69,7 +69,8 @@ fn loads(throughput: &Throughput) -> Vec<Load> {
 /// The fastest peer beside farcall; raw sockets are none, unless there is no other.
 fn best(measured: &[Measured]) -> Option<&Measured> {
     let fastest = |raw| {
-        let others = measured.iter().filter(|one| !one.ratios.is_empty() && peers::is_raw(&one.row.peer) == raw);
+        let others = measured.iter().filter(|one| !peers::is_ours(&one.row.peer));
+        let others = others.filter(|one| peers::is_raw(&one.row.peer) == raw);
         others.min_by(|a, b| a.median().total_cmp(&b.median()))
     };
     fastest(false).or_else(|| fastest(true))

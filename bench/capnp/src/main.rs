@@ -30,7 +30,9 @@ fn main() -> ExitCode {
     farcall_bench_tokio::main(|name| (name == "capnp").then_some(Box::new(Capnp)))
 }
 
-struct Server;
+struct Server {
+    data: Vec<u8>,
+}
 
 impl echo::Server for Server {
     async fn null(self: Rc<Self>, _: echo::NullParams, _: echo::NullResults) -> capnp::Result<()> {
@@ -42,9 +44,8 @@ impl echo::Server for Server {
         Ok(())
     }
 
-    async fn fetch(self: Rc<Self>, params: echo::FetchParams, mut results: echo::FetchResults) -> capnp::Result<()> {
-        let bytes = params.get()?.get_bytes();
-        results.get().init_data(bytes).fill(7);
+    async fn fetch(self: Rc<Self>, _: echo::FetchParams, mut results: echo::FetchResults) -> capnp::Result<()> {
+        results.get().set_data(&self.data);
         Ok(())
     }
 
@@ -75,8 +76,9 @@ impl Peer for Capnp {
             let address = listener.local_addr()?.to_string();
             Ok((listener, address))
         };
+        let server = Server { data: vec![7; setup.bytes] };
         farcall_bench_tokio::serve(listen, async |listener| {
-            let echo: echo::Client = new_client(Server);
+            let echo: echo::Client = new_client(server);
             loop {
                 let network = network(listener.accept().await?.0, Side::Server)?;
                 tokio::task::spawn_local(RpcSystem::new(network, Some(echo.clone().client)));

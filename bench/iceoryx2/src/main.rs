@@ -63,6 +63,7 @@ impl Peer for Iceoryx2 {
             move || {
                 let (_node, service) = service(&name, &setup)?;
                 let server = service.server_builder().initial_max_slice_len(setup.bytes.max(1)).create()?;
+                let data = vec![7; setup.bytes];
                 sender.send(())?;
                 while !stop.load(Relaxed) {
                     gate.pass();
@@ -70,7 +71,7 @@ impl Peer for Iceoryx2 {
                         let response = request.loan_slice_uninit(setup.bytes.max(1))?;
                         match setup.carry {
                             Carry::Both => response.write_from_slice(request.payload()).send()?,
-                            Carry::Result => response.write_from_fn(|_| 7).send()?,
+                            Carry::Result => response.write_from_slice(&data).send()?,
                         }
                     }
                 }

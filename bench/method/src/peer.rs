@@ -92,8 +92,11 @@ pub trait Calling {
     fn run(&mut self, laps: &mut Laps) -> Result<()>;
 
     /// Makes `calls` calls, `outstanding` of them at any time, from one thread.
-    fn window(&mut self, _outstanding: usize, _calls: usize) -> Result<()> {
-        cannot("one thread has one call outstanding")
+    fn window(&mut self, outstanding: usize, calls: usize) -> Result<()> {
+        match outstanding {
+            1 => self.run(&mut Laps::new(calls)),
+            _ => cannot("one thread has one call outstanding"),
+        }
     }
 
     /// Makes `calls` calls, shared among `threads` threads that block in each. Connections that they

@@ -55,12 +55,13 @@ impl Peer for Quinn {
             let address = format!("{}/{}", endpoint.local_addr()?, hex(&certificate));
             Ok((endpoint, address))
         };
-        farcall_bench_tokio::serve(listen, async |endpoint| {
+        let data = Bytes::from(vec![7; setup.bytes]);
+        farcall_bench_tokio::serve(listen, async move |endpoint| {
             while let Some(incoming) = endpoint.accept().await {
-                let connection = incoming.await?;
+                let (connection, data) = (incoming.await?, data.clone());
                 tokio::spawn(async move {
                     while let Ok((send, receive)) = connection.accept_bi().await {
-                        tokio::spawn(answer(send, receive));
+                        tokio::spawn(answer(send, receive, data.clone()));
                     }
                 });
             }
@@ -93,14 +94,11 @@ fn transport() -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-async fn answer(mut send: SendStream, mut receive: RecvStream) -> Result<()> {
+async fn answer(mut send: SendStream, mut receive: RecvStream, data: Bytes) -> Result<()> {
     let request = Bytes::from(receive.read_to_end(WINDOW as usize).await?);
-    let (&what, payload) = request.split_first().context("an empty request")?;
+    let (&what, _) = request.split_first().context("an empty request")?;
     match what {
-        FETCH => {
-            let bytes = u32::from_be_bytes(payload.try_into()?);
-            send.write_chunk(vec![7; bytes as usize].into()).await?;
-        }
+        FETCH => send.write_chunk(data).await?,
         what => {
             if what == SLOWLY {
                 tokio::time::sleep(SLOW).await;
@@ -124,7 +122,7 @@ impl Client for Caller {
         let request = match call {
             Call::Null | Call::Echo => self.echo.clone(),
             Call::Slow => self.slow.clone(),
-            Call::Fetch(bytes) => [&[FETCH][..], &(bytes as u32).to_be_bytes()].concat().into(),
+            Call::Fetch(_) => Bytes::from_static(&[FETCH]),
         };
         let (mut send, mut receive) = self.connection.open_bi().await?;
         send.write_chunk(request).await?;

@@ -1,4 +1,4 @@
-//! Farcall over UDP: the stubs that any program would use, a runtime with nearly the default settings.
+//! Farcall over UDP or through shared memory: the stubs that any program would use, a runtime with nearly the default settings.
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use farcall::names::Memory;
 use farcall::xdr::Decode;
-use farcall::{Export, Pending, Runtime};
+use farcall::{Bytes, Export, Pending, Runtime};
 use farcall_bench_method::{Arrival, Calling, Carry, Crew, Laps, Mode, Peer, SLOW, Schedule, Serving, Setup};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -27,13 +27,15 @@ trait Echo {
     fn echo(&self, data: &[u8]) -> farcall::Result<[u8; 32]>;
     /// All of them.
     fn echo_all(&self, data: &[u8]) -> farcall::Result<Vec<u8>>;
-    /// As many bytes.
-    fn fetch(&self, bytes: u32) -> farcall::Result<Vec<u8>>;
+    /// As many bytes of what the server holds.
+    fn fetch(&self, bytes: u32) -> farcall::Result<Bytes>;
     /// `echo`, after a sleep.
     fn slow(&self, data: &[u8]) -> farcall::Result<[u8; 32]>;
 }
 
-struct Server;
+struct Server {
+    data: Bytes,
+}
 
 impl Echo for Server {
     fn null(&self) -> farcall::Result<()> {
@@ -48,8 +50,8 @@ impl Echo for Server {
         Ok(data.to_vec())
     }
 
-    fn fetch(&self, bytes: u32) -> farcall::Result<Vec<u8>> {
-        Ok(vec![7; bytes as usize])
+    fn fetch(&self, bytes: u32) -> farcall::Result<Bytes> {
+        Ok(self.data.slice(..self.data.len().min(bytes as usize)))
     }
 
     fn slow(&self, data: &[u8]) -> farcall::Result<[u8; 32]> {
@@ -58,30 +60,37 @@ impl Echo for Server {
     }
 }
 
-pub struct Farcall;
+pub struct Farcall {
+    /// Through shared memory, which must be had; else over UDP.
+    pub shared: bool,
+}
 
 impl Peer for Farcall {
     fn transport(&self) -> &'static str {
-        "udp"
+        if self.shared { "shared memory" } else { "udp" }
     }
 
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
-        Ok(Box::new(Exported(runtime(setup)?.export::<dyn Echo>("Echo", Arc::new(Server))?)))
+        let server = Server { data: vec![7; setup.bytes].into() };
+        Ok(Box::new(Exported(self.runtime(setup)?.export::<dyn Echo>("Echo", Arc::new(server))?)))
     }
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
-        let echo = runtime(setup)?.import::<dyn Echo>(address)?;
+        let name = if self.shared { address.replacen("udp://", "shm://", 1) } else { address.to_owned() };
+        let echo = self.runtime(setup)?.import::<dyn Echo>(&name)?;
         let caller = Caller { echo, carry: setup.carry, data: vec![7; setup.bytes] };
         Ok(Box::new(Client { caller, crew: None }))
     }
 }
 
-/// Names stay in the process: the address is enough here.
-fn runtime(setup: &Setup) -> farcall::Result<Runtime> {
-    let builder = Runtime::builder().registry(Memory::new()).workers(WORKERS);
-    match setup.mode {
-        Mode::Block => builder.build(),
-        Mode::Spin => builder.spin(SPIN).build(),
+impl Farcall {
+    /// Names stay in the process: the address is enough here.
+    fn runtime(&self, setup: &Setup) -> farcall::Result<Runtime> {
+        let builder = Runtime::builder().registry(Memory::new()).workers(WORKERS).shared_memory(self.shared);
+        match setup.mode {
+            Mode::Block => builder.build(),
+            Mode::Spin => builder.spin(SPIN).build(),
+        }
     }
 }
 

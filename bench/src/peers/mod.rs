@@ -30,6 +30,7 @@ enum Source {
 
 /// What is measured beside farcall unless `--peers` says otherwise.
 const PEERS: &[(&str, Source)] = &[
+    ("farcall-shm", Source::Here),
     ("raw-tcp", Source::Here),
     ("raw-unix", Source::Here),
     ("raw-gso", Source::Here),
@@ -50,7 +51,8 @@ const PEERS: &[(&str, Source)] = &[
 pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
     Some(match name {
         RAW | CONTROL => Box::new(raw_udp::RawUdp { connected: true }),
-        FARCALL => Box::new(farcall::Farcall),
+        FARCALL => Box::new(farcall::Farcall { shared: false }),
+        "farcall-shm" => Box::new(farcall::Farcall { shared: true }),
         "raw-unconnected" => Box::new(raw_udp::RawUdp { connected: false }),
         "raw-gso" => Box::new(raw_gso::RawGso),
         #[cfg(target_os = "linux")]
@@ -61,6 +63,11 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "raw-unix" => Box::new(raw_stream::RawStream::Unix),
         _ => return None,
     })
+}
+
+/// Whether it is farcall, over whatever.
+pub fn is_ours(name: &str) -> bool {
+    name.starts_with(FARCALL)
 }
 
 /// Whether it makes no calls, only moves bytes.

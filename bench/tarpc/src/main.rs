@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
 use farcall_bench_method::alloc::Counting;
@@ -31,7 +32,9 @@ trait Echo {
 }
 
 #[derive(Clone)]
-struct Server;
+struct Server {
+    data: Arc<[u8]>,
+}
 
 impl Echo for Server {
     async fn null(self, _: context::Context) {}
@@ -40,8 +43,8 @@ impl Echo for Server {
         data
     }
 
-    async fn fetch(self, _: context::Context, bytes: u32) -> ByteBuf {
-        ByteBuf::from(vec![7; bytes as usize])
+    async fn fetch(self, _: context::Context, _: u32) -> ByteBuf {
+        ByteBuf::from(self.data.to_vec())
     }
 
     async fn slow(self, _: context::Context, data: ByteBuf) -> ByteBuf {
@@ -71,11 +74,12 @@ impl Peer for Tarpc {
             let address = incoming.local_addr().to_string();
             Ok((incoming, address))
         };
-        farcall_bench_tokio::serve(listen, async |mut incoming| {
+        let server = Server { data: vec![7; setup.bytes].into() };
+        farcall_bench_tokio::serve(listen, async move |mut incoming| {
             while let Some(transport) = incoming.next().await {
                 let transport = transport?;
                 transport.get_ref().set_nodelay(true)?;
-                let requests = BaseChannel::with_defaults(transport).execute(Server.serve());
+                let requests = BaseChannel::with_defaults(transport).execute(server.clone().serve());
                 tokio::spawn(requests.for_each(async |request| drop(tokio::spawn(request))));
             }
             Ok(())

@@ -43,7 +43,9 @@ pub struct Size {
     bytes: u32,
 }
 
-struct Server;
+struct Server {
+    data: Bytes,
+}
 
 #[tonic::async_trait]
 impl Echo for Server {
@@ -56,8 +58,8 @@ impl Echo for Server {
         Ok(Response::new(request.into_inner()))
     }
 
-    async fn fetch(&self, request: Request<Size>) -> Result<Response<Payload>, Status> {
-        Ok(Response::new(Payload { data: vec![7; request.into_inner().bytes as usize].into() }))
+    async fn fetch(&self, _: Request<Size>) -> Result<Response<Payload>, Status> {
+        Ok(Response::new(Payload { data: self.data.clone() }))
     }
 }
 
@@ -81,9 +83,10 @@ impl Peer for Tonic {
             let address = format!("http://{}", listener.local_addr()?);
             Ok((listener, address))
         };
+        let server = Server { data: vec![7; setup.bytes].into() };
         farcall_bench_tokio::serve(listen, async |listener| {
             let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-            let echo = EchoServer::new(Server).max_decoding_message_size(usize::MAX);
+            let echo = EchoServer::new(server).max_decoding_message_size(usize::MAX);
             Ok(tonic::transport::Server::builder().add_service(echo).serve_with_incoming(incoming).await?)
         })
     }
