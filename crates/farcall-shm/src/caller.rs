@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::layout::{BITMAP, HALF, INLINE, LANES, SLOTS, Shared, Slot, place};
+use crate::page::{append, put};
 use crate::server::{ADD, ADDED, CALL, Call, FETCH, FORGET, KIND_SHIFT, MOST, NUMBERS, TRACED};
-use crate::words::{get, put};
 use crate::{Page, Status};
 
 /// The calling half of a memory file. Any thread may use it.
@@ -220,9 +220,8 @@ impl Caller {
         let reply = &self.slot(ticket.slot).reply;
         let status = Status::from_code(reply.status.load(Ordering::Relaxed));
         let len = reply.len.load(Ordering::Relaxed);
-        let here = usize::try_from(len).unwrap_or(usize::MAX).min(INLINE);
-        body.resize(here, 0);
-        get(&reply.body, body);
+        body.clear();
+        append(&reply.body, usize::try_from(len).unwrap_or(usize::MAX), body);
         (status, len)
     }
 
@@ -279,9 +278,7 @@ impl Lane<'_> {
 
     /// Appends `len` bytes of a half, no more than it has.
     pub fn drain(&self, half: Half, len: usize, into: &mut Vec<u8>) {
-        let start = into.len();
-        into.resize(start + len.min(HALF), 0);
-        get(&self.caller.shared().lanes[self.which][half.0 & 1], &mut into[start..]);
+        append(&self.caller.shared().lanes[self.which][half.0 & 1], len, into);
     }
 }
 

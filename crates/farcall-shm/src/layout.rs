@@ -5,14 +5,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use crate::bell::Bell;
 use crate::turn::Turn;
 
+/// Miri looks at all of the memory at each access.
+const SMALL: bool = cfg!(miri);
+
 /// Requests that may be outstanding at once.
-pub const SLOTS: usize = 256;
+pub const SLOTS: usize = if SMALL { 64 } else { 256 };
 /// Bytes that a slot itself holds, each way.
-pub const INLINE: usize = 4096;
+pub const INLINE: usize = if SMALL { 512 } else { 4096 };
 /// Ways for what is larger.
-pub const LANES: usize = 4;
+pub const LANES: usize = if SMALL { 1 } else { 4 };
 /// Bytes of half a lane: one half is filled while the other is emptied.
-pub const HALF: usize = 64 << 10;
+pub const HALF: usize = if SMALL { 1024 } else { 64 << 10 };
 /// The longest sentence of a failure, in bytes.
 pub const DETAIL: usize = 512;
 

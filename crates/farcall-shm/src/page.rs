@@ -1,14 +1,16 @@
-//! The memory file and its mapping: the only unsafe code.
+//! The memory file, its mapping, and copying out of it and into it: the only unsafe code.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::layout::Shared;
+use crate::words;
 
 /// The memory that two processes share, mapped here.
 ///
@@ -62,6 +64,20 @@ impl Page {
         std::sync::Arc::new(Page { start, mapped: false })
     }
 
+    /// Writes a word anywhere, as a hostile peer may: for tests.
+    #[doc(hidden)]
+    pub fn scribble(&self, at: usize, word: u64) {
+        let at = at % (LEN / size_of::<AtomicU64>());
+        // SAFETY: within the memory, aligned to a word, and as in `shared`. That it overlaps the two halves of a word is
+        // what the other process may do as well.
+        let place = unsafe { self.start.cast::<AtomicU64>().add(at).as_ref() };
+        place.store(word, Ordering::Relaxed);
+    }
+
+    /// How many words there are.
+    #[doc(hidden)]
+    pub const WORDS: usize = LEN / size_of::<AtomicU64>();
+
     fn map(file: impl AsFd) -> io::Result<Page> {
         let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping at an address that the kernel chooses, so it overlaps nothing of ours.
@@ -90,6 +106,58 @@ impl Drop for Page {
             unsafe { std::alloc::dealloc(start.cast(), std::alloc::Layout::new::<Shared>()) };
         }
     }
+}
+
+/// Writes bytes into words, as many as there is room for.
+#[inline]
+pub(crate) fn put(words: &[AtomicU64], bytes: &[u8]) {
+    let len = bytes.len().min(size_of_val(words));
+    if len < MANY {
+        return words::put(words, bytes);
+    }
+    // SAFETY: both have `len` bytes; that others write the words too is allowed there, and nobody else has the bytes.
+    unsafe { copy(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) }
+}
+
+/// Appends the first `len` bytes that stand in words, as many as there are.
+#[inline]
+pub(crate) fn append(words: &[AtomicU64], len: usize, into: &mut Vec<u8>) {
+    let len = len.min(size_of_val(words));
+    into.reserve(len);
+    let start = into.len();
+    if len < MANY {
+        into.resize(start + len, 0);
+        return words::get(words, &mut into[start..]);
+    }
+    // SAFETY: the words have `len` bytes, and others may write them; `into` has room for as many behind its own, which
+    // are all initialised then.
+    unsafe {
+        copy(into.as_mut_ptr().add(start), words.as_ptr().cast(), len);
+        into.set_len(start + len);
+    }
+}
+
+/// From so many bytes on [`copy`] is worth its beginning; where there is none, never.
+const MANY: usize = if cfg!(all(target_arch = "x86_64", not(miri))) { 256 } else { usize::MAX };
+
+/// Copies by an instruction that the compiler does not look into: as if byte by byte, each read and written once in no
+/// certain order, which is all that one may do with bytes that another process writes. It goes by whole cache lines,
+/// three times as fast as words do between two processors.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
+unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: as promised; the direction flag is clear on entry to asm blocks.
+    unsafe {
+        std::arch::asm!(
+            "rep movsb",
+            inout("rdi") to => _, inout("rsi") from => _, inout("rcx") len => _,
+            options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    unreachable!("{to:p} {from:p} {len}: fewer than many bytes go by words");
 }
 
 fn seals() -> SealFlags {

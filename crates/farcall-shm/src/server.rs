@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::layout::{BITMAP, HALF, INLINE, LANES, SLOTS, Shared, Slot, place};
-use crate::words::{get, put};
+use crate::page::{append, put};
+use crate::words::get;
 use crate::{Page, Status};
 
 /// The serving half of a memory file. Any thread may answer; one at a time takes (it has the [`Taker`]).
@@ -214,12 +215,12 @@ impl Server {
     /// Appends the bytes that a slot holds.
     #[inline]
     pub fn arguments(&self, slot: usize, len: usize, into: &mut Vec<u8>) {
-        append(into, &self.slot(slot).request.body, len.min(INLINE));
+        append(&self.slot(slot).request.body, len, into);
     }
 
     /// Appends the bytes that half a lane holds.
     pub fn drain(&self, lane: usize, half: usize, len: usize, into: &mut Vec<u8>) {
-        append(into, &self.shared().lanes[lane % LANES][half & 1], len.min(HALF));
+        append(&self.shared().lanes[lane % LANES][half & 1], len, into);
     }
 
     /// Fills half a lane.
@@ -275,10 +276,3 @@ impl Server {
 
 /// What a turn has room for.
 pub(crate) const NUMBERS: u32 = u32::MAX >> 2;
-
-#[inline]
-fn append(body: &mut Vec<u8>, words: &[AtomicU64], len: usize) {
-    let start = body.len();
-    body.resize(start + len, 0);
-    get(words, &mut body[start..]);
-}

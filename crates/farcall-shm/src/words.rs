@@ -1,4 +1,4 @@
-//! Bytes in and out of atomic words: each word is read or written once, and no reference to shared bytes is formed.
+//! A few bytes in and out of atomic words: each word is read or written once, and no reference to shared bytes is formed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

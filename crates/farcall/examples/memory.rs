@@ -6,6 +6,7 @@
 //! ```
 #![allow(missing_docs)]
 
+use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -57,21 +58,38 @@ fn main() -> farcall::Result<()> {
         }
     };
     run(calls / 10 + 20 * outstanding)?;
-    let began = Instant::now();
-    run(calls)?;
-    let each = began.elapsed().as_secs_f64() / calls as f64;
-    println!("{:.1} ns a call", each * 1e9);
+    let blocks =
+        (0..BLOCKS).map(|_| time(calls / BLOCKS, &mut |many| run(many))).collect::<farcall::Result<Vec<_>>>()?;
+    let each = show("calls", blocks, bytes);
     if bytes > 32 {
-        println!("results: {:.2} GB/s", bytes as f64 / each / 1e9);
-        let began = Instant::now();
-        (0..calls).try_for_each(|_| echo.take(&arguments).map(drop))?;
-        let each = began.elapsed().as_secs_f64() / calls as f64;
-        println!("arguments: {:.1} ns a call, {:.2} GB/s", each * 1e9, bytes as f64 / each / 1e9);
+        let take = |calls: usize| (0..calls).try_for_each(|_| echo.take(&arguments).map(drop));
+        let blocks =
+            (0..BLOCKS).map(|_| time(calls / BLOCKS, &mut |many| take(many))).collect::<farcall::Result<Vec<_>>>()?;
+        show("calls with as large arguments", blocks, bytes);
         let mut copy = vec![0u8; bytes];
-        let began = Instant::now();
-        (0..calls).for_each(|_| std::hint::black_box(&mut copy).copy_from_slice(std::hint::black_box(&arguments)));
-        let each = began.elapsed().as_secs_f64() / calls as f64;
-        println!("memcpy: {:.1} ns, {:.2} GB/s", each * 1e9, bytes as f64 / each / 1e9);
+        let mut copy = |calls: usize| {
+            (0..calls).for_each(|_| black_box(&mut copy).copy_from_slice(black_box(&arguments)));
+            Ok(())
+        };
+        let blocks = (0..BLOCKS).map(|_| time(calls / BLOCKS, &mut copy)).collect::<farcall::Result<Vec<_>>>()?;
+        println!("{:.2} of it", show("memcpy", blocks, bytes) / each);
     }
     Ok(())
+}
+
+const BLOCKS: usize = 1000;
+
+/// Seconds for each of so many.
+fn time(many: usize, run: &mut dyn FnMut(usize) -> farcall::Result<()>) -> farcall::Result<f64> {
+    let began = Instant::now();
+    run(many)?;
+    Ok(began.elapsed().as_secs_f64() / many as f64)
+}
+
+/// Shows the fastest block, which is least disturbed, and the median; returns the former.
+fn show(what: &str, mut blocks: Vec<f64>, bytes: usize) -> f64 {
+    blocks.sort_by(f64::total_cmp);
+    let (least, median) = (blocks[0], blocks[BLOCKS / 2]);
+    println!("{what}: {:.0} ns, median {:.0} ns, {:.2} GB/s", least * 1e9, median * 1e9, bytes as f64 / least / 1e9);
+    least
 }

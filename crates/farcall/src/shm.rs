@@ -27,6 +27,14 @@ use std::time::Duration;
 
 use crate::env::Env;
 
+/// How long to look for the next part of something large, which the other side is copying: where there are processors
+/// for both, this is over long before a thread could be woken. (The machine's: the two may be bound to one each.)
+fn brisk(spin: Duration) -> Duration {
+    const BRISK: Duration = Duration::from_micros(20);
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    if online.contains(['-', ',']) { spin.max(BRISK) } else { spin }
+}
+
 /// Looks for something again and again, for about that long. True: it is there.
 #[inline]
 fn spin(env: &dyn Env, most: Duration, mut is_there: impl FnMut() -> bool) -> bool {

@@ -168,6 +168,11 @@ impl Crew {
         if self.receiving > 0 { None } else { self.relieve() }
     }
 
+    /// Whether so many more may execute.
+    pub(crate) fn has_room(&self, more: usize) -> bool {
+        self.executing + more <= self.limit
+    }
+
     /// Somebody to execute what is queued, if there may be.
     pub(crate) fn relieve_for_queue(&mut self) -> Option<Relief> {
         if self.executing >= self.limit { None } else { self.relieve() }

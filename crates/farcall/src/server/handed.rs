@@ -48,7 +48,14 @@ impl Server {
     pub(crate) fn hand_in(self: &Arc<Self>, work: Work) {
         let (refused, relief) = {
             let mut core = self.lock();
-            let refused = core.queue.push(work);
+            let core = &mut *core;
+            let refused = match core.crew.has_room(core.queue.len() + 1) {
+                true => {
+                    core.queue.pass(work);
+                    None
+                }
+                false => core.queue.push(work),
+            };
             (refused, core.crew.relieve_for_queue())
         };
         if let Some(relief) = relief {

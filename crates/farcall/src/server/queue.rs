@@ -47,6 +47,15 @@ impl Queue {
         Some(evicted)
     }
 
+    /// Adds a call for which a worker comes at once: it does not wait.
+    pub(super) fn pass(&mut self, work: Work) {
+        self.add(work);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     fn has_room(&self, work: &Work) -> bool {
         self.len < self.most && self.bytes + work.bytes() <= self.most_bytes
     }

@@ -11,8 +11,8 @@ use farcall_proto::{ClientConfig, Failure, Kind, Ran};
 use farcall_shm::{Call, Caller, HALF, Half, Heard, INLINE, Lane, Page, Status, Ticket, Wire};
 
 use super::service::Service;
-use super::spin;
 use super::watch::{Broken, Watch};
+use super::{brisk, spin};
 use crate::client::Outgoing;
 use crate::env::{Env, Time};
 use crate::stub::bad_arguments;
@@ -31,6 +31,7 @@ pub(crate) struct Link {
     /// The process it was made in.
     generation: u64,
     spin: Duration,
+    brisk: Duration,
     max_result: u64,
 }
 
@@ -41,6 +42,8 @@ pub(super) enum Stop {
     Broken(Broken),
 }
 
+/// Room that is made for a long result before it comes, in bytes.
+const AT_ONCE: u64 = 8 << 20;
 /// How long to sleep at first before looking whether the server is still there, and at last.
 pub(super) const FIRST_NAP: Duration = Duration::from_millis(5);
 pub(super) const LONGEST_NAP: Duration = Duration::from_millis(250);
@@ -76,6 +79,7 @@ impl Link {
             calls: AtomicU64::new(0),
             generation: fork::generation(),
             spin,
+            brisk: brisk(spin),
             max_result: config.max_result.into(),
         }))
     }
@@ -187,7 +191,7 @@ impl Link {
     /// Waits until the last part was taken, or refused.
     fn settle(&self, claim: &mut Claim<'_>, deadline: Option<Time>) -> Result<(), Failure> {
         let Some(ticket) = claim.asked else { return Ok(()) };
-        self.wait(ticket, deadline).map_err(not_sent)?;
+        self.wait_for_part(ticket, deadline).map_err(not_sent)?;
         claim.asked = None;
         let mut detail = Vec::new();
         match self.caller.answer(ticket, &mut detail).0 {
@@ -216,6 +220,14 @@ impl Link {
     #[inline]
     pub(super) fn wait(&self, ticket: Ticket, deadline: Option<Time>) -> Result<(), Stop> {
         match spin(&*self.env, self.spin, || self.caller.is_answered(ticket)) {
+            true => Ok(()),
+            false => self.sleep(ticket, deadline),
+        }
+    }
+
+    /// The same for a part.
+    fn wait_for_part(&self, ticket: Ticket, deadline: Option<Time>) -> Result<(), Stop> {
+        match spin(&*self.env, self.brisk, || self.caller.is_answered(ticket)) {
             true => Ok(()),
             false => self.sleep(ticket, deadline),
         }
@@ -291,11 +303,13 @@ impl Link {
             lost(if stop == Stop::Late { Kind::Deadline } else { Kind::Unreachable })
         };
         let lane = self.lane(deadline).map_err(|stop| stopped(self.caller.forget(slot), stop))?;
+        // What is longer grows as it comes: the server may say more than it has.
+        body.reserve(len.min(AT_ONCE) as usize);
         let mut half = Half(0);
         let mut offset = body.len() as u64;
         let mut asked = self.caller.fetch(slot, &lane, half, offset);
         while offset < len {
-            self.wait(asked, deadline).map_err(|stop| stopped(asked, stop))?;
+            self.wait_for_part(asked, deadline).map_err(|stop| stopped(asked, stop))?;
             // (An answer that is no part was forgotten by the server: it broke our rules, or we its patience.)
             if !self.caller.is_part(asked) {
                 self.caller.release(slot);

@@ -14,7 +14,7 @@ use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, Trace};
 use farcall_shm::{Call, DETAIL, HALF, INLINE, Page, Request, SLOTS, Seen, Status, Taker, Wire};
 
 use super::host::Watch;
-use super::spin;
+use super::{brisk, spin};
 use crate::context;
 use crate::server::{Aside, Back, Crew, Plan, Relief, Seat, Server, Work};
 
@@ -27,6 +27,8 @@ pub(super) struct Post {
     memory: farcall_shm::Server,
     wire: Arc<Wire>,
     spin: Duration,
+    /// The same while something large is on its way.
+    brisk: Duration,
     limits: ServerConfig,
     state: Mutex<State>,
     /// The caller is gone, or we are: nothing more is taken.
@@ -52,6 +54,8 @@ struct Large {
     replies: HashMap<usize, Vec<u8>>,
     /// Bytes of both.
     held: usize,
+    /// A buffer that nobody uses.
+    spare: Vec<u8>,
 }
 
 /// Bytes of arguments and results of one caller that are held while they go by parts.
@@ -86,12 +90,14 @@ impl Post {
     ) -> Arc<Post> {
         let mut crew = Crew::new(MOST_THREADS, MOST_THREADS);
         crew.born();
+        let brisk = brisk(spin);
         Arc::new(Post {
             server,
             id,
             from,
             memory: farcall_shm::Server::new(Arc::new(page)),
             wire,
+            brisk,
             spin,
             limits: ServerConfig::default(),
             state: Mutex::new(State { taker: Taker::new(), crew }),
@@ -248,7 +254,8 @@ impl Large {
                 Failure::new(Kind::Overloaded, Ran::No).with_detail("too many large arguments are on their way")
             );
         }
-        let arguments = self.arguments.entry(slot).or_default();
+        let spare = &mut self.spare;
+        let arguments = self.arguments.entry(slot).or_insert_with(|| std::mem::take(spare));
         if arguments.len() as u64 != offset || arguments.len() + HALF + INLINE > most {
             self.forget(slot);
             return Err(Failure::new(Kind::TooLarge, Ran::No));
@@ -259,10 +266,19 @@ impl Large {
         Ok(())
     }
 
-    fn take_arguments(&mut self, slot: usize) -> Vec<u8> {
+    /// The arguments that were added; `former` is used for other ones.
+    fn take_arguments(&mut self, slot: usize, former: Vec<u8>) -> Vec<u8> {
         let arguments = self.arguments.remove(&slot).unwrap_or_default();
         self.held -= arguments.len();
+        self.keep(former);
         arguments
+    }
+
+    fn keep(&mut self, mut bytes: Vec<u8>) {
+        if (self.spare.capacity()..=MOST_KEPT).contains(&bytes.capacity()) {
+            bytes.clear();
+            self.spare = bytes;
+        }
     }
 
     /// False: there is no room.
@@ -279,6 +295,7 @@ impl Large {
     fn forget(&mut self, slot: usize) {
         for bytes in [self.arguments.remove(&slot), self.replies.remove(&slot)].into_iter().flatten() {
             self.held -= bytes.len();
+            self.keep(bytes);
         }
     }
 }
@@ -295,6 +312,8 @@ struct Receiver<'p> {
     now: Time,
     /// The call at hand.
     work: Option<Work>,
+    /// How long to look for the next request before sleeping.
+    spin: Duration,
     /// It has executed a call since it last looked.
     executed: bool,
 }
@@ -309,6 +328,7 @@ impl<'p> Receiver<'p> {
             reply: Vec::new(),
             now,
             work: None,
+            spin: post.spin,
             executed: false,
             post,
         }
@@ -381,10 +401,14 @@ impl<'p> Receiver<'p> {
         if post.open[slot].load(Ordering::SeqCst) != 0 {
             return self.misused();
         }
-        let Request::Call { call, len, added } = request else { return self.part(slot, number, request) };
+        let Request::Call { call, len, added } = request else {
+            self.spin = post.brisk;
+            return self.part(slot, number, request);
+        };
+        self.spin = post.spin;
         self.buffer.clear();
         if added {
-            self.buffer = post.large().take_arguments(slot);
+            self.buffer = post.large().take_arguments(slot, std::mem::take(&mut self.buffer));
         }
         post.memory.arguments(slot, len, &mut self.buffer);
         self.admit(slot, number, &call)
@@ -502,7 +526,7 @@ impl<'p> Receiver<'p> {
     /// Waits until there is more than was seen, at first with open eyes.
     fn wait(&self) {
         let (post, seen) = (self.post, &self.seen);
-        if spin(&**post.server.env(), post.spin, || post.memory.is_rung(seen)) {
+        if spin(&**post.server.env(), self.spin, || post.memory.is_rung(seen)) {
             return;
         }
         post.memory.lie_down();

@@ -1,0 +1,190 @@
+//! A peer that writes garbage into the shared memory harms nobody but itself.
+//!
+//! `FARCALL_SEED` says which garbage. Every seed is a peer of its own.
+#![cfg(target_os = "linux")]
+#![allow(missing_docs)]
+
+mod common;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use common::builder;
+use farcall_shm::{Call, Caller, HALF, Half, Heard, Listener, Page, Server, Status, Taker, Wire};
+
+#[farcall::interface]
+pub trait Echo {
+    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
+}
+
+struct Honest;
+
+impl Echo for Honest {
+    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>> {
+        Ok(bytes.iter().rev().copied().collect())
+    }
+}
+
+/// Peers that a test stands.
+const PEERS: u64 = 60;
+
+#[test]
+fn a_server_stands_callers_that_write_garbage() {
+    let seed = seed();
+    let runtime = builder().shared_memory(true).build().unwrap();
+    let export = runtime.export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+    let echo = runtime.import::<dyn Echo>("Echo").unwrap();
+    let id = runtime.stats().exports[0].id;
+    for peer in 0..PEERS {
+        let mut chance = Chance(seed + peer);
+        let (wire, page) = meet(export.address(), id);
+        let caller = Caller::new(page.clone());
+        let lane = caller.lane(Duration::ZERO).unwrap();
+        for _ in 0..chance.below(300) {
+            match chance.below(8) {
+                0..5 => scribble(&page, &mut chance),
+                5 => {
+                    let call = Call { export: id, procedure: chance.below(3) as u32, within: None, trace: None };
+                    caller.call(chance.below(256) as usize, &call, &[0; 12], chance.below(4) == 0);
+                }
+                6 => {
+                    let (len, offset) = (chance.below(2 * HALF as u64) as usize, chance.below(3) * 1000);
+                    caller.add(chance.below(256) as usize, &lane, Half(chance.below(2) as usize), len, offset);
+                }
+                _ => {
+                    let half = Half(chance.below(2) as usize);
+                    caller.fetch(chance.below(256) as usize, &lane, half, chance.below(2) * chance.next());
+                }
+            }
+            caller.wake();
+            if chance.below(50) == 0 {
+                wire.send(&chance.next().to_be_bytes(), None);
+            }
+        }
+        // It serves the others as if nothing had been.
+        for len in [10, 100_000] {
+            let bytes = vec![peer as u8; len];
+            assert!(echo.reverse(&bytes).unwrap() == bytes, "FARCALL_SEED={seed}, peer {peer}");
+        }
+    }
+    assert!(runtime.stats().links[0].calls >= 2 * PEERS);
+}
+
+/// Becomes a caller, without a runtime.
+fn meet(address: SocketAddr, export: u64) -> (Wire, Arc<Page>) {
+    let wire = Wire::connect(address).unwrap();
+    let mut hello = export.to_be_bytes().to_vec();
+    hello.extend_from_slice(b"10.1.2.3:4");
+    assert!(wire.send(&hello, None));
+    wire.wait(Duration::from_secs(600));
+    let Heard::Message(_, Some(file)) = wire.receive(&mut [0; 8]) else { panic!("no memory") };
+    (wire, Arc::new(Page::open(&file).unwrap()))
+}
+
+#[test]
+fn a_caller_stands_servers_that_write_garbage() {
+    let seed = seed();
+    for peer in 0..PEERS {
+        let mut chance = Chance(seed + peer);
+        // By UDP it is honest, in memory it is not.
+        let export =
+            builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+        let listener = Listener::bind(export.address()).unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let garbage = {
+            let over = over.clone();
+            let chance = Chance(chance.next());
+            std::thread::spawn(move || serve_garbage(&listener, chance, &over))
+        };
+        let runtime = builder().shared_memory(true).build().unwrap();
+        let echo = runtime.import::<dyn Echo>(&export.url()).unwrap();
+        assert_eq!(runtime.stats().links.len(), 1);
+        for _ in 0..20 {
+            // Whatever it is told, it is told something.
+            let call = echo.within(Duration::from_millis(chance.below(8)));
+            let bytes = vec![7; [10, 3000, 200_000][chance.below(3) as usize]];
+            let _ = call.reverse(&bytes);
+            let _ = call.start().reverse(&bytes).wait();
+            drop(call.start().reverse(&bytes));
+            let _ = common::block_on(async { call.start().reverse(&bytes).await });
+        }
+        over.store(true, Ordering::SeqCst);
+        garbage.join().unwrap();
+    }
+}
+
+fn serve_garbage(listener: &Listener, mut chance: Chance, over: &AtomicBool) {
+    let wire = loop {
+        if let Ok(Some(wire)) = listener.accept() {
+            break wire;
+        }
+        std::thread::yield_now();
+    };
+    wire.wait(Duration::from_secs(600));
+    let (page, file) = Page::create().unwrap();
+    wire.send(b"!", Some(std::os::fd::AsFd::as_fd(&file)));
+    let page = Arc::new(page);
+    let (server, mut taker) = (Server::new(page.clone()), Taker::new());
+    while !over.load(Ordering::SeqCst) {
+        for _ in 0..chance.below(20) {
+            scribble(&page, &mut chance);
+        }
+        while let Some((slot, number)) = server.take(&mut taker) {
+            let status = match chance.below(4) {
+                0 => Status::Result,
+                1 => Status::Exception,
+                2 => Status::Part,
+                _ => Status::Failed { kind: chance.next() as u16, ran: chance.next() as u8 },
+            };
+            let number = if chance.below(4) == 0 { chance.next() as u32 >> 2 } else { number };
+            let body = vec![chance.next() as u8; chance.below(5000) as usize];
+            server.answer(slot, number, status, &body);
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A word of garbage, more often where it matters than anywhere.
+fn scribble(page: &Page, chance: &mut Chance) {
+    const BELLS: u64 = 64;
+    const SLOT: u64 = 1056;
+    let at = match chance.below(4) {
+        0 => chance.below(BELLS),
+        1 => BELLS + SLOT * chance.below(4) + chance.below(4),
+        2 => BELLS + SLOT * chance.below(4) + SLOT / 2 + chance.below(4),
+        _ => chance.below(Page::WORDS as u64),
+    };
+    let word = match chance.below(4) {
+        0 => chance.below(4),
+        1 => 1 << chance.below(64),
+        2 => chance.below(1 << 34),
+        _ => chance.next(),
+    };
+    page.scribble(at as usize, word);
+}
+
+fn seed() -> u64 {
+    let since = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = std::env::var("FARCALL_SEED").map_or_else(|_| since(), |seed| seed.parse().unwrap());
+    println!("FARCALL_SEED={seed}");
+    seed
+}
+
+/// SplitMix64.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
