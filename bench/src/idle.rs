@@ -191,7 +191,7 @@ impl World {
         });
         let mut sent = Vec::new();
         for (key, args) in calls {
-            let mut result = self.server.buffer();
+            let mut result = self.server.buffer(self.now, args.len());
             result.extend_from_slice(&args);
             let datagram = self.server.finish(self.now, key, Finish::Result, result, &mut self.down);
             sent.extend(datagram.map(|datagram| self.down[..datagram.len].to_vec()));

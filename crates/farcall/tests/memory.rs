@@ -77,9 +77,10 @@ fn of(calls: usize, call: impl Fn()) -> usize {
 
 #[test]
 fn long_buffers_are_used_again() {
-    let server = common::runtime();
+    let over_udp = || common::builder().shared_memory(false).build().unwrap();
+    let server = over_udp();
     let export = server.export::<dyn Store>("Store", Arc::new(Zeros(vec![0; LEN].into()))).unwrap();
-    let store = common::runtime().import::<dyn Store>(&format!("udp://{}/Store", export.address())).unwrap();
+    let store = over_udp().import::<dyn Store>(&format!("udp://{}/Store", export.address())).unwrap();
     let lists = of(100, || assert_eq!(store.list(LEN as u32).unwrap().len(), LEN));
     assert!(lists <= 205, "{lists}, of which 200 are the server's and the client's values");
     let shared = of(100, || assert_eq!(store.shared(LEN as u32).unwrap().len(), LEN));

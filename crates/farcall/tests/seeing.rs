@@ -107,7 +107,7 @@ fn an_interceptor_refuses_at_either_end_and_the_call_does_not_run() {
 
 #[test]
 fn outcomes_are_counted() {
-    let runtime = builder().build().unwrap();
+    let runtime = builder().shared_memory(false).build().unwrap();
     let _export = runtime.export::<dyn Store>("Store", Arc::new(Server)).unwrap();
     let store = runtime.import::<dyn Store>("Store").unwrap();
     for _ in 0..100 {
@@ -146,7 +146,7 @@ impl Interceptor for Reporter {
 #[test]
 fn an_interceptor_may_call() {
     let reporter = Reporter::default();
-    let runtime = builder().intercept_calls(reporter.clone()).build().unwrap();
+    let runtime = builder().shared_memory(false).intercept_calls(reporter.clone()).build().unwrap();
     let _export = runtime.export::<dyn Store>("Store", Arc::new(Server)).unwrap();
     let store = runtime.import::<dyn Store>("Store").unwrap();
     let report = || *reporter.0.lock().unwrap() = Some(store.clone());

@@ -57,7 +57,8 @@ pub fn run() -> Outcome<Latency> {
     // A thread of its own, which alone is bound to a processor, and a runtime of its own, which has no other threads.
     let measuring = std::thread::spawn(move || -> Outcome<_> {
         pair.iter().for_each(|[client, _]| pin::pin(*client));
-        let runtime = Runtime::builder().build()?;
+        // Through shared memory there is nothing to compare with.
+        let runtime = Runtime::builder().shared_memory(false).build()?;
         all(&runtime.import::<dyn Demo>(NAME)?, server.address("raw")?)
     });
     let measured = measuring.join().unwrap_or_else(|_| Err(Failure::new("measuring failed")))?;

@@ -57,7 +57,7 @@ impl Builder {
             socket_buffer: 4 << 20,
             slow: None,
             describe: true,
-            shared_memory: false,
+            shared_memory: true,
         };
         let (calls, serving) = (Interceptors::default(), Interceptors::default());
         Builder { settings, registry: None, env: None, calls, serving }
@@ -151,7 +151,7 @@ impl Builder {
     }
 
     /// Whether calls between two processes of this machine and one user go through shared memory instead of
-    /// datagrams, where both ends allow it (Linux only). By default they do not. `FARCALL_SHM`: `on` or `off`.
+    /// datagrams, where both ends allow it (Linux only). By default they do. `FARCALL_SHM`: `on` or `off`.
     #[must_use]
     pub fn shared_memory(mut self, allowed: bool) -> Builder {
         self.settings.shared_memory = allowed;

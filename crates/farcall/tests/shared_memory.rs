@@ -1,0 +1,115 @@
+//! Calls through shared memory: when it is picked, what is large, who calls. (`faults.rs` and others run over it too.)
+#![cfg(target_os = "linux")]
+#![allow(missing_docs)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{block_on, builder};
+use farcall::{Kind, Ran, Runtime};
+
+#[farcall::interface]
+pub trait Ledger {
+    fn enter(&self, number: u64) -> farcall::Result<u64>;
+    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
+    fn caller(&self) -> farcall::Result<String>;
+}
+
+struct Nothing;
+
+impl Ledger for Nothing {
+    fn enter(&self, number: u64) -> farcall::Result<u64> {
+        Ok(number)
+    }
+    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>> {
+        Ok(bytes.iter().rev().copied().collect())
+    }
+    fn caller(&self) -> farcall::Result<String> {
+        Ok(farcall::context().caller().map_or_else(String::new, |caller| caller.to_string()))
+    }
+}
+
+fn ledger() -> (Runtime, farcall::Export, LedgerClient) {
+    let runtime = builder().shared_memory(true).build().unwrap();
+    let export = runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap();
+    let ledger = runtime.import::<dyn Ledger>("Ledger").unwrap();
+    (runtime, export, ledger)
+}
+
+fn calls(runtime: &Runtime) -> u64 {
+    runtime.stats().links.iter().map(|link| link.calls).sum()
+}
+
+#[test]
+fn the_binding_picks_memory_where_both_allow_it() {
+    let (runtime, export, ledger) = ledger();
+    assert_eq!(ledger.enter(7).unwrap(), 7);
+    assert_eq!(calls(&runtime), 1);
+    let other = builder().shared_memory(false).build().unwrap();
+    assert_eq!(other.import::<dyn Ledger>(&export.url()).unwrap().enter(8).unwrap(), 8);
+    assert!(other.stats().links.is_empty());
+    // A name can ask for nothing else.
+    let url = export.url().replace("udp:", "shm:");
+    let ledger = other.import::<dyn Ledger>(&url).unwrap();
+    assert_eq!(ledger.enter(9).unwrap(), 9);
+    assert_eq!(calls(&other), 1);
+}
+
+#[test]
+fn a_name_that_asks_for_memory_fails_where_there_is_none() {
+    let runtime = builder().shared_memory(false).build().unwrap();
+    let export = runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap();
+    let why = runtime.import::<dyn Ledger>(&export.url().replace("udp:", "shm:")).unwrap_err();
+    let why = why.call_failed().unwrap();
+    assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No));
+}
+
+#[test]
+fn arguments_and_results_of_any_size_cross() {
+    let (runtime, _export, ledger) = ledger();
+    let mut sent = 0;
+    for len in [0, 1, 4000, 4088, 4089, 4096, 65_536, 69_600, 69_633, 200_000, 5_000_000] {
+        let bytes: Vec<u8> = (0..len).map(|i: u32| (i ^ i >> 8) as u8).collect();
+        let reversed: Vec<u8> = bytes.iter().rev().copied().collect();
+        assert!(ledger.reverse(&bytes).unwrap() == reversed, "{len} bytes");
+        assert!(ledger.start().reverse(&bytes).wait().unwrap() == reversed, "{len} bytes");
+        assert!(block_on(async { ledger.start().reverse(&bytes).await }).unwrap() == reversed, "{len} bytes");
+        sent += 3;
+    }
+    // (Started calls with large arguments go by UDP.)
+    assert!(calls(&runtime) > sent / 2);
+    let threads: Vec<_> = (0..8)
+        .map(|which: u8| {
+            let ledger = ledger.clone();
+            std::thread::spawn(move || {
+                for _ in 0..10 {
+                    assert!(ledger.reverse(&vec![which; 300_000]).unwrap() == vec![which; 300_000]);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_procedure_knows_its_caller() {
+    let (_runtime, _export, ledger) = ledger();
+    let caller: std::net::SocketAddr = ledger.caller().unwrap().parse().unwrap();
+    assert!(caller.ip().is_loopback() && caller.port() != 0);
+}
+
+#[test]
+fn more_calls_than_there_are_slots_are_carried_all_the_same() {
+    let (_runtime, _export, ledger) = ledger();
+    let pending: Vec<_> = (0..1000).map(|number| (number, ledger.start().enter(number))).collect();
+    let (waited, awaited): (Vec<_>, Vec<_>) = pending.into_iter().partition(|(number, _)| number % 2 == 0);
+    for (number, call) in waited {
+        assert_eq!(call.wait().unwrap(), number);
+    }
+    block_on(async {
+        for (number, call) in awaited {
+            assert_eq!(call.await.unwrap(), number);
+        }
+    });
+}
