@@ -6,7 +6,7 @@
 //! binds       asking servers for an export
 //! drive       receiving: datagrams to conversations, outcomes to owners, timers
 //! lead        who receives: leader and followers
-//! service     the thread that leads when nobody else would
+//! service     the thread that leads, and sends, when nobody else would;  vigil: whether it is awake
 //! peer        a server endpoint and the conversation with it;  owners: who waits for what in it
 //! waiter      a thread that waits
 //! ```
@@ -22,17 +22,18 @@ mod owners;
 mod peer;
 mod service;
 mod started;
+mod vigil;
 mod waiter;
 
 mod sync {
-    //! What `lead` takes its mutex and its atomic from; loom's stand in their place in tests/lead.rs.
-    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
+    //! What `lead` and `vigil` are made of; loom's stand in its place in tests/lead.rs and tests/vigil.rs.
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use farcall_proto::ClientConfig;
@@ -47,6 +48,7 @@ use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran, stats};
 use lead::Lead;
 use service::Service;
+use vigil::Vigil;
 use waiter::Waiter;
 
 /// A socket from which servers are called.
@@ -69,6 +71,14 @@ pub(crate) struct Endpoint {
     /// Until when the leader sleeps, nanoseconds; 0 when it does not.
     sleeping: AtomicU64,
     service: OnceLock<Arc<Service>>,
+    vigil: Vigil,
+    /// Peers whose calls wait to be sent, and how often there was one.
+    unsent: Mutex<Vec<Arc<Peer>>>,
+    left: AtomicU64,
+    /// Somebody has led since the service thread last looked.
+    led: AtomicBool,
+    /// Tasks that wait for calls that were started.
+    tasks: AtomicUsize,
     /// Peers with calls that were started and have not ended.
     busy: AtomicUsize,
 }
@@ -100,6 +110,11 @@ impl Endpoint {
             hurry: AtomicU64::new(u64::MAX),
             sleeping: AtomicU64::new(0),
             service: OnceLock::new(),
+            vigil: Vigil::new(),
+            unsent: Mutex::default(),
+            left: AtomicU64::new(0),
+            led: AtomicBool::new(false),
+            tasks: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
         })
     }

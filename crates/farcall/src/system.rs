@@ -54,34 +54,50 @@ fn now() -> Time {
 
 #[derive(Default)]
 struct Flag {
-    set: Mutex<bool>,
+    state: Mutex<FlagState>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct FlagState {
+    set: bool,
+    /// How many wait: to wake is a system call.
+    waiting: usize,
 }
 
 impl Event for Flag {
     fn set(&self) {
-        *self.set.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.changed.notify_one();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.set = true;
+        let awaited = state.waiting > 0;
+        drop(state);
+        if awaited {
+            self.changed.notify_one();
+        }
     }
 
     fn wait(&self, timeout: Option<Duration>) -> bool {
         // A timeout too long for the clock is for ever.
         let end = timeout.and_then(|t| Instant::now().checked_add(t));
-        let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*set {
-            set = match end {
-                None => self.changed.wait(set).unwrap_or_else(PoisonError::into_inner),
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while !state.set {
+            state.waiting += 1;
+            let mut late = false;
+            state = match end {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(end) => {
                     let left = end.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return false;
-                    }
-                    let waited = self.changed.wait_timeout(set, left);
+                    late = left.is_zero();
+                    let waited = self.changed.wait_timeout(state, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+            state.waiting -= 1;
+            if late && !state.set {
+                return false;
+            }
         }
-        *set = false;
+        state.set = false;
         true
     }
 }

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use crate::path::{Congestion, Mtu, RoundTrip};
 use crate::time::nanos;
+use crate::wire;
 use crate::{ClientConfig, Failure, Kind, Ran, Rule, Time, Trace};
 use session::Session;
 use slots::{Slots, Stage, Want};
@@ -164,6 +165,9 @@ pub struct Conversation {
 const SPARE_BUFFERS: usize = 64;
 const SPARE_BYTES: usize = crate::spares::SHORTEST;
 
+/// Of buffers as short as that all are kept, no more than calls are outstanding at once.
+const SHORT_BUFFER: usize = 256;
+
 /// The largest arguments: a length is 32 bits on the wire, and XDR pads to four.
 const MAX_ARGUMENTS: usize = u32::MAX as usize & !3;
 
@@ -205,8 +209,14 @@ impl Conversation {
     /// long as the last.
     #[inline]
     pub fn buffer(&mut self, now: Time) -> Vec<u8> {
+        self.buffer_by(|| now)
+    }
+
+    /// As [`Conversation::buffer`], with a clock: it is read only if the time matters.
+    #[inline]
+    pub fn buffer_by(&mut self, clock: impl Fn() -> Time) -> Vec<u8> {
         if self.usual_arguments > SPARE_BYTES
-            && let Some(buffer) = self.config.spares.take(now, self.usual_arguments)
+            && let Some(buffer) = self.config.spares.take(clock(), self.usual_arguments)
         {
             return buffer;
         }
@@ -219,7 +229,7 @@ impl Conversation {
         if buffer.capacity() > SPARE_BYTES {
             return self.config.spares.give(buffer);
         }
-        if self.spare.len() < SPARE_BUFFERS {
+        if self.spare.len() < SPARE_BUFFERS || buffer.capacity() <= SHORT_BUFFER {
             buffer.clear();
             self.spare.push(buffer);
         }
@@ -243,12 +253,26 @@ impl Conversation {
     /// too large, or they are not XDR (a multiple of four bytes): the call did not run.
     #[inline]
     pub fn start(&mut self, now: Time, call: &Call, args: Vec<u8>) -> Result<CallId, (Failure, Vec<u8>)> {
+        self.start_by(|| now, call, args)
+    }
+
+    /// As [`Conversation::start`], with a clock: it is read only if the time matters.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn start_by(
+        &mut self,
+        clock: impl Fn() -> Time,
+        call: &Call,
+        args: Vec<u8>,
+    ) -> Result<CallId, (Failure, Vec<u8>)> {
         let many = self.slots.outstanding() >= self.config.max_outstanding as usize;
         if many || args.len() > MAX_ARGUMENTS || !args.len().is_multiple_of(4) {
             return Err((self.objection(&args), args));
         }
         if self.slots.outstanding() == 0 {
-            self.check = now.plus(self.least_patience);
+            self.check = clock().plus(self.least_patience);
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -260,9 +284,25 @@ impl Conversation {
             self.check = self.check.min(deadline);
         }
         if !self.session.has_ticket() {
-            self.session.greet(now, self.config.min_retransmit);
+            self.session.greet(clock(), self.config.min_retransmit);
         }
         Ok(CallId { activity, sequence })
+    }
+
+    /// Whether something of the call was sent, or it has ended.
+    pub fn is_sent(&mut self, id: CallId) -> bool {
+        self.slots.find(id).is_none_or(|slot| slot.first_sent.is_some())
+    }
+
+    /// Whether a call that was started just now may be left for others to share its datagram: a quarter of the
+    /// calls that are outstanding may, so that both ends always have something to do, but no more than
+    /// fill a datagram.
+    #[inline]
+    pub fn may_wait(&self, id: CallId) -> bool {
+        let bytes = |slot: &slots::Slot| self.slots.queued() * (slot.args.len() + wire::CALL_OVERHEAD);
+        self.slots.queued() * 4 < self.slots.outstanding()
+            && self.session.has_ticket()
+            && self.slots.get(id.activity).is_some_and(|slot| bytes(slot) < self.mtu.datagram())
     }
 
     /// Why a call is not begun.

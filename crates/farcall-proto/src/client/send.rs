@@ -7,6 +7,9 @@ use crate::time::nanos;
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{self, Ack, CALL_HEAD, CallHead, Fragment, Header, Meta, Part, Position, Writer};
 
+/// Calls that share a datagram, and would share a larger one.
+const MANY: u32 = 4;
+
 /// How much of what an activity wanted to send went into a datagram.
 enum Written {
     All,
@@ -30,7 +33,20 @@ impl Conversation {
     /// Whether there is nothing for [`Conversation::transmit`].
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.slots.ready().is_none() && self.completed.is_empty() && !self.session.asks() && !self.mtu.tries()
+        self.is_quiet_but(0)
+    }
+
+    /// Activities that have something to send.
+    #[inline]
+    pub fn ready(&self) -> usize {
+        self.slots.queued()
+    }
+
+    /// Whether there is nothing for [`Conversation::transmit`] but of as many activities as
+    /// [were ready](Conversation::ready) before.
+    #[inline]
+    pub fn is_quiet_but(&self, ready: usize) -> bool {
+        self.slots.queued() <= ready && self.completed.is_empty() && !self.session.asks() && !self.mtu.tries()
     }
 
     /// The usual datagram: a whole call without metadata, of a caller that has but this one to send.
@@ -96,9 +112,13 @@ impl Conversation {
             let position = Position { activity: id.activity, exchange: 0, sequence: id.sequence };
             writer.select_all(position, total);
         }
+        let mut written = 0;
         while let Some(activity) = self.slots.ready() {
             match self.write_wants(now, activity, &mut writer) {
-                Written::All => self.slots.dequeue(),
+                Written::All => {
+                    self.slots.dequeue();
+                    written += 1;
+                }
                 Written::Part => {
                     // The others' turn, in the next datagram.
                     self.slots.dequeue();
@@ -107,6 +127,10 @@ impl Conversation {
                 }
                 Written::NoRoom => break,
             }
+        }
+        // Many small calls are as good a reason for larger datagrams as one large one.
+        if written >= MANY && writer.room() < self.mtu.datagram() / 2 {
+            self.mtu.want(now);
         }
         if writer.room() == preamble {
             // Those who were ready wait for the congestion window.

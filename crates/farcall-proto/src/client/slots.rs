@@ -102,11 +102,21 @@ pub(super) struct Slots {
     /// The ends of the queue of those that have something to send.
     first_ready: u32,
     last_ready: u32,
+    /// How many have something to send.
+    queued: usize,
 }
 
 impl Default for Slots {
     fn default() -> Slots {
-        Slots { all: Vec::new(), free: Vec::new(), oldest: NONE, newest: NONE, first_ready: NONE, last_ready: NONE }
+        Slots {
+            all: Vec::new(),
+            free: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+            first_ready: NONE,
+            last_ready: NONE,
+            queued: 0,
+        }
     }
 }
 
@@ -167,6 +177,7 @@ impl Slots {
             return;
         }
         slot.next_ready = NONE;
+        self.queued += 1;
         match std::mem::replace(&mut self.last_ready, activity) {
             NONE => self.first_ready = activity,
             last => self.all[last as usize].next_ready = activity,
@@ -180,10 +191,17 @@ impl Slots {
             return;
         };
         slot.queued = false;
+        self.queued -= 1;
         self.first_ready = slot.next_ready;
         if self.first_ready == NONE {
             self.last_ready = NONE;
         }
+    }
+
+    /// How many have something to send.
+    #[inline]
+    pub fn queued(&self) -> usize {
+        self.queued
     }
 
     /// The activity that has had something to send for longest.

@@ -59,6 +59,10 @@ impl Drop for Attendance<'_> {
         } else {
             self.endpoint.lead.leave(self.waiter);
         }
+        // Nobody else may lead now, and tasks cannot.
+        if self.endpoint.tasks.load(Ordering::Relaxed) > 0 {
+            self.endpoint.hasten();
+        }
     }
 }
 
@@ -70,14 +74,10 @@ impl Endpoint {
         Attendance { endpoint: self, waiter, leads: self.lead.join(waiter), deadline: None, _waiting }
     }
 
-    /// As [`Endpoint::attend`], for the one who leads only when nobody else would: waits once.
+    /// As [`Endpoint::attend`], for the one who leads only when nobody else would.
     pub(super) fn stand_by<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
         let _waiting = crate::server::waiting();
-        let leads = self.lead.stand_by(waiter) || {
-            waiter.wait(None);
-            self.lead.take(waiter)
-        };
-        Attendance { endpoint: self, waiter, leads, deadline: None, _waiting }
+        Attendance { endpoint: self, waiter, leads: self.lead.stand_by(waiter), deadline: None, _waiting }
     }
 }
 
@@ -114,6 +114,9 @@ impl Attendance<'_> {
                 self.leads = endpoint.lead.take(self.waiter);
             }
             now = endpoint.env.now();
+        }
+        if !endpoint.led.load(Ordering::Relaxed) {
+            endpoint.led.store(true, Ordering::Relaxed);
         }
         // Those of the calls that a former leader knew of still run.
         let former = endpoint.earliest.load(Ordering::Relaxed);
@@ -258,19 +261,32 @@ impl Endpoint {
             let state = &mut *state;
             let (owners, wakes) = (&mut state.owners, &mut tools.wakes);
             let busy = owners.any_started();
+            // Calls that were left wait on, unless there is something else to be sent.
+            let left = if state.left { state.conversation.ready() } else { 0 };
             let sink = &mut |event: Event<'_>| deliver(owners, event, datagram, mine.as_deref_mut(), wakes);
             state.conversation.handle(now, datagram, sink);
             self.count_busy(busy, owners);
-            let sent = state.conversation.transmit(now, &mut tools.out);
+            let quiet = state.conversation.is_quiet_but(left);
+            let sent = if quiet { None } else { state.conversation.transmit(now, &mut tools.out) };
             (state.conversation.timeout(), state.listed, sent)
         };
         if let Some(mine) = &mut mine {
             self.config.spares.give(mine.settle(datagram));
         }
-        tools.wakes.run();
+        self.wake(tools);
         let Some(len) = sent else { return (timer, listed) };
         self.send(now, peer, &tools.out[..len]);
         (self.flush(now, peer, &mut tools.out), listed)
+    }
+
+    /// Wakes whose calls have ended.
+    #[inline]
+    fn wake(&self, tools: &mut Tools) {
+        let tasks = tools.wakes.wakers.len();
+        if tasks > 0 {
+            self.tasks.fetch_sub(tasks, Ordering::SeqCst);
+        }
+        tools.wakes.run();
     }
 
     /// Counts a peer among those with started calls, or no longer.
@@ -295,13 +311,32 @@ impl Endpoint {
     /// Sends all that is ready, and returns the conversation's next timer.
     pub(super) fn flush(&self, now: Time, peer: &Peer, out: &mut [u8]) -> Option<Time> {
         loop {
-            let (sent, timer) = {
+            let (sent, more, timer) = {
                 let mut state = peer.lock();
-                (state.conversation.transmit(now, out), state.conversation.timeout())
+                let sent = state.conversation.transmit(now, out);
+                (sent, !state.conversation.is_quiet(), state.conversation.timeout())
             };
             let Some(len) = sent else { return timer };
             self.send(now, peer, &out[..len]);
+            if !more {
+                return timer;
+            }
         }
+    }
+
+    /// Sends the calls that were left for others to share a datagram with. Says whether there were any.
+    pub(super) fn send_unsent(&self, tools: &mut Tools) -> bool {
+        if !self.vigil.take() {
+            return false;
+        }
+        std::mem::swap(&mut *self.unsent.lock().unwrap_or_else(PoisonError::into_inner), &mut tools.peers);
+        let now = self.env.now();
+        for peer in tools.peers.drain(..) {
+            peer.lock().left = false;
+            let timer = self.flush(now, &peer, &mut tools.out);
+            self.set_timer(timer);
+        }
+        true
     }
 
     /// Sends a datagram. If the system refuses it, it is lost like any other, and that is a hint.
@@ -333,7 +368,7 @@ impl Endpoint {
         newer.append(&mut active);
         self.active_count.store(newer.len(), Ordering::Relaxed);
         drop(newer);
-        tools.wakes.run();
+        self.wake(tools);
         earliest
     }
 

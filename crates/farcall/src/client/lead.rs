@@ -66,6 +66,16 @@ impl<S: Seat> Lead<S> {
         passed
     }
 
+    /// Whether nobody leads.
+    pub(crate) fn is_free(&self) -> bool {
+        self.word.load(Ordering::Acquire) == FREE
+    }
+
+    /// Of the leader: whether anyone has come to wait since it took the lead from nobody.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.word.load(Ordering::Acquire) == MANY
+    }
+
     /// Leads no longer.
     #[inline]
     pub(crate) fn pass(&self) {

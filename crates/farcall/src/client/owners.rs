@@ -27,6 +27,12 @@ pub(super) enum Watcher {
     Task(Waker),
 }
 
+impl Watcher {
+    pub(super) fn is_task(&self) -> bool {
+        matches!(self, Watcher::Task(_))
+    }
+}
+
 /// The owners of a conversation's calls, by token: a place, and how often the place was used.
 #[derive(Default)]
 pub(super) struct Owners {

@@ -26,6 +26,8 @@ pub(super) struct PeerState {
     pub(super) owners: Owners,
     /// It stands in the endpoint's list of those that may have timers.
     pub(super) listed: bool,
+    /// It stands among those whose calls wait to be sent.
+    pub(super) left: bool,
 }
 
 /// The call that the receiving thread itself waits for: its outcome stays where it arrived.
@@ -98,7 +100,7 @@ impl<'a> Mine<'a> {
 
 impl Peer {
     pub(super) fn new(conversation: Conversation, address: SocketAddr) -> Peer {
-        let state = PeerState { owners: Owners::default(), listed: false, conversation };
+        let state = PeerState { owners: Owners::default(), listed: false, left: false, conversation };
         Peer { id: state.conversation.id(), address, state: Mutex::new(state) }
     }
 

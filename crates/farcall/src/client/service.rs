@@ -1,28 +1,43 @@
-//! The thread that leads while started calls are outstanding and no caller receives.
+//! The thread that does what nobody else would: receives for calls that were started while no caller
+//! does, and sends those of them that were left.
+//!
+//! Threads that start calls and wait for them in turn lead themselves each time they wait. To pass the
+//! lead to this thread in between would cost more than the call. So it lets them: it naps while calls
+//! are being started, leads only when nobody has since it last looked, and gives the lead to the next
+//! thread that waits. For tasks, which cannot lead, it leads at once.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::Endpoint;
 use super::lead::Seat;
+use super::vigil::Duty;
 use super::waiter::{Tools, Waiter};
 use crate::env::Env;
+
+/// The longest that a call may be left unsent by others: less than a thread may have to wait for a processor.
+const NAP: Duration = Duration::from_micros(100);
+/// The longest time between two looks while others send what is left.
+const LONGEST_NAP: Duration = Duration::from_micros(400);
+/// After so many looks at which nothing was left since the last it naps no more.
+const QUIET: u32 = 8;
 
 /// The service thread, seen by those who need it.
 pub(super) struct Service {
     waiter: Arc<Waiter>,
     /// The thread was started.
     running: AtomicBool,
-    /// It is up, and will see calls that were started before it looks next.
-    engaged: AtomicBool,
+    /// A task has waited for a call since it last led: it leads without a nap.
+    polled: AtomicBool,
     stopped: AtomicBool,
 }
 
 impl Service {
     pub(super) fn new(env: &dyn Env) -> Arc<Service> {
-        let [running, engaged, stopped] = [const { AtomicBool::new(false) }; 3];
-        Arc::new(Service { waiter: Waiter::new(env), running, engaged, stopped })
+        let [running, polled, stopped] = [const { AtomicBool::new(false) }; 3];
+        Arc::new(Service { waiter: Waiter::new(env), running, polled, stopped })
     }
 
     /// Starts the thread, unless it was started. Where there can be none now, the next call tries again.
@@ -37,7 +52,7 @@ impl Service {
 
     fn live(&self, endpoint: &Weak<Endpoint>) {
         let mut tools = Tools::new();
-        while !self.stopped.load(Ordering::SeqCst) {
+        while !self.is_stopped() {
             // No reference is kept while there is nothing to do, so the endpoint can go.
             match endpoint.upgrade() {
                 Some(endpoint) => self.serve(&endpoint, &mut tools),
@@ -47,11 +62,8 @@ impl Service {
         }
     }
 
-    /// A call was started.
-    pub(super) fn engage(&self) {
-        if !self.engaged.swap(true, Ordering::SeqCst) {
-            self.waiter.wake();
-        }
+    pub(super) fn wake(&self) {
+        self.waiter.wake();
     }
 
     /// Ends the thread.
@@ -60,22 +72,90 @@ impl Service {
         self.waiter.wake();
     }
 
-    /// Leads, or stands by to lead, while there is anything to lead for.
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Naps, leads, or stands by to lead, while there is anything to do it for.
     fn serve(&self, endpoint: &Endpoint, tools: &mut Tools) {
-        let idle = || endpoint.busy.load(Ordering::SeqCst) == 0 || self.stopped.load(Ordering::SeqCst);
-        loop {
-            while !idle() {
-                let mut attendance = endpoint.stand_by(&self.waiter);
-                if attendance.leads() {
-                    attendance.until(tools, endpoint.env.now(), None, None, &idle);
-                }
+        let vigil = &endpoint.vigil;
+        vigil.watch();
+        while !self.is_stopped() {
+            if !self.is_hurried(endpoint) {
+                self.nap(endpoint, tools);
             }
-            // Whoever starts a call now either sees that we are not engaged, or is seen by us.
-            self.engaged.store(false, Ordering::SeqCst);
-            if idle() {
+            endpoint.send_unsent(tools);
+            if !endpoint.is_busy() {
+                if vigil.rest(|| endpoint.is_busy()) {
+                    return;
+                }
+                vigil.watch();
+                continue;
+            }
+            let mut attendance = endpoint.stand_by(&self.waiter);
+            if attendance.leads() {
+                self.polled.store(false, Ordering::SeqCst);
+                vigil.receive();
+                endpoint.send_unsent(tools);
+                let over = || !endpoint.is_busy() || self.is_stopped() || endpoint.lead.is_followed();
+                attendance.until(tools, endpoint.env.now(), None, None, &over);
+            } else if vigil.rest(|| false) {
+                self.waiter.wait(None);
+            }
+            vigil.watch();
+            drop(attendance);
+        }
+    }
+
+    /// Sends what others left, again and again, until nothing is left any more for a while, or somebody
+    /// must lead and nobody does.
+    fn nap(&self, endpoint: &Endpoint, tools: &mut Tools) {
+        let (mut nap, mut quiet) = (NAP, 0);
+        let mut left = endpoint.left.load(Ordering::Relaxed);
+        endpoint.led.store(false, Ordering::Relaxed);
+        while quiet < QUIET {
+            self.waiter.wait(Some(nap));
+            let sent = endpoint.send_unsent(tools);
+            if self.is_stopped() || self.is_hurried(endpoint) {
                 return;
             }
-            self.engaged.store(true, Ordering::SeqCst);
+            nap = if sent { NAP } else { (nap * 2).min(LONGEST_NAP) };
+            let led = endpoint.led.swap(false, Ordering::Relaxed);
+            if !led && endpoint.lead.is_free() && endpoint.is_busy() {
+                return;
+            }
+            let before = std::mem::replace(&mut left, endpoint.left.load(Ordering::Relaxed));
+            quiet = if left == before { quiet + 1 } else { 0 };
+        }
+    }
+
+    /// Whether there are tasks to lead for.
+    fn is_hurried(&self, endpoint: &Endpoint) -> bool {
+        self.polled.load(Ordering::SeqCst) || endpoint.tasks.load(Ordering::SeqCst) > 0
+    }
+}
+
+impl Endpoint {
+    /// Whether calls that were started are outstanding.
+    fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::SeqCst) > 0
+    }
+
+    /// A call was started and sent.
+    pub(super) fn engage(&self, service: &Service) {
+        if self.vigil.summon() == Duty::Wake {
+            service.wake();
+        }
+    }
+
+    /// A task waits, perhaps while nobody leads.
+    pub(super) fn hasten(&self) {
+        let Some(service) = self.service.get() else { return };
+        if !service.polled.load(Ordering::SeqCst)
+            && !service.polled.swap(true, Ordering::SeqCst)
+            && self.vigil.is_watched()
+        {
+            service.waiter.wake();
         }
     }
 }

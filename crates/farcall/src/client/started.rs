@@ -1,6 +1,7 @@
 //! A call under way without a thread: its outcome, and whoever asks for it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use farcall_proto::client::{Call, CallId, Outcome};
@@ -8,6 +9,7 @@ use farcall_proto::client::{Call, CallId, Outcome};
 use super::call::{Outgoing, Refused};
 use super::owners::{Owner, Watcher};
 use super::service::Service;
+use super::vigil::Duty;
 use super::waiter::{Caller, Kept, Tools};
 use super::{Endpoint, Peer};
 use crate::stub::bad_arguments;
@@ -67,14 +69,12 @@ impl Started {
         endpoint.check_process()?;
         let service = endpoint.service()?;
         let mut caller = Caller::take(&endpoint.env);
-        let begun = endpoint.begin_started(peer, outgoing, &mut caller.tools);
+        let begun = endpoint.begin_started(service, peer, outgoing, &mut caller.tools);
         caller.keep();
-        let started = begun.map_err(|refused| match refused {
+        begun.map_err(|refused| match refused {
             Refused::Arguments(why) => why,
             Refused::Call(failure) => failure.into(),
-        })?;
-        service.engage();
-        Ok(started)
+        })
     }
 
     /// Blocks until the outcome has come.
@@ -92,9 +92,10 @@ impl Started {
         let mut caller = Caller::take_to_wait(&endpoint.env).map_err(|why| why.but_ran(Ran::Maybe))?;
         let Caller { waiter, tools, .. } = &mut *caller;
         let mut attendance = endpoint.attend(waiter);
-        if !attendance.leads() {
-            let former = peer.lock().owners.watch(self.token, Watcher::Thread(waiter.clone()));
-            drop(former);
+        let watcher = if attendance.leads() { Watcher::Nobody } else { Watcher::Thread(waiter.clone()) };
+        let sent = self.watch(endpoint, peer, watcher).is_none_or(|sent| sent);
+        if !sent {
+            endpoint.send_unsent(tools);
         }
         attendance.until(tools, endpoint.env.now(), None, None, &|| self.landing.is_over());
         drop(attendance);
@@ -103,16 +104,46 @@ impl Started {
     }
 
     /// The outcome if it has come; else `context` is woken when it does.
-    pub(crate) fn poll(&self, peer: &Peer, context: &mut Context<'_>, taker: Taker<'_>) -> Poll<()> {
-        if !self.landing.is_over() {
-            // To drop a waker may drop a task, and cancel what that had started: not under the lock.
-            let watched = peer.lock().owners.watch(self.token, Watcher::Task(context.waker().clone()));
-            if watched.is_ok() {
-                return Poll::Pending;
+    pub(crate) fn poll(
+        &self,
+        endpoint: &Endpoint,
+        peer: &Peer,
+        context: &mut Context<'_>,
+        taker: Taker<'_>,
+    ) -> Poll<()> {
+        if !self.landing.is_over()
+            && let Some(sent) = self.watch(endpoint, peer, Watcher::Task(context.waker().clone()))
+        {
+            if !sent {
+                let mut caller = Caller::take(&endpoint.env);
+                endpoint.send_unsent(&mut caller.tools);
+                caller.keep();
             }
+            endpoint.hasten();
+            return Poll::Pending;
         }
         self.fetch(taker);
         Poll::Ready(())
+    }
+
+    /// Has `watcher` told of the end, instead of who was to be. Says whether the call was sent, for one that
+    /// somebody waits for does not wait for others; nothing if it has ended.
+    fn watch(&self, endpoint: &Endpoint, peer: &Peer, watcher: Watcher) -> Option<bool> {
+        let task = watcher.is_task();
+        // To drop a waker may drop a task, and cancel what that had started: not under the lock.
+        let (former, sent) = {
+            let mut state = peer.lock();
+            let former = state.owners.watch(self.token, watcher);
+            if let Ok(former) = &former {
+                match (former.is_task(), task) {
+                    (false, true) => endpoint.tasks.fetch_add(1, Ordering::SeqCst),
+                    (true, false) => endpoint.tasks.fetch_sub(1, Ordering::SeqCst),
+                    _ => 0,
+                };
+            }
+            (former, state.conversation.is_sent(self.id))
+        };
+        former.ok().map(|_| sent)
     }
 
     /// Asks the server to give the call up.
@@ -137,45 +168,66 @@ impl Started {
 }
 
 impl Endpoint {
-    /// Starts a call that no thread waits for, and sends its first datagrams.
-    fn begin_started(&self, peer: &Arc<Peer>, outgoing: &Outgoing<'_>, tools: &mut Tools) -> Result<Started, Refused> {
+    /// Starts a call that no thread waits for. It is sent, or left for the next ones to share its datagram.
+    fn begin_started(
+        &self,
+        service: &Service,
+        peer: &Arc<Peer>,
+        outgoing: &Outgoing<'_>,
+        tools: &mut Tools,
+    ) -> Result<Started, Refused> {
         let Outgoing { export, procedure, deadline, trace, encode } = *outgoing;
         tools.arguments.clear();
         encode(&mut Encoder::new(&mut tools.arguments)).map_err(|why| Refused::Arguments(bad_arguments(why)))?;
         let landing = Arc::new(Landing::default());
-        let now = self.env.now();
-        let (started, sent, timer, unlisted) = {
-            let mut state = peer.lock();
-            let state = &mut *state;
-            let busy = state.owners.any_started();
-            let token = state.owners.add(Owner::Started(landing.clone(), Watcher::Nobody));
-            let call = Call { export, procedure, deadline, trace, token };
-            let id = match state.conversation.start(now, &call, std::mem::take(&mut tools.arguments)) {
-                Ok(id) => id,
-                Err((failure, arguments)) => {
-                    tools.arguments = arguments;
-                    state.owners.take(token);
-                    return Err(Refused::Call(failure));
-                }
-            };
-            tools.arguments = state.conversation.buffer(now);
-            self.count_busy(busy, &state.owners);
-            let sent = state.conversation.transmit(now, &mut tools.out);
-            let unlisted = !std::mem::replace(&mut state.listed, true);
-            (Started { id, token, landing }, sent, state.conversation.timeout(), unlisted)
+        let mut state = peer.lock();
+        let was_busy = state.owners.any_started();
+        let token = state.owners.add(Owner::Started(landing.clone(), Watcher::Nobody));
+        let call = Call { export, procedure, deadline, trace, token };
+        let clock = || self.env.now();
+        let id = match state.conversation.start_by(clock, &call, std::mem::take(&mut tools.arguments)) {
+            Ok(id) => id,
+            Err((failure, arguments)) => {
+                tools.arguments = arguments;
+                state.owners.take(token);
+                return Err(Refused::Call(failure));
+            }
         };
-        if unlisted {
-            self.list(peer);
-        }
-        if let Some(len) = sent {
-            self.send(now, peer, &tools.out[..len]);
-            // A call that left whole in its first datagram has nothing more to say.
-            if len >= farcall_proto::BASE_DATAGRAM / 2 {
-                self.flush(now, peer, &mut tools.out);
+        tools.arguments = state.conversation.buffer_by(clock);
+        self.count_busy(was_busy, &state.owners);
+        let started = Started { id, token, landing };
+        if state.conversation.may_wait(id) {
+            let first = !std::mem::replace(&mut state.left, true);
+            drop(state);
+            if first {
+                self.leave(service, peer, tools);
+            }
+            self.set_timer(deadline);
+        } else {
+            let unlisted = !std::mem::replace(&mut state.listed, true);
+            drop(state);
+            if unlisted {
+                self.list(peer);
+            }
+            let timer = self.flush(self.env.now(), peer, &mut tools.out);
+            self.set_timer(timer);
+            if !was_busy {
+                self.engage(service);
             }
         }
-        self.set_timer(timer);
         Ok(started)
+    }
+
+    /// A peer has calls that wait to be sent.
+    #[inline(never)]
+    fn leave(&self, service: &Service, peer: &Arc<Peer>, tools: &mut Tools) {
+        self.unsent.lock().unwrap_or_else(PoisonError::into_inner).push(peer.clone());
+        self.left.fetch_add(1, Ordering::Relaxed);
+        match self.vigil.leave() {
+            Duty::Nothing => {}
+            Duty::Wake => service.wake(),
+            Duty::Send => drop(self.send_unsent(tools)),
+        }
     }
 
     /// The service thread, started by the first who needs it.

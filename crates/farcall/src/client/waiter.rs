@@ -10,6 +10,7 @@ use std::time::Duration;
 use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, MAX_DATAGRAM};
 
+use super::Peer;
 use super::lead::Seat;
 use super::owners::Watcher;
 use crate::env::{Env, Event};
@@ -165,12 +166,19 @@ pub(super) struct Tools {
     /// Room for what arrives, once the thread has led.
     pub(super) buffer: Box<[u8]>,
     pub(super) wakes: Wakes,
+    /// Room for the peers whose calls are sent.
+    pub(super) peers: Vec<Arc<Peer>>,
 }
 
 impl Tools {
     pub(super) fn new() -> Tools {
-        let out = vec![0; MAX_DATAGRAM].into_boxed_slice();
-        Tools { out, arguments: Vec::new(), buffer: Box::default(), wakes: Wakes::default() }
+        Tools {
+            out: vec![0; MAX_DATAGRAM].into_boxed_slice(),
+            arguments: Vec::new(),
+            buffer: Box::default(),
+            wakes: Wakes::default(),
+            peers: Vec::new(),
+        }
     }
 }
 

@@ -92,7 +92,7 @@ impl Started {
 
     fn poll(&self, target: &Target, context: &mut Context<'_>, taker: Taker<'_>) -> Poll<Result<(), CallFailed>> {
         match self {
-            Started::Datagrams(started) => started.poll(&target.peer, context, taker).map(Ok),
+            Started::Datagrams(started) => started.poll(&target.endpoint, &target.peer, context, taker).map(Ok),
             Started::Memory(started) => started.poll(context, taker),
         }
     }
