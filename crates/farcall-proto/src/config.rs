@@ -52,7 +52,7 @@ impl Default for ClientConfig {
             patience_probes: 10,
             max_outstanding: 4096,
             max_result: 1 << 30,
-            window: 256 << 10,
+            window: 4 << 20,
             loopback: false,
             max_datagram: 64_000,
             spares: Arc::default(),
@@ -94,7 +94,7 @@ impl Default for ServerConfig {
             reassembly_budget: 1 << 29,
             held_budget: 64 << 20,
             hold: Duration::from_secs(30),
-            window: 256 << 10,
+            window: 4 << 20,
             max_datagram: 64_000,
             mutant: Mutant::NONE,
         }

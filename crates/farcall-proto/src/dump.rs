@@ -175,7 +175,10 @@ fn bytes(part: &wire::Part<'_>) -> String {
     let len = part.bytes.len();
     match part.fragment {
         None => format!("{len} bytes"),
-        Some(f) => format!("bytes {} to {} of {}", f.offset, f.offset as usize + len, f.total),
+        Some(f) => {
+            let asks = if f.ask { ", asks" } else { "" };
+            format!("bytes {} to {} of {}{asks}", f.offset, f.offset as usize + len, f.total)
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::config::BASE_DATAGRAM;
 use crate::time::Time;
+use crate::transfer::Room;
 
 /// The smoothed round-trip time (RFC 6298 section 2, without the variance: the first retransmission
 /// waits for three round trips, which leaves room enough).
@@ -94,15 +95,28 @@ impl Congestion {
         (4 * datagram).max(8 * BASE_DATAGRAM) as u32
     }
 
-    /// `bytes` have arrived.
-    pub fn arrived(&mut self, bytes: u32, datagram: usize) {
+    /// What is left of it with so many bytes under way, for one message while `others` wait. Its receiver is asked
+    /// often enough for a quarter of the window never to be waiting for an answer, and for bursts to be short.
+    pub fn room(&self, datagram: usize, in_flight: u32, others: usize) -> Room {
         let window = self.window(datagram);
+        let share = u32::try_from(others + 1).map_or(0, |sharers| window / 4 / sharers);
+        let quantum = share.min((8 * datagram).max(64_000) as u32);
+        Room { left: window.saturating_sub(in_flight), quantum, shared: others > 0 }
+    }
+
+    /// `bytes` of the `in_flight` that were under way have arrived. The window grows only if it was in the way
+    /// (RFC 9002 section 7.8), and up to `most`.
+    pub fn arrived(&mut self, bytes: u32, in_flight: u32, datagram: usize, most: u32) {
+        let window = self.window(datagram);
+        if in_flight < window / 2 {
+            return;
+        }
         let more = if window < self.threshold {
             bytes
         } else {
             (u64::from(bytes) * datagram as u64 / u64::from(window)) as u32
         };
-        self.window = window.saturating_add(more).min(1 << 30);
+        self.window = window.saturating_add(more).min(most.max(window));
     }
 
     /// Fragments were lost, the earliest of them sent at `since`: the window shrinks once a round.
@@ -206,7 +220,7 @@ mod tests {
     #[test]
     fn the_window_shrinks_once_for_the_losses_of_one_round() {
         let mut c = Congestion::default();
-        c.arrived(100_000, 1200);
+        c.arrived(100_000, 12_000, 1200, 1 << 20);
         let before = c.window(1200);
         c.lost(Time::from_nanos(10), Time::from_nanos(5), 1200);
         let after = c.window(1200);

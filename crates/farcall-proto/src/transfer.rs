@@ -36,9 +36,9 @@ pub(crate) struct Incoming {
     beyond: Vec<(u32, u32)>,
     limit: u32,
     largest: u64,
-    /// Fragments taken since the last SELECT, and their bytes.
-    unacknowledged: u32,
-    unacknowledged_bytes: u32,
+    /// Something has come since the last SELECT, and its sender is to hear of it.
+    unacknowledged: bool,
+    asked: bool,
 }
 
 /// What became of a fragment.
@@ -55,18 +55,19 @@ pub(crate) enum Taken {
 }
 
 impl Incoming {
-    /// A message of `total` bytes of which nothing has arrived, to be put together in `buffer`, which is empty.
-    pub fn new(total: u32, buffer: Vec<u8>) -> Incoming {
+    /// A message of `total` bytes of which nothing has arrived, to be put together in `buffer`, which is empty. The
+    /// first `window` bytes may come unasked.
+    pub fn new(total: u32, buffer: Vec<u8>, window: u32) -> Incoming {
         debug_assert!(buffer.is_empty());
         Incoming {
             total,
             buffer,
             through: 0,
             beyond: Vec::new(),
-            limit: INITIAL_WINDOW.max(crate::MAX_DATAGRAM as u32),
+            limit: INITIAL_WINDOW.max(crate::MAX_DATAGRAM as u32).max(window),
             largest: 0,
-            unacknowledged: 0,
-            unacknowledged_bytes: 0,
+            unacknowledged: false,
+            asked: false,
         }
     }
 
@@ -101,18 +102,14 @@ impl Incoming {
         self.largest = self.largest.max(number);
     }
 
-    /// Whether the sender should hear what has arrived: after two fragments or half an initial
-    /// window, and at every gap.
+    /// Whether the sender should hear what has arrived: it asks, or there is a gap.
     pub fn acknowledge_due(&self) -> bool {
-        self.unacknowledged >= 2
-            || self.unacknowledged_bytes >= INITIAL_WINDOW / 2
-            || (self.unacknowledged > 0 && !self.beyond.is_empty())
+        self.asked || (self.unacknowledged && !self.beyond.is_empty())
     }
 
     /// A SELECT was sent.
     pub fn acknowledged(&mut self) {
-        self.unacknowledged = 0;
-        self.unacknowledged_bytes = 0;
+        (self.unacknowledged, self.asked) = (false, false);
     }
 
     /// Takes in a fragment that came in datagram `number`.
@@ -125,9 +122,11 @@ impl Incoming {
             return Taken::Contradiction;
         }
         self.note(number);
-        self.unacknowledged += 1;
-        self.unacknowledged_bytes = self.unacknowledged_bytes.saturating_add(len);
+        self.unacknowledged = true;
+        self.asked |= fragment.ask;
         if end > self.limit || end <= self.through {
+            // It does not know what we have, or how far it may go.
+            self.asked = true;
             return Taken::Nothing;
         }
         if !self.insert(start, end) {
@@ -196,6 +195,8 @@ pub(crate) struct Outgoing {
     limit: u32,
     flight: VecDeque<Sent>,
     in_flight: u32,
+    /// Bytes sent since the receiver was last asked what it has.
+    unasked: u32,
     lost: VecDeque<(u32, u32)>,
     /// Counts transmissions, so that order is known without the gaps of datagram numbers.
     order: u64,
@@ -212,11 +213,21 @@ struct Sent {
     at: Time,
 }
 
+/// What is left of the congestion window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub left: u32,
+    /// The receiver of a message is asked what it has when so many bytes were sent.
+    pub quantum: u32,
+    /// Other messages wait for their share.
+    pub shared: bool,
+}
+
 /// What a sender may do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Send this range; `again` if it was sent before.
-    Range { start: u32, end: u32, again: bool },
+    /// Send this range; `again` if it was sent before, `ask` if the receiver is to say what it has.
+    Range { start: u32, end: u32, again: bool, ask: bool },
     /// There is more to send than the congestion window has room for.
     NoRoom,
     /// Wait for the receiver's word.
@@ -234,17 +245,21 @@ pub(crate) struct Heard {
     pub answered: Option<Time>,
     /// Everything has arrived.
     pub complete: bool,
+    /// How far beyond what has arrived the receiver lets us go.
+    pub granted: Option<u32>,
 }
 
 impl Outgoing {
-    /// A message of `total` bytes of which nothing was sent.
-    pub fn new(total: u32) -> Outgoing {
+    /// A message of `total` bytes of which nothing was sent. `granted` is what its receiver let us send before it
+    /// had anything, or so we believe: of the message before.
+    pub fn new(total: u32, granted: u32) -> Outgoing {
         Outgoing {
             total,
             next: 0,
-            limit: INITIAL_WINDOW,
+            limit: INITIAL_WINDOW.max(granted & !3),
             flight: VecDeque::new(),
             in_flight: 0,
+            unasked: 0,
             lost: VecDeque::new(),
             order: 0,
             latest: 0,
@@ -256,9 +271,11 @@ impl Outgoing {
         self.in_flight
     }
 
-    /// The next range to send, of at most `max` bytes (a multiple of four) with `room` bytes left
-    /// of the congestion window.
-    pub fn next(&self, max: u32, room: u32) -> Next {
+    /// The next range to send, of at most `max` bytes (a multiple of four).
+    ///
+    /// The receiver is asked what it has by the last that may be sent without its word, and now and then before,
+    /// for that word to come while there is more to send.
+    pub fn next(&self, max: u32, room: Room) -> Next {
         let (start, last, again) = match self.lost.front() {
             Some(&(start, end)) => (start, end, true),
             None => (self.next, self.total.min(self.limit.max(self.next)), false),
@@ -267,13 +284,21 @@ impl Outgoing {
         match end - start {
             0 => Next::Nothing,
             _ if self.flight.len() >= MAX_FLIGHT => Next::Nothing,
-            len if len > room => Next::NoRoom,
-            _ => Next::Range { start, end, again },
+            len if len > room.left => Next::NoRoom,
+            len => {
+                let stops = match self.total - end {
+                    0 => room.shared,
+                    rest => (end == last && !again) || room.left - len < rest.min(max),
+                };
+                let ask = again || stops || self.unasked + len > room.quantum || self.flight.len() + 1 == MAX_FLIGHT;
+                Next::Range { start, end, again, ask }
+            }
         }
     }
 
     /// The range that [`Outgoing::next`] named was sent in datagram `number`.
-    pub fn sent(&mut self, now: Time, number: u64, start: u32, end: u32) {
+    pub fn sent(&mut self, now: Time, number: u64, start: u32, end: u32, ask: bool) {
+        self.unasked = if ask { 0 } else { self.unasked + (end - start) };
         match self.lost.front_mut() {
             Some(range) if range.0 == start => {
                 range.0 = end;
@@ -325,6 +350,7 @@ impl Outgoing {
             overtaken || late || sent.order + REORDER <= latest
         });
         heard.complete = select.through == self.total;
+        heard.granted = (!heard.complete).then(|| select.limit.saturating_sub(select.through));
         heard
     }
 
@@ -351,7 +377,7 @@ impl Outgoing {
 
     /// Forgets what was sent, to begin again from the first byte (the receiver knows nothing).
     pub fn restart(&mut self) {
-        *self = Outgoing::new(self.total);
+        *self = Outgoing::new(self.total, 0);
     }
 }
 
@@ -361,12 +387,12 @@ mod tests {
 
     fn take(incoming: &mut Incoming, total: u32, start: u32, end: u32) -> Taken {
         let bytes: Vec<u8> = (start..end).map(|i| i as u8).collect();
-        incoming.take(1, Fragment { total, offset: start }, &bytes)
+        incoming.take(1, Fragment { total, offset: start, ask: false }, &bytes)
     }
 
     #[test]
     fn fragments_join_in_any_order() {
-        let mut m = Incoming::new(40, Vec::new());
+        let mut m = Incoming::new(40, Vec::new(), 0);
         assert_eq!(take(&mut m, 40, 8, 16), Taken::New);
         assert_eq!(take(&mut m, 40, 24, 32), Taken::New);
         assert_eq!(m.beyond(), [(8, 16), (24, 32)]);
@@ -381,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_first_fragment_reserves_no_more_than_its_place() {
-        let mut m = Incoming::new(1 << 30, Vec::new());
+        let mut m = Incoming::new(1 << 30, Vec::new(), 0);
         assert_eq!(take(&mut m, 1 << 30, 0, 1000), Taken::New);
         assert!(m.memory() <= 2000);
         assert_eq!(take(&mut m, 1 << 30, 1 << 20, (1 << 20) + 4), Taken::Nothing, "beyond the limit");
@@ -390,19 +416,20 @@ mod tests {
 
     #[test]
     fn what_is_overtaken_three_times_is_lost_and_sent_first() {
-        let mut m = Outgoing::new(100);
+        let room = |left| Room { left, quantum: 1000, shared: false };
+        let mut m = Outgoing::new(100, 0);
         for i in 0..5 {
-            let Next::Range { start, end, again: false } = m.next(10, 1000) else { panic!() };
-            m.sent(Time::default(), 10 + i, start, end);
+            let Next::Range { start, end, again: false, ask: false } = m.next(10, room(1000)) else { panic!() };
+            m.sent(Time::default(), 10 + i, start, end, false);
         }
         let select = select_bytes(0, 100, 14, &[(10, 50)]);
         let heard = m.heard(Time::default(), &read(&select), Duration::ZERO);
         assert_eq!(heard.arrived, 40);
         assert!(heard.lost_since.is_some());
-        assert_eq!(m.next(10, 1000), Next::Range { start: 0, end: 10, again: true });
-        m.sent(Time::default(), 20, 0, 10);
-        assert_eq!(m.next(10, 1000), Next::Range { start: 50, end: 60, again: false });
-        assert_eq!(m.next(10, 9), Next::NoRoom);
+        assert_eq!(m.next(10, room(1000)), Next::Range { start: 0, end: 10, again: true, ask: true });
+        m.sent(Time::default(), 20, 0, 10, true);
+        assert_eq!(m.next(10, room(1000)), Next::Range { start: 50, end: 60, again: false, ask: false });
+        assert_eq!(m.next(10, room(9)), Next::NoRoom);
         assert_eq!(m.in_flight(), 10);
     }
 

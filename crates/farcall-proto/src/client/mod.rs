@@ -152,6 +152,8 @@ pub struct Conversation {
     mtu: Mtu,
     /// Bytes of fragments under way, of all calls.
     in_flight: u32,
+    /// How far the server lets arguments go before it has any, by its word on the last.
+    granted: u32,
     spare: Vec<Vec<u8>>,
     /// The lengths of the last arguments, and of the last result that came in fragments.
     usual_arguments: usize,
@@ -192,6 +194,7 @@ impl Conversation {
             round_trip: RoundTrip::default(),
             congestion: Congestion::default(),
             in_flight: 0,
+            granted: 0,
             spare: Vec::new(),
             usual_arguments: 0,
             usual_result: 0,

@@ -167,7 +167,7 @@ impl Conversation {
             let len = fragment.total as usize;
             let buffer = self.config.spares.take(now, len);
             let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(len.min(self.usual_result)));
-            (head.status, Box::new(Incoming::new(fragment.total, buffer)))
+            (head.status, Box::new(Incoming::new(fragment.total, buffer, self.config.window)))
         });
         let taken = match *status == head.status {
             true => incoming.take(number, fragment, bytes),
@@ -247,11 +247,13 @@ impl Conversation {
         };
         let before = sending.in_flight();
         let heard = sending.heard(now, select, patience);
+        let in_flight = self.in_flight;
         self.in_flight -= before - sending.in_flight();
+        self.granted = heard.granted.unwrap_or(self.granted);
         if let Some(sent) = heard.answered {
             self.round_trip.sample(now.nanos_since(sent));
         }
-        self.congestion.arrived(heard.arrived, datagram);
+        self.congestion.arrived(heard.arrived, in_flight, datagram, self.config.window);
         if let Some(since) = heard.lost_since {
             self.congestion.lost(now, since, datagram);
         }

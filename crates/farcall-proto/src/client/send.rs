@@ -235,7 +235,7 @@ impl Conversation {
             if slot.args.len() <= whole_room(self.mtu.datagram(), &head.meta) {
                 return Written::NoRoom;
             }
-            slot.sending = Some(Box::new(Outgoing::new(slot.args.len() as u32)));
+            slot.sending = Some(Box::new(Outgoing::new(slot.args.len() as u32, self.granted)));
             self.mtu.want(now);
         }
         self.write_fragment(now, activity, &head, writer)
@@ -246,15 +246,15 @@ impl Conversation {
         if max < 256 {
             return Written::NoRoom;
         }
-        let room = self.congestion.window(self.mtu.datagram()).saturating_sub(self.in_flight);
+        let room = self.congestion.room(self.mtu.datagram(), self.in_flight, self.waiting.len());
         let number = self.next_number;
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);
         let Some(sending) = &mut slot.sending else {
             return Written::All;
         };
-        let (start, end, again) = match sending.next(max as u32, room) {
-            Next::Range { start, end, again } => (start, end, again),
+        let (start, end, again, ask) = match sending.next(max as u32, room) {
+            Next::Range { start, end, again, ask } => (start, end, again, ask),
             Next::NoRoom => {
                 slot.wants.take(Want::CALL);
                 if !std::mem::replace(&mut slot.waiting, true) {
@@ -270,9 +270,9 @@ impl Conversation {
         };
         let total = slot.args.len() as u32;
         let bytes = &slot.args[start as usize..end as usize];
-        writer.call(head, Part { fragment: Some(Fragment { total, offset: start }), bytes });
+        writer.call(head, Part { fragment: Some(Fragment { total, offset: start, ask }), bytes });
         let before = sending.in_flight();
-        sending.sent(now, number, start, end);
+        sending.sent(now, number, start, end, ask);
         self.in_flight += sending.in_flight() - before;
         self.stats.retransmitted += u64::from(again);
         slot.sent(now, patience);

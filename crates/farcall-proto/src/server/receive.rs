@@ -333,17 +333,21 @@ impl Server {
         part: Part<'_>,
     ) {
         let activity = head.position.activity;
-        let window = (self.config.window / (self.receiving.max(1) as u32)).max(MAX_DATAGRAM as u32);
         let total = part.total() as u32;
-        let fragment = part.fragment.unwrap_or(wire::Fragment { total, offset: 0 });
+        let fragment = part.fragment.unwrap_or(wire::Fragment { total, offset: 0, ask: false });
+        let trusted = self.table.at(place).more.as_ref().map_or(0, |more| more.trusted);
+        let most = self.config.window / (self.receiving.max(1) as u32);
+        // Who has sent little is not believed that much is to come, and given room for it.
+        let window = |arrived: u32| most.min(arrived.max(trusted).saturating_mul(4)).max(MAX_DATAGRAM as u32);
         let begins = self.work(visit.now, place, activity).incoming.is_none();
         let buffer = if begins { self.spares.take(visit.now, total as usize) } else { None };
         let work = self.work(visit.now, place, activity);
-        let incoming =
-            work.incoming.get_or_insert_with(|| Box::new(transfer::Incoming::new(total, buffer.unwrap_or_default())));
+        let incoming = work
+            .incoming
+            .get_or_insert_with(|| Box::new(transfer::Incoming::new(total, buffer.unwrap_or_default(), window(0))));
         let before = if begins { 0 } else { incoming.memory() };
         let taken = incoming.take(visit.header.number, fragment, part.bytes);
-        incoming.grant(window);
+        incoming.grant(window(incoming.through()));
         let grown = incoming.memory() - before;
         let due = incoming.acknowledge_due();
         work.phase = Phase::Receiving;
@@ -356,19 +360,28 @@ impl Server {
             transfer::Taken::Complete if !self.is_exported(head.export) => {
                 self.refuse(visit.now, place, head.position, Failure::new(Kind::NotExported, Ran::No));
             }
-            transfer::Taken::Complete => {
-                let args = self.assembled(place, activity);
-                // While its fragments came the export may have been withdrawn.
-                if !self.accepts(head, args.len()) {
-                    return self.object(visit.now, place, head, args.len());
-                }
-                self.run(visit, head, Cow::Owned(args));
-            }
+            transfer::Taken::Complete => self.complete(visit, place, head, fragment.ask),
             transfer::Taken::Contradiction => self.stats.dropped += 1,
             transfer::Taken::New | transfer::Taken::Nothing if due => self.reply_select(place, head.position),
             transfer::Taken::New | transfer::Taken::Nothing => {}
         }
         self.enforce_reassembly(visit.now);
+    }
+
+    /// The arguments are all there.
+    fn complete(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, asked: bool) {
+        let args = self.assembled(place, head.position.activity);
+        if let Some(more) = &mut self.table.at_mut(place).more {
+            more.trusted = more.trusted.max(args.len() as u32);
+        }
+        // While its fragments came the export may have been withdrawn.
+        if !self.accepts(head, args.len()) {
+            return self.object(visit.now, place, head, args.len());
+        }
+        if asked {
+            self.reply_state(place, head.position, Progress::Running);
+        }
+        self.run(visit, head, Cow::Owned(args));
     }
 
     fn on_ack(&mut self, place: usize, ack: Ack) {
@@ -404,6 +417,7 @@ impl Server {
             }
             return;
         }
+        let window = self.config.window;
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
         };
@@ -418,11 +432,13 @@ impl Server {
         let before = outgoing.in_flight();
         let heard = outgoing.heard(now, select, patience);
         let after = outgoing.in_flight();
+        let in_flight = more.in_flight;
         more.in_flight -= before - after;
+        more.granted = heard.granted.unwrap_or(more.granted);
         if let Some(sent) = heard.answered {
             more.round_trip.sample(now.nanos_since(sent));
         }
-        more.congestion.arrived(heard.arrived, datagram);
+        more.congestion.arrived(heard.arrived, in_flight, datagram, window);
         if let Some(since) = heard.lost_since {
             more.congestion.lost(now, since, datagram);
         }

@@ -230,7 +230,7 @@ impl Server {
         let to = entry.address();
         let more = self.table.at_mut(place).more.as_mut()?;
         let datagram = more.datagram as usize;
-        let room = more.congestion.window(datagram).saturating_sub(more.in_flight);
+        let room = more.congestion.room(datagram, more.in_flight, more.waiting.len());
         let work = more.find_mut(activity)?;
         let (Phase::Done(status), Some(outgoing)) = (work.phase, &mut work.outgoing) else {
             self.wake_next(place);
@@ -239,8 +239,8 @@ impl Server {
         let total = work.payload.len() as u32;
         let mut writer = Writer::new(out, datagram, header);
         let max = writer.fragment_room() & !3;
-        let (start, end, again) = match outgoing.next(max as u32, room) {
-            Next::Range { start, end, again } => (start, end, again),
+        let (start, end, again, ask) = match outgoing.next(max as u32, room) {
+            Next::Range { start, end, again, ask } => (start, end, again, ask),
             Next::NoRoom => {
                 if !std::mem::replace(&mut work.waiting, true) {
                     more.waiting.push_back(activity);
@@ -253,10 +253,10 @@ impl Server {
             }
         };
         let bytes = &work.payload[start as usize..end as usize];
-        let part = Part { fragment: Some(Fragment { total, offset: start }), bytes };
+        let part = Part { fragment: Some(Fragment { total, offset: start, ask }), bytes };
         writer.result(&ResultHead { position: work.position, status }, part);
         let before = outgoing.in_flight();
-        outgoing.sent(now, number, start, end);
+        outgoing.sent(now, number, start, end, ask);
         let flying = outgoing.in_flight() - before;
         more.in_flight += flying;
         self.stats.retransmitted += u64::from(again);
@@ -265,11 +265,13 @@ impl Server {
 
     /// A result does not fit one datagram, or no longer does.
     fn begin_fragments(&mut self, place: usize, activity: u32) {
-        if let Some(work) = self.existing_work(place, activity)
+        if let Some(more) = &mut self.table.at_mut(place).more
+            && let granted = more.granted
+            && let Some(work) = more.find_mut(activity)
             && matches!(work.phase, Phase::Done(_))
         {
             let total = work.payload.len();
-            work.outgoing = Some(Box::new(Outgoing::new(total as u32)));
+            work.outgoing = Some(Box::new(Outgoing::new(total as u32, granted)));
             self.moving += total;
         }
     }

@@ -27,6 +27,10 @@ pub(super) struct More {
     pub round_trip: RoundTrip,
     /// Bytes of result fragments under way, of all activities.
     pub in_flight: u32,
+    /// How far the client lets results go before it has any, by its word on the last.
+    pub granted: u32,
+    /// The longest arguments that came in fragments: what may come at once.
+    pub trusted: u32,
     /// Activities whose results wait for room in the congestion window. While there is room one of
     /// them is in the queue of those that send, and wakes the next when it has had its turn.
     pub waiting: VecDeque<u32>,
@@ -45,6 +49,8 @@ impl More {
             congestion: Congestion::default(),
             round_trip: RoundTrip::default(),
             in_flight: 0,
+            granted: 0,
+            trusted: 0,
             waiting: VecDeque::new(),
             presumed: Time::default(),
         }

@@ -26,6 +26,7 @@ pub(crate) const ACK: u8 = 0x80;
 
 const META: u8 = 0x01;
 const FRAGMENT: u8 = 0x02;
+const ASK: u8 = 0x04;
 const RENEW: u8 = 0x01;
 const PULL: u8 = 0x01;
 
@@ -103,6 +104,8 @@ pub(crate) enum Progress {
 pub(crate) struct Fragment {
     pub total: u32,
     pub offset: u32,
+    /// The sender wants to hear what has arrived.
+    pub ask: bool,
 }
 
 /// The bytes of arguments or results in one frame.
@@ -117,6 +120,14 @@ impl Part<'_> {
     /// How many bytes there are of the whole message.
     pub fn total(&self) -> usize {
         self.fragment.map_or(self.bytes.len(), |f| f.total as usize)
+    }
+
+    fn flags(&self) -> u8 {
+        match self.fragment {
+            None => 0,
+            Some(Fragment { ask: false, .. }) => FRAGMENT,
+            Some(Fragment { ask: true, .. }) => FRAGMENT | ASK,
+        }
     }
 }
 
@@ -408,7 +419,7 @@ fn read_part<'a>(flags: u8, mut r: Reader<'a>) -> Result<Part<'a>, Malformed> {
     if flags & FRAGMENT == 0 {
         return Ok(Part { fragment: None, bytes: r.rest() });
     }
-    let fragment = Fragment { total: r.u32()?, offset: r.u32()? };
+    let fragment = Fragment { total: r.u32()?, offset: r.u32()?, ask: flags & ASK != 0 };
     let bytes = r.rest();
     let end = u64::from(fragment.offset) + bytes.len() as u64;
     if bytes.is_empty() || end > u64::from(fragment.total) {
@@ -555,7 +566,7 @@ impl Writer<'_> {
     pub fn call(&mut self, head: &CallHead, args: Part<'_>) {
         let meta = head.meta.len();
         let fragment = if args.fragment.is_some() { 8 } else { 0 };
-        let flags = if meta > 0 { META } else { 0 } | if fragment > 0 { FRAGMENT } else { 0 };
+        let flags = if meta > 0 { META } else { 0 } | args.flags();
         let len = CALL_HEAD + meta + fragment + args.bytes.len();
         let (first, mut body) = self.frame_after::<CALL_HEAD>(CALL, flags, len);
         head.position.write(first);
@@ -578,7 +589,7 @@ impl Writer<'_> {
     #[inline(always)]
     pub fn result(&mut self, head: &ResultHead, args: Part<'_>) {
         let fragment = if args.fragment.is_some() { 8 } else { 0 };
-        let flags = if fragment > 0 { FRAGMENT } else { 0 };
+        let flags = args.flags();
         let (status, ran, kind) = match head.status {
             Status::Result => (RETURNED, 0, 0),
             Status::Exception => (RAISED, 0, 0),
