@@ -7,6 +7,7 @@ use farcall_bench_method::{Carry, Cell, Load, Mode, Options, Pair, Row, Setup, T
 
 use crate::field::{Contender, Field, begin_group, name};
 use crate::peers::{self, CONTROL, FARCALL, RAW};
+use crate::profile;
 
 /// How far raw's user instructions may lie from what they are known to be.
 const RAW_TOLERANCE: f64 = 0.05;
@@ -27,10 +28,16 @@ pub struct Latency {
     /// of the clock included: a run in which it takes others measures something else, and is void.
     #[arg(long, value_name = "COUNT", default_value_t = 413)]
     raw_instructions: u32,
+    /// Instead, say where the instructions of one blocking call of 32 bytes go.
+    #[arg(long)]
+    profile: bool,
 }
 
 /// Measures all cells that the options ask for, and shows them.
 pub fn run(latency: &Latency) -> Result<()> {
+    if latency.profile {
+        return profile::run(&latency.options);
+    }
     let cells = cells(latency);
     let names = peers::names(&[RAW, CONTROL, FARCALL], &latency.options);
     let field = Field::new(&names, cells.len() * latency.options.groups())?;

@@ -5,6 +5,7 @@ mod idle;
 mod latency;
 mod mixed;
 mod peers;
+mod profile;
 mod rates;
 mod throughput;
 

@@ -45,6 +45,9 @@ pub struct Row {
     /// 99.9th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p999_us: Option<f64>,
+    /// The part of a call that was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     /// Calls per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,

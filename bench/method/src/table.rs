@@ -12,6 +12,7 @@ const COLUMNS: &[Column] = &[
     ("outstanding", |r| count(r.outstanding.filter(|_| r.bench != "latency"))),
     ("threads", |r| count(r.threads)),
     ("peer", |r| r.peer.clone()),
+    ("part", |r| r.part.clone().unwrap_or_default()),
     ("slow %", |r| count(r.slow_percent)),
     ("conversations", |r| count(r.conversations)),
     ("bytes each", |r| number(r.bytes_each, 1)),

@@ -20,7 +20,7 @@ const SPIN: Duration = Duration::from_millis(1);
 const WORKERS: usize = 256;
 
 #[farcall::interface]
-trait Echo {
+pub trait Echo {
     /// The null call.
     fn null(&self) -> farcall::Result<()>;
     /// The first 32 bytes.
@@ -33,7 +33,9 @@ trait Echo {
     fn slow(&self, data: &[u8]) -> farcall::Result<[u8; 32]>;
 }
 
-struct Server {
+/// What is called.
+#[derive(Default)]
+pub struct Server {
     data: Bytes,
 }
 

@@ -1,7 +1,7 @@
 //! The peers: those that this program holds itself, and those that are programs beside it, each a
 //! package of its own, so that cargo does not merge the features of what they depend on.
 mod build;
-mod farcall;
+pub mod farcall;
 mod raw_gso;
 #[cfg(target_os = "linux")]
 mod raw_shared;
