@@ -5,7 +5,7 @@ use anyhow::Result;
 use farcall_bench_method::{Cannot, Cell, Options, Pair, Pin, Row, conditions, report};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::peers;
+use crate::peers::{self, FARCALL};
 
 /// How often the processes of a cell are started anew: the place that a heap or a stack happened to
 /// get must not make one peer lucky throughout.
@@ -16,7 +16,7 @@ pub struct Field {
     programs: Vec<(String, PathBuf)>,
     pub progress: ProgressBar,
     versions: Vec<String>,
-    /// Who does not take part, and why.
+    /// Who does not take part, or no longer, and why.
     skipped: Vec<String>,
 }
 
@@ -30,7 +30,8 @@ impl Field {
             field.progress.set_message(format!("building {name}"));
             match peers::program(name) {
                 Ok(program) => field.programs.push((name.clone(), program)),
-                Err(why) => field.leave_out(name, why)?,
+                Err(why) if why.is::<Cannot>() => field.leave_out(name, why)?,
+                Err(why) => return Err(why),
             }
         }
         field.progress.reset_elapsed();
@@ -71,18 +72,19 @@ impl Field {
         Ok(able)
     }
 
-    /// Notes that a peer cannot do what is measured; any other error is one.
+    /// Notes that a peer cannot do what is measured, or failed at it. Nothing is measured without farcall:
+    /// its failure is an error.
     pub fn leave_out(&mut self, name: &str, why: anyhow::Error) -> Result<()> {
-        self.skip(name, &unable(why)?);
-        Ok(())
-    }
-
-    fn skip(&mut self, name: &str, why: &str) {
-        let line = format!("skipped: {name}: {why}");
+        let line = match why.downcast_ref::<Cannot>() {
+            Some(why) => format!("skipped: {name}: {why}"),
+            None if name == FARCALL => return Err(why),
+            None => format!("failed: {name}: {why:#}"),
+        };
         if !self.skipped.contains(&line) {
             self.progress.println(&line);
             self.skipped.push(line);
         }
+        Ok(())
     }
 
     /// Ends the run: shows `rows`, and why some of them are void. Gives them back with the conditions.
@@ -98,14 +100,6 @@ impl Field {
         conditions.push(method);
         conditions.extend(self.skipped);
         Ok((report(rows, &conditions, void, options)?, conditions))
-    }
-}
-
-/// What a [`Cannot`] says; any other error is one.
-fn unable(why: anyhow::Error) -> Result<String> {
-    match why.downcast_ref::<Cannot>() {
-        Some(why) => Ok(why.to_string()),
-        None => Err(why),
     }
 }
 

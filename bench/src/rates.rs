@@ -54,13 +54,25 @@ pub fn rates(bench: &str, field: &mut Field, cell: &Cell, load: Load, options: &
         let ([farcall, others @ ..], [ours, theirs @ ..]) = (&mut contenders[..], &mut results[..]) else {
             break;
         };
-        for (other, their) in others.iter_mut().zip(theirs) {
-            let ratios = abba(|| ours.time(farcall), || their.time(other))?;
-            their.ratios.extend(ratios);
+        for (other, their) in others.iter_mut().zip(theirs).filter(|(_, their)| their.failed.is_none()) {
+            let mut failure = None;
+            let mut ours = || ours.time(farcall).inspect_err(|why| failure = Some(why.to_string()));
+            match abba(&mut ours, || their.time(other)) {
+                Ok(ratios) => their.ratios.extend(ratios),
+                Err(why) if failure.is_some() => return Err(why),
+                Err(why) => their.failed = Some(why),
+            }
         }
         field.progress.inc(1);
     }
-    enter(bench, &cell, contenders, results)
+    let mut measured = Vec::new();
+    for (mut contender, results) in contenders.into_iter().zip(results) {
+        match enter(bench, &mut contender, results) {
+            Ok(one) => measured.push(one),
+            Err(why) => field.leave_out(&contender.name, why)?,
+        }
+    }
+    Ok(measured)
 }
 
 /// How many calls per second one peer makes under `load` while no other runs.
@@ -91,11 +103,13 @@ struct Results {
     server_time: Vec<f64>,
     /// Its time for a call ÷ farcall's in the block beside it; empty for farcall.
     ratios: Vec<f64>,
+    /// Why it runs no more.
+    failed: Option<anyhow::Error>,
 }
 
 impl Results {
     fn new(load: Load) -> Results {
-        Results { load, per_second: Vec::new(), server_time: Vec::new(), ratios: Vec::new() }
+        Results { load, per_second: Vec::new(), server_time: Vec::new(), ratios: Vec::new(), failed: None }
     }
 
     /// Runs a block and returns the time for a call.
@@ -108,27 +122,28 @@ impl Results {
     }
 }
 
-fn enter(bench: &str, cell: &Cell, contenders: Vec<Contender>, results: Vec<Results>) -> Result<Vec<Measured>> {
-    let mut all = Vec::new();
-    for (mut contender, results) in contenders.into_iter().zip(results) {
-        let pair = contender.pair()?;
-        let mut row = pair.row(bench, cell);
-        match results.load {
-            Load::Threads { threads, .. } => (row.outstanding, row.threads) = (Some(threads), Some(threads)),
-            Load::Window { outstanding, .. } => row.outstanding = Some(outstanding),
-            Load::Laps { .. } | Load::Open { .. } => {}
-        }
-        let warm = results.load.of(results.load.calls().div_ceil(10));
-        // What spins counts its own waiting.
-        if cell.setup.mode == Mode::Block {
-            for what in [What::Events, What::Instructions] {
-                row.set_counts(pair.count(what, warm, results.load)?, results.load.calls());
-            }
-            let time = estimate(results.server_time).filter(|time| time.median > 0.0);
-            row.server_cpu_us = time.map(|time| (time.median / 10.0).round() / 100.0);
-        }
-        row.per_second = estimate(results.per_second).map(|rate| (rate.median * 1e3).round() / 1e3);
-        all.push(Measured { row, ratios: results.ratios });
+/// The row of a peer that did not fail.
+fn enter(bench: &str, contender: &mut Contender, results: Results) -> Result<Measured> {
+    if let Some(why) = results.failed {
+        return Err(why);
     }
-    Ok(all)
+    let cell = contender.cell;
+    let pair = contender.pair()?;
+    let mut row = pair.row(bench, &cell);
+    match results.load {
+        Load::Threads { threads, .. } => (row.outstanding, row.threads) = (Some(threads), Some(threads)),
+        Load::Window { outstanding, .. } => row.outstanding = Some(outstanding),
+        Load::Laps { .. } | Load::Open { .. } => {}
+    }
+    // What spins counts its own waiting.
+    if cell.setup.mode == Mode::Block {
+        let warm = results.load.of(results.load.calls().div_ceil(10));
+        for what in [What::Events, What::Instructions] {
+            row.set_counts(pair.count(what, warm, results.load)?, results.load.calls());
+        }
+        let time = estimate(results.server_time).filter(|time| time.median > 0.0);
+        row.server_cpu_us = time.map(|time| (time.median / 10.0).round() / 100.0);
+    }
+    row.per_second = estimate(results.per_second).map(|rate| (rate.median * 1e3).round() / 1e3);
+    Ok(Measured { row, ratios: results.ratios })
 }

@@ -2,7 +2,7 @@
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use anyhow::Result;
-use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, Serving, Setup, cannot};
+use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, Serving, Setup, cannot, enlarge};
 
 use crate::ffi::{self, Client};
 
@@ -42,6 +42,8 @@ impl Peer for Libtirpc {
         } else {
             let socket = UdpSocket::bind("127.0.0.1:0")?;
             let port = socket.local_addr()?.port();
+            // Its clients send again only after 15 seconds.
+            enlarge(&socket);
             std::thread::spawn(move || ffi::serve_udp(socket));
             port
         };

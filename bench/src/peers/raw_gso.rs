@@ -4,10 +4,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::Result;
-use farcall_bench_method::{Calling, Cannot, Carry, Gate, Gated, Laps, Mode, Peer, Serving, Setup, cannot};
+use farcall_bench_method::{Calling, Cannot, Carry, Gate, Gated, Laps, Mode, Peer, Serving, Setup, cannot, enlarge};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
-
-use super::raw_udp::enlarge;
 
 /// A segment of a large result: what an Ethernet frame holds.
 const SEGMENT: usize = 1400;

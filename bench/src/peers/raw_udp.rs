@@ -4,10 +4,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::Result;
-use farcall_bench_method::{Calling, Carry, Crew, Gate, Gated, Laps, Mode, Peer, Serving, Setup, cannot};
+use farcall_bench_method::{Calling, Carry, Crew, Gate, Gated, Laps, Mode, Peer, Serving, Setup, cannot, enlarge};
 
-/// What all calls that may be outstanding need in a socket's buffer.
-const BUFFER: usize = 16 << 20;
 /// After that, a datagram is lost.
 const LOST: Duration = Duration::from_secs(2);
 
@@ -53,16 +51,6 @@ fn serve(socket: &UdpSocket, gate: &Gate) -> io::Result<()> {
             Err(why) => return Err(why),
         }
     }
-}
-
-/// Asks for a large buffer for what arrives: beyond the system's limit where that is allowed.
-pub fn enlarge(socket: &UdpSocket) {
-    let socket = socket2::SockRef::from(socket);
-    #[cfg(target_os = "linux")]
-    if rustix::net::sockopt::set_socket_recv_buffer_size_force(&*socket, BUFFER).is_ok() {
-        return;
-    }
-    let _ = socket.set_recv_buffer_size(BUFFER);
 }
 
 struct Client {
