@@ -18,6 +18,7 @@ use farcall_xdr::{Decoder, Encode, Encoder, Schema, to_vec};
 
 fn main() {
     protocol();
+    memory();
     descriptions();
     registry();
 }
@@ -26,6 +27,26 @@ fn seed(target: &str, name: &str, data: &[u8]) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus").join(target);
     std::fs::create_dir_all(&directory).expect("a directory for the corpus");
     std::fs::write(directory.join(name), data).expect("room for a seed");
+}
+
+/// A call, and its answer, as either half sees it in memory.
+fn memory() {
+    fn word(script: &mut Writer, region: u8, at: u16, word: u64) -> &mut Writer {
+        script.step(0, &[region]).text(&at.to_be_bytes()).text(&word.to_be_bytes())
+    }
+    let mut server = Writer::default();
+    for (kind, lane) in [(0, 7), (1, 3), (2, 1), (3, 0)] {
+        word(&mut server, 1, 0, lane);
+        word(&mut server, 1, 1, 2 << 32 | 36);
+        word(&mut server, 1, 2, kind << 60);
+        word(&mut server, 0, 0, 1 - kind % 2).step(3, &[]).step(5, &[0, 9]).step(4, &[]);
+    }
+    seed("memory_server", "requests", &server.0);
+    let mut caller = Writer::default();
+    caller.step(3, &[9]).step(6, &[0]);
+    word(&mut caller, 1, 4 | 1, 8);
+    word(&mut caller, 1, 4, 4).step(4, &[0]).step(3, &[200]).step(5, &[0]).step(7, &[]).text(&[0; 40]);
+    seed("memory_caller", "calls", &caller.0);
 }
 
 // The protocol: an exchange is played, and written down as either end's script.

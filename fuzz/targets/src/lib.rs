@@ -11,6 +11,7 @@ mod capture;
 mod client;
 mod dump;
 mod idl;
+mod memory;
 mod names;
 pub mod script;
 mod server;
@@ -20,6 +21,7 @@ pub use capture::capture;
 pub use client::client;
 pub use dump::dump;
 pub use idl::{interface, json, values};
+pub use memory::{memory_caller, memory_server};
 pub use names::{name, names_file};
 pub use server::{server, server_bytes};
 pub use xdr::{schema, specimen, xdr};
@@ -45,6 +47,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "server_bytes", run: server_bytes, memory_per_byte: 8, memory: 96 * KIB },
     Target { name: "server", run: server, memory_per_byte: 64, memory: 512 * KIB },
     Target { name: "client", run: client, memory_per_byte: 64, memory: MIB },
+    Target { name: "memory_server", run: memory_server, memory_per_byte: 64, memory: 4 * MIB },
+    Target { name: "memory_caller", run: memory_caller, memory_per_byte: 64, memory: 4 * MIB },
     Target { name: "dump", run: dump, memory_per_byte: 64, memory: 8 * KIB },
     Target { name: "capture", run: capture, memory_per_byte: 64, memory: 4 * MIB },
     Target { name: "xdr", run: xdr, memory_per_byte: 64, memory: 4 * KIB },

@@ -269,6 +269,10 @@ impl Link {
             Stop::Broken(broken) => unreachable(broken, Ran::Maybe),
         };
         self.caller.abandon(ticket);
+        if self.watch.broken().is_some() {
+            // A name may remember us for as long as it is imported.
+            self.caller.discard_if_idle();
+        }
         failure
     }
 

@@ -13,13 +13,18 @@ pub(super) const PROBE: &[u8] = b"?";
 
 /// Nobody watches while nobody waits: those who wait look now and then.
 pub(super) struct Watch {
-    wire: Wire,
     patience: Duration,
     broken: AtomicU8,
     /// Messages heard so far.
     heard: AtomicU64,
+    asked: Mutex<Asked>,
+}
+
+struct Asked {
+    /// `None` once the connection is broken.
+    wire: Option<Wire>,
     /// When the probe was sent that is not answered yet.
-    probed: Mutex<Option<Time>>,
+    since: Option<Time>,
 }
 
 /// Why a connection is of no use any more.
@@ -33,8 +38,8 @@ pub(super) enum Broken {
 
 impl Watch {
     pub(super) fn new(wire: Wire, patience: Duration) -> Watch {
-        let (broken, heard) = (AtomicU8::new(0), AtomicU64::new(0));
-        Watch { wire, patience, broken, heard, probed: Mutex::default() }
+        let asked = Mutex::new(Asked { wire: Some(wire), since: None });
+        Watch { patience, broken: AtomicU8::new(0), heard: AtomicU64::new(0), asked }
     }
 
     #[inline]
@@ -53,33 +58,39 @@ impl Watch {
 
     /// Looks whether the server is there, and asks it.
     pub(super) fn look(&self, now: Time) {
-        let mut probed = self.probed.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.broken().is_some() {
-            return;
-        }
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let Asked { wire, since } = &mut *asked;
+        let Some(wire) = wire else { return };
+        let broken = match self.hear(wire, since) {
+            Some(Heard::Gone) => Broken::Gone,
+            _ => match *since {
+                None => {
+                    // What cannot be sent is a probe that is not answered.
+                    wire.send(PROBE, None);
+                    *since = Some(now);
+                    return;
+                }
+                Some(since) if now.since(since) < self.patience => return,
+                Some(_) => Broken::Silent,
+            },
+        };
+        // Closed: when a silent server wakes up it need not serve us any more.
+        asked.wire = None;
+        self.broken.store(broken as u8, Ordering::Release);
+    }
+
+    /// Takes in what the server says; the last thing.
+    fn hear(&self, wire: &Wire, since: &mut Option<Time>) -> Option<Heard> {
         // An honest server says no more than it was asked.
         for _ in 0..8 {
-            match self.wire.receive(&mut [0; 8]) {
+            match wire.receive(&mut [0; 8]) {
                 Heard::Message(..) => {
                     self.heard.fetch_add(1, Ordering::Relaxed);
-                    *probed = None;
+                    *since = None;
                 }
-                Heard::Nothing => break,
-                Heard::Gone => return self.broken.store(Broken::Gone as u8, Ordering::Release),
+                other => return Some(other),
             }
         }
-        match *probed {
-            None => {
-                // What cannot be sent is a probe that is not answered.
-                self.wire.send(PROBE, None);
-                *probed = Some(now);
-            }
-            Some(since) if now.since(since) >= self.patience => {
-                self.broken.store(Broken::Silent as u8, Ordering::Release);
-                // When it wakes up it need not serve us any more.
-                self.wire.close();
-            }
-            Some(_) => {}
-        }
+        None
     }
 }
