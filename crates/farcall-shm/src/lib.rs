@@ -47,7 +47,7 @@ mod sync {
 
 pub use caller::{Caller, Half, Lane, Ticket};
 pub use layout::{DETAIL, HALF, INLINE, LANES, SLOTS};
-pub use meeting::{Alarm, Heard, Listener, Wire, wait_any};
+pub use meeting::{Alarm, Ear, Heard, Listener, Wire};
 pub use page::Page;
 pub use server::{Call, Request, Seen, Server, Taker};
 

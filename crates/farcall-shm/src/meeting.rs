@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -124,7 +124,7 @@ impl Wire {
     }
 }
 
-/// Wakes the one thread that waits in [`wait_any`].
+/// Wakes the one thread that waits at an [`Ear`].
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 
@@ -142,32 +142,59 @@ impl Alarm {
     pub fn set(&self) {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
+
+    /// It is not set any more.
+    pub fn clear(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
 }
 
-/// Blocks until the alarm is set, somebody arrives, a wire has something to say, or `most` has passed. True of those
-/// wires that have; true of the listener first.
-pub fn wait_any(
-    alarm: &Alarm,
-    listener: Option<&Listener>,
-    wires: &[&Wire],
-    most: Option<Duration>,
-    ready: &mut Vec<bool>,
-) -> bool {
-    let mut files = vec![PollFd::new(&alarm.0, PollFlags::IN)];
-    files.extend(wires.iter().map(|wire| PollFd::new(&wire.0, PollFlags::IN)));
-    files.extend(listener.map(|listener| PollFd::new(&listener.0, PollFlags::IN)));
-    let most = most.and_then(|most| Timespec::try_from(most).ok());
-    ready.clear();
-    if rustix::event::poll(&mut files, most.as_ref()).is_err() {
-        ready.resize(wires.len(), false);
-        return false;
+/// Hears many at once: an alarm, a listener, wires. Each has a name. (One that says nothing costs nothing, unlike in a
+/// list that is polled.)
+#[derive(Debug)]
+pub struct Ear(OwnedFd);
+
+impl Ear {
+    /// One that hears nobody.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn new() -> io::Result<Ear> {
+        Ok(Ear(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
-    let said: Vec<bool> = files.iter().map(|file| !file.revents().is_empty()).collect();
-    if said[0] {
-        let _ = rustix::io::read(&alarm.0, &mut [0; 8]);
+
+    /// Hears what has this name.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn hear(&self, what: &impl AsFd, name: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.0, what, epoll::EventData::new_u64(name), epoll::EventFlags::IN)?)
     }
-    ready.extend(&said[1..=wires.len()]);
-    listener.is_some() && said.last() == Some(&true)
+
+    /// Hears it no longer.
+    pub fn ignore(&self, what: &impl AsFd) {
+        let _ = epoll::delete(&self.0, what);
+    }
+
+    /// Blocks until somebody has something to say, or for `most`; appends the names of some who have.
+    pub fn wait(&self, most: Option<Duration>, names: &mut Vec<u64>) {
+        // Not by epoll's own time-out: that may be of milliseconds only.
+        let most = most.and_then(|most| Timespec::try_from(most).ok());
+        if rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], most.as_ref()).is_err() {
+            return;
+        }
+        let mut events = [const { MaybeUninit::uninit() }; 64];
+        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if let Ok((events, _)) = epoll::wait(&self.0, &mut events[..], Some(&none)) {
+            names.extend(events.iter().map(|event| event.data.u64()));
+        }
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 impl AsFd for Listener {

@@ -1,12 +1,13 @@
 //! The serving end on this machine: meets callers, answers their probes, notices that they are gone, and looks after
 //! their receivers as the sentinel does after the socket's.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use farcall_shm::{Alarm, Heard, Listener, Page, Wire, wait_any};
+use farcall_shm::{Alarm, Ear, Heard, Listener, Page, Wire};
 
 use super::post::Post;
 use super::watch::PROBE;
@@ -23,6 +24,9 @@ pub(super) struct Watch {
 
 /// Callers at most; further ones call by UDP.
 const MOST_CALLERS: usize = 1024;
+/// What the host hears besides its callers.
+const ALARM: u64 = 0;
+const LISTENER: u64 = 1;
 /// How long a receiver that was seen to execute is given.
 const NAP: Duration = Duration::from_micros(100);
 /// The longest time between two looks while calls keep coming.
@@ -47,13 +51,18 @@ impl Host {
     pub(crate) fn new(server: &Arc<Server>, spin: Duration) -> std::io::Result<Host> {
         let listener = Listener::bind(server.address())?;
         let watch = Arc::new(Watch { alarm: Alarm::new()?, stopped: AtomicBool::new(false) });
+        let ear = Ear::new()?;
+        ear.hear(&watch.alarm, ALARM)?;
+        ear.hear(&listener, LISTENER)?;
         let body = Keeper {
+            ear,
+            next: LISTENER + 1,
             server: server.clone(),
             watch: watch.clone(),
             listener,
             spin,
-            arriving: Vec::new(),
-            posts: Vec::new(),
+            arriving: HashMap::new(),
+            posts: HashMap::new(),
             closing: Vec::new(),
         };
         server.env().spawn("farcall-host", Box::new(move || body.live()))?;
@@ -71,10 +80,13 @@ struct Keeper {
     server: Arc<Server>,
     watch: Arc<Watch>,
     listener: Listener,
+    ear: Ear,
+    /// By what name the ear knows who arrives next.
+    next: u64,
     spin: Duration,
     /// Those who have not said yet what they want.
-    arriving: Vec<Arc<Wire>>,
-    posts: Vec<Watched>,
+    arriving: HashMap<u64, Arc<Wire>>,
+    posts: HashMap<u64, Watched>,
     /// Posts whose receivers may not know yet that they are closed.
     closing: Vec<Arc<Post>>,
 }
@@ -92,25 +104,29 @@ struct Watched {
 
 impl Keeper {
     fn live(mut self) {
-        let mut ready = Vec::new();
+        let mut said = Vec::new();
         while !self.watch.stopped.load(Ordering::SeqCst) {
             let most = self.nap();
-            let wires = self.arriving.iter().map(|wire| &**wire).chain(self.posts.iter().map(|seen| seen.post.wire()));
-            let wires: Vec<&Wire> = wires.collect();
-            let listener = (wires.len() < MOST_CALLERS).then_some(&self.listener);
-            let arrived = wait_any(&self.watch.alarm, listener, &wires, most, &mut ready);
-            let (arriving, posts) = ready.split_at(self.arriving.len());
-            self.hear(posts);
-            self.greet(arriving);
-            if arrived {
-                self.accept();
+            self.ear.wait(most, &mut said);
+            for name in said.drain(..) {
+                match name {
+                    ALARM => self.watch.alarm.clear(),
+                    LISTENER => self.accept(),
+                    _ if self.posts.contains_key(&name) => self.hear(name),
+                    _ => self.greet(name),
+                }
             }
-            self.posts.iter_mut().for_each(Watched::look);
+            self.posts.values_mut().for_each(Watched::look);
             self.closing.retain(|post| post.wake());
         }
-        // What was not taken by now never runs; only then may the callers hear it.
-        self.posts.iter().for_each(|seen| seen.post.close());
-        let posts: Vec<Arc<Post>> = self.posts.drain(..).map(|seen| seen.post).chain(self.closing.drain(..)).collect();
+        self.end();
+    }
+
+    /// What was not taken by now never runs; only then may the callers hear it.
+    fn end(mut self) {
+        self.posts.values().for_each(|seen| seen.post.close());
+        let posts = self.posts.drain().map(|(_, seen)| seen.post);
+        let posts: Vec<Arc<Post>> = posts.chain(self.closing.drain(..)).collect();
         posts.iter().for_each(|post| post.wire().close());
         let rest = self.server.env().event();
         while posts.iter().filter(|post| post.wake()).count() > 0 {
@@ -120,36 +136,52 @@ impl Keeper {
 
     /// How long to sleep.
     fn nap(&self) -> Option<Duration> {
-        let naps = self.posts.iter().filter(|seen| seen.guarded).map(|seen| seen.nap);
+        let naps = self.posts.values().filter(|seen| seen.guarded).map(|seen| seen.nap);
         let insist = (!self.closing.is_empty()).then_some(INSIST);
         naps.chain(insist).min()
     }
 
     fn accept(&mut self) {
-        // One at a time: whoever is slow to say what it wants holds up nobody.
-        match self.listener.accept() {
-            Ok(wire) => self.arriving.extend(wire.map(Arc::new)),
+        let wire = match self.listener.accept() {
+            Ok(Some(wire)) => wire,
+            Ok(None) => return,
             // Too many files, perhaps: keep off for a while.
-            Err(_) => drop(self.server.env().event().wait(Some(INSIST))),
+            Err(_) => {
+                self.server.env().event().wait(Some(INSIST));
+                return;
+            }
+        };
+        if self.arriving.len() + self.posts.len() < MOST_CALLERS && self.ear.hear(&wire, self.next).is_ok() {
+            self.arriving.insert(self.next, Arc::new(wire));
+            self.next += 1;
         }
     }
 
-    /// Those who have said what they want get their memory.
-    fn greet(&mut self, ready: &[bool]) {
-        let (mut ready, mut greeted) = (ready.iter(), Vec::new());
-        self.arriving.retain(|wire| {
-            let said = ready.next() == Some(&true);
-            if said {
-                greeted.push(wire.clone());
+    /// One who has said what it wants gets its memory.
+    fn greet(&mut self, name: u64) {
+        let Some(wire) = self.arriving.remove(&name) else { return };
+        let mut hello = [0; 128];
+        let post = match wire.receive(&mut hello) {
+            Heard::Message(len, _) => self.welcome(&hello[..len], &wire),
+            Heard::Nothing | Heard::Gone => None,
+        };
+        let Some(post) = post else { return self.ear.ignore(&*wire) };
+        let (progress, alone, guarded) = post.progress();
+        self.posts.insert(name, Watched { post, guarded, progress, alone, quiet: 0, nap: NAP });
+    }
+
+    /// Answers a probe, or lets go of one who is gone.
+    fn hear(&mut self, name: u64) {
+        let Some(seen) = self.posts.get(&name) else { return };
+        match seen.post.wire().receive(&mut [0; 8]) {
+            // A probe that cannot be answered now is one of many.
+            Heard::Message(..) => drop(seen.post.wire().send(PROBE, None)),
+            Heard::Nothing => {}
+            Heard::Gone => {
+                self.ear.ignore(seen.post.wire());
+                seen.post.close();
+                self.closing.extend(self.posts.remove(&name).map(|seen| seen.post));
             }
-            !said
-        });
-        for wire in greeted {
-            let mut hello = [0; 128];
-            let Heard::Message(len, _) = wire.receive(&mut hello) else { continue };
-            let Some(post) = self.welcome(&hello[..len], &wire) else { continue };
-            let (progress, alone, guarded) = post.progress();
-            self.posts.push(Watched { post, guarded, progress, alone, quiet: 0, nap: NAP });
         }
     }
 
@@ -169,28 +201,6 @@ impl Keeper {
             post.close();
         }
         Some(post)
-    }
-
-    /// Answers probes, and lets go of those who are gone.
-    fn hear(&mut self, ready: &[bool]) {
-        let mut ready = ready.iter();
-        let closing = &mut self.closing;
-        self.posts.retain(|seen| {
-            if ready.next() != Some(&true) {
-                return true;
-            }
-            match seen.post.wire().receive(&mut [0; 8]) {
-                // A probe that cannot be answered now is one of many.
-                Heard::Message(..) => drop(seen.post.wire().send(PROBE, None)),
-                Heard::Nothing => {}
-                Heard::Gone => {
-                    seen.post.close();
-                    closing.push(seen.post.clone());
-                    return false;
-                }
-            }
-            true
-        });
     }
 }
 
