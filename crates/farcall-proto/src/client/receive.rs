@@ -74,7 +74,15 @@ impl Conversation {
     #[inline(never)]
     fn handle_frames(&mut self, now: Time, header: Header, len: usize, frames: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
         let mut frames = Frames::new(frames);
+        let ours = header.conversation == self.id;
         while let Some(raw) = frames.next().transpose() {
+            if ours
+                && let Ok(raw) = &raw
+                && let Some((head, body)) = raw.whole_result()
+            {
+                self.on_result(now, head.position, outcome(head.status, body.into()), sink);
+                continue;
+            }
             match raw.and_then(|raw| raw.read()) {
                 Ok(Some(frame)) => self.on_frame(now, header, len, frame, sink),
                 Ok(None) => {}

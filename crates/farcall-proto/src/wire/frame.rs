@@ -342,6 +342,16 @@ impl<'a> Raw<'a> {
         Ok((head, read_part(self.flags, r)?))
     }
 
+    /// A whole result, if it is one; else [`Raw::read`] says what it is.
+    #[inline]
+    pub fn whole_result(&self) -> Option<(ResultHead, &'a [u8])> {
+        if (self.kind, self.flags) != (RESULT, 0) {
+            return None;
+        }
+        let mut r = self.body;
+        Some((ResultHead::of(r.first().ok()?).ok()?, r.rest()))
+    }
+
     /// Any frame that this version knows; `None` for one that may be skipped.
     pub fn read(&self) -> Result<Option<Frame<'a>>, Malformed> {
         let mut r = self.body;

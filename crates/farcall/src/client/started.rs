@@ -1,16 +1,18 @@
 //! A call under way without a thread: its outcome, and whoever asks for it.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
+use farcall_proto::Failure;
 use farcall_proto::client::{Call, CallId, Outcome};
 
 use super::call::{Outgoing, Refused};
 use super::owners::{Owner, Watcher};
 use super::service::Service;
 use super::vigil::Duty;
-use super::waiter::{Caller, Kept, Tools};
+use super::waiter::{Caller, Tools};
 use super::{Endpoint, Peer};
 use crate::stub::bad_arguments;
 use crate::xdr::Encoder;
@@ -30,29 +32,63 @@ pub(super) struct Landing {
     landed: OnceLock<Landed>,
 }
 
-struct Landed {
-    outcome: Kept,
-    /// The encoded arguments of a call that failed, perhaps to be made again.
-    arguments: Vec<u8>,
+/// An outcome: one that is short stands in place.
+enum Landed {
+    Short {
+        exception: bool,
+        len: u8,
+        body: [u8; SHORT],
+    },
+    Long {
+        exception: bool,
+        body: Vec<u8>,
+    },
+    /// With the encoded arguments, perhaps to make the call again.
+    Failed(Failure, Vec<u8>),
 }
+
+const SHORT: usize = 64;
 
 /// Takes an outcome and, with a failure that may be repaired, the encoded arguments.
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, &[u8]);
 
 impl Landing {
     /// The outcome has come.
+    #[inline]
     pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>) {
-        let arguments = match &outcome {
-            Outcome::Failed(_) => std::mem::take(arguments),
-            _ => Vec::new(),
-        };
-        let landed = self.landed.set(Landed { outcome: Kept::new(outcome), arguments });
-        debug_assert!(landed.is_ok(), "a call ends once");
+        debug_assert!(!self.is_over(), "a call ends once");
+        self.landed.get_or_init(|| match outcome {
+            Outcome::Result(body) => Landed::body(false, body),
+            Outcome::Exception(body) => Landed::body(true, body),
+            Outcome::Failed(failure) => Landed::Failed(failure, std::mem::take(arguments)),
+        });
     }
 
     #[inline]
     fn is_over(&self) -> bool {
         self.landed.get().is_some()
+    }
+}
+
+impl Landed {
+    #[inline]
+    fn body(exception: bool, bytes: Cow<'_, [u8]>) -> Landed {
+        if bytes.len() > SHORT {
+            return Landed::Long { exception, body: bytes.into_owned() };
+        }
+        let mut body = [0; SHORT];
+        body[..bytes.len()].copy_from_slice(&bytes);
+        Landed::Short { exception, len: bytes.len() as u8, body }
+    }
+
+    #[inline]
+    fn give(&self, taker: Taker<'_>) {
+        let (exception, body) = match self {
+            Landed::Short { exception, len, body } => (*exception, &body[..usize::from(*len).min(SHORT)]),
+            Landed::Long { exception, body } => (*exception, &body[..]),
+            Landed::Failed(failure, arguments) => return taker(Outcome::Failed(failure.clone()), arguments),
+        };
+        taker(if exception { Outcome::Exception(body.into()) } else { Outcome::Result(body.into()) }, &[]);
     }
 }
 
@@ -159,10 +195,10 @@ impl Started {
         caller.keep();
     }
 
+    #[inline]
     fn fetch(&self, taker: Taker<'_>) {
-        let Some(landed) = self.landing.landed.get() else { return };
-        if let Some(outcome) = landed.outcome.see() {
-            taker(outcome, &landed.arguments);
+        if let Some(landed) = self.landing.landed.get() {
+            landed.give(taker);
         }
     }
 }

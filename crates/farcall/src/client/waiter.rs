@@ -47,12 +47,6 @@ impl Default for Kept {
 }
 
 impl Kept {
-    pub(super) fn new(outcome: Outcome<'_>) -> Kept {
-        let mut kept = Kept::default();
-        kept.put(outcome);
-        kept
-    }
-
     pub(super) fn put(&mut self, outcome: Outcome<'_>) {
         let (ending, body) = match outcome {
             Outcome::Result(body) => (Ending::Result, body),
@@ -82,15 +76,6 @@ impl Kept {
             Ending::Result => Outcome::Result(body),
             Ending::Exception => Outcome::Exception(body),
             Ending::Failed(failure) => Outcome::Failed(failure),
-        })
-    }
-
-    /// The outcome.
-    pub(super) fn see(&self) -> Option<Outcome<'_>> {
-        Some(match self.ending.as_ref()? {
-            Ending::Result => Outcome::Result(self.body().into()),
-            Ending::Exception => Outcome::Exception(self.body().into()),
-            Ending::Failed(failure) => Outcome::Failed(failure.clone()),
         })
     }
 

@@ -47,23 +47,18 @@ enum Stage {
 /// Starts a call. Where there is no binding, or a call that did not run is to be made again, a
 /// thread does that: both wait for answers, which nobody who starts a call does.
 pub(super) fn start(importer: &Arc<Importer>, trip: &Trip<'_>) -> Box<dyn PendingCall> {
-    let mut flight = Flight {
-        importer: importer.clone(),
-        procedure: *trip.procedure,
-        deadline: trip.deadline,
-        trace: trip.trace,
-        stage: Stage::Over,
-        detached: false,
-    };
     let stage = match importer.bound.first().cloned().or_else(|| importer.bound.get()) {
         Some(target) => send(&target, trip).map(|started| Stage::First(started, target)),
-        None => flight.encode(trip).and_then(|again| again.spawn(None)),
+        None => Again::encode(importer, trip).and_then(|again| again.spawn(None)),
     };
+    let Trip { procedure, deadline, trace, .. } = *trip;
     match stage {
-        Ok(stage) => flight.stage = stage,
-        Err(why) => return Box::new(why),
+        Ok(stage) => {
+            let importer = importer.clone();
+            Box::new(Flight { importer, procedure: *procedure, deadline, trace, stage, detached: false })
+        }
+        Err(why) => Box::new(why),
     }
-    Box::new(flight)
 }
 
 fn send(target: &Target, trip: &Trip<'_>) -> Result<Started, CallFailed> {
@@ -106,13 +101,6 @@ impl Started {
 }
 
 impl Flight {
-    /// What it takes to make the call, later.
-    fn encode(&self, trip: &Trip<'_>) -> Result<Again, CallFailed> {
-        let mut arguments = Vec::new();
-        (trip.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
-        Ok(self.again(arguments))
-    }
-
     /// What it takes to make the call again, with the arguments that its first attempt gave back.
     fn again(&self, arguments: Vec<u8>) -> Again {
         let Flight { importer, procedure, deadline, trace, .. } = self;
@@ -132,6 +120,13 @@ struct Again {
 }
 
 impl Again {
+    fn encode(importer: &Arc<Importer>, trip: &Trip<'_>) -> Result<Again, CallFailed> {
+        let mut arguments = Vec::new();
+        (trip.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
+        let Trip { procedure, deadline, trace, .. } = *trip;
+        Ok(Again { importer: importer.clone(), procedure: *procedure, arguments, deadline, trace })
+    }
+
     fn with_trip<R>(&self, f: impl FnOnce(&Trip<'_>) -> R) -> R {
         // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
         let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
