@@ -43,6 +43,8 @@ pub mod intercept;
 mod local;
 mod pending;
 mod runtime;
+// Some of it only shared memory uses.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
 mod server;
 #[cfg_attr(not(target_os = "linux"), path = "shm/none.rs")]
 mod shm;
