@@ -25,7 +25,7 @@ impl Report {
     pub fn begin(output: Output, seed: u64, dir: &Path) -> Outcome<Report> {
         let report = Report { output, facts: json!({}), faults: Vec::new() };
         report.tell(&format!(
-            "farcall {}: processes of this machine call each other over UDP. Seed {seed}.\n",
+            "farcall {}: processes of this machine call each other, through shared memory and over UDP. Seed {seed}.\n",
             env!("CARGO_PKG_VERSION")
         ))?;
         if !dir.is_dir() {
