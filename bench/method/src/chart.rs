@@ -4,10 +4,11 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::row::Row;
 
-const PANEL: (u32, u32) = (560, 340);
+const PANEL: (u32, u32) = (640, 380);
 /// How far a picture of tails goes: to 99.99 % of the calls.
 const NINES: f64 = 4.0;
 const COLOURS: &[RGBColor] = &[
@@ -28,8 +29,8 @@ const COLOURS: &[RGBColor] = &[
 ];
 
 /// Draws each row's ratio with its interval: a panel for each mode and pinning (where calls overlap,
-/// for each size), a group for each size (for each number of calls outstanding), a bar for each peer,
-/// paler if it is void. `to` says what the ratio is to; `conditions` stand below.
+/// for each size), a group for each size (for each number of calls outstanding), a bar for each peer on a
+/// logarithmic scale, paler if it is void. `to` says what the ratio is to; `conditions` stand below.
 pub fn ratios(path: &Path, title: &str, to: &str, rows: &[Row], conditions: &[String]) -> Result<()> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.ratio.is_some()).collect();
     let panels = distinct(rows.iter().map(|row| panel_of(row)));
@@ -104,8 +105,12 @@ pub fn tails(path: &Path, title: &str, curves: &[(String, Vec<(f64, f64)>)], con
                 .label(name)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], style));
         }
-        let position = SeriesLabelPosition::LowerRight;
-        chart.configure_series_labels().position(position).background_style(WHITE.mix(0.8)).draw()?;
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .background_style(WHITE.mix(0.8))
+            .label_font(("sans-serif", 10))
+            .draw()?;
         Ok(())
     })
 }
@@ -121,8 +126,9 @@ fn picture(
     grid: (usize, usize),
     draw: impl FnOnce(&[Area]) -> Drawn,
 ) -> Result<()> {
-    let body = PANEL.1 * grid.0 as u32;
-    let size = (PANEL.0 * grid.1 as u32, 40 + body + 16 * conditions.len() as u32 + 16);
+    let (width, body) = (PANEL.0 * grid.1 as u32, PANEL.1 * grid.0 as u32);
+    let conditions: Vec<String> = conditions.iter().flat_map(|line| wrapped(line, width as usize / 6)).collect();
+    let size = (width, 40 + body + 16 * conditions.len() as u32 + 16);
     let mut svg = String::new();
     let fill = |svg| -> Drawn {
         let root = SVGBackend::with_string(svg, size).into_drawing_area();
@@ -139,16 +145,33 @@ fn picture(
     std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// A line in lines of at most about `most` characters.
+fn wrapped(line: &str, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split(' ') {
+        match lines.last_mut() {
+            Some(last) if last.len() + word.len() < most => {
+                last.push_str(if last.is_empty() { "" } else { " " });
+                last.push_str(word);
+            }
+            _ => lines.push(format!("   {word}")),
+        }
+    }
+    lines
+}
+
 fn draw_panel(area: &Area, (caption, to): (&str, &str), peers: &[String], rows: &[&Row]) -> Drawn {
     let groups = distinct(rows.iter().map(|row| group_of(row)));
-    let highest = rows.iter().filter_map(|row| row.ratio_high).fold(1.0, f64::max);
+    let highest = rows.iter().filter_map(|row| row.ratio_high).fold(1.0, f64::max) * 1.5;
+    let lowest = rows.iter().filter_map(|row| row.ratio_low).fold(1.0, f64::min) / 1.5;
+    // Beyond the groups there is room for the legend.
+    let right = groups.len() as f64 * 1.3;
     let mut chart = ChartBuilder::on(area)
         .caption(caption, ("sans-serif", 15))
         .margin(10)
         .x_label_area_size(28)
-        .y_label_area_size(44)
-        .build_cartesian_2d(0.0..groups.len() as f64, 0.0..highest * 1.25)?;
-    // A label at each tick; ticks at the left ends, so the labels are drawn by hand below.
+        .y_label_area_size(52)
+        .build_cartesian_2d(0.0..right, (lowest..highest).log_scale())?;
     chart.configure_mesh().disable_x_mesh().disable_x_axis().y_desc(to).light_line_style(WHITE).draw()?;
     let width = 0.84 / peers.len().max(1) as f64;
     for (p, peer) in peers.iter().enumerate() {
@@ -161,7 +184,7 @@ fn draw_panel(area: &Area, (caption, to): (&str, &str), peers: &[String], rows: 
         let bars = mine().map(|row| {
             let x = left(row);
             let fill = if row.void == Some(true) { colour.mix(0.35) } else { colour.mix(1.0) };
-            Rectangle::new([(x, 0.0), (x + width * 0.9, row.ratio.unwrap_or(0.0))], fill.filled())
+            Rectangle::new([(x, lowest), (x + width * 0.9, row.ratio.unwrap_or(lowest))], fill.filled())
         });
         chart
             .draw_series(bars)?
@@ -169,19 +192,21 @@ fn draw_panel(area: &Area, (caption, to): (&str, &str), peers: &[String], rows: 
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
         chart.draw_series(mine().filter_map(|row| {
             let (x, ratio) = (left(row) + width * 0.45, row.ratio?);
-            Some(ErrorBar::new_vertical(x, row.ratio_low?, ratio, row.ratio_high?, BLACK.stroke_width(1), 6))
+            Some(ErrorBar::new_vertical(x, row.ratio_low?, ratio, row.ratio_high?, BLACK.stroke_width(1), 4))
         }))?;
     }
     chart.draw_series(LineSeries::new([(0.0, 1.0), (groups.len() as f64, 1.0)], BLACK.stroke_width(1)))?;
-    let bottom = highest * -0.06;
+    // Drawn by hand, between the ticks and a little below the axis.
+    let below = lowest * (highest / lowest).powf(-0.03);
     chart.draw_series(groups.iter().enumerate().map(|(n, group)| {
-        let style = ("sans-serif", 13).into_font().into_text_style(area);
-        Text::new(group.clone(), (n as f64 + 0.42, bottom), style)
+        let style = ("sans-serif", 13).into_font().into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
+        Text::new(group.clone(), (n as f64 + 0.5, below), style)
     }))?;
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperRight)
         .background_style(WHITE.mix(0.8))
+        .label_font(("sans-serif", 11))
         .draw()?;
     Ok(())
 }

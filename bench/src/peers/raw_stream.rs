@@ -121,15 +121,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Calls share a system call where several may be sent, and results where several have come.
+    /// Calls share a system call where several may be sent, and results where several have come. It waits
+    /// until half of the calls are back: to send one call for each result keeps the batches at one.
     fn window(&mut self, outstanding: usize, calls: usize) -> Result<()> {
         let (call, result) = self.lengths();
         let (mut sent, mut received) = (0, 0);
         while received < calls * result {
             let ready = (received / result + outstanding).min(calls) - sent;
-            let some = ready.min(BUFFER / 4 / call + 1);
-            self.write(some * call)?;
-            sent += some;
+            if ready >= outstanding.div_ceil(2) || sent + ready == calls {
+                let some = ready.min(BUFFER / 4 / call + 1);
+                self.write(some * call)?;
+                sent += some;
+            }
             received += self.read(BUFFER, || {})?;
         }
         Ok(())
