@@ -12,6 +12,14 @@ pub const BASE_DATAGRAM: usize = 1200;
 /// The largest datagram that is ever sent: UDP's limit over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 
+/// How far a sender on the same machine may be ahead, in bytes, and when other calls are made meanwhile. What is
+/// under way there stands in the receiver's socket, where everything else waits behind it.
+pub(crate) const LOCAL_WINDOW: u32 = 2 << 20;
+pub(crate) const SHARED_LOCAL_WINDOW: u32 = 256 << 10;
+
+/// The longest arguments and results that are accepted by default: a GiB, and a little for what stands around it.
+const LONGEST: u32 = (1 << 30) + (4 << 10);
+
 /// Settings of the calling end.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -51,7 +59,7 @@ impl Default for ClientConfig {
             patience: Duration::from_secs(10),
             patience_probes: 10,
             max_outstanding: 4096,
-            max_result: 1 << 30,
+            max_result: LONGEST,
             window: 4 << 20,
             loopback: false,
             max_datagram: 64_000,
@@ -90,8 +98,8 @@ impl Default for ServerConfig {
         ServerConfig {
             max_conversations: 1 << 20,
             max_activities: 4096,
-            max_arguments: 1 << 28,
-            reassembly_budget: 1 << 29,
+            max_arguments: LONGEST,
+            reassembly_budget: 3 << 29,
             held_budget: 64 << 20,
             hold: Duration::from_secs(30),
             window: 4 << 20,

@@ -281,14 +281,17 @@ impl Outgoing {
             None => (self.next, self.total.min(self.limit.max(self.next)), false),
         };
         let end = last.min(start.saturating_add(max));
+        // Not a crumb before the receiver's limit, when its word is on the way (RFC 9293 section 3.8.6.2.1).
+        let crumb = |rest: u32| last < self.total && !again && rest < max;
         match end - start {
             0 => Next::Nothing,
+            len if crumb(len) && !self.flight.is_empty() => Next::Nothing,
             _ if self.flight.len() >= MAX_FLIGHT => Next::Nothing,
             len if len > room.left => Next::NoRoom,
             len => {
                 let stops = match self.total - end {
                     0 => room.shared,
-                    rest => (end == last && !again) || room.left - len < rest.min(max),
+                    rest => crumb(last - end) || room.left - len < rest.min(max),
                 };
                 let ask = again || stops || self.unasked + len > room.quantum || self.flight.len() + 1 == MAX_FLIGHT;
                 Next::Range { start, end, again, ask }

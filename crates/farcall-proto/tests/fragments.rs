@@ -215,3 +215,48 @@ fn two_fragments_are_four_datagrams_and_a_last_word() {
     pair.settle();
     assert_eq!(pair.server.held_bytes(), 0);
 }
+
+/// A pair on one machine, where datagrams are large, with a long result under way. What the server sent, in order.
+fn long_result_on_one_machine() -> (Pair, Vec<Datagram>) {
+    let client = ClientConfig { loopback: true, ..ClientConfig::default() };
+    let mut pair = Pair::with(client, ServerConfig::default());
+    pair.from = "127.0.0.1:1000".parse().unwrap();
+    pair.answer = Some(vec![7; 8_000_000]);
+    for token in 0..3 {
+        pair.start(token, b"fetch...");
+        pair.carry(1, SECOND, |_, _, _| true);
+        pair.told.clear();
+    }
+    pair.start(3, b"fetch...");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    let way = pair.finish(key, Finish::Result, &vec![7; 8_000_000]);
+    (pair, way)
+}
+
+#[test]
+fn a_short_call_waits_behind_few_bytes_of_a_long_result() {
+    let (mut pair, mut way) = long_result_on_one_machine();
+    assert!(way.iter().map(Vec::len).sum::<usize>() > 1 << 20, "alone it fills a large window");
+    let mut ahead = Vec::new();
+    for token in 4.. {
+        // A short call begins; its result goes to the socket behind what is there.
+        pair.start(token, b"short...");
+        let sent = pair.sent();
+        pair.receive(&sent);
+        way.extend(pair.answered());
+        ahead.push(way.iter().map(Vec::len).sum::<usize>());
+        for (key, args) in std::mem::take(&mut pair.asked) {
+            way.extend(pair.finish(key, Finish::Result, &args));
+        }
+        pair.pass(Duration::from_micros(50));
+        pair.hear(&std::mem::take(&mut way));
+        assert_eq!(pair.told.last().map(|t| t.0), Some(token), "the short result came at once");
+        if pair.told.iter().any(|t| t.0 == 3) {
+            break;
+        }
+    }
+    assert!(ahead.len() > 10, "{ahead:?}");
+    assert!(ahead[2..].iter().all(|bytes| *bytes <= 300_000), "{ahead:?}");
+}

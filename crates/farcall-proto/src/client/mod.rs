@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::config::{LOCAL_WINDOW, SHARED_LOCAL_WINDOW};
 use crate::path::{Congestion, Mtu, RoundTrip};
 use crate::time::nanos;
 use crate::wire;
@@ -154,6 +155,9 @@ pub struct Conversation {
     in_flight: u32,
     /// How far the server lets arguments go before it has any, by its word on the last.
     granted: u32,
+    /// Fragments have come or gone since there was no call, and when one was begun besides.
+    fragments: bool,
+    company: Option<Time>,
     spare: Vec<Vec<u8>>,
     /// The lengths of the last arguments, and of the last result that came in fragments.
     usual_arguments: usize,
@@ -195,6 +199,8 @@ impl Conversation {
             congestion: Congestion::default(),
             in_flight: 0,
             granted: 0,
+            fragments: false,
+            company: None,
             spare: Vec::new(),
             usual_arguments: 0,
             usual_result: 0,
@@ -276,6 +282,9 @@ impl Conversation {
         }
         if self.slots.outstanding() == 0 {
             self.check = clock().plus(self.least_patience);
+            self.fragments = false;
+        } else if self.fragments {
+            self.company = Some(clock());
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -378,6 +387,18 @@ impl Conversation {
     /// What it did so far.
     pub fn stats(&self) -> Stats {
         self.stats
+    }
+
+    /// How far a sender may be ahead of its receiver.
+    fn window(&self, now: Time) -> u32 {
+        /// Who has called beside a long message will call again.
+        const LASTS: Duration = Duration::from_millis(100);
+        let most = self.config.window;
+        match self.company {
+            _ if !self.local => most,
+            Some(company) if now.since(company) < LASTS => most.min(SHARED_LOCAL_WINDOW),
+            _ => most.min(LOCAL_WINDOW),
+        }
     }
 
     /// Marks that an activity has something to send.

@@ -163,6 +163,8 @@ impl Conversation {
             return self.end(activity, Outcome::Failed(failure), sink);
         }
         self.mtu.want(now);
+        let window = self.window(now);
+        self.fragments = true;
         let slot = self.slots.at_mut(activity);
         match slot.stage {
             // Nobody waits for it any more; the server will hear so.
@@ -175,7 +177,7 @@ impl Conversation {
             let len = fragment.total as usize;
             let buffer = self.config.spares.take(now, len);
             let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(len.min(self.usual_result)));
-            (head.status, Box::new(Incoming::new(fragment.total, buffer, self.config.window)))
+            (head.status, Box::new(Incoming::new(fragment.total, buffer, window)))
         });
         let taken = match *status == head.status {
             true => incoming.take(number, fragment, bytes),
@@ -248,7 +250,7 @@ impl Conversation {
             return;
         };
         let patience = self.round_trip.smoothed().unwrap_or(self.config.min_retransmit);
-        let datagram = self.mtu.datagram();
+        let (datagram, window) = (self.mtu.datagram(), self.window(now));
         let slot = self.slots.at_mut(activity);
         let Some(sending) = &mut slot.sending else {
             return;
@@ -261,7 +263,7 @@ impl Conversation {
         if let Some(sent) = heard.answered {
             self.round_trip.sample(now.nanos_since(sent));
         }
-        self.congestion.arrived(heard.arrived, in_flight, datagram, self.config.window);
+        self.congestion.arrived(heard.arrived, in_flight, datagram, window);
         if let Some(since) = heard.lost_since {
             self.congestion.lost(now, since, datagram);
         }

@@ -165,6 +165,7 @@ impl Conversation {
 
     /// Writes what an activity wants to send.
     fn write_wants(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
+        let window = self.window(now);
         let slot = self.slots.at_mut(activity);
         if slot.wants == Want::CALL {
             return self.write_call(now, activity, writer);
@@ -178,7 +179,7 @@ impl Conversation {
             slot.wants.take(Want::SELECT);
             slot.wants.take(Want::PULL);
             if let Some((_, incoming)) = &mut slot.receiving {
-                incoming.grant(self.config.window);
+                incoming.grant(window);
                 writer.select(position, pull, incoming);
                 incoming.acknowledged();
             }
@@ -246,7 +247,8 @@ impl Conversation {
         if max < 256 {
             return Written::NoRoom;
         }
-        let room = self.congestion.room(self.mtu.datagram(), self.in_flight, self.waiting.len());
+        let room = self.congestion.room(self.mtu.datagram(), self.in_flight, self.waiting.len(), self.window(now));
+        self.fragments = true;
         let number = self.next_number;
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);

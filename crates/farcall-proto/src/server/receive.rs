@@ -7,6 +7,7 @@ use super::send::{Answer, Reply};
 use super::table::Last;
 use super::work::{More, Phase, Slot, Work};
 use super::{CallKey, Incoming, Request, Server};
+use crate::config::LOCAL_WINDOW;
 use crate::transfer;
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
 use crate::{BASE_DATAGRAM, Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time};
@@ -336,7 +337,7 @@ impl Server {
         let total = part.total() as u32;
         let fragment = part.fragment.unwrap_or(wire::Fragment { total, offset: 0, ask: false });
         let trusted = self.table.at(place).more.as_ref().map_or(0, |more| more.trusted);
-        let most = self.config.window / (self.receiving.max(1) as u32);
+        let most = self.window(place) / (self.receiving.max(1) as u32);
         // Who has sent little is not believed that much is to come, and given room for it.
         let window = |arrived: u32| most.min(arrived.max(trusted).saturating_mul(4)).max(MAX_DATAGRAM as u32);
         let begins = self.work(visit.now, place, activity).incoming.is_none();
@@ -384,6 +385,12 @@ impl Server {
         self.run(visit, head, Cow::Owned(args));
     }
 
+    /// How far a sender may be ahead of its receiver.
+    pub(super) fn window(&self, place: usize) -> u32 {
+        let most = self.config.window;
+        if self.table.at(place).is_local() { most.min(LOCAL_WINDOW) } else { most }
+    }
+
     fn on_ack(&mut self, place: usize, ack: Ack) {
         let largest = self.config.max_datagram as u32;
         let Some(more) = &mut self.table.at_mut(place).more else {
@@ -417,7 +424,7 @@ impl Server {
             }
             return;
         }
-        let window = self.config.window;
+        let window = self.window(place);
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
         };

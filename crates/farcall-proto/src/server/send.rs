@@ -224,13 +224,13 @@ impl Server {
 
     /// Writes the next fragment of a result; `None` if it must wait for the receiver's word.
     fn write_fragment(&mut self, now: Time, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
-        let number = self.next_number;
+        let (number, window) = (self.next_number, self.window(place));
         let entry = self.table.at(place);
         let header = Header { conversation: entry.client, number, local: entry.is_local() };
         let to = entry.address();
         let more = self.table.at_mut(place).more.as_mut()?;
         let datagram = more.datagram as usize;
-        let room = more.congestion.room(datagram, more.in_flight, more.waiting.len());
+        let room = more.congestion.room(datagram, more.in_flight, more.waiting.len(), window);
         let work = more.find_mut(activity)?;
         let (Phase::Done(status), Some(outgoing)) = (work.phase, &mut work.outgoing) else {
             self.wake_next(place);

@@ -1,14 +1,14 @@
 //! A call that its thread waits for, and how any thread waits.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use farcall_proto::client::{Bound, Call, CallId, Outcome};
 use farcall_proto::{Failure, Time, Trace};
 
 use super::binds::Binds;
 use super::owners::{Owner, Owners};
-use super::peer::Mine;
+use super::peer::{Mine, PeerState};
 use super::waiter::{Caller, Tools, Waiter};
 use super::{Endpoint, Peer};
 use crate::CallFailed;
@@ -34,6 +34,9 @@ pub(crate) struct Outgoing<'a> {
 /// empty one.
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>) -> Vec<u8>;
 
+/// Arguments as long as that are encoded while no lock is held.
+const LONG: usize = 64 << 10;
+
 /// A call that is on its way.
 struct Begun {
     id: CallId,
@@ -52,16 +55,21 @@ impl Endpoint {
         let owner = (!attendance.leads()).then(|| Owner::Thread(waiter.clone()));
         match self.begin(now, peer, outgoing, owner, tools) {
             Err(Refused::Arguments(why)) => return Err(why),
-            Err(Refused::Call(failure)) => drop(sink(Outcome::Failed(failure))),
+            Err(Refused::Call(failure)) => {
+                drop(attendance);
+                sink(Outcome::Failed(failure));
+            }
             Ok(begun) => {
                 let mut mine = Mine::new(peer, begun.id, sink);
                 attendance.until(tools, now, begun.timer, Some(&mut mine), &|| waiter.has_outcome());
-                if !mine.done {
-                    self.fetch(waiter, mine.sink);
+                // What follows may take long, and somebody else is to lead meanwhile.
+                drop(attendance);
+                match mine.done {
+                    true => self.config.spares.give(mine.finish()),
+                    false => self.fetch(waiter, mine.sink),
                 }
             }
         }
-        drop(attendance);
         caller.keep();
         Ok(())
     }
@@ -85,11 +93,8 @@ impl Endpoint {
         tools: &mut Tools,
     ) -> Result<Begun, Refused> {
         let (begun, sent, unlisted) = {
-            let mut state = peer.lock();
+            let (mut state, arguments) = self.encode(now, peer, outgoing, tools)?;
             let state = &mut *state;
-            let mut arguments = state.conversation.buffer(now);
-            (outgoing.encode)(&mut Encoder::new(&mut arguments))
-                .map_err(|why| Refused::Arguments(bad_arguments(why)))?;
             let token = owner.map_or(Owners::NOBODY, |owner| state.owners.add(owner));
             let Outgoing { export, procedure, deadline, trace, .. } = *outgoing;
             let call = Call { export, procedure, deadline, trace, token };
@@ -114,6 +119,41 @@ impl Endpoint {
             self.flush(now, peer, &mut tools.out);
         }
         Ok(begun)
+    }
+
+    /// Encodes the arguments; the peer is locked when they are there, and while they are found to be short.
+    #[inline(always)]
+    fn encode<'p>(
+        &self,
+        now: Time,
+        peer: &'p Peer,
+        outgoing: &Outgoing<'_>,
+        tools: &mut Tools,
+    ) -> Result<(MutexGuard<'p, PeerState>, Vec<u8>), Refused> {
+        if tools.usual_arguments <= LONG {
+            let mut state = peer.lock();
+            let mut arguments = state.conversation.buffer(now);
+            if (outgoing.encode)(&mut Encoder::with_limit(&mut arguments, LONG)).is_ok() {
+                return Ok((state, arguments));
+            }
+            state.conversation.recycle(arguments);
+        }
+        self.encode_long(now, peer, outgoing, tools)
+    }
+
+    /// The same for what is too long, or not XDR.
+    #[inline(never)]
+    fn encode_long<'p>(
+        &self,
+        now: Time,
+        peer: &'p Peer,
+        outgoing: &Outgoing<'_>,
+        tools: &mut Tools,
+    ) -> Result<(MutexGuard<'p, PeerState>, Vec<u8>), Refused> {
+        let mut arguments = self.config.spares.take(now, tools.usual_arguments).unwrap_or_default();
+        (outgoing.encode)(&mut Encoder::new(&mut arguments)).map_err(|why| Refused::Arguments(bad_arguments(why)))?;
+        tools.usual_arguments = arguments.len();
+        Ok((peer.lock(), arguments))
     }
 
     /// Adds a peer to those that may have timers.

@@ -271,7 +271,7 @@ impl Endpoint {
             (state.conversation.timeout(), state.listed, sent)
         };
         if let Some(mine) = &mut mine {
-            self.config.spares.give(mine.settle(datagram));
+            mine.settle(datagram);
         }
         self.wake(tools);
         let Some(len) = sent else { return (timer, listed) };
@@ -393,7 +393,7 @@ impl Endpoint {
             self.count_busy(busy, owners);
         }
         if let Some(mine) = mine {
-            self.config.spares.give(mine.settle(&[]));
+            mine.settle(&[]);
         }
         self.flush(now, peer, &mut tools.out);
         let mut state = peer.lock();

@@ -84,17 +84,27 @@ impl<'a> Mine<'a> {
         Some(timer)
     }
 
-    /// Gives the outcome to the sink, if it has come. No lock is held but the lead: a type's decoding
-    /// may panic, but must not call. Returns what the sink does.
+    /// Gives the outcome to the sink, if it has come and stands in the datagram. No lock is held but the
+    /// lead: a type's decoding may panic, but must not call.
     #[inline]
-    pub(super) fn settle(&mut self, datagram: &[u8]) -> Vec<u8> {
-        let Some(landed) = self.landed.take() else { return Vec::new() };
+    pub(super) fn settle(&mut self, datagram: &[u8]) {
+        let Some(landed) = self.landed.take() else { return };
         self.done = true;
-        (self.sink)(match landed {
-            Landed::Result(place) => Outcome::Result(Cow::Borrowed(&datagram[place])),
-            Landed::Exception(place) => Outcome::Exception(Cow::Borrowed(&datagram[place])),
-            Landed::Apart(outcome) => *outcome,
-        })
+        match landed {
+            Landed::Result(place) => drop((self.sink)(Outcome::Result(Cow::Borrowed(&datagram[place])))),
+            Landed::Exception(place) => drop((self.sink)(Outcome::Exception(Cow::Borrowed(&datagram[place])))),
+            apart @ Landed::Apart(_) => self.landed = Some(apart),
+        }
+    }
+
+    /// Gives an outcome that stands elsewhere to the sink, when somebody else may lead: it may be long.
+    /// Returns what the sink does.
+    #[inline]
+    pub(super) fn finish(self) -> Vec<u8> {
+        match self.landed {
+            Some(Landed::Apart(outcome)) => (self.sink)(*outcome),
+            _ => Vec::new(),
+        }
     }
 }
 

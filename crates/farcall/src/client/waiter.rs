@@ -148,6 +148,8 @@ pub(super) struct Tools {
     pub(super) out: Box<[u8]>,
     /// Room for the arguments of the next call that is started.
     pub(super) arguments: Vec<u8>,
+    /// How long the last arguments were that the thread called with.
+    pub(super) usual_arguments: usize,
     /// Room for what arrives, once the thread has led.
     pub(super) buffer: Box<[u8]>,
     pub(super) wakes: Wakes,
@@ -160,6 +162,7 @@ impl Tools {
         Tools {
             out: vec![0; MAX_DATAGRAM].into_boxed_slice(),
             arguments: Vec::new(),
+            usual_arguments: 0,
             buffer: Box::default(),
             wakes: Wakes::default(),
             peers: Vec::new(),
