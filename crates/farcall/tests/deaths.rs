@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -26,6 +26,8 @@ pub trait Ledger {
 
 const ROLE: &str = "FARCALL_TEST_ROLE";
 const PLACE: &str = "FARCALL_TEST_PLACE";
+/// Which of all processes that were ever started it is: the system gives process numbers again.
+const LIFE: &str = "FARCALL_TEST_LIFE";
 /// Processes that serve, and processes that call.
 const SERVERS: u64 = 2;
 const CALLERS: u64 = 2;
@@ -188,9 +190,11 @@ struct Mortal {
 impl Mortal {
     /// Starts one, and waits until it is at work.
     fn start(place: &Place, which: u64) -> Mortal {
+        static LIVES: AtomicU64 = AtomicU64::new(1);
+        let life = LIVES.fetch_add(1, Ordering::Relaxed);
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "a_process_that_the_test_starts", "--nocapture"]);
-        command.env(ROLE, which.to_string()).env(PLACE, &place.0);
+        command.env(ROLE, which.to_string()).env(PLACE, &place.0).env(LIFE, life.to_string());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut says = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -228,7 +232,7 @@ fn a_process_that_the_test_starts() {
     }
     println!("\nready");
     let name = if which.is_multiple_of(2) { "Ledger" } else { "Ledger/survivor" };
-    let whose = u64::from(std::process::id());
+    let whose = setting(LIFE).unwrap();
     call_until(&AtomicBool::new(false), &runtime, &place, name, whose << 8 | 0xff, &|| ());
 }
 
