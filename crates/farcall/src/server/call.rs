@@ -104,6 +104,11 @@ impl Work {
         self.arguments = Arguments::Kept(std::mem::take(buffer));
     }
 
+    /// Whether its arguments still stand in the buffer of the worker that received them.
+    pub(super) fn is_received(&self) -> bool {
+        matches!(self.arguments, Arguments::Received(_))
+    }
+
     /// The same, for one of many that came together and whose turn will be soon.
     pub(super) fn share_arguments(&mut self, copy: &Arc<[u8]>) {
         if let Arguments::Received(range) = &self.arguments {

@@ -186,9 +186,10 @@ impl<'s> Worker<'s> {
         self.begin(planned)
     }
 
-    /// Gives a datagram to the protocol. The calls that it brings stand in `arrived`, the first in `current`.
+    /// Gives a datagram to the protocol. Of the calls that it brings the first stands in `current`, the quick
+    /// ones among the others in the batch, and the rest in `arrived`.
     fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>) {
-        let Core { protocol, exports, .. } = core;
+        let Core { protocol, exports, batch, .. } = core;
         let datagram = &self.buffer[place.clone()];
         let now = self.now;
         let unread = match protocol.take_call(now, *from, datagram) {
@@ -199,6 +200,7 @@ impl<'s> Worker<'s> {
                 let work = Work::new(now, incoming, exported, datagram, place.start);
                 match self.current {
                     None => self.current = Some(work),
+                    Some(_) if work.is_quick() => batch.push_back(work),
                     Some(_) => self.arrived.push(work),
                 }
                 return;
@@ -211,6 +213,7 @@ impl<'s> Worker<'s> {
                 let work = Work::new(now, incoming, exported, datagram, place.start);
                 match current {
                     None => *current = Some(work),
+                    Some(_) if work.is_quick() => batch.push_back(work),
                     Some(_) => arrived.push(work),
                 }
             }
@@ -238,7 +241,7 @@ impl<'s> Worker<'s> {
 
     /// Chooses what to execute here. What came alone goes first if it is quick, or if nothing waits.
     fn choose(&mut self, core: &mut Core, len: usize) -> Option<Plan> {
-        if !self.arrived.is_empty() {
+        if !self.arrived.is_empty() || core.batch.back().is_some_and(Work::is_received) {
             self.line_up(core, len);
             return self.next_in_line(core);
         }
@@ -259,14 +262,17 @@ impl<'s> Worker<'s> {
     #[inline(never)]
     fn line_up(&mut self, core: &mut Core, len: usize) {
         let copy = Arc::<[u8]>::from(&self.buffer[..len]);
-        let mut arrived = std::mem::take(&mut self.arrived);
-        for mut work in self.current.take().into_iter().chain(arrived.drain(..)) {
-            if work.is_quick() {
-                work.share_arguments(&copy);
-                core.batch.push_back(work);
-            } else {
-                self.queue(core, work);
+        if let Some(first) = self.current.take_if(|work| work.is_quick()) {
+            match core.batch.front() {
+                Some(next) if !next.is_received() => core.batch.push_back(first),
+                _ => core.batch.push_front(first),
             }
+        }
+        // What was there before shares an older train's copy.
+        core.batch.iter_mut().rev().take_while(|work| work.is_received()).for_each(|work| work.share_arguments(&copy));
+        let mut arrived = std::mem::take(&mut self.arrived);
+        for work in self.current.take().into_iter().chain(arrived.drain(..)) {
+            self.queue(core, work);
         }
         self.arrived = arrived;
         if !core.batch.is_empty() && !core.queue.is_empty() {
