@@ -40,10 +40,11 @@ impl SlowAsync for Server {
 
     async fn hold(&self) -> farcall::Result<(u64, u64)> {
         let before = remaining();
-        let round = self.held.lock().unwrap().0;
+        let mut round = None;
         poll_fn(|context| {
             let mut held = self.held.lock().unwrap();
-            if held.0 > round {
+            // Of the moment from which on it can be released, so that each is counted as released.
+            if held.0 > *round.get_or_insert(held.0) {
                 return Poll::Ready(());
             }
             held.1.push(context.waker().clone());
