@@ -16,8 +16,8 @@ pub struct Field {
     programs: Vec<(String, PathBuf)>,
     pub progress: ProgressBar,
     versions: Vec<String>,
-    /// Who does not take part, or no longer, and why.
-    skipped: Vec<String>,
+    /// Why some do not take part, or no longer.
+    skipped: Vec<(String, Vec<String>)>,
 }
 
 impl Field {
@@ -75,14 +75,20 @@ impl Field {
     /// Notes that a peer cannot do what is measured, or failed at it. Nothing is measured without farcall:
     /// its failure is an error.
     pub fn leave_out(&mut self, name: &str, why: anyhow::Error) -> Result<()> {
-        let line = match why.downcast_ref::<Cannot>() {
-            Some(why) => format!("skipped: {name}: {why}"),
+        let why = match why.downcast_ref::<Cannot>() {
+            Some(why) => format!("skipped: {why}"),
             None if name == FARCALL => return Err(why),
-            None => format!("failed: {name}: {why:#}"),
+            None => format!("failed: {why:#}"),
         };
-        if !self.skipped.contains(&line) {
-            self.progress.println(&line);
-            self.skipped.push(line);
+        let known = self.skipped.iter().position(|(known, _)| *known == why);
+        let at = known.unwrap_or_else(|| {
+            self.skipped.push((why, Vec::new()));
+            self.skipped.len() - 1
+        });
+        let (why, names) = &mut self.skipped[at];
+        if !names.iter().any(|known| known == name) {
+            self.progress.println(format!("{name} {why}"));
+            names.push(name.into());
         }
         Ok(())
     }
@@ -98,7 +104,7 @@ impl Field {
         self.progress.finish_and_clear();
         let mut conditions = conditions::conditions(&self.versions);
         conditions.push(method);
-        conditions.extend(self.skipped);
+        conditions.extend(self.skipped.iter().map(|(why, names)| format!("{why}: {}", names.join(", "))));
         Ok((report(rows, &conditions, void, options)?, conditions))
     }
 }

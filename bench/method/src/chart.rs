@@ -29,7 +29,7 @@ const COLOURS: &[RGBColor] = &[
 ];
 
 /// Draws each row's ratio with its interval: a panel for each mode and pinning (where calls overlap,
-/// for each size), a group for each size (for each number of calls outstanding), a bar for each peer on a
+/// for each size too), a group for each size (for each number of calls outstanding), a bar for each peer on a
 /// logarithmic scale, paler if it is void. `to` says what the ratio is to; `conditions` stand below.
 pub fn ratios(path: &Path, title: &str, to: &str, rows: &[Row], conditions: &[String]) -> Result<()> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.ratio.is_some()).collect();
@@ -212,11 +212,11 @@ fn draw_panel(area: &Area, (caption, to): (&str, &str), peers: &[String], rows: 
 }
 
 fn panel_of(row: &Row) -> String {
-    let pin = row.pin.as_deref().unwrap_or("none");
-    if row.bench == "latency" {
-        return format!("{}, pin {pin}", row.mode.map_or("", |mode| mode.name()));
+    let (mode, pin) = (row.mode.map_or("", |mode| mode.name()), row.pin.as_deref().unwrap_or("none"));
+    match row.bench.as_str() {
+        "latency" => format!("{mode}, pin {pin}"),
+        _ => format!("{}, {mode}, pin {pin}", size(row)),
     }
-    format!("{}, pin {pin}", size(row))
 }
 
 fn group_of(row: &Row) -> String {
