@@ -319,12 +319,12 @@ impl Outgoing {
     /// Learns from what the receiver has. `round_trip` tells, for a pull, what must have been lost.
     pub fn heard(&mut self, now: Time, select: &Select<'_>, round_trip: Duration) -> Heard {
         let mut heard = Heard::default();
-        if select.through > self.total {
+        // Fragments are cut there, and a frame's length is a multiple of four.
+        if select.through > self.total || !select.through.is_multiple_of(4) {
             return heard;
         }
         // It may have had them from an earlier beginning of ours.
         self.next = self.next.max(select.through);
-        // Fragments are cut at it, and a frame's length is a multiple of four.
         self.limit = self.limit.max(select.limit & !3);
         let has = |start: u32, end: u32| end <= select.through || select.ranges().any(|r| r.0 <= start && end <= r.1);
 
