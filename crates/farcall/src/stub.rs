@@ -256,7 +256,7 @@ pub(crate) fn no_reply() -> CallFailed {
 }
 
 /// Runs a dispatch and turns a panic of the procedure into the failure that its caller is told.
-#[inline]
+#[inline(always)]
 pub fn catch(dispatch: impl FnOnce() -> Dispatched) -> Dispatched {
     // The procedure's server decides by itself (by poisoned locks, say) what a panic means for its state; the reply
     // is discarded.

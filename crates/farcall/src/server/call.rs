@@ -231,14 +231,19 @@ pub(super) fn count(known: &Known, dispatched: &Dispatched) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn finish(dispatched: Dispatched) -> Finish {
     match dispatched {
         Dispatched::Result => Finish::Result,
         Dispatched::Exception => Finish::Exception,
-        other => Finish::Failed(other.failure().map_or_else(
-            || Failure::new(Kind::Other, Ran::Yes),
-            |why| Failure::new(why.kind(), why.ran()).with_detail(why.detail()),
-        )),
+        other => Finish::Failed(failure(other)),
     }
+}
+
+#[cold]
+fn failure(dispatched: Dispatched) -> Failure {
+    dispatched.failure().map_or_else(
+        || Failure::new(Kind::Other, Ran::Yes),
+        |why| Failure::new(why.kind(), why.ran()).with_detail(why.detail()),
+    )
 }

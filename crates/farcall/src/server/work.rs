@@ -417,15 +417,19 @@ impl<'s> Worker<'s> {
     }
 
     /// Sends a call's outcome: the one datagram that it fits, or as many fragments as may leave now.
+    #[inline(always)]
     fn send(&mut self, sent: Option<Transmit>) {
         match sent {
             // What the system refuses is lost, like any datagram.
             Some(Transmit { to, len }) => drop(self.server.socket.send(to, &self.out[..len])),
-            None => {
-                let sent = self.server.lock().protocol.transmit(self.now, &mut self.out);
-                self.flush(sent);
-            }
+            None => self.send_rest(),
         }
+    }
+
+    #[cold]
+    fn send_rest(&mut self) {
+        let sent = self.server.lock().protocol.transmit(self.now, &mut self.out);
+        self.flush(sent);
     }
 
     /// Sends a datagram and whatever else is ready.

@@ -151,6 +151,7 @@ impl Socket for Udp {
         }
     }
 
+    #[inline(always)]
     fn receive_at_rest(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
         if let Some(timeout) = self.timeout.change(wait) {
             self.set_timeout(timeout)?;
