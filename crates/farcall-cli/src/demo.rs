@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::{Args, Subcommand};
 
@@ -76,8 +76,9 @@ impl Demo {
         command.args(output.is_json().then_some("--json"));
         // A registry makes its own directory, and lets nobody else in.
         command.env("FARCALL_REGISTRY", scratch.path().join("registry"));
+        let interruption = Interruption::expect()?;
         let mut child = command.stdin(Stdio::piped()).spawn()?;
-        end_when_interrupted(child.stdin.take())?;
+        interruption.ends(child.stdin.take());
         let status = child.wait();
         // Now, so that it can be said if it fails.
         scratch.close()?;
@@ -96,10 +97,37 @@ impl Demo {
 
 /// An interruption closes the child's standard input, which ends it. (One from the terminal reaches it anyway.) This
 /// process goes on, to clean up.
-fn end_when_interrupted(stdin: Option<ChildStdin>) -> Outcome {
-    let stdin = Arc::new(Mutex::new(stdin));
-    let close = move || drop(stdin.lock().unwrap_or_else(PoisonError::into_inner).take());
-    ctrlc::set_handler(close).map_err(|why| Failure::new(why.to_string()))
+#[derive(Clone, Default)]
+struct Interruption(Arc<Mutex<Interrupted>>);
+
+#[derive(Default)]
+struct Interrupted {
+    /// It has come.
+    yes: bool,
+    stdin: Option<ChildStdin>,
+}
+
+impl Interruption {
+    /// From now on an interruption does not end this process.
+    fn expect() -> Outcome<Interruption> {
+        let interruption = Interruption::default();
+        let ours = interruption.clone();
+        let close = move || *ours.lock() = Interrupted { yes: true, stdin: None };
+        ctrlc::set_handler(close).map_err(|why| Failure::new(why.to_string()))?;
+        Ok(interruption)
+    }
+
+    /// It ends the process that reads from there, which may be one that started after it came.
+    fn ends(&self, stdin: Option<ChildStdin>) {
+        let mut interrupted = self.lock();
+        if !interrupted.yes {
+            interrupted.stdin = stdin;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Interrupted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// This program as another process of the demo, undisturbed by the user's settings.
