@@ -113,13 +113,6 @@ impl Caller {
         self.abandonments.store(abandoned.len(), Ordering::Relaxed);
     }
 
-    /// Of a connection that is over: gives the memory back if nobody waits for what stands in it.
-    pub fn discard_if_idle(&self) {
-        if self.outstanding() <= self.abandonments.load(Ordering::Relaxed) {
-            self.page.discard();
-        }
-    }
-
     /// Takes back abandoned slots that were answered since.
     #[cold]
     fn reclaim(&self) {

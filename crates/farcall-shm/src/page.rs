@@ -55,15 +55,6 @@ impl Page {
         Page::map(file)
     }
 
-    /// Gives the memory back to the system, for both sides: from now on it holds zeros, if anybody looks.
-    pub fn discard(&self) {
-        if self.mapped {
-            let start = self.start.as_ptr().cast();
-            // SAFETY: our own mapping. Its content changes as if the other process had written it.
-            let _ = unsafe { rustix::mm::madvise(start, LEN, rustix::mm::Advice::LinuxRemove) };
-        }
-    }
-
     /// Memory of this process alone, for tests.
     pub fn alone() -> std::sync::Arc<Page> {
         let layout = std::alloc::Layout::new::<Shared>();

@@ -269,10 +269,7 @@ impl Link {
             Stop::Broken(broken) => unreachable(broken, Ran::Maybe),
         };
         self.caller.abandon(ticket);
-        if self.watch.broken().is_some() {
-            // A name may remember us for as long as it is imported.
-            self.caller.discard_if_idle();
-        }
+        // The memory stays as it is: a server that was only stopped may read it yet.
         failure
     }
 
