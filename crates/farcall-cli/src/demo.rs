@@ -39,7 +39,7 @@ const INTERRUPTED: i32 = 130;
 
 /// See farcall work, on your own files, in less than 20 seconds
 ///
-/// Starts servers, calls them over UDP, reads the files of DIR through calls and compares them with the disk, loses and
+/// Starts servers, calls them, reads the files of DIR through calls and compares them with the disk, loses and
 /// repeats packets, kills a server in the middle of a call, and measures what a call costs beside a bare UDP exchange.
 /// Nothing is left behind. The exit code is 0 if all was as it should be.
 #[derive(Debug, Args)]

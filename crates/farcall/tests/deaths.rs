@@ -6,17 +6,21 @@
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
+#[path = "common/progress.rs"]
+mod progress;
+
 use std::collections::HashMap;
 use std::env;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
 use farcall::{Error, Runtime};
+use progress::{Gone, Over, Progress, setting};
 
 #[farcall::interface]
 pub trait Ledger {
@@ -234,48 +238,6 @@ fn a_process_that_the_test_starts() {
     let name = if which.is_multiple_of(2) { "Ledger" } else { "Ledger/survivor" };
     let whose = setting(LIFE).unwrap();
     call_until(&AtomicBool::new(false), &runtime, &place, name, whose << 8 | 0xff, &|| ());
-}
-
-/// How many calls have ended, for whoever waits for more.
-#[derive(Default)]
-struct Progress {
-    ended: Mutex<u64>,
-    changed: Condvar,
-}
-
-impl Progress {
-    fn one_more(&self) {
-        *self.ended.lock().unwrap() += 1;
-        self.changed.notify_all();
-    }
-
-    fn wait_for(&self, more: u64) {
-        let ended = self.ended.lock().unwrap();
-        let goal = ended.saturating_add(more);
-        drop(self.changed.wait_while(ended, |ended| *ended < goal).unwrap());
-    }
-}
-
-/// A caller that is gone makes no progress any more: let nobody wait for it.
-struct Gone<'a>(&'a Progress);
-
-impl Drop for Gone<'_> {
-    fn drop(&mut self) {
-        *self.0.ended.lock().unwrap() = u64::MAX / 2;
-        self.0.changed.notify_all();
-    }
-}
-
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-fn setting(name: &str) -> Option<u64> {
-    Some(env::var(name).ok()?.parse().unwrap_or_else(|why| panic!("{name}: {why}")))
 }
 
 /// SplitMix64.

@@ -8,17 +8,21 @@
 #![cfg(unix)]
 #![allow(missing_docs)]
 
+#[path = "common/progress.rs"]
+mod progress;
+
 use std::collections::HashMap;
 use std::env;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
 use farcall::{Error, Kind, Ran, Runtime};
+use progress::{Gone, Over, Progress, setting};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[farcall::interface]
@@ -156,44 +160,6 @@ fn inflict(faults: u64, chance: &mut Chance, servers: &mut [Server], place: &Pla
     counts
 }
 
-/// How many calls have ended, for whoever waits for more.
-#[derive(Default)]
-struct Progress {
-    ended: Mutex<u64>,
-    changed: Condvar,
-}
-
-impl Progress {
-    fn one_more(&self) {
-        *self.ended.lock().unwrap() += 1;
-        self.changed.notify_all();
-    }
-
-    fn wait_for(&self, more: u64) {
-        let ended = self.ended.lock().unwrap();
-        let goal = ended.saturating_add(more);
-        drop(self.changed.wait_while(ended, |ended| *ended < goal).unwrap());
-    }
-}
-
-/// A caller that is gone makes no progress any more: let nobody wait for it.
-struct Gone<'a>(&'a Progress);
-
-impl Drop for Gone<'_> {
-    fn drop(&mut self) {
-        *self.0.ended.lock().unwrap() = u64::MAX / 2;
-        self.0.changed.notify_all();
-    }
-}
-
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
 /// Where servers publish, and write.
 struct Place {
     registry: std::path::PathBuf,
@@ -284,10 +250,6 @@ impl Ledger for Scribe {
         }
         Ok(number)
     }
-}
-
-fn setting(name: &str) -> Option<u64> {
-    Some(env::var(name).ok()?.parse().unwrap_or_else(|why| panic!("{name}: {why}")))
 }
 
 /// SplitMix64.
