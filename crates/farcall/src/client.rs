@@ -36,8 +36,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use farcall_proto::ClientConfig;
 use farcall_proto::client::Conversation;
+use farcall_proto::{ClientConfig, Spares};
 
 pub(crate) use call::Outgoing;
 pub(crate) use peer::Peer;
@@ -154,6 +154,12 @@ impl Endpoint {
     pub(crate) fn stats(&self, all: &mut Vec<stats::Peer>) {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         all.extend(peers.by_id.values().map(|peer| peer.stats()));
+    }
+
+    /// Long buffers that were used.
+    #[inline]
+    pub(crate) fn spares(&self) -> &Arc<Spares> {
+        &self.config.spares
     }
 
     /// Where it is bound.

@@ -30,9 +30,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) encode: EncodeArguments<'a>,
 }
 
-/// Takes an outcome. If that owned its body, and no value shares it, the body's buffer comes back; else an
-/// empty one.
-pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>) -> Vec<u8>;
+/// Takes an outcome.
+pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>);
 
 /// Arguments as long as that are encoded while no lock is held.
 const LONG: usize = 64 << 10;
@@ -65,7 +64,7 @@ impl Endpoint {
                 // What follows may take long, and somebody else is to lead meanwhile.
                 drop(attendance);
                 match mine.done {
-                    true => self.config.spares.give(mine.finish()),
+                    true => mine.finish(),
                     false => self.fetch(waiter, mine.sink),
                 }
             }
@@ -78,7 +77,7 @@ impl Endpoint {
     fn fetch(&self, waiter: &Waiter, sink: Taker<'_>) {
         let mut kept = waiter.take();
         if let Some(outcome) = kept.take() {
-            self.config.spares.give(sink(outcome));
+            sink(outcome);
         }
         waiter.give_back(kept);
     }

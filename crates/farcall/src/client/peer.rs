@@ -91,19 +91,17 @@ impl<'a> Mine<'a> {
         let Some(landed) = self.landed.take() else { return };
         self.done = true;
         match landed {
-            Landed::Result(place) => drop((self.sink)(Outcome::Result(Cow::Borrowed(&datagram[place])))),
-            Landed::Exception(place) => drop((self.sink)(Outcome::Exception(Cow::Borrowed(&datagram[place])))),
+            Landed::Result(place) => (self.sink)(Outcome::Result(Cow::Borrowed(&datagram[place]))),
+            Landed::Exception(place) => (self.sink)(Outcome::Exception(Cow::Borrowed(&datagram[place]))),
             apart @ Landed::Apart(_) => self.landed = Some(apart),
         }
     }
 
     /// Gives an outcome that stands elsewhere to the sink, when somebody else may lead: it may be long.
-    /// Returns what the sink does.
     #[inline]
-    pub(super) fn finish(self) -> Vec<u8> {
-        match self.landed {
-            Some(Landed::Apart(outcome)) => (self.sink)(*outcome),
-            _ => Vec::new(),
+    pub(super) fn finish(self) {
+        if let Some(Landed::Apart(outcome)) = self.landed {
+            (self.sink)(*outcome);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use farcall_proto::Failure;
@@ -12,7 +12,7 @@ use super::call::{Outgoing, Refused};
 use super::owners::{Owner, Watcher};
 use super::service::Service;
 use super::vigil::Duty;
-use super::waiter::{Caller, Tools};
+use super::waiter::{Caller, LARGE, Tools};
 use super::{Endpoint, Peer};
 use crate::stub::bad_arguments;
 use crate::xdr::Encoder;
@@ -39,9 +39,10 @@ enum Landed {
         len: u8,
         body: [u8; SHORT],
     },
+    /// A very long one is taken by who gets it.
     Long {
         exception: bool,
-        body: Vec<u8>,
+        body: Mutex<Vec<u8>>,
     },
     /// With the encoded arguments, perhaps to make the call again.
     Failed(Failure, Vec<u8>),
@@ -74,7 +75,7 @@ impl Landed {
     #[inline]
     fn body(exception: bool, bytes: Cow<'_, [u8]>) -> Landed {
         if bytes.len() > SHORT {
-            return Landed::Long { exception, body: bytes.into_owned() };
+            return Landed::Long { exception, body: Mutex::new(bytes.into_owned()) };
         }
         let mut body = [0; SHORT];
         body[..bytes.len()].copy_from_slice(&bytes);
@@ -83,12 +84,20 @@ impl Landed {
 
     #[inline]
     fn give(&self, taker: Taker<'_>) {
-        let (exception, body) = match self {
-            Landed::Short { exception, len, body } => (*exception, &body[..usize::from(*len).min(SHORT)]),
-            Landed::Long { exception, body } => (*exception, &body[..]),
-            Landed::Failed(failure, arguments) => return taker(Outcome::Failed(failure.clone()), arguments),
-        };
-        taker(if exception { Outcome::Exception(body.into()) } else { Outcome::Result(body.into()) }, &[]);
+        let outcome = |exception, body| if exception { Outcome::Exception(body) } else { Outcome::Result(body) };
+        match self {
+            Landed::Short { exception, len, body } => {
+                taker(outcome(*exception, body[..usize::from(*len).min(SHORT)].into()), &[]);
+            }
+            Landed::Long { exception, body } => {
+                let mut body = body.lock().unwrap_or_else(PoisonError::into_inner);
+                match body.len() > LARGE {
+                    true => taker(outcome(*exception, std::mem::take(&mut *body).into()), &[]),
+                    false => taker(outcome(*exception, (&body[..]).into()), &[]),
+                }
+            }
+            Landed::Failed(failure, arguments) => taker(Outcome::Failed(failure.clone()), arguments),
+        }
     }
 }
 

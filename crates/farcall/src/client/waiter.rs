@@ -28,7 +28,7 @@ pub(super) enum Ending {
 const SHORT: usize = 64;
 
 /// Bodies longer than that have a buffer of their own.
-const LARGE: usize = 64 << 10;
+pub(super) const LARGE: usize = 64 << 10;
 
 /// An outcome that waits to be fetched. The buffer of its body is used again and again.
 #[derive(Debug)]

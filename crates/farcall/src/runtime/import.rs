@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use farcall_names::Name;
 use farcall_proto::client::Outcome;
-use farcall_proto::{Failure, Time};
+use farcall_proto::{Failure, Spares, Time};
 
 use super::bind::{Target, parse};
 use super::watched::watched;
@@ -197,16 +197,9 @@ impl Importer {
         }
         let mut failed = None;
         let outgoing = trip.outgoing(target);
-        let take = &mut |outcome: Outcome<'_>| match outcome {
-            Outcome::Result(body) => lend(body, |decoder| sink(Reply::Result(decoder))),
-            Outcome::Exception(body) => lend(body, |decoder| sink(Reply::Exception(decoder))),
-            Outcome::Failed(failure) => {
-                failed = Some(failure);
-                Vec::new()
-            }
-        };
+        let take = &mut |outcome: Outcome<'_>| failed = give(target, outcome, sink);
         let carried = match &target.link {
-            Some(link) => link.call(&outgoing, &mut |outcome| drop(take(outcome)))?,
+            Some(link) => link.call(&outgoing, take)?,
             None => false,
         };
         if !carried {
@@ -286,24 +279,48 @@ enum Place {
     Elsewhere,
 }
 
-/// Has a body decoded, and gives its buffer back. A long one can be shared by the values in it, and is then theirs.
+/// Gives a result or an exception to the sink; a failure is returned.
 #[inline(always)]
-fn lend(body: Cow<'_, [u8]>, decode: impl FnOnce(Decoder<'_>)) -> Vec<u8> {
+pub(super) fn give(target: &Target, outcome: Outcome<'_>, sink: Sink<'_>) -> Option<Failure> {
+    match outcome {
+        Outcome::Result(body) => lend(target, body, |decoder| sink(Reply::Result(decoder))),
+        Outcome::Exception(body) => lend(target, body, |decoder| sink(Reply::Exception(decoder))),
+        Outcome::Failed(failure) => return Some(failure),
+    }
+    None
+}
+
+/// Has a body decoded. One that is owned can be shared by the values in it; its buffer is used again when the
+/// last of them is gone.
+#[inline(always)]
+fn lend(target: &Target, body: Cow<'_, [u8]>, decode: impl FnOnce(Decoder<'_>)) {
     match body {
         Cow::Borrowed(body) => decode(Decoder::new(body)),
-        Cow::Owned(body) => return share(body, decode),
+        Cow::Owned(body) => share(Lent { body, spares: target.endpoint.spares().clone() }, decode),
     }
-    Vec::new()
 }
 
 #[inline(never)]
-fn share(body: Vec<u8>, decode: impl FnOnce(Decoder<'_>)) -> Vec<u8> {
-    let packet = Bytes::from(body);
-    decode(Decoder::with_packet(&packet));
-    let Ok(mut buffer) = packet.try_into_mut() else { return Vec::new() };
-    // Emptied first, as what is there might be moved.
-    buffer.clear();
-    Vec::from(buffer)
+fn share(body: Lent, decode: impl FnOnce(Decoder<'_>)) {
+    decode(Decoder::with_packet(&Bytes::from_owner(body)));
+}
+
+/// A body whose buffer goes back to where it came from.
+struct Lent {
+    body: Vec<u8>,
+    spares: Arc<Spares>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.spares.give(std::mem::take(&mut self.body));
+    }
 }
 
 fn place(kind: Kind) -> Option<Place> {

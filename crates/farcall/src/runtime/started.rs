@@ -9,7 +9,7 @@ use farcall_proto::client::Outcome;
 
 use super::Inner;
 use super::bind::Target;
-use super::import::{Importer, Trip, describe, lacking};
+use super::import::{self, Importer, Trip, describe, lacking};
 use crate::client::{self, Outgoing, Taker};
 use crate::context::Trace;
 use crate::env::{Event, Time};
@@ -153,7 +153,8 @@ impl PendingCall for Flight {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::First(started, target) => {
                 let mut failed = None;
-                let mut taker = |outcome: Outcome<'_>, arguments: &[u8]| failed = give(outcome, arguments, sink);
+                let mut taker =
+                    |outcome: Outcome<'_>, arguments: &[u8]| failed = give(&target, outcome, arguments, sink);
                 if let Err(why) = started.wait(&target, &mut taker) {
                     return sink(Reply::Failed(why));
                 }
@@ -170,7 +171,8 @@ impl PendingCall for Flight {
         let mut failed = None;
         let polled = match &self.stage {
             Stage::First(started, target) => {
-                let taker = &mut |outcome: Outcome<'_>, arguments: &[u8]| failed = give(outcome, arguments, sink);
+                let taker =
+                    &mut |outcome: Outcome<'_>, arguments: &[u8]| failed = give(target, outcome, arguments, sink);
                 let polled = started.poll(target, context, taker);
                 polled.map(|waited| waited.unwrap_or_else(|why| sink(Reply::Failed(why))))
             }
@@ -220,13 +222,8 @@ impl Drop for Flight {
 }
 
 /// Gives a result or an exception to the sink; a failure is returned, with the arguments.
-fn give(outcome: Outcome<'_>, arguments: &[u8], sink: Sink<'_>) -> Option<(Failure, Vec<u8>)> {
-    match outcome {
-        Outcome::Result(body) => sink(Reply::Result(Decoder::new(&body))),
-        Outcome::Exception(body) => sink(Reply::Exception(Decoder::new(&body))),
-        Outcome::Failed(failure) => return Some((failure, arguments.to_vec())),
-    }
-    None
+fn give(target: &Target, outcome: Outcome<'_>, arguments: &[u8], sink: Sink<'_>) -> Option<(Failure, Vec<u8>)> {
+    import::give(target, outcome, sink).map(|failure| (failure, arguments.to_vec()))
 }
 
 /// Threads of a runtime that make started calls, at most: each waits for a server that is gone, or new.
@@ -318,7 +315,8 @@ impl Rescue {
             started.cancel(&target);
         }
         let mut failed = None;
-        let taker = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(outcome, &[], &mut |reply| self.end(reply));
+        let taker =
+            &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(&target, outcome, &[], &mut |reply| self.end(reply));
         started.wait(&target, taker)?;
         Ok(failed.map(|(failure, _)| (target, failure)))
     }
