@@ -70,17 +70,21 @@ impl RoundTrip {
 }
 
 /// The congestion window of one conversation's fragments: slow start, additive increase,
-/// multiplicative decrease (RFC 5681, with CUBIC's factor of 0.7 from RFC 9438).
+/// multiplicative decrease (RFC 5681).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Congestion {
     window: u32,
     threshold: u32,
     recovering_since: Option<Time>,
+    /// The shortest round trip of a fragment, and how many in a row were longer than that by much, while it doubles.
+    least: Duration,
+    slower: u8,
 }
 
 impl Default for Congestion {
     fn default() -> Congestion {
-        Congestion { window: 10 * BASE_DATAGRAM as u32, threshold: u32::MAX, recovering_since: None }
+        let window = 10 * BASE_DATAGRAM as u32;
+        Congestion { window, threshold: u32::MAX, recovering_since: None, least: Duration::MAX, slower: 0 }
     }
 }
 
@@ -101,7 +105,7 @@ impl Congestion {
     pub fn room(&self, datagram: usize, in_flight: u32, others: usize, most: u32) -> Room {
         let window = self.window.min(most).max(Self::floor(datagram));
         let share = u32::try_from(others + 1).map_or(0, |sharers| window / 4 / sharers);
-        let quantum = share.min((8 * datagram).max(64_000) as u32);
+        let quantum = share.min(8 * datagram as u32);
         Room { left: window.saturating_sub(in_flight), quantum, shared: others > 0 }
     }
 
@@ -120,13 +124,28 @@ impl Congestion {
         self.window = window.saturating_add(more).min(most.max(window));
     }
 
+    /// A fragment's round trip took so long. When they grow a queue does, and the window shall not double into
+    /// it, for everybody there would lose much at once (RFC 9406, simplified: a few samples in a row decide).
+    pub fn took(&mut self, sample: Duration) {
+        const IN_A_ROW: u8 = 3;
+        if self.window >= self.threshold {
+            return;
+        }
+        self.least = self.least.min(sample);
+        let margin = (self.least / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
+        self.slower = if sample > self.least + margin { self.slower + 1 } else { 0 };
+        if self.slower >= IN_A_ROW {
+            self.threshold = self.window;
+        }
+    }
+
     /// Fragments were lost, the earliest of them sent at `since`: the window shrinks once a round.
     pub fn lost(&mut self, now: Time, since: Time, datagram: usize) {
         if self.recovering_since.is_some_and(|t| since < t) {
             return;
         }
         self.recovering_since = Some(now);
-        self.window = (self.window(datagram) / 10 * 7).max(Self::floor(datagram));
+        self.window = (self.window(datagram) / 2).max(Self::floor(datagram));
         self.threshold = self.window;
     }
 }

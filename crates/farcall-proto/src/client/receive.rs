@@ -262,6 +262,7 @@ impl Conversation {
         self.granted = heard.granted.unwrap_or(self.granted);
         if let Some(sent) = heard.answered {
             self.round_trip.sample(now.nanos_since(sent));
+            self.congestion.took(now.since(sent));
         }
         self.congestion.arrived(heard.arrived, in_flight, datagram, window);
         if let Some(since) = heard.lost_since {

@@ -444,6 +444,7 @@ impl Server {
         more.granted = heard.granted.unwrap_or(more.granted);
         if let Some(sent) = heard.answered {
             more.round_trip.sample(now.nanos_since(sent));
+            more.congestion.took(now.since(sent));
         }
         more.congestion.arrived(heard.arrived, in_flight, datagram, window);
         if let Some(since) = heard.lost_since {
