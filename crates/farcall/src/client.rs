@@ -4,6 +4,7 @@
 //! call        a thread's blocking call, and the wait of any thread
 //! started     a call under way without a thread
 //! binds       asking servers for an export
+//! gathered    calls under way whose ends one thread gathers
 //! drive       receiving: datagrams to conversations, outcomes to owners, timers
 //! lead        who receives: leader and followers
 //! service     the thread that leads, and sends, when nobody else would;  vigil: whether it is awake
@@ -17,6 +18,7 @@
 mod binds;
 mod call;
 mod drive;
+mod gathered;
 mod lead;
 mod owners;
 mod peer;

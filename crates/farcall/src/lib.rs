@@ -41,6 +41,7 @@ pub mod env;
 mod error;
 pub mod intercept;
 mod local;
+pub mod multi;
 mod pending;
 mod runtime;
 // Some of it only shared memory uses.
@@ -61,9 +62,10 @@ pub use farcall_idl as idl;
 pub use farcall_macros::{Xdr, interface};
 pub use farcall_names as names;
 pub use farcall_xdr as xdr;
+pub use multi::{Group, Multi};
 pub use pending::Pending;
 #[cfg(feature = "tokio")]
 pub use runtime::export_async;
-pub use runtime::{Builder, Export, Group, Runtime, Stopper, export, import, import_all};
+pub use runtime::{Builder, Export, Runtime, Stopper, export, import, import_all};
 pub use server::Task;
 pub use system::System;

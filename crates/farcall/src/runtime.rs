@@ -5,6 +5,7 @@
 //! export      offering an interface
 //! bind        from a name to an export at some address;  bound: what an importer is bound to
 //! import      the channel of an imported interface: calls, rebinding, repeating
+//! group       the instances of a type, followed in the registry
 //! started     its started calls
 //! watched     interceptors around it
 //! ```
@@ -12,6 +13,7 @@
 mod bind;
 mod bound;
 mod export;
+mod group;
 mod import;
 mod settings;
 mod started;
@@ -28,13 +30,13 @@ use farcall_names::Registry;
 use farcall_proto::{ClientConfig, ServerConfig};
 
 pub use export::{Export, Stopper};
-pub use import::Group;
 pub use settings::Builder;
 
 use crate::client::{Endpoint, bind_address};
 use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
 use crate::intercept::Interceptors;
+use crate::multi::Group;
 use crate::server::{Limits, Server, Task};
 use crate::shm::{Host, Link};
 use crate::stats::Stats;
@@ -213,7 +215,7 @@ impl Runtime {
     /// # Errors
     /// As there.
     pub fn import_all<T: ?Sized + stub::Interface>(&self, name: &str) -> crate::Result<Group<T::Client>> {
-        Ok(import::import_all::<T>(self, name)?)
+        Ok(group::import_all::<T>(self, name)?)
     }
 
     /// A binding to whoever exports that interface, as far as it is known, under a name.

@@ -26,19 +26,20 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::multi::{Bell, Bells, Members, Parking, Station};
 use crate::pending::Pending;
 use crate::xdr::{Decode, Decoder, Encode, Encoder, ErrorKind};
-use crate::{CallFailed, Error, Kind, Ran, Result, idl, xdr};
+use crate::{CallFailed, Error, Kind, Ran, Result, System, idl, xdr};
 
 pub use crate::local::{local, local_async};
 
 /// What the runtime knows of an interface; `#[farcall::interface]` implements it for `dyn Store`.
 pub trait Interface: Send + Sync + 'static {
     /// The user-stub.
-    type Client: From<Binding> + Clone + Send + Sync;
+    type Client: Client;
     /// The type in an interface name: `Store` in `"Store/ebbets"`.
     const NAME: &'static str;
     /// The procedures, in the order of their declaration.
@@ -50,6 +51,20 @@ pub trait Interface: Send + Sync + 'static {
     /// Decodes the arguments, all of them to the last byte, calls the procedure, and appends to `reply` what it gave.
     /// It panics if the procedure does.
     fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched;
+}
+
+/// What the runtime knows of a user-stub; `#[farcall::interface]` implements it for `StoreClient`.
+pub trait Client: From<Binding> + Clone + Send + Sync {
+    /// The procedures as calls of every member of a group; `M` says whether its members are fixed.
+    type Multi<M>;
+    /// The procedures as calls that are encoded and not yet made.
+    type Prepare: Default;
+
+    /// What it is bound to.
+    fn binding(&self) -> &Binding;
+
+    /// The procedures as calls of these members.
+    fn multi<M>(members: Members) -> Self::Multi<M>;
 }
 
 /// What must be known of a procedure before it is called.
@@ -122,6 +137,16 @@ pub enum Reply<'a> {
     Failed(CallFailed),
 }
 
+impl Reply<'_> {
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Reply::Result(decoder) | Reply::Exception(decoder) => decoder.remaining(),
+            Reply::Failed(_) => 0,
+        }
+    }
+}
+
 /// Takes the one reply of a call.
 pub type Sink<'a> = &'a mut dyn FnMut(Reply<'_>);
 
@@ -133,6 +158,19 @@ pub trait Channel: Send + Sync + 'static {
     /// Carries the call without blocking, not even to wait for room: past its bound the channel gives a call that has
     /// failed already, as overloaded, [`Ran::No`].
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall>;
+
+    /// Where a thread that gathers the ends of several calls may wait for this channel's.
+    fn station(&self) -> Arc<dyn Station> {
+        Arc::new(Parking::new(Arc::new(System)))
+    }
+
+    /// As [`Channel::start`], for a thread that will wait at `station`. The bell is rung when the call may have ended,
+    /// or has not been looked at yet.
+    fn start_gathered(&self, call: Call<'_>, _station: &Arc<dyn Station>, bell: Bell) -> Box<dyn PendingCall> {
+        let started = self.start(call);
+        bell.ring();
+        started
+    }
 }
 
 /// A call that was started. Dropping it cancels the call.
@@ -143,6 +181,12 @@ pub trait PendingCall: Send {
     /// Gives the reply if there is one; else sees to it that the task is woken when there is. Not called again after
     /// it has given the reply.
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()>;
+
+    /// As [`PendingCall::poll`], for one who gathers the ends of several calls: rings the member's bell instead.
+    fn gather(&mut self, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
+        let waker = Waker::from(Arc::new(bells.of(member)));
+        self.poll(&mut Context::from_waker(&waker), sink)
+    }
 
     /// Asks the server to stop, and returns at once. The reply still comes: cancelled, or what was faster.
     fn cancel(&mut self);
@@ -205,6 +249,32 @@ impl Binding {
     /// Starts a call.
     pub fn start<T, E>(&self, procedure: &Procedure, encode: EncodeArguments<'_>) -> Pending<T, E> {
         Pending::new(self.channel.start(self.prepare(procedure, encode)))
+    }
+
+    /// Starts a call with encoded arguments, for a thread that gathers the ends of several at `station`.
+    pub(crate) fn gather(
+        &self,
+        procedure: &Procedure,
+        arguments: &[u8],
+        station: &Arc<dyn Station>,
+        bell: Bell,
+    ) -> Box<dyn PendingCall> {
+        // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
+        let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
+        self.channel.start_gathered(self.prepare(procedure, &encode), station, bell)
+    }
+
+    /// Starts a call with encoded arguments and perhaps one more deadline.
+    pub(crate) fn start_encoded(
+        &self,
+        procedure: &Procedure,
+        arguments: &[u8],
+        within: Option<Duration>,
+    ) -> Box<dyn PendingCall> {
+        let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
+        let mut call = self.prepare(procedure, &encode);
+        call.within = [call.within, within].into_iter().flatten().min();
+        self.channel.start(call)
     }
 
     fn prepare<'a>(&self, procedure: &'a Procedure, encode: EncodeArguments<'a>) -> Call<'a> {

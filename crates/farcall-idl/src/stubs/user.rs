@@ -1,4 +1,5 @@
-//! The user-stub: a struct that implements the trait by calls, and its surface for calls that are only started.
+//! The user-stub: a struct that implements the trait by calls, and its surfaces for calls that are only started, and
+//! for calls of many members.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -11,10 +12,14 @@ pub(super) fn generate(source: &Source) -> TokenStream {
     let client = client(source);
     let calls = calls(source);
     let starts = starts(source);
+    let multi = multi(source);
+    let prepare = prepare(source);
     quote! {
         #client
         #calls
         #starts
+        #multi
+        #prepare
     }
 }
 
@@ -32,6 +37,14 @@ impl Source {
     fn start_name(&self) -> Ident {
         format_ident!("{}Start", self.name)
     }
+
+    fn multi_name(&self) -> Ident {
+        format_ident!("{}Multi", self.name)
+    }
+
+    fn prepare_name(&self) -> Ident {
+        format_ident!("{}Prepare", self.name)
+    }
 }
 
 /// `struct StoreClient` and what it offers beside the trait.
@@ -39,6 +52,7 @@ fn client(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let client = source.client_name();
     let start = source.start_name();
+    let (multi, prepare) = (source.multi_name(), source.prepare_name());
     let about = format!(
         " The user-stub of [`{name}`]: implements it by calling the server that it is bound to.\n\n\
          Cheap to clone; clones share the binding, and any number of threads may call at once."
@@ -77,6 +91,19 @@ fn client(source: &Source) -> TokenStream {
         impl ::core::convert::From<#farcall::stub::Binding> for #client {
             fn from(binding: #farcall::stub::Binding) -> Self {
                 Self { binding }
+            }
+        }
+
+        impl #farcall::stub::Client for #client {
+            type Multi<M> = #multi<M>;
+            type Prepare = #prepare;
+
+            fn binding(&self) -> &#farcall::stub::Binding {
+                &self.binding
+            }
+
+            fn multi<M>(members: #farcall::multi::Members) -> #multi<M> {
+                #multi { members, kind: ::core::marker::PhantomData }
             }
         }
     }
@@ -130,6 +157,82 @@ fn starts(source: &Source) -> TokenStream {
         }
 
         impl #start<'_> {
+            #(#methods)*
+        }
+    }
+}
+
+/// `struct StoreMulti`
+fn multi(source: &Source) -> TokenStream {
+    let Source { farcall, visibility, name, .. } = source;
+    let multi = source.multi_name();
+    let prepare = source.prepare_name();
+    let about = format!(
+        " Calls every member of a group of [`{name}`]s; made by [`Group::multi`]({}::Group::multi).",
+        source.farcall_in_docs()
+    );
+    let methods = source.procedures.iter().map(|procedure| {
+        let Procedure { name: method, result, .. } = procedure;
+        let exception = procedure.raised(source);
+        let about = format!(" Calls [`{name}::{method}`] of every member.");
+        let parameters = procedure.parameters();
+        let arguments = procedure.arguments.iter().map(|argument| &argument.name);
+        quote! {
+            #[doc = #about]
+            pub fn #method(&self, #parameters) -> #farcall::Multi<#result, #exception, M> {
+                let __prepared = #prepare.#method(#(#arguments),*);
+                #farcall::Multi::new(::core::clone::Clone::clone(&self.members), ::std::vec![__prepared])
+            }
+        }
+    });
+    quote! {
+        #[doc = #about]
+        #[derive(Clone, Debug)]
+        #visibility struct #multi<M> {
+            members: #farcall::multi::Members,
+            kind: ::core::marker::PhantomData<fn() -> M>,
+        }
+
+        impl<M> #multi<M> {
+            #(#methods)*
+        }
+    }
+}
+
+/// `struct StorePrepare`
+fn prepare(source: &Source) -> TokenStream {
+    let Source { farcall, visibility, name, .. } = source;
+    let prepare = source.prepare_name();
+    let about = format!(
+        " Encodes calls of [`{name}`] that are not made yet, for [`Group::multi_each`]({}::Group::multi_each).",
+        source.farcall_in_docs()
+    );
+    let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
+        let Procedure { name: method, output, result, .. } = procedure;
+        let exception = procedure.raised(source);
+        let about = format!(" Encodes the arguments of [`{name}::{method}`].");
+        let parameters = procedure.parameters();
+        let encode = encode(source, procedure);
+        let span = Span::call_site().located_at(output.span());
+        let prepared = quote_spanned! {span=>
+            #farcall::multi::Prepared::new(
+                &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
+                #encode,
+            )
+        };
+        quote! {
+            #[doc = #about]
+            pub fn #method(&self, #parameters) -> #farcall::multi::Prepared<#result, #exception> {
+                #prepared
+            }
+        }
+    });
+    quote! {
+        #[doc = #about]
+        #[derive(Clone, Copy, Debug, Default)]
+        #visibility struct #prepare;
+
+        impl #prepare {
             #(#methods)*
         }
     }

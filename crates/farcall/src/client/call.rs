@@ -214,13 +214,22 @@ impl Endpoint {
 
     /// Whether a deadline has passed. If not, whoever leads shall look again when it has: it forgets
     /// what is no conversation's timer each time it has looked at those.
-    fn is_past(&self, deadline: Option<Time>) -> bool {
+    pub(super) fn is_past(&self, deadline: Option<Time>) -> bool {
         let Some(deadline) = deadline else { return false };
         if deadline <= self.env.now() {
             return true;
         }
         self.set_timer(Some(deadline));
         false
+    }
+}
+
+impl From<Refused> for CallFailed {
+    fn from(refused: Refused) -> CallFailed {
+        match refused {
+            Refused::Arguments(why) => why,
+            Refused::Call(failure) => failure.into(),
+        }
     }
 }
 

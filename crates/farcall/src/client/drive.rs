@@ -131,6 +131,25 @@ impl Attendance<'_> {
         endpoint.lead_until(&mut reception, tools, now, mine, done);
         tools.buffer = std::mem::take(&mut reception.buffer);
     }
+
+    /// Takes in what has arrived, if this leads.
+    pub(super) fn look(&mut self, tools: &mut Tools) {
+        let endpoint = self.endpoint;
+        if !self.leads {
+            return;
+        }
+        let earliest = Time::from_nanos(endpoint.earliest.load(Ordering::Relaxed));
+        let mut reception = Reception { endpoint, buffer: std::mem::take(&mut tools.buffer), earliest };
+        if reception.buffer.is_empty() {
+            reception.buffer = vec![0; BUFFER].into_boxed_slice();
+        }
+        for _ in 0..DRAIN {
+            let received = endpoint.socket.receive(&mut reception.buffer, Wait::No);
+            let Ok(Received::Datagrams { from, len, each }) = received else { break };
+            endpoint.accept_train(&mut reception, endpoint.env.now(), &from, len, each, None, tools);
+        }
+        tools.buffer = std::mem::take(&mut reception.buffer);
+    }
 }
 
 impl Endpoint {
@@ -166,11 +185,7 @@ impl Endpoint {
             drained = if wait == Wait::No { drained + 1 } else { 0 };
             match received {
                 Ok(Received::Datagrams { ref from, len, each }) => {
-                    for place in train(len, each) {
-                        let datagram = &reception.buffer[place];
-                        let (timer, listed) = self.accept(time, from, datagram, mine.as_deref_mut(), tools);
-                        self.expect(reception, timer, listed);
-                    }
+                    self.accept_train(reception, time, from, len, each, mine.as_deref_mut(), tools);
                 }
                 Ok(Received::TimedOut) => {
                     drained = 0;
@@ -192,6 +207,26 @@ impl Endpoint {
             if over {
                 return;
             }
+        }
+    }
+
+    /// Takes in what was received together.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    fn accept_train(
+        &self,
+        reception: &mut Reception<'_>,
+        now: Time,
+        from: &SocketAddr,
+        len: usize,
+        each: usize,
+        mut mine: Option<&mut Mine<'_>>,
+        tools: &mut Tools,
+    ) {
+        for place in train(len, each) {
+            let datagram = &reception.buffer[place];
+            let (timer, listed) = self.accept(now, from, datagram, mine.as_deref_mut(), tools);
+            self.expect(reception, timer, listed);
         }
     }
 
@@ -282,7 +317,7 @@ impl Endpoint {
     /// Wakes whose calls have ended.
     #[inline]
     fn wake(&self, tools: &mut Tools) {
-        let tasks = tools.wakes.wakers.len();
+        let tasks = tools.wakes.tasks();
         if tasks > 0 {
             self.tasks.fetch_sub(tasks, Ordering::SeqCst);
         }

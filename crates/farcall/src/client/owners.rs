@@ -7,6 +7,7 @@ use std::task::Waker;
 use super::binds::Binds;
 use super::started::Landing;
 use super::waiter::Waiter;
+use crate::multi::Bell;
 
 /// One who waits for an outcome.
 pub(super) enum Owner {
@@ -25,6 +26,8 @@ pub(super) enum Watcher {
     Nobody,
     Thread(Arc<Waiter>),
     Task(Waker),
+    /// One who gathers the ends of several calls.
+    Gatherer(Bell),
 }
 
 impl Watcher {

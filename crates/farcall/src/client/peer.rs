@@ -112,6 +112,11 @@ impl Peer {
         Peer { id: state.conversation.id(), address, state: Mutex::new(state) }
     }
 
+    /// Where it is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// How many datagrams it has sent us.
     pub(crate) fn received(&self) -> u64 {
         self.lock().conversation.stats().received

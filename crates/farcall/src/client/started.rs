@@ -114,12 +114,9 @@ impl Started {
         endpoint.check_process()?;
         let service = endpoint.service()?;
         let mut caller = Caller::take(&endpoint.env);
-        let begun = endpoint.begin_started(service, peer, outgoing, &mut caller.tools);
+        let begun = endpoint.begin_started(Some(service), peer, outgoing, Watcher::Nobody, &mut caller.tools);
         caller.keep();
-        begun.map_err(|refused| match refused {
-            Refused::Arguments(why) => why,
-            Refused::Call(failure) => failure.into(),
-        })
+        begun.map_err(Refused::into)
     }
 
     /// Blocks until the outcome has come.
@@ -146,6 +143,12 @@ impl Started {
         drop(attendance);
         caller.keep();
         Ok(())
+    }
+
+    /// Whether the outcome has come.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.landing.is_over()
     }
 
     /// The outcome if it has come; else `context` is woken when it does.
@@ -213,12 +216,14 @@ impl Started {
 }
 
 impl Endpoint {
-    /// Starts a call that no thread waits for. It is sent, or left for the next ones to share its datagram.
-    fn begin_started(
+    /// Starts a call that no thread waits for. It is sent, or left for the next ones to share its datagram if the
+    /// service thread sees to it.
+    pub(super) fn begin_started(
         &self,
-        service: &Service,
+        service: Option<&Service>,
         peer: &Arc<Peer>,
         outgoing: &Outgoing<'_>,
+        watcher: Watcher,
         tools: &mut Tools,
     ) -> Result<Started, Refused> {
         let Outgoing { export, procedure, deadline, trace, encode } = *outgoing;
@@ -227,7 +232,7 @@ impl Endpoint {
         let landing = Arc::new(Landing::default());
         let mut state = peer.lock();
         let was_busy = state.owners.any_started();
-        let token = state.owners.add(Owner::Started(landing.clone(), Watcher::Nobody));
+        let token = state.owners.add(Owner::Started(landing.clone(), watcher));
         let call = Call { export, procedure, deadline, trace, token };
         let clock = || self.env.now();
         let id = match state.conversation.start_by(clock, &call, std::mem::take(&mut tools.arguments)) {
@@ -241,7 +246,7 @@ impl Endpoint {
         tools.arguments = state.conversation.buffer_by(clock);
         self.count_busy(was_busy, &state.owners);
         let started = Started { id, token, landing };
-        if state.conversation.may_wait(id) {
+        if let Some(service) = service.filter(|_| state.conversation.may_wait(id)) {
             let first = !std::mem::replace(&mut state.left, true);
             drop(state);
             if first {
@@ -256,7 +261,7 @@ impl Endpoint {
             }
             let timer = self.flush(self.env.now(), peer, &mut tools.out);
             self.set_timer(timer);
-            if !was_busy {
+            if let Some(service) = service.filter(|_| !was_busy) {
                 self.engage(service);
             }
         }
@@ -276,7 +281,7 @@ impl Endpoint {
     }
 
     /// The service thread, started by the first who needs it.
-    fn service(self: &Arc<Self>) -> Result<&Arc<Service>, CallFailed> {
+    pub(super) fn service(self: &Arc<Self>) -> Result<&Arc<Service>, CallFailed> {
         let service = self.service.get_or_init(|| Service::new(&*self.env));
         service.run(self).map_err(|why| crate::runtime::local("starting a thread", why))?;
         Ok(service)

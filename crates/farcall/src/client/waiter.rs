@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
 use farcall_proto::client::Outcome;
@@ -14,6 +15,7 @@ use super::Peer;
 use super::lead::Seat;
 use super::owners::Watcher;
 use crate::env::{Env, Event};
+use crate::multi::Bell;
 use crate::{CallFailed, Kind, Ran};
 
 /// How a call ended; its body is kept apart.
@@ -170,11 +172,17 @@ impl Tools {
     }
 }
 
+/// One who is to be woken and is no thread.
+pub(super) enum Other {
+    Task(Waker),
+    Gatherer(Bell),
+}
+
 /// Whom to wake when no lock is held.
 #[derive(Default)]
 pub(super) struct Wakes {
     pub(super) waiters: Vec<Arc<Waiter>>,
-    pub(super) wakers: Vec<std::task::Waker>,
+    pub(super) others: Vec<Other>,
 }
 
 impl Wakes {
@@ -183,22 +191,35 @@ impl Wakes {
         match watcher {
             Watcher::Nobody => {}
             Watcher::Thread(waiter) => self.waiters.push(waiter),
-            Watcher::Task(waker) => self.wakers.push(waker),
+            Watcher::Task(waker) => self.others.push(Other::Task(waker)),
+            Watcher::Gatherer(bell) => self.others.push(Other::Gatherer(bell)),
         }
     }
 
     #[inline]
     pub(super) fn run(&mut self) {
-        if !self.waiters.is_empty() || !self.wakers.is_empty() {
+        if !self.waiters.is_empty() || !self.others.is_empty() {
             self.wake_all();
         }
     }
 
+    /// How many tasks are among them.
+    #[inline]
+    pub(super) fn tasks(&self) -> usize {
+        if self.others.is_empty() {
+            return 0;
+        }
+        self.others.iter().filter(|other| matches!(other, Other::Task(_))).count()
+    }
+
     fn wake_all(&mut self) {
         self.waiters.drain(..).for_each(|waiter| waiter.wake());
-        for waker in self.wakers.drain(..) {
-            // A panic in it is its executor's affair, not of the caller who happens to lead.
-            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        for other in self.others.drain(..) {
+            match other {
+                // A panic in it is its executor's affair, not of the caller who happens to lead.
+                Other::Task(waker) => drop(catch_unwind(AssertUnwindSafe(|| waker.wake()))),
+                Other::Gatherer(bell) => bell.ring_serving(),
+            }
         }
     }
 }

@@ -84,6 +84,36 @@ impl Inner {
         Err(failed.unwrap_or_else(|| CallFailed::new(Kind::NoSuchName, Ran::No)))
     }
 
+    /// Binds several instances at once, each at its address. Who has not answered when the deadline comes has none.
+    pub(super) fn bind_each(
+        &self,
+        instances: &[(SocketAddr, String)],
+        interface: &idl::Interface,
+        deadline: Time,
+    ) -> Result<Vec<Option<Target>>, CallFailed> {
+        self.check_process()?;
+        let mut targets: Vec<Option<Target>> = instances.iter().map(|_| None).collect();
+        let mut left: Vec<usize> = (0..instances.len()).collect();
+        while let Some(&first) = left.first() {
+            let from = crate::client::bind_address(instances[first].0);
+            let endpoint = self.endpoint(instances[first].0)?;
+            let (now, later): (Vec<_>, Vec<_>) =
+                left.into_iter().partition(|which| crate::client::bind_address(instances[*which].0) == from);
+            let peers: Vec<(Arc<Peer>, &str)> =
+                now.iter().map(|which| (endpoint.peer(instances[*which].0), &instances[*which].1[..])).collect();
+            endpoint.bind(&peers, Some(deadline), &mut |place, answer| {
+                let address = peers[place].0.address();
+                if let Ok((export, lacking)) = self.judge(address, answer, interface) {
+                    let (endpoint, peer, link) = (endpoint.clone(), peers[place].0.clone(), None);
+                    targets[now[place]] = Some(Target { endpoint, peer, address, export, link, lacking });
+                }
+                false
+            })?;
+            left = later;
+        }
+        Ok(targets)
+    }
+
     /// The target with a connection through shared memory, if it can be had; a name may ask for nothing else.
     fn near(&self, name: &Name, mut target: Target) -> Result<Target, CallFailed> {
         let wanted = matches!(name, Name::At { address: Address::Shm(_), .. });

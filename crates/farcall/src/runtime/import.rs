@@ -15,6 +15,7 @@ use super::watched::watched;
 use super::{Inner, Runtime, bound, started};
 use crate::client::Outgoing;
 use crate::context;
+use crate::multi::{Bell, Parking, Station};
 use crate::stub::{Binding, Call, Channel, EncodeArguments, Interface, PendingCall, Procedure, Reply, Sink};
 use crate::xdr::Decoder;
 use crate::{CallFailed, Kind, Ran, idl};
@@ -46,7 +47,7 @@ pub(super) fn import<T: ?Sized + Interface>(runtime: &Runtime, name: &str) -> Re
 }
 
 /// A user-stub bound to a name.
-fn client<T: ?Sized + Interface>(runtime: &Runtime, name: Name) -> Result<T::Client, CallFailed> {
+pub(super) fn client<T: ?Sized + Interface>(runtime: &Runtime, name: Name) -> Result<T::Client, CallFailed> {
     Ok(binding(runtime, name, Cow::Borrowed(T::interface()))?.into())
 }
 
@@ -57,58 +58,23 @@ pub(super) fn binding(
     interface: Cow<'static, idl::Interface>,
 ) -> Result<Binding, CallFailed> {
     let target = runtime.0.bind(&name, &interface, &[], context::inherited().0)?;
+    Ok(binding_to(&runtime.0, name, interface, Some(target)))
+}
+
+/// A binding to a name, and to a target if that is known already.
+pub(super) fn binding_to(
+    inner: &Arc<Inner>,
+    name: Name,
+    interface: Cow<'static, idl::Interface>,
+    target: Option<Target>,
+) -> Binding {
     let bound = bound::Binding::default();
-    bound.set(Arc::new(target));
-    let importer =
-        Arc::new(Importer { inner: runtime.0.clone(), name, interface, bound, silent_at: AtomicU64::new(0) });
-    let channel = watched(&runtime.0, &importer.interface.name, Arc::new(Shared(importer.clone())));
-    Ok(Binding::new(channel))
-}
-
-pub(super) fn import_all<T: ?Sized + Interface>(runtime: &Runtime, name: &str) -> Result<Group<T::Client>, CallFailed> {
-    let name = parse(name)?;
-    let Name::Type(type_name) = &name else {
-        return Ok(Group { members: vec![(name.to_string(), client::<T>(runtime, name)?)] });
-    };
-    let entries = runtime.0.registry.instances(type_name);
-    let entries = entries.map_err(|why| CallFailed::new(Kind::Registry, Ran::No).caused_by(why))?;
-    let mut members = Vec::new();
-    let mut failed = None;
-    for entry in entries {
-        let name = Name::Instance { type_name: entry.type_name.clone(), instance: entry.instance.clone() };
-        match client::<T>(runtime, name) {
-            Ok(client) => members.push((entry.name(), client)),
-            Err(why) => failed = Some(why),
-        }
+    if let Some(target) = target {
+        bound.set(Arc::new(target));
     }
-    if members.is_empty() {
-        let nobody = || CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("nobody exports {name}"));
-        return Err(failed.unwrap_or_else(nobody));
-    }
-    Ok(Group { members })
-}
-
-/// The instances of a type, each with its user-stub.
-#[derive(Clone, Debug)]
-pub struct Group<C> {
-    members: Vec<(String, C)>,
-}
-
-impl<C> Group<C> {
-    /// How many members it has.
-    pub fn len(&self) -> usize {
-        self.members.len()
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(&self) -> bool {
-        self.members.is_empty()
-    }
-
-    /// Name and user-stub of each member.
-    pub fn members(&self) -> impl Iterator<Item = (&str, &C)> {
-        self.members.iter().map(|(name, client)| (&name[..], client))
-    }
+    let importer = Arc::new(Importer { inner: inner.clone(), name, interface, bound, silent_at: AtomicU64::new(0) });
+    let channel = watched(inner, &importer.interface.name, Arc::new(Shared(importer.clone())));
+    Binding::new(channel)
 }
 
 /// What user-stubs share. Started calls keep it alive too.
@@ -125,6 +91,19 @@ impl Channel for Shared {
         let (deadline, trace) = self.0.inherit(&call);
         let trip = Trip { procedure: call.procedure, deadline, trace, encode: call.encode };
         started::start(&self.0, &trip)
+    }
+
+    fn start_gathered(&self, call: Call<'_>, station: &Arc<dyn Station>, bell: Bell) -> Box<dyn PendingCall> {
+        let (deadline, trace) = self.0.inherit(&call);
+        let trip = Trip { procedure: call.procedure, deadline, trace, encode: call.encode };
+        started::start_gathered(&self.0, &trip, station, bell)
+    }
+
+    fn station(&self) -> Arc<dyn Station> {
+        match self.0.bound.get() {
+            Some(target) => target.endpoint.clone(),
+            None => Arc::new(Parking::new(self.0.inner.env.clone())),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::import::{self, Importer, Trip, describe, lacking};
 use crate::client::{self, Outgoing, Taker};
 use crate::context::Trace;
 use crate::env::{Event, Time};
+use crate::multi::{Bell, Bells, Station};
 use crate::shm;
 use crate::stub::{PendingCall, Procedure, Reply, Sink, bad_arguments};
 use crate::xdr::{Decoder, Encoder};
@@ -44,6 +45,36 @@ enum Stage {
     Over,
 }
 
+/// As [`start`], for a thread that gathers the ends of several calls at `station`.
+pub(super) fn start_gathered(
+    importer: &Arc<Importer>,
+    trip: &Trip<'_>,
+    station: &Arc<dyn Station>,
+    bell: Bell,
+) -> Box<dyn PendingCall> {
+    let target = importer.bound.first().filter(|target| is_at(target, station) && target.has(trip.procedure.number));
+    let Some(target) = target else {
+        bell.ring();
+        return start(importer, trip);
+    };
+    match client::Started::start_gathered(&target.endpoint, &target.peer, &trip.outgoing(target), bell.clone()) {
+        Ok(started) => {
+            let stage = Stage::First(Started::Datagrams(started), target.clone());
+            Box::new(Flight::new(importer, trip, stage))
+        }
+        Err(why) => {
+            bell.ring();
+            Box::new(why)
+        }
+    }
+}
+
+/// Whether calls of a target are waited for at a station. Memory shared with it is not: one thread can wait for many
+/// only at a socket.
+fn is_at(target: &Target, station: &Arc<dyn Station>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(&target.endpoint), Arc::as_ptr(station))
+}
+
 /// Starts a call. Where there is no binding, or a call that did not run is to be made again, a
 /// thread does that: both wait for answers, which nobody who starts a call does.
 pub(super) fn start(importer: &Arc<Importer>, trip: &Trip<'_>) -> Box<dyn PendingCall> {
@@ -51,12 +82,8 @@ pub(super) fn start(importer: &Arc<Importer>, trip: &Trip<'_>) -> Box<dyn Pendin
         Some(target) => send(&target, trip).map(|started| Stage::First(started, target)),
         None => Again::encode(importer, trip).and_then(|again| again.spawn(None)),
     };
-    let Trip { procedure, deadline, trace, .. } = *trip;
     match stage {
-        Ok(stage) => {
-            let importer = importer.clone();
-            Box::new(Flight { importer, procedure: *procedure, deadline, trace, stage, detached: false })
-        }
+        Ok(stage) => Box::new(Flight::new(importer, trip, stage)),
         Err(why) => Box::new(why),
     }
 }
@@ -101,6 +128,11 @@ impl Started {
 }
 
 impl Flight {
+    fn new(importer: &Arc<Importer>, trip: &Trip<'_>, stage: Stage) -> Flight {
+        let Trip { procedure, deadline, trace, .. } = *trip;
+        Flight { importer: importer.clone(), procedure: *procedure, deadline, trace, stage, detached: false }
+    }
+
     /// What it takes to make the call again, with the arguments that its first attempt gave back.
     fn again(&self, arguments: Vec<u8>) -> Again {
         let Flight { importer, procedure, deadline, trace, .. } = self;
@@ -200,6 +232,18 @@ impl PendingCall for Flight {
         self.poll(context, sink)
     }
 
+    fn gather(&mut self, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
+        // The usual case, for which nobody need be woken.
+        if let Stage::First(Started::Datagrams(started), _) = &self.stage
+            && started.is_over()
+            && self.poll(&mut Context::from_waker(Waker::noop()), sink).is_ready()
+        {
+            return Poll::Ready(());
+        }
+        let waker = Waker::from(Arc::new(bells.of(member)));
+        self.poll(&mut Context::from_waker(&waker), sink)
+    }
+
     fn cancel(&mut self) {
         match &self.stage {
             Stage::First(started, target) => started.cancel(target),
@@ -210,6 +254,9 @@ impl PendingCall for Flight {
 
     fn detach(mut self: Box<Self>) {
         self.detached = true;
+        if let Stage::First(Started::Datagrams(started), target) = &self.stage {
+            started.leave(&target.endpoint);
+        }
     }
 }
 

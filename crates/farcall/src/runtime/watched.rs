@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use super::Inner;
 use crate::env::{Env, Time};
 use crate::intercept::{self, Interceptors, Outcome};
+use crate::multi::{Bell, Bells, Station};
 use crate::stub::{Call, Channel, PendingCall, Reply, Sink};
 use crate::{CallFailed, context};
 
@@ -88,6 +89,19 @@ impl Channel for Watched {
         let (watch, procedure, since) = (self.watch.clone(), call.procedure.name, self.watch.env.now());
         Box::new(Flight { watch, procedure, since, call: self.channel.start(call) })
     }
+
+    fn start_gathered(&self, call: Call<'_>, station: &Arc<dyn Station>, bell: Bell) -> Box<dyn PendingCall> {
+        if let Err(why) = self.watch.interceptors.before(&self.watch.call(call.procedure.name)) {
+            bell.ring();
+            return Box::new(why);
+        }
+        let (watch, procedure, since) = (self.watch.clone(), call.procedure.name, self.watch.env.now());
+        Box::new(Flight { watch, procedure, since, call: self.channel.start_gathered(call, station, bell) })
+    }
+
+    fn station(&self) -> Arc<dyn Station> {
+        self.channel.station()
+    }
 }
 
 /// A started call. The end of one that is detached, or dropped, is not told: nobody takes it.
@@ -96,6 +110,20 @@ struct Flight {
     procedure: &'static str,
     since: Time,
     call: Box<dyn PendingCall>,
+}
+
+impl Flight {
+    /// Asks for the reply by `ask`, and tells the interceptors if it has come.
+    fn tell(&mut self, sink: Sink<'_>, ask: impl FnOnce(&mut dyn PendingCall, Sink<'_>) -> Poll<()>) -> Poll<()> {
+        let Flight { watch, procedure, since, call } = self;
+        let mut told = None;
+        let polled = ask(&mut **call, &mut |reply| {
+            told = Some(Told::of(&reply));
+            sink(reply);
+        });
+        watch.end(procedure, *since, told);
+        polled
+    }
 }
 
 impl PendingCall for Flight {
@@ -110,14 +138,11 @@ impl PendingCall for Flight {
     }
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
-        let Flight { watch, procedure, since, call } = self;
-        let mut told = None;
-        let polled = call.poll(context, &mut |reply| {
-            told = Some(Told::of(&reply));
-            sink(reply);
-        });
-        watch.end(procedure, *since, told);
-        polled
+        self.tell(sink, |call, sink| call.poll(context, sink))
+    }
+
+    fn gather(&mut self, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
+        self.tell(sink, |call, sink| call.gather(bells, member, sink))
     }
 
     fn cancel(&mut self) {

@@ -1,0 +1,87 @@
+//! Calls under way whose ends one thread gathers, which serves the endpoint while it waits.
+
+use std::sync::Arc;
+
+use super::call::{Outgoing, Refused};
+use super::lead::Seat;
+use super::owners::Watcher;
+use super::waiter::{Caller, Waiter};
+use super::{Endpoint, Peer, Started};
+use crate::CallFailed;
+use crate::env::{Socket, Time};
+use crate::multi::{Bell, Bells, Interrupt, Station};
+
+impl Started {
+    /// Starts a call for a thread that will wait at this endpoint: its bell is rung when the call has ended.
+    ///
+    /// # Errors
+    /// What is known at once; nothing was sent.
+    pub(crate) fn start_gathered(
+        endpoint: &Arc<Endpoint>,
+        peer: &Arc<Peer>,
+        outgoing: &Outgoing<'_>,
+        bell: Bell,
+    ) -> Result<Started, CallFailed> {
+        endpoint.check_process()?;
+        let mut caller = Caller::take(&endpoint.env);
+        let begun = endpoint.begin_started(None, peer, outgoing, Watcher::Gatherer(bell), &mut caller.tools);
+        caller.keep();
+        begun.map_err(Refused::into)
+    }
+
+    /// Lets a call that was gathered go on when nobody waits at the endpoint any more.
+    pub(crate) fn leave(&self, endpoint: &Arc<Endpoint>) {
+        // Where there can be no thread, whoever next waits there carries it on.
+        if let Ok(service) = endpoint.service() {
+            endpoint.engage(service);
+        }
+    }
+}
+
+impl Station for Endpoint {
+    fn now(&self) -> Time {
+        self.env.now()
+    }
+
+    fn wait(&self, bells: &Bells, until: Option<Time>) -> Result<(), CallFailed> {
+        self.check_process()?;
+        let mut caller = Caller::take_to_wait(&self.env)?;
+        let Caller { waiter, tools, .. } = &mut *caller;
+        let over = || bells.any() || self.is_past(until);
+        bells.hear(
+            || Arc::new(Seated { socket: self.socket.clone(), waiter: waiter.clone() }),
+            || self.attend(waiter).by(until).until(tools, self.env.now(), None, None, &over),
+        );
+        caller.keep();
+        Ok(())
+    }
+
+    fn look(&self) -> Result<(), CallFailed> {
+        self.check_process()?;
+        let mut caller = Caller::take_to_wait(&self.env)?;
+        let Caller { waiter, tools, .. } = &mut *caller;
+        self.attend(waiter).look(tools);
+        caller.keep();
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        self.socket.receive_buffer()
+    }
+}
+
+/// A thread that waits at an endpoint.
+struct Seated {
+    socket: Arc<dyn Socket>,
+    waiter: Arc<Waiter>,
+}
+
+impl Interrupt for Seated {
+    fn interrupt(&self, serving: bool) {
+        self.waiter.wake();
+        // It may be the one that serves, and then it sleeps in the socket.
+        if !serving {
+            self.socket.wake();
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! A call of every member that is to be made, and the ways in which it may end.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use super::engine::Engine;
+use super::gathering::Gathering;
+use super::outcome::{Gathered, Outcome, Short};
+use super::{Fixed, Living, Members};
+use crate::stub::Procedure;
+use crate::xdr::{self, Decode, Encoder};
+use crate::{Never, Ran, Result};
+
+/// A call of every member of a group, not made yet: `group.multi().get(key)` gives it.
+///
+/// What ends it makes it, and blocks: [`all`](Multi::all), [`first`](Multi::first), [`quorum`](Multi::quorum),
+/// [`majority`](Multi::majority), [`hedged`](Multi::hedged), [`each`](Multi::each). [`start`](Multi::start) makes it
+/// and returns, for tasks.
+#[must_use = "nobody is called before `all()`, `first()`, `quorum(n)`, `each(..)` or `start()`"]
+pub struct Multi<T, E = Never, M = Living> {
+    pub(super) members: Members,
+    pub(super) prepared: Vec<Prepared<T, E>>,
+    pub(super) settings: Settings<T, E>,
+    kind: PhantomData<fn() -> M>,
+}
+
+/// How a multiple call is made.
+pub(super) struct Settings<T, E> {
+    /// How long replies are waited for.
+    pub(super) within: Option<Duration>,
+    pub(super) rest: Option<Rest>,
+    pub(super) counts: Option<Counts<T, E>>,
+    pub(super) hedge: Option<Hedge>,
+}
+
+type Counts<T, E> = Box<dyn Fn(&Result<T, E>) -> bool + Send>;
+
+/// Whom to call when nobody has answered.
+#[derive(Clone, Copy)]
+pub(super) struct Hedge {
+    /// After how long another member is called.
+    pub(super) after: Duration,
+    /// How many are called at most.
+    pub(super) at_most: usize,
+}
+
+/// A call with its arguments, encoded.
+pub struct Prepared<T, E = Never> {
+    pub(super) procedure: Procedure,
+    pub(super) arguments: std::result::Result<Vec<u8>, xdr::Error>,
+    reply: PhantomData<fn() -> (T, E)>,
+}
+
+impl<T, E> Prepared<T, E> {
+    /// Encodes the arguments.
+    pub fn new(procedure: &Procedure, encode: crate::stub::EncodeArguments<'_>) -> Self {
+        let mut arguments = Vec::new();
+        let encoded = encode(&mut Encoder::new(&mut arguments));
+        Prepared { procedure: *procedure, arguments: encoded.map(|()| arguments), reply: PhantomData }
+    }
+}
+
+/// What the handler of a multiple call says after each reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The next reply, please.
+    Continue,
+    /// Enough: the members that have not answered are abandoned.
+    Stop,
+}
+
+/// What becomes of the calls of members that had not answered when the caller stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Their servers are asked to stop.
+    Cancel,
+    /// They go on. The runtime sees to it that each server has its call; those that had not been called yet are not.
+    Finish,
+}
+
+/// One member's reply.
+#[derive(Debug)]
+pub struct Reply<'a, T, E = Never> {
+    /// The member's place in the group.
+    pub index: usize,
+    /// Its name.
+    pub member: &'a str,
+    /// What a single call of it would have returned.
+    pub result: Result<T, E>,
+}
+
+impl<T, E, M> Multi<T, E, M> {
+    /// A call of each member with the arguments that stand at its place, or at the last one. For stubs.
+    #[doc(hidden)]
+    pub fn new(members: Members, prepared: Vec<Prepared<T, E>>) -> Self {
+        let settings = Settings { within: None, rest: None, counts: None, hedge: None };
+        Multi { members, prepared, settings, kind: PhantomData }
+    }
+
+    /// Waits for replies no longer than that. Who has not answered by then is abandoned. Unlike a deadline of a
+    /// binding ([`Binding::within`](crate::stub::Binding::within)) it is not told to the servers.
+    pub fn within(mut self, time: Duration) -> Self {
+        self.settings.within = Some(time);
+        self
+    }
+
+    /// What becomes of the rest when this stops early. By default [`quorum`](Multi::quorum) and
+    /// [`majority`](Multi::majority) let them finish, so that a write has all its copies; the others cancel them.
+    pub fn rest(mut self, rest: Rest) -> Self {
+        self.settings.rest = Some(rest);
+        self
+    }
+
+    /// Which replies count for [`first`](Multi::first), [`quorum`](Multi::quorum), [`majority`](Multi::majority) and
+    /// [`hedged`](Multi::hedged). By default the results do, not exceptions, and never failures.
+    pub fn counting(mut self, counts: impl Fn(&Result<T, E>) -> bool + Send + 'static) -> Self {
+        self.settings.counts = Some(Box::new(counts));
+        self
+    }
+}
+
+impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
+    /// Calls everybody and waits for everybody.
+    pub fn all(self) -> Gathered<T, E> {
+        self.tally(usize::MAX).finish().0
+    }
+
+    /// Calls everybody; the first result ends it. Returns it with its member's name.
+    ///
+    /// # Errors
+    /// Nobody gave a result.
+    pub fn first(self) -> std::result::Result<(String, T), Short> {
+        self.tally(1).first()
+    }
+
+    /// Calls everybody; `n` results end it. The others' calls go on.
+    ///
+    /// # Errors
+    /// Fewer gave a result.
+    pub fn quorum(mut self, n: usize) -> std::result::Result<Gathered<T, E>, Short> {
+        self.settings.rest.get_or_insert(Rest::Finish);
+        self.tally(n).quorum()
+    }
+
+    /// Calls one member, and another one each time that `after` has passed without a result, or that one has
+    /// failed, up to `at_most` members. The first result ends it, and cancels the others' calls.
+    ///
+    /// # Errors
+    /// Nobody gave a result.
+    pub fn hedged(mut self, after: Duration, at_most: usize) -> std::result::Result<(String, T), Short> {
+        self.settings.hedge = Some(Hedge { after, at_most });
+        self.tally(1).first()
+    }
+
+    /// Calls everybody and gives each reply to `handler` as it comes, in the calling thread, until that says stop.
+    /// No lock is held meanwhile, and other threads' replies are taken in. Returns what became of each member,
+    /// without the values, which were the handler's.
+    pub fn each(self, mut handler: impl FnMut(Reply<'_, T, E>) -> Next) -> Gathered<(), ()> {
+        let Multi { members, prepared, settings, .. } = self;
+        let mut outcomes: Vec<Outcome<(), ()>> = abandoned(members.len());
+        let mut engine = Engine::new(members.clone(), prepared, &settings);
+        while let Some((index, result)) = engine.next() {
+            outcomes[index] = match &result {
+                Ok(_) => Outcome::Result(()),
+                Err(crate::Error::Declared(_)) => Outcome::Exception(()),
+                Err(crate::Error::CallFailed(why)) => Outcome::Failed(why.clone()),
+            };
+            if handler(Reply { index, member: members[index].name(), result }) == Next::Stop {
+                break;
+            }
+        }
+        engine.stop(&mut outcomes);
+        Gathered::new(members, outcomes)
+    }
+
+    /// Folds the replies as they come: `fold` takes what there is so far and a reply, until it says stop.
+    pub fn collate<A>(self, start: A, mut fold: impl FnMut(&mut A, Reply<'_, T, E>) -> Next) -> A {
+        let mut folded = start;
+        self.each(|reply| fold(&mut folded, reply));
+        folded
+    }
+
+    /// Calls everybody now, and returns. Blocks only as long as sending takes.
+    pub fn start(self) -> Gathering<T, E> {
+        let Multi { members, prepared, settings, .. } = self;
+        Gathering::new(members, prepared, settings)
+    }
+
+    fn tally(self, needed: usize) -> Tally<T, E> {
+        let Multi { members, prepared, mut settings, .. } = self;
+        let mut tally = Tally::new(members.clone(), needed, settings.counts.take());
+        let mut engine = Engine::new(members, prepared, &settings);
+        while !tally.is_met() {
+            let Some((index, result)) = engine.next() else { break };
+            tally.take(index, result);
+        }
+        engine.stop(&mut tally.outcomes);
+        tally
+    }
+}
+
+impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Multi<T, E, Fixed> {
+    /// Calls everybody; results of more than half of the members end it. The others' calls go on.
+    ///
+    /// # Errors
+    /// Fewer gave a result.
+    pub fn majority(self) -> std::result::Result<Gathered<T, E>, Short> {
+        let majority = self.members.len() / 2 + 1;
+        self.quorum(majority)
+    }
+}
+
+/// Outcomes before anybody was called.
+pub(super) fn abandoned<T, E>(members: usize) -> Vec<Outcome<T, E>> {
+    (0..members).map(|_| Outcome::Abandoned(Ran::No)).collect()
+}
+
+/// The replies so far, and whether those that count are enough.
+pub(super) struct Tally<T, E> {
+    members: Members,
+    pub(super) outcomes: Vec<Outcome<T, E>>,
+    needed: usize,
+    counted: usize,
+    /// The last one that counted.
+    decisive: Option<usize>,
+    counts: Option<Counts<T, E>>,
+}
+
+impl<T, E> Tally<T, E> {
+    pub(super) fn new(members: Members, needed: usize, counts: Option<Counts<T, E>>) -> Self {
+        let outcomes = abandoned(members.len());
+        Tally { members, outcomes, needed, counted: 0, decisive: None, counts }
+    }
+
+    pub(super) fn is_met(&self) -> bool {
+        self.counted >= self.needed
+    }
+
+    pub(super) fn take(&mut self, index: usize, result: Result<T, E>) {
+        let counts = match &self.counts {
+            Some(counts) => counts(&result),
+            None => result.is_ok(),
+        };
+        if counts {
+            self.counted += 1;
+            self.decisive = Some(index);
+        }
+        self.outcomes[index] = result.into();
+    }
+
+    /// The outcomes, and how many count.
+    pub(super) fn finish(self) -> (Gathered<T, E>, usize) {
+        (Gathered::new(self.members, self.outcomes), self.counted)
+    }
+
+    pub(super) fn quorum(self) -> std::result::Result<Gathered<T, E>, Short> {
+        if self.is_met() { Ok(self.finish().0) } else { Err(self.short()) }
+    }
+
+    /// The value of the reply that counted.
+    pub(super) fn first(mut self) -> std::result::Result<(String, T), Short> {
+        let decisive = self
+            .decisive
+            .map(|index| (index, std::mem::replace(&mut self.outcomes[index], Outcome::Abandoned(Ran::Yes))));
+        match decisive {
+            Some((index, Outcome::Result(value))) => Ok((self.members[index].name().to_owned(), value)),
+            Some((index, other)) => {
+                self.outcomes[index] = other;
+                Err(self.short())
+            }
+            None => Err(self.short()),
+        }
+    }
+
+    fn short(self) -> Short {
+        let needed = self.needed;
+        let (gathered, counted) = self.finish();
+        Short::new(needed, counted, &gathered)
+    }
+}

@@ -1,0 +1,251 @@
+//! Calls the members, as many at once as their replies have room, and takes the replies in as they come.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::Members;
+use super::call::{Hedge, Prepared, Rest, Settings};
+use super::outcome::Outcome;
+use super::ready::{Bells, Parking, Station};
+use crate::env::Time;
+use crate::stub::{PendingCall, bad_arguments, decode_reply, no_reply};
+use crate::xdr::Decode;
+use crate::{CallFailed, Ran, Result, System};
+
+/// While calls are sent, what has arrived is taken in after so many (the paper's section V-A: replies that nobody
+/// took in while it still sent were lost).
+const BURST: usize = 8;
+
+/// What the smallest reply takes of a socket's buffer, in bytes: the kernel counts its own book-keeping too.
+const SMALLEST: usize = 1024;
+
+/// A multiple call under way.
+pub(super) struct Engine<T, E> {
+    members: Members,
+    prepared: Vec<Prepared<T, E>>,
+    /// The calls that have not ended, at their members' places.
+    calls: Vec<Option<Box<dyn PendingCall>>>,
+    bells: Bells,
+    station: Arc<dyn Station>,
+    /// How many members were called, in their order, and how many of those calls have not ended.
+    called: usize,
+    out: usize,
+    /// What the largest reply so far takes of a socket's buffer, and how much there is of that; bytes.
+    largest: usize,
+    room: usize,
+    until: Option<Time>,
+    rest: Rest,
+    /// When the next member is called.
+    hedge: Option<(Hedge, Time)>,
+    /// A task awaits the replies, no longer than that: this thread serves nothing.
+    awaited: Option<Awaited>,
+}
+
+#[derive(Clone, Copy)]
+struct Awaited {
+    within: Option<Duration>,
+}
+
+impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
+    pub(super) fn new(members: Members, prepared: Vec<Prepared<T, E>>, settings: &Settings<T, E>) -> Self {
+        let station = match members.first() {
+            Some(member) => member.binding().channel().station(),
+            None => Arc::new(Parking::new(Arc::new(System))),
+        };
+        let now = (settings.within.is_some() || settings.hedge.is_some()).then(|| station.now());
+        Engine {
+            calls: (0..members.len()).map(|_| None).collect(),
+            bells: Bells::default(),
+            called: 0,
+            out: 0,
+            largest: SMALLEST,
+            room: station.room(),
+            until: now.zip(settings.within).map(|(now, within)| now + within),
+            rest: settings.rest.unwrap_or(Rest::Cancel),
+            hedge: settings.hedge.zip(now),
+            awaited: None,
+            station,
+            members,
+            prepared,
+        }
+    }
+
+    /// The next reply, whoever gives it; none when all have, or the time is up.
+    pub(super) fn next(&mut self) -> Option<(usize, Result<T, E>)> {
+        let mut burst = 0;
+        loop {
+            if let Some(reply) = self.take() {
+                return Some(reply);
+            }
+            if self.may_call() {
+                self.call_next();
+                burst += 1;
+                if burst % BURST == 0 {
+                    // Where this thread must not wait, that is found out when it has to.
+                    let _ = self.station.look();
+                }
+                continue;
+            }
+            if self.out == 0 || self.is_late() {
+                return None;
+            }
+            if let Err(why) = self.station.wait(&self.bells, self.wake_at()) {
+                return self.give_up(&why);
+            }
+        }
+    }
+
+    /// The same for a task.
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, Result<T, E>)>> {
+        loop {
+            if let Some(reply) = self.take() {
+                return Poll::Ready(Some(reply));
+            }
+            if self.may_call() {
+                self.call_next();
+                continue;
+            }
+            if self.out == 0 || self.is_late() {
+                return Poll::Ready(None);
+            }
+            self.bells.listen(context.waker());
+            if !self.bells.any() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// The replies are awaited by a task. It has no timer, so the time is each call's deadline.
+    pub(super) fn await_within(&mut self, within: Option<Duration>) {
+        self.awaited = Some(Awaited { within });
+    }
+
+    pub(super) fn rest(&mut self, rest: Rest) {
+        self.rest = rest;
+    }
+
+    pub(super) fn outstanding(&self) -> usize {
+        self.out
+    }
+
+    /// Calls as many members as may be called now.
+    pub(super) fn call_some(&mut self) {
+        while self.may_call() {
+            self.call_next();
+        }
+    }
+
+    /// Abandons what has not ended, and says so.
+    pub(super) fn stop<V, X>(&mut self, outcomes: &mut [Outcome<V, X>]) {
+        if self.out == 0 {
+            return;
+        }
+        for (call, outcome) in self.calls.iter_mut().zip(outcomes) {
+            if let Some(call) = call.take() {
+                *outcome = Outcome::Abandoned(Ran::Maybe);
+                abandon(call, self.rest);
+            }
+        }
+        self.out = 0;
+    }
+
+    /// The reply of a call that has ended.
+    fn take(&mut self) -> Option<(usize, Result<T, E>)> {
+        while let Some(member) = self.bells.answer() {
+            let index = member as usize;
+            let Some(call) = &mut self.calls[index] else { continue };
+            let (mut result, mut size) = (None, 0);
+            let polled = call.gather(&self.bells, member, &mut |reply| {
+                size = reply.len();
+                result = Some(decode_reply(reply));
+            });
+            if polled.is_pending() {
+                continue;
+            }
+            self.calls[index] = None;
+            self.out -= 1;
+            self.largest = self.largest.max(size + SMALLEST);
+            if let Some((_, next)) = &mut self.hedge {
+                // Who asks for more was not content with this one.
+                *next = self.station.now();
+            }
+            return Some((index, result.unwrap_or_else(|| Err(no_reply().into()))));
+        }
+        None
+    }
+
+    fn may_call(&self) -> bool {
+        if self.called == self.members.len() {
+            return false;
+        }
+        match self.hedge {
+            Some((hedge, next)) => self.called == 0 || self.called < hedge.at_most && next <= self.station.now(),
+            None => self.out == 0 || self.out.saturating_mul(self.largest) < self.room,
+        }
+    }
+
+    fn call_next(&mut self) {
+        let index = self.called;
+        self.called += 1;
+        self.out += 1;
+        if let Some((hedge, next)) = &mut self.hedge {
+            *next = self.station.now() + hedge.after;
+        }
+        let Some(prepared) = self.prepared.get(index).or(self.prepared.last()) else { return };
+        let bell = self.bells.of(index as u32);
+        let binding = self.members[index].binding();
+        self.calls[index] = Some(match &prepared.arguments {
+            Ok(arguments) => match self.awaited {
+                None => binding.gather(&prepared.procedure, arguments, &self.station, bell),
+                Some(Awaited { within }) => {
+                    bell.ring();
+                    binding.start_encoded(&prepared.procedure, arguments, within)
+                }
+            },
+            Err(why) => {
+                bell.ring();
+                Box::new(bad_arguments(why.clone()))
+            }
+        });
+    }
+
+    /// When to look again though nothing has come.
+    fn wake_at(&self) -> Option<Time> {
+        let next = self.hedge.filter(|(hedge, _)| self.called < hedge.at_most.min(self.members.len()));
+        [self.until, next.map(|(_, next)| next)].into_iter().flatten().min()
+    }
+
+    /// Whether the time is up, and nothing has arrived before.
+    fn is_late(&self) -> bool {
+        if self.until.is_none_or(|until| self.station.now() < until) {
+            return false;
+        }
+        let _ = self.station.look();
+        !self.bells.any()
+    }
+
+    /// Ends a call that this thread must not wait for.
+    fn give_up(&mut self, why: &CallFailed) -> Option<(usize, Result<T, E>)> {
+        let index = self.calls.iter().position(Option::is_some)?;
+        if let Some(call) = self.calls[index].take() {
+            abandon(call, self.rest);
+        }
+        self.out -= 1;
+        Some((index, Err(why.clone().but_ran(Ran::Maybe).into())))
+    }
+}
+
+fn abandon(mut call: Box<dyn PendingCall>, rest: Rest) {
+    match rest {
+        Rest::Cancel => call.cancel(),
+        Rest::Finish => call.detach(),
+    }
+}
+
+/// Calls that nobody asks for any more are abandoned, as was said.
+impl<T, E> Drop for Engine<T, E> {
+    fn drop(&mut self) {
+        self.calls.iter_mut().filter_map(Option::take).for_each(|call| abandon(call, self.rest));
+    }
+}
