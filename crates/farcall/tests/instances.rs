@@ -133,7 +133,7 @@ fn an_instance_is_found_by_its_name() {
         assert_eq!(who.who().unwrap(), name);
     }
     let group = process.import_all::<dyn Who>("Who").unwrap();
-    let names: Vec<_> = group.members().map(|(name, who)| (name.to_owned(), who.who().unwrap())).collect();
+    let names: Vec<_> = group.stubs().map(|(name, who)| (name.to_string(), who.who().unwrap())).collect();
     assert_eq!(names, ["a", "b", "c"].map(|name| (format!("Who/{name}"), name.to_owned())));
 }
 

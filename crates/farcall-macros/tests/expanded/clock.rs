@@ -33,6 +33,19 @@ impl ::core::convert::From<::farcall::stub::Binding> for ClockClient {
         Self { binding }
     }
 }
+impl ::farcall::stub::Client for ClockClient {
+    type Multi<M> = ClockMulti<M>;
+    type Prepare = ClockPrepare;
+    fn binding(&self) -> &::farcall::stub::Binding {
+        &self.binding
+    }
+    fn multi<M>(members: ::farcall::multi::Members) -> ClockMulti<M> {
+        ClockMulti {
+            members,
+            kind: ::core::marker::PhantomData,
+        }
+    }
+}
 #[allow(deprecated)]
 impl Clock for ClockClient {
     fn now(&self, zone: &str, of: &[u32]) -> farcall::Result<u64, NoSuchZone> {
@@ -70,6 +83,42 @@ impl ClockStart<'_> {
                     ::core::result::Result::Ok(())
                 },
             )
+    }
+}
+/// Calls every member of a group of [`Clock`]s; made by [`Group::multi`](farcall::Group::multi).
+#[derive(Clone, Debug)]
+pub(crate) struct ClockMulti<M> {
+    members: ::farcall::multi::Members,
+    kind: ::core::marker::PhantomData<fn() -> M>,
+}
+impl<M> ClockMulti<M> {
+    /// Calls [`Clock::now`] of every member.
+    pub fn now(&self, zone: &str, of: &[u32]) -> ::farcall::Multi<u64, NoSuchZone, M> {
+        let __prepared = ClockPrepare.now(zone, of);
+        ::farcall::Multi::new(
+            ::core::clone::Clone::clone(&self.members),
+            ::std::vec![__prepared],
+        )
+    }
+}
+/// Encodes calls of [`Clock`] that are not made yet, for [`Group::multi_each`](farcall::Group::multi_each).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClockPrepare;
+impl ClockPrepare {
+    /// Encodes the arguments of [`Clock::now`].
+    pub fn now(
+        &self,
+        zone: &str,
+        of: &[u32],
+    ) -> ::farcall::multi::Prepared<u64, NoSuchZone> {
+        ::farcall::multi::Prepared::new(
+            &<dyn Clock as ::farcall::stub::Interface>::PROCEDURES[0usize],
+            &|__arguments| {
+                ::farcall::stub::encode(__arguments, "now", "zone", zone)?;
+                ::farcall::stub::encode(__arguments, "now", "of", of)?;
+                ::core::result::Result::Ok(())
+            },
+        )
     }
 }
 #[allow(deprecated, unused_mut)]

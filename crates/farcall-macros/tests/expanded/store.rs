@@ -43,6 +43,19 @@ impl ::core::convert::From<::farcall::stub::Binding> for StoreClient {
         Self { binding }
     }
 }
+impl ::farcall::stub::Client for StoreClient {
+    type Multi<M> = StoreMulti<M>;
+    type Prepare = StorePrepare;
+    fn binding(&self) -> &::farcall::stub::Binding {
+        &self.binding
+    }
+    fn multi<M>(members: ::farcall::multi::Members) -> StoreMulti<M> {
+        StoreMulti {
+            members,
+            kind: ::core::marker::PhantomData,
+        }
+    }
+}
 #[allow(deprecated)]
 impl Store for StoreClient {
     fn get(&self, key: &str) -> farcall::Result<u64, NoSuchKey> {
@@ -144,6 +157,85 @@ impl StoreStart<'_> {
                 &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[2usize],
                 &|_| ::core::result::Result::Ok(()),
             )
+    }
+}
+/// Calls every member of a group of [`Store`]s; made by [`Group::multi`](farcall::Group::multi).
+#[derive(Clone, Debug)]
+pub struct StoreMulti<M> {
+    members: ::farcall::multi::Members,
+    kind: ::core::marker::PhantomData<fn() -> M>,
+}
+impl<M> StoreMulti<M> {
+    /// Calls [`Store::get`] of every member.
+    pub fn get(&self, key: &str) -> ::farcall::Multi<u64, NoSuchKey, M> {
+        let __prepared = StorePrepare.get(key);
+        ::farcall::Multi::new(
+            ::core::clone::Clone::clone(&self.members),
+            ::std::vec![__prepared],
+        )
+    }
+    /// Calls [`Store::put_all`] of every member.
+    pub fn put_all(
+        &self,
+        entries: &[Entry],
+        data: &[u8],
+        owner: &Owner,
+        count: u32,
+    ) -> ::farcall::Multi<(), ::farcall::Never, M> {
+        let __prepared = StorePrepare.put_all(entries, data, owner, count);
+        ::farcall::Multi::new(
+            ::core::clone::Clone::clone(&self.members),
+            ::std::vec![__prepared],
+        )
+    }
+    /// Calls [`Store::size`] of every member.
+    pub fn size(&self) -> ::farcall::Multi<u64, ::farcall::Never, M> {
+        let __prepared = StorePrepare.size();
+        ::farcall::Multi::new(
+            ::core::clone::Clone::clone(&self.members),
+            ::std::vec![__prepared],
+        )
+    }
+}
+/// Encodes calls of [`Store`] that are not made yet, for [`Group::multi_each`](farcall::Group::multi_each).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StorePrepare;
+impl StorePrepare {
+    /// Encodes the arguments of [`Store::get`].
+    pub fn get(&self, key: &str) -> ::farcall::multi::Prepared<u64, NoSuchKey> {
+        ::farcall::multi::Prepared::new(
+            &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[0usize],
+            &|__arguments| {
+                ::farcall::stub::encode(__arguments, "get", "key", key)?;
+                ::core::result::Result::Ok(())
+            },
+        )
+    }
+    /// Encodes the arguments of [`Store::put_all`].
+    pub fn put_all(
+        &self,
+        entries: &[Entry],
+        data: &[u8],
+        owner: &Owner,
+        count: u32,
+    ) -> ::farcall::multi::Prepared<(), ::farcall::Never> {
+        ::farcall::multi::Prepared::new(
+            &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[1usize],
+            &|__arguments| {
+                ::farcall::stub::encode(__arguments, "put_all", "entries", entries)?;
+                ::farcall::stub::encode(__arguments, "put_all", "data", data)?;
+                ::farcall::stub::encode(__arguments, "put_all", "owner", owner)?;
+                ::farcall::stub::encode(__arguments, "put_all", "count", &count)?;
+                ::core::result::Result::Ok(())
+            },
+        )
+    }
+    /// Encodes the arguments of [`Store::size`].
+    pub fn size(&self) -> ::farcall::multi::Prepared<u64, ::farcall::Never> {
+        ::farcall::multi::Prepared::new(
+            &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[2usize],
+            &|_| ::core::result::Result::Ok(()),
+        )
     }
 }
 #[allow(deprecated, unused_mut)]
