@@ -1,19 +1,28 @@
-//! A real network: server and client in network namespaces of their own, a fifth of the packets lost each way.
+//! A real network: server and client in network namespaces of their own, packets that get lost, a slow link.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
 mod common;
 
 use std::env;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use rustix::net::sockopt::set_tcp_congestion;
 
 /// What a copy of this program is to do, if it is one.
 const ROLE: &str = "FARCALL_NETNS_ROLE";
 const SERVER: &str = "10.77.0.1:7000";
 const BYTES: usize = 64 << 20;
+
+/// Where the server sends zeros over TCP, and how many must have come before the call begins beside them.
+const ZEROS: &str = "10.77.0.1:7001";
+const BEFORE: usize = 8 << 20;
+const BESIDE: usize = 32 << 20;
 
 #[farcall::interface]
 pub trait Source {
@@ -46,14 +55,15 @@ fn a_long_result_arrives_whole_through_the_loss_of_a_fifth() {
     if let Ok(role) = env::var(ROLE) {
         return act(&role);
     }
-    let net = match Net::new() {
+    let net = match Net::new("loss", Net::lose_a_fifth) {
         Ok(net) => net,
         Err(why) => return common::skip(&format!("calls between network namespaces: {why}")),
     };
-    let (mut server, mut said) = net.play("server", &net.server);
+    let name = "a_long_result_arrives_whole_through_the_loss_of_a_fifth";
+    let (mut server, mut said) = net.play(name, "server", &net.server);
     wait_for(&mut said, "ready");
     let before = net.sent();
-    let (mut client, mut said) = net.play("client", &net.client);
+    let (mut client, mut said) = net.play(name, "client", &net.client);
     wait_for(&mut said, "intact");
     assert!(client.wait().unwrap().success());
     let sent = net.sent() - before;
@@ -64,11 +74,39 @@ fn a_long_result_arrives_whole_through_the_loss_of_a_fifth() {
     server.wait().unwrap();
 }
 
+/// What TCP leaves to us, and we to it, while both have something to send.
+#[test]
+fn a_long_result_and_a_connection_share_a_slow_link() {
+    if let Ok(role) = env::var(ROLE) {
+        return act(&role);
+    }
+    let net = match Net::new("slow", Net::slow_down) {
+        Ok(net) => net,
+        Err(why) => return common::skip(&format!("a slow link between network namespaces: {why}")),
+    };
+    let name = "a_long_result_and_a_connection_share_a_slow_link";
+    let (mut server, mut said) = net.play(name, "server", &net.server);
+    wait_for(&mut said, "ready");
+    let (mut client, mut said) = net.play(name, "neighbour", &net.client);
+    wait_for(&mut said, "shared");
+    let mut other = String::new();
+    said.read_line(&mut other).unwrap();
+    assert!(client.wait().unwrap().success());
+    let other: f64 = other.trim().parse().unwrap();
+    let share = BESIDE as f64 / (BESIDE as f64 + other);
+    println!("{:.0} % of the link for the call, the rest for TCP", 100.0 * share);
+    assert!((0.2..=0.8).contains(&share), "the call had {share:.2} of the link");
+    drop(server.stdin.take());
+    server.wait().unwrap();
+}
+
 fn act(role: &str) {
     let builder = farcall::Runtime::builder().address(SERVER.parse().unwrap()).open();
     let runtime = builder.registry(farcall::names::Memory::new()).build().unwrap();
     if role == "server" {
         let _export = runtime.export::<dyn Source>("Source", Arc::new(Pattern)).unwrap();
+        let listener = TcpListener::bind(ZEROS).unwrap();
+        std::thread::spawn(move || send_zeros(&listener));
         println!("\nready");
         // Until our parent closes it.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -76,9 +114,40 @@ fn act(role: &str) {
     }
     // It is the call's own deadline that says how long it may take.
     let source = runtime.import::<dyn Source>(&format!("udp://{SERVER}/Source")).unwrap();
-    let bytes = source.within(Duration::from_secs(60)).read(BYTES as u64).unwrap();
+    let source = source.within(Duration::from_secs(60));
+    if role == "neighbour" {
+        let zeros = receive_zeros();
+        let before = zeros.load(Ordering::Relaxed);
+        source.read(BESIDE as u64).unwrap();
+        println!("\nshared\n{}", zeros.load(Ordering::Relaxed) - before);
+        return;
+    }
+    let bytes = source.read(BYTES as u64).unwrap();
     assert!(bytes == pattern(BYTES), "not the bytes that were sent");
     println!("\nintact");
+}
+
+/// Sends zeros over one connection until it is closed. TCP is CUBIC (RFC 9438), as on most machines, or else Reno.
+fn send_zeros(listener: &TcpListener) {
+    let (mut connection, _) = listener.accept().unwrap();
+    let be = |kind| set_tcp_congestion(&connection, kind);
+    be("cubic").or_else(|_| be("reno")).unwrap();
+    while connection.write_all(&[0; 64 << 10]).is_ok() {}
+}
+
+/// Counts the zeros that come. Returns when the connection has its stride.
+fn receive_zeros() -> Arc<AtomicU64> {
+    let mut connection = TcpStream::connect(ZEROS).unwrap();
+    std::io::copy(&mut (&connection).take(BEFORE as u64), &mut std::io::sink()).unwrap();
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = count.clone();
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(len @ 1..) = connection.read(&mut buffer) {
+            counted.fetch_add(len as u64, Ordering::Relaxed);
+        }
+    });
+    count
 }
 
 fn wait_for(said: &mut BufReader<ChildStdout>, word: &str) {
@@ -93,21 +162,22 @@ fn wait_for(said: &mut BufReader<ChildStdout>, word: &str) {
     panic!("it ended without saying {word:?}:\n{heard}");
 }
 
-/// Two namespaces, a cable between them, and packets that get lost on arrival. Gone when it is dropped.
+/// Two namespaces and a cable between them. Gone when it is dropped.
 struct Net {
     server: String,
     client: String,
 }
 
 impl Net {
-    fn new() -> Result<Net, String> {
+    /// `spoil` makes the cable worse than it is.
+    fn new(name: &str, spoil: fn(&Net) -> Result<(), String>) -> Result<Net, String> {
         if output("id", &["-u"])?.trim() != "0" {
             return Err("they need root".into());
         }
-        for program in ["ip", "nft"] {
+        for program in ["ip", "nft", "tc"] {
             output(program, &["-V"]).map_err(|_| format!("there is no {program}"))?;
         }
-        let [server, client] = ["s", "c"].map(|end| format!("farcall-{end}-{}", std::process::id()));
+        let [server, client] = ["s", "c"].map(|end| format!("farcall-{name}-{end}-{}", std::process::id()));
         let net = Net { server, client };
         let (server, client) = (net.server.as_str(), net.client.as_str());
         for end in [server, client] {
@@ -119,19 +189,34 @@ impl Net {
         for (end, address) in [(server, "10.77.0.1/24"), (client, "10.77.0.2/24")] {
             output("ip", &["-n", end, "address", "add", address, "dev", "far"])?;
             output("ip", &["-n", end, "link", "set", "far", "up"])?;
-            let rules = "add table inet far; \
-                         add chain inet far arrival { type filter hook input priority 0; }; \
-                         add rule inet far arrival meta l4proto udp numgen random mod 100 < 20 drop";
-            output("ip", &["netns", "exec", end, "nft", rules]).map_err(|why| format!("no losses ({why})"))?;
         }
+        spoil(&net)?;
         Ok(net)
     }
 
+    /// Both ends lose a fifth of the packets on their arrival.
+    fn lose_a_fifth(&self) -> Result<(), String> {
+        let rules = "add table inet far; \
+                     add chain inet far arrival { type filter hook input priority 0; }; \
+                     add rule inet far arrival meta l4proto udp numgen random mod 100 < 20 drop";
+        for end in [&self.server, &self.client] {
+            output("ip", &["netns", "exec", end, "nft", rules]).map_err(|why| format!("no losses ({why})"))?;
+        }
+        Ok(())
+    }
+
+    /// What the server sends goes through 100 Mbit/s, behind a queue of 20 ms.
+    fn slow_down(&self) -> Result<(), String> {
+        let shape = "qdisc add dev far root tbf rate 100mbit burst 32kb latency 20ms";
+        let words: Vec<&str> = ["-n", &self.server].into_iter().chain(shape.split(' ')).collect();
+        output("tc", &words).map(drop).map_err(|why| format!("no queue ({why})"))
+    }
+
     /// This program in a namespace, and what it says.
-    fn play(&self, role: &str, namespace: &str) -> (Player, BufReader<ChildStdout>) {
+    fn play(&self, test: &str, role: &str, namespace: &str) -> (Player, BufReader<ChildStdout>) {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", namespace]).arg(env::current_exe().unwrap());
-        command.args(["--exact", "a_long_result_arrives_whole_through_the_loss_of_a_fifth", "--nocapture"]);
+        command.args(["--exact", test, "--nocapture"]);
         command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
