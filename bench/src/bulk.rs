@@ -1,9 +1,13 @@
-//! Large results: how many bytes a second, beside a TCP connection and beside trains of UDP segments.
-use anyhow::Result;
-use farcall_bench_method::stats::estimate;
-use farcall_bench_method::{Carry, Cell, Load, Mode, Options, Row, Setup, chart};
+//! Long results or arguments: how many bytes a second, beside a TCP connection and beside trains of UDP segments;
+//! and how long short calls take meanwhile.
+use std::cell::RefCell;
 
-use crate::field::Field;
+use anyhow::Result;
+use farcall_bench_method::interleave::abba;
+use farcall_bench_method::stats::{estimate, quantile};
+use farcall_bench_method::{Carry, Cell, Latencies, Load, Mode, Options, Row, Setup, chart};
+
+use crate::field::{Contender, Field};
 use crate::peers::{self, FARCALL};
 use crate::rates::{Measured, method, rates};
 
@@ -11,32 +15,43 @@ use crate::rates::{Measured, method, rates};
 const TCP: &str = "raw-tcp";
 const GSO: &str = "raw-gso";
 
+/// Short calls in a block, at least.
+const SHORT: usize = 10_000;
+
 #[derive(Debug, clap::Args)]
 pub struct Bulk {
     #[command(flatten)]
     options: Options,
-    /// Sizes of the result; the argument is small.
+    /// Sizes of the payload, or 0 for none.
     #[arg(long, value_delimiter = ',', default_values_t = [1 << 20, 16 << 20])]
     bytes: Vec<usize>,
+    /// Which way it goes; nothing but its length goes the other way.
+    #[arg(long, value_enum, default_value_t = Carry::Result)]
+    direction: Carry,
     /// How many calls one thread of the client has outstanding.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 4])]
     outstanding: Vec<usize>,
     /// How both sides wait.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Block])]
     mode: Vec<Mode>,
+    /// Size of the payload beside which short calls are made, or 0 for none.
+    #[arg(long, default_value_t = 1 << 30)]
+    beside: usize,
 }
 
 /// Measures all cells that the options ask for, and shows them.
 pub fn run(bulk: &Bulk) -> Result<()> {
-    let options = &bulk.options;
+    let (options, carry) = (&bulk.options, bulk.direction);
     let mut cells = Vec::new();
     for pin in options.pinned() {
         for &mode in &bulk.mode {
-            let setup = |&bytes| Setup { bytes, carry: Carry::Result, mode, outstanding: 1 };
-            cells.extend(bulk.bytes.iter().map(setup).map(|setup| Cell { setup, pin }));
+            let setup = |&bytes| Setup { bytes, carry, mode, outstanding: 1 };
+            let bytes = bulk.bytes.iter().filter(|&&bytes| bytes > 0);
+            cells.extend(bytes.map(setup).map(|setup| Cell { setup, pin }));
         }
     }
-    let names = peers::names(&[FARCALL, TCP, GSO], options);
+    let mut names = peers::names(&[FARCALL, TCP, GSO], options);
+    names.retain(|name| carry != Carry::Argument || peers::is_ours(name) || peers::is_raw(name));
     let mut field = Field::new(&names, cells.len() * bulk.outstanding.len() * options.groups())?;
     let mut rows = Vec::new();
     for cell in &cells {
@@ -45,10 +60,13 @@ pub fn run(bulk: &Bulk) -> Result<()> {
             rows.extend(enter(rates("bulk", &mut field, cell, load, options)?));
         }
     }
+    if bulk.beside > 0 {
+        rows.extend(short(bulk, &mut field)?);
+    }
     let method = format!("each ratio, to raw TCP and to raw UDP in trains, {}", method(options));
     let (rows, conditions) = field.show(rows, method, &[], options)?;
     match &options.svg {
-        Some(path) => chart::ratios(path, "Large results", "ratio to raw TCP", &rows, &conditions),
+        Some(path) => chart::ratios(path, "Long results", "ratio to raw TCP", &rows, &conditions),
         None => Ok(()),
     }
 }
@@ -67,4 +85,42 @@ fn enter(measured: Vec<Measured>) -> Vec<Row> {
         one.row
     });
     rows.collect()
+}
+
+/// Short calls, alone and beside a long one of the same conversation: their latencies.
+fn short(bulk: &Bulk, field: &mut Field) -> Result<Vec<Row>> {
+    let pin = bulk.options.pinned()[0];
+    let setup = Setup { bytes: bulk.beside, carry: bulk.direction, mode: Mode::Block, outstanding: 2 };
+    let mut rows = Vec::new();
+    for mut contender in field.contenders(&Cell { setup, pin })? {
+        match beside(&mut contender, if bulk.options.quick { 1 } else { 4 }) {
+            Ok(two) => rows.extend(two),
+            Err(why) => field.leave_out(&contender.name, why)?,
+        }
+    }
+    Ok(rows)
+}
+
+/// The ratio is p99 beside a long call to p99 alone, in neighbouring blocks.
+fn beside(contender: &mut Contender, groups: usize) -> Result<[Row; 2]> {
+    let state = RefCell::new((&mut *contender, [Latencies::default(), Latencies::default()]));
+    let p99 = |beside: bool| {
+        let (contender, latencies) = &mut *state.borrow_mut();
+        let warm = Load::Short { calls: SHORT / 10, beside: false };
+        let mut block = contender.block(|pair| pair.latencies(warm, Load::Short { calls: SHORT, beside }))?;
+        latencies[usize::from(beside)].add(&block);
+        Ok(quantile(&mut block, 0.99))
+    };
+    let mut ratios = Vec::new();
+    for _ in 0..groups {
+        ratios.extend(abba(|| p99(false), || p99(true))?);
+    }
+    let (contender, latencies) = state.into_inner();
+    let cell = contender.cell;
+    let pair = contender.pair()?;
+    let mut rows =
+        ["small-quiet", "small-beside"].map(|part| Row { part: Some(part.into()), ..pair.row("bulk", &cell) });
+    rows.iter_mut().zip(&latencies).for_each(|(row, latencies)| latencies.enter(row));
+    estimate(ratios).into_iter().for_each(|ratio| rows[1].set_ratio(ratio));
+    Ok(rows)
 }

@@ -81,7 +81,7 @@ fn measure(contender: &mut Contender, mixed: &Mixed, progress: &ProgressBar) -> 
     let p99 = |slow: bool| {
         let (contender, latencies) = &mut *state.borrow_mut();
         let load = Load::Open { per_second, slow, calls };
-        let mut block = contender.block(|pair| pair.open(load.of(calls / 20), load))?;
+        let mut block = contender.block(|pair| pair.latencies(load.of(calls / 20), load))?;
         latencies[usize::from(slow)].add(&block);
         Ok(quantile(&mut block, 0.99))
     };

@@ -133,7 +133,7 @@ fn enter(bench: &str, contender: &mut Contender, results: Results) -> Result<Mea
     match results.load {
         Load::Threads { threads, .. } => (row.outstanding, row.threads) = (Some(threads), Some(threads)),
         Load::Window { outstanding, .. } => row.outstanding = Some(outstanding),
-        Load::Laps { .. } | Load::Open { .. } => {}
+        Load::Laps { .. } | Load::Short { .. } | Load::Open { .. } => {}
     }
     // What spins counts its own waiting.
     if cell.setup.mode == Mode::Block {

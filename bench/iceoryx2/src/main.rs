@@ -54,6 +54,9 @@ impl Peer for Iceoryx2 {
         if setup.mode == Mode::Block {
             return cannot("it polls: --mode spin");
         }
+        if setup.carry == Carry::Argument {
+            return cannot("it is not measured with long arguments");
+        }
         set_log_level(LogLevel::Fatal);
         let name = format!("farcall-bench-{}", std::process::id());
         let (gate, stop) = (Gate::new(setup), Arc::new(AtomicBool::new(false)));
@@ -71,7 +74,7 @@ impl Peer for Iceoryx2 {
                         let response = request.loan_slice_uninit(setup.bytes.max(1))?;
                         match setup.carry {
                             Carry::Both => response.write_from_slice(request.payload()).send()?,
-                            Carry::Result => response.write_from_slice(&data).send()?,
+                            _ => response.write_from_slice(&data).send()?,
                         }
                     }
                 }

@@ -86,6 +86,7 @@ impl Caller {
     fn call(&mut self) -> Result<()> {
         match self.carry {
             Carry::Result => self.client.fetch(self.data.len()),
+            Carry::Argument => cannot("it is not measured with long arguments"),
             Carry::Both if self.data.is_empty() => self.client.null(),
             Carry::Both => self.client.echo(&mut self.data),
         }

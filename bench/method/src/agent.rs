@@ -161,7 +161,7 @@ impl Client {
         let began = Instant::now();
         self.work(&mut work)?;
         Ok(match work {
-            Work::Laps(laps) => Reply::Laps(laps.nanoseconds().to_vec()),
+            Work::Laps(laps) | Work::Short { laps, .. } => Reply::Laps(laps.nanoseconds().to_vec()),
             Work::Open(schedule) => Reply::Laps(schedule.latencies().to_vec()),
             Work::Window { .. } | Work::Threads { .. } => Reply::Took(began.elapsed().as_nanos() as u64),
         })
@@ -182,6 +182,7 @@ impl Client {
             Work::Laps(laps) => self.calling.run(laps),
             Work::Window { outstanding, calls } => self.calling.window(*outstanding, *calls),
             Work::Threads { threads, calls } => self.calling.threads(*threads, *calls),
+            Work::Short { laps, beside } => self.calling.short(laps, *beside),
             Work::Open(schedule) => self.calling.open(schedule),
         }
     }

@@ -32,6 +32,13 @@ pub enum Load {
         /// Calls in all.
         calls: usize,
     },
+    /// Calls of 32 bytes, one outstanding; each is timed.
+    Short {
+        /// At least so many.
+        calls: usize,
+        /// While a long call goes on.
+        beside: bool,
+    },
     /// Calls at random times, whether or not those before have ended: a Poisson process.
     Open {
         /// On average.
@@ -50,6 +57,7 @@ impl Load {
             Load::Laps { calls }
             | Load::Window { calls, .. }
             | Load::Threads { calls, .. }
+            | Load::Short { calls, .. }
             | Load::Open { calls, .. } => calls,
         }
     }
@@ -61,6 +69,7 @@ impl Load {
             Load::Laps { calls }
             | Load::Window { calls, .. }
             | Load::Threads { calls, .. }
+            | Load::Short { calls, .. }
             | Load::Open { calls, .. } => *calls = number,
         }
         self
@@ -73,6 +82,7 @@ impl fmt::Display for Load {
             Load::Laps { calls } => write!(f, "laps {calls}"),
             Load::Window { outstanding, calls } => write!(f, "window {outstanding} {calls}"),
             Load::Threads { threads, calls } => write!(f, "threads {threads} {calls}"),
+            Load::Short { calls, beside } => write!(f, "short {} {calls}", u8::from(beside)),
             Load::Open { per_second, slow, calls } => write!(f, "open {per_second} {} {calls}", u8::from(slow)),
         }
     }
@@ -90,6 +100,7 @@ impl FromStr for Load {
                 Load::Window { outstanding: number(outstanding)?.max(1), calls: number(calls)? }
             }
             ["threads", threads, calls] => Load::Threads { threads: number(threads)?.max(1), calls: number(calls)? },
+            ["short", beside, calls] => Load::Short { beside: beside == "1", calls: number(calls)? },
             ["open", per_second, slow, calls] => {
                 let per_second = per_second.parse().map_err(|_| format!("no rate: {per_second:?}"))?;
                 Load::Open { per_second, slow: slow == "1", calls: number(calls)? }
@@ -104,6 +115,7 @@ pub(crate) enum Work {
     Laps(Laps),
     Window { outstanding: usize, calls: usize },
     Threads { threads: usize, calls: usize },
+    Short { laps: Laps, beside: bool },
     Open(Schedule),
 }
 
@@ -113,6 +125,7 @@ impl From<Load> for Work {
             Load::Laps { calls } => Work::Laps(Laps::new(calls)),
             Load::Window { outstanding, calls } => Work::Window { outstanding, calls },
             Load::Threads { threads, calls } => Work::Threads { threads, calls },
+            Load::Short { calls, beside } => Work::Short { laps: Laps::new(calls), beside },
             Load::Open { per_second, slow, calls } => Work::Open(Schedule::new(per_second, slow, calls)),
         }
     }
@@ -210,6 +223,7 @@ mod tests {
             Load::Laps { calls: 5 },
             Load::Window { outstanding: 64, calls: 100 },
             Load::Threads { threads: 3, calls: 9 },
+            Load::Short { calls: 4, beside: true },
             Load::Open { per_second: 1000, slow: true, calls: 7 },
         ];
         for load in loads {

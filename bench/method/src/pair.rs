@@ -12,7 +12,7 @@ use crate::counters::{Counts, What};
 use crate::latencies::Latencies;
 use crate::load::Load;
 use crate::options::Pin;
-use crate::peer::{Cannot, Mode, Setup};
+use crate::peer::{Cannot, Carry, Mode, Setup};
 use crate::row::{Row, rounded};
 use crate::stats;
 
@@ -100,8 +100,8 @@ impl Pair {
         Ok((load.calls() as f64 * 1e9 / nanoseconds.max(1) as f64, server_time as f64 / calls))
     }
 
-    /// Runs one block of an open loop and returns the latencies of its short calls in nanoseconds.
-    pub fn open(&mut self, warm: Load, load: Load) -> Result<Vec<u32>> {
+    /// Runs one block of an open loop, or of short calls, and returns the latencies of those in nanoseconds.
+    pub fn latencies(&mut self, warm: Load, load: Load) -> Result<Vec<u32>> {
         match self.block(warm, load)?.0 {
             Reply::Laps(latencies) => Ok(latencies),
             other => bail!("{}: expected latencies, not {other:?}", self.name),
@@ -135,6 +135,7 @@ impl Pair {
             transport: Some(self.transport.clone()),
             mode: Some(cell.setup.mode),
             bytes: Some(cell.setup.bytes),
+            direction: (cell.setup.carry != Carry::Both).then(|| cell.setup.carry.name().into()),
             pin: Some(cell.pin.to_string()),
             ..Row::default()
         }

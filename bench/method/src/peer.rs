@@ -33,6 +33,8 @@ pub enum Carry {
     Both,
     /// The payload is the result; the argument says how large it is to be.
     Result,
+    /// The payload is the argument; the result says how large it was.
+    Argument,
 }
 
 impl Carry {
@@ -41,6 +43,7 @@ impl Carry {
         match self {
             Carry::Both => "both",
             Carry::Result => "result",
+            Carry::Argument => "argument",
         }
     }
 }
@@ -103,6 +106,11 @@ pub trait Calling {
     /// need each are kept for the next time.
     fn threads(&mut self, _threads: usize, _calls: usize) -> Result<()> {
         cannot("no blocking client")
+    }
+
+    /// Makes as many calls of 32 bytes, each a lap, and if `beside` for as long as a call with the payload goes on.
+    fn short(&mut self, _laps: &mut Laps, _beside: bool) -> Result<()> {
+        cannot("it makes no short calls beside long ones")
     }
 
     /// Begins each call when it is [due](Schedule::due), until all have ended.

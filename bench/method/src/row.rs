@@ -21,6 +21,9 @@ pub struct Row {
     /// Payload of a call and of its result; 0 is the null call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<usize>,
+    /// Which way the payload goes, where that is not both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direction: Option<String>,
     /// Calls outstanding at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outstanding: Option<usize>,

@@ -9,6 +9,7 @@ const COLUMNS: &[Column] = &[
     ("mode", |r| r.mode.map_or(String::new(), |mode| mode.name().into())),
     ("pin", |r| r.pin.clone().unwrap_or_default()),
     ("bytes", |r| r.bytes.map_or(String::new(), size)),
+    ("direction", |r| r.direction.clone().unwrap_or_default()),
     ("outstanding", |r| count(r.outstanding.filter(|_| r.bench != "latency"))),
     ("threads", |r| count(r.threads)),
     ("peer", |r| r.peer.clone()),

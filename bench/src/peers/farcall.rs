@@ -2,10 +2,11 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use farcall::names::Memory;
 use farcall::xdr::Decode;
 use farcall::{Bytes, Export, Pending, Runtime};
@@ -29,6 +30,8 @@ pub trait Echo {
     fn echo_all(&self, data: &[u8]) -> farcall::Result<Vec<u8>>;
     /// As many bytes of what the server holds.
     fn fetch(&self, bytes: u32) -> farcall::Result<Bytes>;
+    /// How many bytes they are.
+    fn store(&self, data: &[u8]) -> farcall::Result<u32>;
     /// `echo`, after a sleep.
     fn slow(&self, data: &[u8]) -> farcall::Result<[u8; 32]>;
 }
@@ -54,6 +57,10 @@ impl Echo for Server {
 
     fn fetch(&self, bytes: u32) -> farcall::Result<Bytes> {
         Ok(self.data.slice(..self.data.len().min(bytes as usize)))
+    }
+
+    fn store(&self, data: &[u8]) -> farcall::Result<u32> {
+        Ok(data.len() as u32)
     }
 
     fn slow(&self, data: &[u8]) -> farcall::Result<[u8; 32]> {
@@ -119,6 +126,7 @@ impl Calling for Client {
         let echo = echo.start();
         match (carry, data.len()) {
             (Carry::Result, bytes) => window(outstanding, calls, || echo.fetch(bytes as u32)),
+            (Carry::Argument, _) => window(outstanding, calls, || echo.store(data)),
             (Carry::Both, 0) => window(outstanding, calls, || echo.null()),
             (Carry::Both, 32) => window(outstanding, calls, || echo.echo(data)),
             (Carry::Both, _) => window(outstanding, calls, || echo.echo_all(data)),
@@ -134,6 +142,25 @@ impl Calling for Client {
             })
         };
         Crew::keep(&mut self.crew, threads, member)?.run(calls)
+    }
+
+    fn short(&mut self, laps: &mut Laps, beside: bool) -> Result<()> {
+        let Caller { echo, .. } = &self.caller;
+        let over = AtomicBool::new(!beside);
+        std::thread::scope(|scope| {
+            let long = beside.then(|| {
+                scope.spawn(|| {
+                    let mut once = 0..1;
+                    let ran = self.caller.calls(|| once.next().is_some());
+                    over.store(true, Ordering::Relaxed);
+                    ran
+                })
+            });
+            while laps.next() || !over.load(Ordering::Relaxed) {
+                std::hint::black_box(echo.echo(&[7; 32])?);
+            }
+            long.map_or(Ok(()), |long| long.join().unwrap_or_else(|_| bail!("the long call panicked")))
+        })
     }
 
     /// The thread that begins calls also collects those that have ended, as an executor would; in
@@ -191,6 +218,11 @@ impl Caller {
             (Carry::Result, bytes) => {
                 while next() {
                     std::hint::black_box(self.echo.fetch(bytes as u32)?);
+                }
+            }
+            (Carry::Argument, _) => {
+                while next() {
+                    std::hint::black_box(self.echo.store(&self.data)?);
                 }
             }
             (Carry::Both, 0) => {

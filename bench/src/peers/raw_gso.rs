@@ -36,12 +36,19 @@ impl Peer for RawGso {
         let address = side.socket.local_addr()?.to_string();
         let (gate, setup) = (Gate::new(setup), *setup);
         let serve = move || -> Result<()> {
+            let (piece, mut received) = (setup.bytes.clamp(1, PIECE), 0);
             loop {
                 let Some((length, segment, from)) = side.receive()? else { continue };
                 match setup.carry {
                     Carry::Both => side.send(from, length, segment)?,
                     // Each byte is a request for a piece.
-                    Carry::Result => (0..length).try_for_each(|_| side.send_all(from, setup.bytes.min(PIECE)))?,
+                    Carry::Result => (0..length).try_for_each(|_| side.send_all(from, piece))?,
+                    // For each piece that has come, a byte.
+                    Carry::Argument => {
+                        received += length;
+                        (0..received / piece).try_for_each(|_| side.send(from, 1, 1))?;
+                        received %= piece;
+                    }
                 }
             }
         };
@@ -91,13 +98,17 @@ impl Client {
         let piece = self.setup.bytes.min(PIECE);
         let of_each = self.setup.bytes.div_ceil(piece);
         let (all, at_once) = (calls * of_each, PIECES.min(outstanding * of_each));
+        // What comes back for a piece.
+        let answer = if self.setup.carry == Carry::Argument { 1 } else { piece };
         let (mut asked, mut received) = (0, 0);
-        while received < all * piece {
-            let ask = (received / piece + at_once).min(all) - asked;
-            if ask > 0 {
-                self.side.send(self.server, ask, ask)?;
-                asked += ask;
+        while received < all * answer {
+            let ask = (received / answer + at_once).min(all) - asked;
+            match self.setup.carry {
+                Carry::Argument => (0..ask).try_for_each(|_| self.side.send_all(self.server, piece))?,
+                _ if ask > 0 => self.side.send(self.server, ask, ask)?,
+                _ => {}
             }
+            asked += ask;
             received += self.receive()?.0;
         }
         Ok(())
@@ -115,7 +126,7 @@ impl Calling for Client {
     fn window(&mut self, outstanding: usize, calls: usize) -> Result<()> {
         match self.setup.carry {
             Carry::Both => self.segments(outstanding, calls),
-            Carry::Result => self.pieces(outstanding, calls),
+            Carry::Result | Carry::Argument => self.pieces(outstanding, calls),
         }
     }
 }

@@ -93,13 +93,19 @@ impl Connection {
         Ok(Connection { socket, setup: *setup, buffer: vec![7; BUFFER.max(setup.bytes)] })
     }
 
-    /// Sends back what comes; where results are the payload, one for each byte.
+    /// Sends back what comes; where results are the payload, one for each byte; where arguments are, a byte for each.
     fn serve(mut self, gate: &Gate) -> Result<()> {
+        let mut received = 0;
         loop {
             let length = self.read(BUFFER, || gate.pass())?;
             match self.setup.carry {
                 Carry::Both => self.write(length)?,
                 Carry::Result => (0..length).try_for_each(|_| self.write(self.setup.bytes))?,
+                Carry::Argument => {
+                    received += length;
+                    self.write(received / self.setup.bytes)?;
+                    received %= self.setup.bytes;
+                }
             }
         }
     }
@@ -107,7 +113,11 @@ impl Connection {
     /// How long a call and its result are.
     fn lengths(&self) -> (usize, usize) {
         let payload = self.setup.bytes.max(1);
-        (if self.setup.carry == Carry::Both { payload } else { 1 }, payload)
+        match self.setup.carry {
+            Carry::Both => (payload, payload),
+            Carry::Result => (1, payload),
+            Carry::Argument => (payload, 1),
+        }
     }
 
     #[inline]

@@ -20,7 +20,7 @@ impl Peer for RawUdp {
     }
 
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
-        if setup.carry == Carry::Result || setup.bytes > 60_000 {
+        if setup.carry != Carry::Both || setup.bytes > 60_000 {
             return cannot("one datagram is not enough");
         }
         let socket = UdpSocket::bind("127.0.0.1:0")?;

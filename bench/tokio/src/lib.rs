@@ -12,7 +12,7 @@ use std::rc::Rc;
 use anyhow::Result;
 use clap::Parser;
 use farcall_bench_method::agent::{self, Agent};
-use farcall_bench_method::{Calling, Carry, Laps, Peer, Schedule, Serving, Setup};
+use farcall_bench_method::{Calling, Carry, Laps, Peer, Schedule, Serving, Setup, cannot};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
 /// The call that a client is to make.
@@ -88,6 +88,7 @@ pub fn connect<C: Client>(setup: &Setup, connect: impl AsyncFnOnce() -> Result<C
     let client = runtime.block_on(connect())?;
     let call = match (setup.carry, setup.bytes) {
         (Carry::Result, bytes) => Call::Fetch(bytes),
+        (Carry::Argument, _) => return cannot("it is not measured with long arguments"),
         (Carry::Both, 0) => Call::Null,
         (Carry::Both, _) => Call::Echo,
     };
