@@ -48,13 +48,17 @@ impl Spares {
     }
 
     /// Keeps a buffer, if it is worth it and there is room.
-    pub fn give(&self, mut buffer: Vec<u8>) {
-        let capacity = buffer.capacity();
-        if !(SHORTEST..=LONGEST).contains(&capacity) {
-            return;
+    #[inline]
+    pub fn give(&self, buffer: Vec<u8>) {
+        if (SHORTEST..=LONGEST).contains(&buffer.capacity()) {
+            self.keep(buffer);
         }
+    }
+
+    #[inline(never)]
+    fn keep(&self, mut buffer: Vec<u8>) {
         buffer.clear();
-        let mut kept = self.lock();
+        let (mut kept, capacity) = (self.lock(), buffer.capacity());
         if kept.buffers.len() < MOST && kept.bytes + capacity <= MOST_BYTES {
             kept.bytes += capacity;
             kept.buffers.push(buffer);

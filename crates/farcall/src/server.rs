@@ -43,7 +43,7 @@ mod work;
 
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -96,6 +96,8 @@ pub(crate) struct Server {
     offers: RwLock<Offers>,
     /// Wakes the sentinel.
     sentinel: Arc<dyn Event>,
+    /// What time it was when the sentinel last looked, in nanoseconds; 0 while it does not watch.
+    looked: AtomicU64,
     stopped: AtomicBool,
     /// What a worker does around its life: makes its runtime the current one.
     enter: Inside,
@@ -176,6 +178,7 @@ impl Server {
             tasks: limits.workers + limits.queue,
             core: Mutex::new(core),
             offers: RwLock::default(),
+            looked: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             enter,
         });
@@ -247,6 +250,16 @@ impl Server {
         self.env.now()
     }
 
+    /// About what time it is. To look at the clock costs as much as a quick procedure, so while the sentinel
+    /// watches it is the time of its last look.
+    #[inline]
+    fn about_now(&self) -> Time {
+        match self.looked.load(Ordering::Relaxed) {
+            0 => self.now(),
+            looked => Time::from_nanos(looked),
+        }
+    }
+
     pub(crate) fn is_cancelled(&self, key: CallKey) -> bool {
         self.lock().cancelled.contains(&key)
     }
@@ -275,7 +288,7 @@ pub(crate) trait Aside: Send + Sync {
 
 /// To be held while a thread waits in farcall: if it serves a call it does not count as a worker
 /// meanwhile, and another receives if need be.
-#[inline]
+#[inline(always)]
 pub(crate) fn waiting() -> Waiting {
     let crew = context::crew();
     if let Some(crew) = &crew {

@@ -158,7 +158,6 @@ pub struct Conversation {
     /// Fragments have come or gone since there was no call, and when one was begun besides.
     fragments: bool,
     company: Option<Time>,
-    spare: Vec<Vec<u8>>,
     /// The lengths of the last arguments, and of the last result that came in fragments.
     usual_arguments: usize,
     usual_result: usize,
@@ -167,11 +166,11 @@ pub struct Conversation {
     stats: Stats,
 }
 
-/// Argument buffers that are kept for the next calls, and the largest of them.
-const SPARE_BUFFERS: usize = 64;
+/// So many activities keep the room of their arguments for their next calls, if it is no larger than that.
+const SPARE_BUFFERS: u32 = 64;
 const SPARE_BYTES: usize = crate::spares::SHORTEST;
 
-/// Of buffers as short as that all are kept, no more than calls are outstanding at once.
+/// Room as small as that all keep.
 const SHORT_BUFFER: usize = 256;
 
 /// The largest arguments: a length is 32 bits on the wire, and XDR pads to four.
@@ -201,7 +200,6 @@ impl Conversation {
             granted: 0,
             fragments: false,
             company: None,
-            spare: Vec::new(),
             usual_arguments: 0,
             usual_result: 0,
             completed: Vec::new(),
@@ -229,18 +227,17 @@ impl Conversation {
         {
             return buffer;
         }
-        self.spare.pop().unwrap_or_default()
+        self.slots.room().map(std::mem::take).unwrap_or_default()
     }
 
     /// Gives a buffer back that no call was started with.
-    #[inline]
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() > SPARE_BYTES {
             return self.config.spares.give(buffer);
         }
-        if self.spare.len() < SPARE_BUFFERS || buffer.capacity() <= SHORT_BUFFER {
+        if let Some(room) = self.slots.room() {
             buffer.clear();
-            self.spare.push(buffer);
+            *room = buffer;
         }
     }
 
@@ -260,7 +257,7 @@ impl Conversation {
     /// # Errors
     /// The arguments come back, with why, when the bound of outstanding calls is reached, they are
     /// too large, or they are not XDR (a multiple of four bytes): the call did not run.
-    #[inline]
+    #[inline(always)]
     pub fn start(&mut self, now: Time, call: &Call, args: Vec<u8>) -> Result<CallId, (Failure, Vec<u8>)> {
         self.start_by(|| now, call, args)
     }
@@ -269,7 +266,7 @@ impl Conversation {
     ///
     /// # Errors
     /// As there.
-    #[inline]
+    #[inline(always)]
     pub fn start_by(
         &mut self,
         clock: impl Fn() -> Time,
@@ -360,6 +357,7 @@ impl Conversation {
     }
 
     /// When [`Conversation::handle_timeout`] wants to be called; `None` when nothing is waited for.
+    #[inline(always)]
     pub fn timeout(&self) -> Option<Time> {
         let probes = self.config.mutant.breaks(Rule::IdleProbes) && self.session.has_ticket();
         let calls = (self.slots.outstanding() > 0 || probes).then_some(self.check);
@@ -423,7 +421,7 @@ impl Conversation {
     }
 
     /// Frees the activity of a call that ended. Its arguments are still there.
-    #[inline]
+    #[inline(always)]
     fn close(&mut self, activity: u32) {
         if let Some(sending) = self.slots.close(activity) {
             self.in_flight -= sending.in_flight();
@@ -431,9 +429,12 @@ impl Conversation {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn recycle_arguments(&mut self, activity: u32) {
-        let arguments = std::mem::take(&mut self.slots.at_mut(activity).args);
-        self.recycle(arguments);
+        let arguments = &mut self.slots.at_mut(activity).args;
+        arguments.clear();
+        if arguments.capacity() > if activity < SPARE_BUFFERS { SPARE_BYTES } else { SHORT_BUFFER } {
+            self.config.spares.give(std::mem::take(arguments));
+        }
     }
 }

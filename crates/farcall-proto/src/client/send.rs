@@ -22,7 +22,7 @@ enum Written {
 impl Conversation {
     /// Writes the next datagram that is ready into `out` (at least as long as
     /// [`crate::ClientConfig::max_datagram`]) and returns its length.
-    #[inline]
+    #[inline(always)]
     pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         if let Some(len) = self.transmit_call(now, out) {
             return Some(len);
@@ -51,7 +51,7 @@ impl Conversation {
 
     /// The usual datagram: a whole call without metadata, of a caller that has but this one to send.
     /// `None` if it is to be any other.
-    #[inline]
+    #[inline(always)]
     fn transmit_call(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         let activity = self.slots.only_ready()?;
         let granted = self.session.granted().filter(|granted| granted.known)?;

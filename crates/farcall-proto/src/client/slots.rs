@@ -96,7 +96,9 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct Slots {
     all: Vec<Slot>,
-    free: Vec<u32>,
+    /// The first of those in the pool, which are linked by `next`, and how many are not in it.
+    free: u32,
+    open: usize,
     oldest: u32,
     newest: u32,
     /// The ends of the queue of those that have something to send.
@@ -110,7 +112,8 @@ impl Default for Slots {
     fn default() -> Slots {
         Slots {
             all: Vec::new(),
-            free: Vec::new(),
+            free: NONE,
+            open: 0,
             oldest: NONE,
             newest: NONE,
             first_ready: NONE,
@@ -122,15 +125,15 @@ impl Default for Slots {
 
 impl Slots {
     /// Gives a call an activity.
-    #[inline]
+    #[inline(always)]
     pub fn open(&mut self, sequence: u64, call: &Call, args: Vec<u8>) -> u32 {
-        let activity = match self.free.pop() {
-            Some(activity) => activity,
-            None => {
-                self.all.push(Slot::empty(*call));
-                self.all.len() as u32 - 1
-            }
-        };
+        if self.free == NONE {
+            self.free = self.all.len() as u32;
+            self.all.push(Slot::empty(*call));
+        }
+        let activity = self.free;
+        self.free = self.all[activity as usize].next;
+        self.open += 1;
         let prev = std::mem::replace(&mut self.newest, activity);
         match prev {
             NONE => self.oldest = activity,
@@ -148,7 +151,7 @@ impl Slots {
     }
 
     /// Puts an activity back into the pool. Gives what was being sent of its call; the arguments stay.
-    #[inline]
+    #[inline(always)]
     pub fn close(&mut self, activity: u32) -> Option<Box<Outgoing>> {
         let slot = &mut self.all[activity as usize];
         debug_assert_ne!(slot.stage, Stage::Free);
@@ -165,12 +168,19 @@ impl Slots {
             NONE => self.newest = prev,
             _ => self.all[next as usize].prev = prev,
         }
-        self.free.push(activity);
+        self.open -= 1;
+        self.all[activity as usize].next = std::mem::replace(&mut self.free, activity);
         sending
     }
 
-    /// Puts an activity at the end of the queue of those that have something to send, if it is not in it.
+    /// Room for the arguments of the next call: where those of its activity's last call stood.
     #[inline]
+    pub fn room(&mut self) -> Option<&mut Vec<u8>> {
+        self.all.get_mut(self.free as usize).map(|slot| &mut slot.args)
+    }
+
+    /// Puts an activity at the end of the queue of those that have something to send, if it is not in it.
+    #[inline(always)]
     pub fn enqueue(&mut self, activity: u32) {
         let slot = &mut self.all[activity as usize];
         if std::mem::replace(&mut slot.queued, true) {
@@ -185,7 +195,7 @@ impl Slots {
     }
 
     /// Takes the first out of that queue.
-    #[inline]
+    #[inline(always)]
     pub fn dequeue(&mut self) {
         let Some(slot) = self.all.get_mut(self.first_ready as usize) else {
             return;
@@ -241,7 +251,7 @@ impl Slots {
     /// Calls that have not ended.
     #[inline]
     pub fn outstanding(&self) -> usize {
-        self.all.len() - self.free.len()
+        self.open
     }
 
     /// Activities ever used.

@@ -57,7 +57,7 @@ impl Server {
     /// Gives back a call's outcome. When it fits one datagram that is written into `out` and
     /// returned; else [`Server::transmit`] has the fragments. Ignored if the call is no longer the
     /// last of its activity.
-    #[inline]
+    #[inline(always)]
     pub fn finish(
         &mut self,
         now: Time,
@@ -138,7 +138,7 @@ impl Server {
     }
 
     /// Writes a result that fits one datagram, and with it those that are next and go the same way.
-    #[inline]
+    #[inline(always)]
     fn write_whole(&mut self, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
         let entry = self.table.at_mut(place);
         let header = Header { conversation: entry.client, number: self.next_number, local: entry.is_local() };
@@ -173,7 +173,13 @@ impl Server {
     /// [`crate::ServerConfig::max_datagram`]).
     #[inline]
     pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
-        if self.replies.is_empty() && self.sending.is_empty() { None } else { self.transmit_next(now, out) }
+        if self.is_quiet() { None } else { self.transmit_next(now, out) }
+    }
+
+    /// Whether there is nothing for [`Server::transmit`].
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.replies.is_empty() && self.sending.is_empty()
     }
 
     fn transmit_next(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {

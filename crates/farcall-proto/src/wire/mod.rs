@@ -78,7 +78,7 @@ pub(crate) struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Begins a datagram of at most `limit` bytes; the buffer bounds it too.
-    #[inline]
+    #[inline(always)]
     pub fn new(out: &'a mut [u8], limit: usize, header: Header) -> Writer<'a> {
         let limit = limit.min(out.len());
         let out = &mut out[..limit];

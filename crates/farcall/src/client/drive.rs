@@ -53,6 +53,7 @@ pub(super) struct Attendance<'a> {
 }
 
 impl Drop for Attendance<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
         if self.leads {
             self.endpoint.lead.pass();
@@ -95,6 +96,7 @@ impl Attendance<'_> {
 
     /// Waits until `mine` or `done` says that it is over: as the leader, or as one that follows.
     /// `timer` is one that was not told to [`Endpoint::set_timer`].
+    #[inline(always)]
     pub(super) fn until(
         &mut self,
         tools: &mut Tools,
@@ -375,7 +377,7 @@ impl Endpoint {
     }
 
     /// Sends a datagram. If the system refuses it, it is lost like any other, and that is a hint.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send(&self, now: Time, peer: &Peer, datagram: &[u8]) {
         if self.socket.send(peer.address, datagram).is_err() {
             peer.lock().conversation.handle_unreachable(now);

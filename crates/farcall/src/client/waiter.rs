@@ -255,6 +255,7 @@ impl Caller {
 
     /// The same for one who is going to wait. A thread that is in a call already may be the one that
     /// receives for all others: if it waited in a second call, nobody would receive any more.
+    #[inline(always)]
     pub(super) fn take_to_wait(env: &Arc<dyn Env>) -> Result<Box<Caller>, CallFailed> {
         let caller = Caller::take(env);
         if !caller.nested {
@@ -269,6 +270,7 @@ impl Caller {
     }
 
     /// Keeps it for the thread's next call.
+    #[inline(always)]
     pub(super) fn keep(self: Box<Self>) {
         if !self.nested {
             // Where the thread is ending it is dropped.

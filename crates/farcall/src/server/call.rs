@@ -116,6 +116,11 @@ impl Work {
         }
     }
 
+    /// It is to wait for a worker, from now on.
+    pub(super) fn waits(&mut self, now: Time) {
+        self.arrived = now;
+    }
+
     /// It waited for a worker, and is executed now.
     pub(super) fn waited(&self, now: Time) {
         if let Some(which) = self.which {
@@ -131,13 +136,6 @@ impl Work {
         }
     }
 
-    /// Whether [`Work::run`] needs to know what time it is.
-    #[inline]
-    pub(crate) fn is_timed(&self, server: &Server) -> bool {
-        let timed = |which| server.slow.is_some() || self.exported.known(which).is_timed();
-        self.call.deadline.is_some() || self.which.is_none_or(timed)
-    }
-
     /// Gives the outcome to whoever handed the call in. What is left is an outcome for the protocol.
     #[inline]
     pub(super) fn give_back(&self, finish: Option<Finish>, reply: &mut Vec<u8>) -> Option<Finish> {
@@ -146,10 +144,15 @@ impl Work {
         None
     }
 
-    /// Runs the procedure. The reply stands in `reply`, the time at which it ended in `now`. `None`
-    /// says that it is executed elsewhere, and given back from there.
+    /// Runs the procedure. The reply stands in `reply`. `now` is about the time; it is looked up, here and when
+    /// the procedure has ended, if that matters. `None` says that it is executed elsewhere, and given back from there.
     #[inline(always)]
     pub(crate) fn run(&mut self, server: &Arc<Server>, buffer: &[u8], now: &mut Time) -> Option<Finish> {
+        let known = self.which.map(|which| self.exported.known(which));
+        let timed = known.is_some_and(|known| server.slow.is_some() || known.is_timed());
+        if timed || known.is_none() || self.call.deadline.is_some() {
+            *now = server.now();
+        }
         if self.call.deadline.is_some_and(|deadline| deadline <= *now) {
             return Some(Finish::Failed(Failure::new(Kind::Deadline, Ran::No)));
         }
@@ -162,8 +165,6 @@ impl Work {
             return self.spawn(server, spawn, which, *now, arguments.to_vec());
         }
         let (mut decoder, mut encoder) = (Decoder::new(arguments), Encoder::new(&mut self.reply));
-        let known = self.which.map(|which| self.exported.known(which));
-        let timed = known.is_some_and(|known| server.slow.is_some() || known.is_timed());
         let dispatched = {
             let _serving = context::enter(self.call);
             let exported = &*self.exported;

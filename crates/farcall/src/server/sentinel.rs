@@ -6,8 +6,11 @@
 //! costs about as much as a call does, so naps get longer while all is well: a receiver is relieved
 //! at most [`LONGEST_NAP`] and a [`NAP`] after it got stuck. Once that has happened its procedure is no
 //! longer known to be quick, and other workers receive before it is executed.
+//!
+//! While it watches, workers take the time of its last look for the time at which a lone call came.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Server;
@@ -91,6 +94,9 @@ impl Server {
         if watch.quiet >= QUIET {
             crew.guarded = false;
         }
+        // Calls that are to be logged when they are slow are timed from when they came.
+        let told = crew.guarded && self.slow.is_none();
+        self.looked.store(if told { now.as_nanos() } else { 0 }, Ordering::Relaxed);
         if stuck { crew.relieve_if_alone() } else { None }
     }
 }

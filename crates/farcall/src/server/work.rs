@@ -34,7 +34,7 @@ struct Worker<'s> {
     alarm: bool,
     /// Nobody executes, so that spinning takes the processor from none of ours.
     alone: bool,
-    /// The time of the last thing that happened.
+    /// About the time of the last thing that happened.
     now: Time,
     /// The call that is to be executed here.
     current: Option<Work>,
@@ -147,7 +147,7 @@ impl<'s> Worker<'s> {
             true => socket.receive(&mut self.buffer, Wait::Forever),
             false => socket.receive_at_rest(&mut self.buffer, Wait::Forever),
         };
-        self.now = self.server.env.now();
+        self.now = self.server.about_now();
         match received {
             Ok(Received::Datagrams { ref from, len, each }) => return self.take_in(from, len, each),
             // That a client is gone shows in that it asks no more.
@@ -174,7 +174,7 @@ impl<'s> Worker<'s> {
             self.look(core);
             // A refusal must be there before the word that its call is with us, or the caller who
             // cancelled it never learns that it did not run.
-            let sent = if self.refused.is_empty() { core.protocol.transmit(self.now, &mut self.out) } else { None };
+            let sent = if self.refused.is_empty() { self.transmit(core) } else { None };
             (planned, sent)
         };
         if !self.refused.is_empty() {
@@ -197,15 +197,17 @@ impl<'s> Worker<'s> {
             Taken::Other(unread) => unread,
             Taken::Call(incoming) => {
                 let Some(exported) = find(exports, incoming.export) else { return };
-                let work = Work::new(now, incoming, exported, datagram, place.start);
-                match self.current {
-                    None => self.current = Some(work),
-                    Some(_) if work.is_quick() => batch.push_back(work),
-                    Some(_) => self.arrived.push(work),
+                // Made where it stays: it is some 200 bytes.
+                if self.current.is_none() {
+                    self.current = Some(Work::new(now, incoming, exported, datagram, place.start));
+                    return;
                 }
-                return;
+                let work = Work::new(now, incoming, exported, datagram, place.start);
+                return if work.is_quick() { batch.push_back(work) } else { self.arrived.push(work) };
             }
         };
+        self.now = self.server.now();
+        let now = self.now;
         let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
         protocol.handle_rest(now, *from, unread, &mut |request| match request {
             Request::Call(incoming) => {
@@ -253,6 +255,7 @@ impl<'s> Worker<'s> {
             return Some(plan);
         }
         let work = self.current.take()?;
+        self.now = self.server.now();
         self.queue(core, work);
         self.next_in_line(core)
     }
@@ -261,6 +264,7 @@ impl<'s> Worker<'s> {
     /// comes to help.
     #[inline(never)]
     fn line_up(&mut self, core: &mut Core, len: usize) {
+        self.now = self.server.now();
         let copy = Arc::<[u8]>::from(&self.buffer[..len]);
         if let Some(first) = self.current.take_if(|work| work.is_quick()) {
             match core.batch.front() {
@@ -292,6 +296,7 @@ impl<'s> Worker<'s> {
             return None;
         }
         if waited {
+            self.now = self.server.now();
             work.waited(self.now);
         }
         work.reply = core.protocol.buffer(self.now, work.usual_result());
@@ -301,6 +306,7 @@ impl<'s> Worker<'s> {
 
     fn queue(&mut self, core: &mut Core, mut work: Work) {
         work.keep_arguments(&self.buffer);
+        work.waits(self.now);
         if let Some(work) = core.queue.push(work) {
             let full = Failure::new(Kind::Overloaded, Ran::No).with_detail("the server's queue is full");
             self.refused.push((work, full));
@@ -397,7 +403,7 @@ impl<'s> Worker<'s> {
         } else if !self.deferred.is_multiple_of(TOGETHER) {
             return None;
         }
-        core.protocol.transmit(self.now, &mut self.out)
+        self.transmit(core)
     }
 
     /// Of one who is at the socket: is there a call that waits, or a result of one who overruns?
@@ -409,7 +415,7 @@ impl<'s> Worker<'s> {
             let planned = self.next_in_line(&mut core);
             // One who was called to a call that somebody else has taken since is one too many.
             let rest = planned.is_none() && core.crew.rest(&self.seat);
-            (planned, rest, core.protocol.transmit(self.now, &mut self.out))
+            (planned, rest, self.transmit(&mut core))
         };
         self.flush(sent);
         let next = self.begin(planned);
@@ -428,15 +434,27 @@ impl<'s> Worker<'s> {
 
     #[cold]
     fn send_rest(&mut self) {
-        let sent = self.server.lock().protocol.transmit(self.now, &mut self.out);
+        let server = self.server;
+        let sent = self.transmit(&mut server.lock());
         self.flush(sent);
+    }
+
+    /// The next datagram that is ready.
+    #[inline]
+    fn transmit(&mut self, core: &mut Core) -> Option<Transmit> {
+        if core.protocol.is_quiet() {
+            return None;
+        }
+        self.now = self.server.now();
+        core.protocol.transmit(self.now, &mut self.out)
     }
 
     /// Sends a datagram and whatever else is ready.
     fn flush(&mut self, mut sent: Option<Transmit>) {
+        let server = self.server;
         while let Some(Transmit { to, len }) = sent {
-            let _ = self.server.socket.send(to, &self.out[..len]);
-            sent = self.server.lock().protocol.transmit(self.now, &mut self.out);
+            let _ = server.socket.send(to, &self.out[..len]);
+            sent = self.transmit(&mut server.lock());
         }
     }
 }

@@ -482,9 +482,6 @@ impl<'p> Receiver<'p> {
     fn execute(&mut self, slot: usize, number: u32) {
         let post = self.post;
         let Some(work) = &mut self.work else { return };
-        if work.is_timed(&post.server) {
-            self.now = post.server.now();
-        }
         self.reply.clear();
         work.reply = std::mem::take(&mut self.reply);
         let finish = work.run(&post.server, &self.buffer, &mut self.now);
