@@ -38,22 +38,39 @@
 //! call        a call that is to be made, and how it may end: all, first, quorum, each
 //! gathering   the same under way: replies one by one, blocking or awaited
 //! engine      sends, bounded by what the socket can hold; takes in; stops
-//! ready       which members' calls may have ended, and how their gatherer is woken
+//! bells       which members' calls may have ended, and how their gatherer is woken;  station: where it waits
 //! outcome     what became of each member
 //! ```
 
+mod bells;
 mod call;
 mod engine;
 mod gathering;
 mod group;
 mod outcome;
-mod ready;
+mod station;
+
+mod sync {
+    //! What `bells` is made of; loom's stand in its place in tests/bells.rs.
+    pub(super) use std::sync::atomic::{AtomicBool, Ordering};
+    pub(super) use std::sync::{Mutex, MutexGuard};
+
+    /// A number that no other living thread has, and that is not 0.
+    pub(super) fn this_thread() -> usize {
+        thread_local! {
+            static HERE: u8 = const { 0 };
+        }
+        HERE.with(|here| std::ptr::from_ref(here).addr())
+    }
+}
+
+pub use bells::{Bell, Bells, Interrupt};
 
 pub use call::{Multi, Next, Prepared, Reply, Rest};
 pub use gathering::Gathering;
 pub use group::{Fixed, Group, Living, Member, Members};
 pub use outcome::{Gathered, Outcome, Short};
-pub use ready::{Bell, Bells, Interrupt, Station};
+pub use station::Station;
 
 pub(crate) use group::Roster;
-pub(crate) use ready::Parking;
+pub(crate) use station::Parking;

@@ -49,6 +49,7 @@ impl Station for Endpoint {
         let Caller { waiter, tools, .. } = &mut *caller;
         let over = || bells.any() || self.is_past(until);
         bells.hear(
+            Arc::as_ptr(waiter).addr(),
             || Arc::new(Seated { socket: self.socket.clone(), waiter: waiter.clone() }),
             || self.attend(waiter).by(until).until(tools, self.env.now(), None, None, &over),
         );

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::Members;
 use super::call::{Hedge, Prepared, Rest, Settings};
 use super::outcome::Outcome;
-use super::ready::{Bells, Parking, Station};
+use super::{Bells, Members, Parking, Station};
 use crate::env::Time;
 use crate::stub::{PendingCall, bad_arguments, decode_reply, no_reply};
 use crate::xdr::Decode;
