@@ -586,3 +586,20 @@ fn an_export_that_goes_while_arguments_arrive_is_not_called() {
     assert_eq!(pair.told, [(1, Told::Failed(Kind::NotExported, Ran::No))]);
     assert!(pair.server.held_bytes() < 1000, "the assembly is let go");
 }
+
+#[test]
+fn a_call_waits_for_others_only_while_results_are_expected() {
+    let mut pair = Pair::acquainted();
+    let slow = pair.start(1, b"slow");
+    assert!(!pair.client.may_wait(slow, true), "it is alone");
+    let sent = pair.sent();
+    pair.receive(&sent);
+    pair.asked.clear();
+    let quick = pair.start(2, b"quick...");
+    assert!(pair.client.may_wait(quick, true));
+    assert!(!pair.client.may_wait(quick, false), "it is more than a quarter");
+    pair.settle();
+    assert_eq!(pair.told.pop(), Some((2, Told::Result(b"quick...".to_vec()))));
+    let last = pair.start(3, b"last");
+    assert!(!pair.client.may_wait(last, true), "what was overtaken is slow");
+}

@@ -84,6 +84,12 @@ impl Net {
         }
     }
 
+    /// The service thread, which sleeps in the socket for a nap.
+    fn nap(&self) {
+        self.vigil.watch();
+        self.send_unsent();
+    }
+
     /// The service thread, which goes to sleep in the socket.
     fn receive(&self) {
         self.vigil.receive();
@@ -138,5 +144,22 @@ fn two_who_start_calls_and_one_who_sends_them_leave_none() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let queue = net.queue.lock().unwrap();
         assert_eq!(queue.sent, 2);
+    });
+}
+
+#[test]
+fn what_is_left_is_sent_by_a_service_thread_that_naps_before_it_sleeps() {
+    check(|| {
+        let net = Net::new();
+        net.vigil.receive();
+        let other = net.clone();
+        let service = thread::spawn(move || {
+            other.nap();
+            other.receive();
+        });
+        net.start();
+        net.start();
+        service.join().unwrap();
+        assert_eq!(net.queue.lock().unwrap().sent, 2);
     });
 }

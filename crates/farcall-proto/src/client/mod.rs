@@ -140,6 +140,8 @@ pub struct Conversation {
     /// them is among those that are ready, and wakes the next when it has had its turn.
     waiting: VecDeque<u32>,
     next_sequence: u64,
+    /// The newest call that has ended. Results of newer ones are to be expected; an older one, overtaken, is slow.
+    newest_ended: u64,
     next_number: u64,
     /// Both ends say that the other is on their machine: datagrams are of the local scheme.
     local: bool,
@@ -191,6 +193,7 @@ impl Conversation {
             slots: Slots::default(),
             waiting: VecDeque::new(),
             next_sequence: 1,
+            newest_ended: 0,
             next_number: 1,
             local: false,
             check: Time::default(),
@@ -303,13 +306,16 @@ impl Conversation {
         self.slots.find(id).is_none_or(|slot| slot.first_sent.is_some())
     }
 
-    /// Whether a call that was started just now may be left for others to share its datagram: a quarter of the
-    /// calls that are outstanding may, so that both ends always have something to do, but no more than
-    /// fill a datagram.
+    /// Whether a call that was started just now may be left for others to share its datagram, no more of them than
+    /// fill it: a quarter of the calls whose results are expected may, so that both ends always have something to do.
+    /// If the next result that comes makes them leave (`clocked`), they may while any is expected (Nagle's rule,
+    /// RFC 896). One that is alone, or among slow ones, waits for nothing.
     #[inline]
-    pub fn may_wait(&self, id: CallId) -> bool {
+    pub fn may_wait(&self, id: CallId, clocked: bool) -> bool {
+        let queued = self.slots.queued() as u64;
+        let expected = self.next_sequence - 1 - self.newest_ended;
         let bytes = |slot: &slots::Slot| self.slots.queued() * (slot.args.len() + wire::CALL_OVERHEAD);
-        self.slots.queued() * 4 < self.slots.outstanding()
+        (if clocked { queued < expected } else { queued * 4 < expected })
             && self.session.has_ticket()
             && self.slots.get(id.activity).is_some_and(|slot| bytes(slot) < self.mtu.datagram())
     }
@@ -423,6 +429,7 @@ impl Conversation {
     /// Frees the activity of a call that ended. Its arguments are still there.
     #[inline(always)]
     fn close(&mut self, activity: u32) {
+        self.newest_ended = self.newest_ended.max(self.slots.at(activity).sequence);
         if let Some(sending) = self.slots.close(activity) {
             self.in_flight -= sending.in_flight();
             self.wake_next();

@@ -34,6 +34,22 @@ struct Reception<'a> {
     buffer: Box<[u8]>,
     /// No timer of any peer is earlier, except those in `Endpoint::hurry`.
     earliest: Time,
+    /// When to see whether it is over though nothing came.
+    look: Time,
+}
+
+impl<'a> Reception<'a> {
+    #[inline(always)]
+    fn new(endpoint: &'a Endpoint, tools: &mut Tools, timer: Option<Time>, look: Option<Time>) -> Self {
+        // Those of the calls that a former leader knew of still run.
+        let former = Time::from_nanos(endpoint.earliest.load(Ordering::Relaxed));
+        let (earliest, look) = (former.min(timer.unwrap_or(NEVER)), look.unwrap_or(NEVER));
+        let mut buffer = std::mem::take(&mut tools.buffer);
+        if buffer.is_empty() {
+            buffer = vec![0; BUFFER].into_boxed_slice();
+        }
+        Reception { endpoint, buffer, earliest, look }
+    }
 }
 
 impl Drop for Reception<'_> {
@@ -47,7 +63,7 @@ pub(super) struct Attendance<'a> {
     endpoint: &'a Endpoint,
     waiter: &'a Arc<Waiter>,
     leads: bool,
-    /// A follower looks then whether it is over.
+    /// It looks then whether it is over.
     deadline: Option<Time>,
     _waiting: Waiting,
 }
@@ -89,7 +105,7 @@ impl Attendance<'_> {
     }
 
     /// Also sees whether it is over when a deadline has passed.
-    pub(super) fn by(mut self, deadline: Option<Time>) -> Self {
+    pub(super) fn by(&mut self, deadline: Option<Time>) -> &mut Self {
         self.deadline = deadline;
         self
     }
@@ -120,16 +136,7 @@ impl Attendance<'_> {
         if !endpoint.led.load(Ordering::Relaxed) {
             endpoint.led.store(true, Ordering::Relaxed);
         }
-        // Those of the calls that a former leader knew of still run.
-        let former = endpoint.earliest.load(Ordering::Relaxed);
-        let mut reception = Reception {
-            endpoint,
-            buffer: std::mem::take(&mut tools.buffer),
-            earliest: Time::from_nanos(former).min(timer.unwrap_or(NEVER)),
-        };
-        if reception.buffer.is_empty() {
-            reception.buffer = vec![0; BUFFER].into_boxed_slice();
-        }
+        let mut reception = Reception::new(endpoint, tools, timer, self.deadline);
         endpoint.lead_until(&mut reception, tools, now, mine, done);
         tools.buffer = std::mem::take(&mut reception.buffer);
     }
@@ -140,11 +147,7 @@ impl Attendance<'_> {
         if !self.leads {
             return;
         }
-        let earliest = Time::from_nanos(endpoint.earliest.load(Ordering::Relaxed));
-        let mut reception = Reception { endpoint, buffer: std::mem::take(&mut tools.buffer), earliest };
-        if reception.buffer.is_empty() {
-            reception.buffer = vec![0; BUFFER].into_boxed_slice();
-        }
+        let mut reception = Reception::new(endpoint, tools, None, None);
         for _ in 0..DRAIN {
             let received = endpoint.socket.receive(&mut reception.buffer, Wait::No);
             let Ok(Received::Datagrams { from, len, each }) = received else { break };
@@ -243,7 +246,7 @@ impl Endpoint {
         }
     }
 
-    /// How long to wait for a datagram: till the earliest timer, and not at all when that is past,
+    /// How long to wait for a datagram: till the earliest timer, or to look, and not at all when that is past,
     /// for what has arrived comes before any timer.
     fn wait(&self, reception: &mut Reception<'_>, now: Time) -> Wait {
         loop {
@@ -251,7 +254,7 @@ impl Endpoint {
                 let hurry = Time::from_nanos(self.hurry.swap(u64::MAX, Ordering::SeqCst));
                 reception.earliest = reception.earliest.min(hurry);
             }
-            let until = reception.earliest;
+            let until = reception.earliest.min(reception.look);
             if until <= now {
                 return Wait::No;
             }

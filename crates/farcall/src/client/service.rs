@@ -4,14 +4,17 @@
 //! Threads that start calls and wait for them in turn lead themselves each time they wait. To pass the
 //! lead to this thread in between would cost more than the call. So it lets them: it naps while calls
 //! are being started, leads only when nobody has since it last looked, and gives the lead to the next
-//! thread that waits. For tasks, which cannot lead, it leads at once.
+//! thread that waits. For tasks, which cannot lead, it leads at once, and sends what was left whenever
+//! something has come.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Endpoint;
+use super::drive::Attendance;
 use super::lead::Seat;
 use super::vigil::Duty;
 use super::waiter::{Tools, Waiter};
@@ -51,11 +54,11 @@ impl Service {
     }
 
     fn live(&self, endpoint: &Weak<Endpoint>) {
-        let mut tools = Tools::new();
+        let (mut tools, mut trend) = (Tools::new(), Trend { left: 0, quiet: QUIET });
         while !self.is_stopped() {
             // No reference is kept while there is nothing to do, so the endpoint can go.
             match endpoint.upgrade() {
-                Some(endpoint) => self.serve(&endpoint, &mut tools),
+                Some(endpoint) => self.serve(&endpoint, &mut tools, &mut trend),
                 None => return,
             }
             self.waiter.wait(None);
@@ -77,7 +80,7 @@ impl Service {
     }
 
     /// Naps, leads, or stands by to lead, while there is anything to do it for.
-    fn serve(&self, endpoint: &Endpoint, tools: &mut Tools) {
+    fn serve(&self, endpoint: &Endpoint, tools: &mut Tools, trend: &mut Trend) {
         let vigil = &endpoint.vigil;
         vigil.watch();
         while !self.is_stopped() {
@@ -94,11 +97,7 @@ impl Service {
             }
             let mut attendance = endpoint.stand_by(&self.waiter);
             if attendance.leads() {
-                self.polled.store(false, Ordering::SeqCst);
-                vigil.receive();
-                endpoint.send_unsent(tools);
-                let over = || !endpoint.is_busy() || self.is_stopped() || endpoint.lead.is_followed();
-                attendance.until(tools, endpoint.env.now(), None, None, &over);
+                self.lead(endpoint, &mut attendance, tools, trend);
             } else if vigil.rest(|| false) {
                 self.waiter.wait(None);
             }
@@ -129,9 +128,45 @@ impl Service {
         }
     }
 
+    /// Receives, until a thread comes that can lead. Each time that something has come it sends what was left
+    /// meanwhile. As long as calls are left it sleeps a nap at most: nobody else might come to send them.
+    fn lead(&self, endpoint: &Endpoint, attendance: &mut Attendance<'_>, tools: &mut Tools, trend: &mut Trend) {
+        self.polled.store(false, Ordering::SeqCst);
+        let mut naps = trend.naps(endpoint);
+        let over = |naps: bool| !naps && !endpoint.is_busy() || self.is_stopped() || endpoint.lead.is_followed();
+        while !over(naps) {
+            match naps {
+                true => endpoint.vigil.watch(),
+                false => endpoint.vigil.receive(),
+            }
+            endpoint.send_unsent(tools);
+            let now = endpoint.env.now();
+            let received = Cell::new(false);
+            let over = || received.replace(true) || over(naps);
+            attendance.by(naps.then(|| now + NAP)).until(tools, now, None, None, &over);
+            naps = trend.naps(endpoint);
+        }
+    }
+
     /// Whether there are tasks to lead for.
     fn is_hurried(&self, endpoint: &Endpoint) -> bool {
         self.polled.load(Ordering::SeqCst) || endpoint.tasks.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// Whether calls are being left, as far as the service thread has seen.
+struct Trend {
+    left: u64,
+    /// Looks since it saw one.
+    quiet: u32,
+}
+
+impl Trend {
+    /// Whether to look again soon.
+    fn naps(&mut self, endpoint: &Endpoint) -> bool {
+        let before = std::mem::replace(&mut self.left, endpoint.left.load(Ordering::Relaxed));
+        self.quiet = if self.left == before { QUIET.min(self.quiet + 1) } else { 0 };
+        self.quiet < QUIET
     }
 }
 

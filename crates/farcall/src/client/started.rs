@@ -159,14 +159,8 @@ impl Started {
         context: &mut Context<'_>,
         taker: Taker<'_>,
     ) -> Poll<()> {
-        if !self.landing.is_over()
-            && let Some(sent) = self.watch(endpoint, peer, Watcher::Task(context.waker().clone()))
-        {
-            if !sent {
-                let mut caller = Caller::take(&endpoint.env);
-                endpoint.send_unsent(&mut caller.tools);
-                caller.keep();
-            }
+        if !self.landing.is_over() && self.watch(endpoint, peer, Watcher::Task(context.waker().clone())).is_some() {
+            // A call that was left may wait on: the service thread looks after it.
             endpoint.hasten();
             return Poll::Pending;
         }
@@ -175,7 +169,7 @@ impl Started {
     }
 
     /// Has `watcher` told of the end, instead of who was to be. Says whether the call was sent, for one that
-    /// somebody waits for does not wait for others; nothing if it has ended.
+    /// a thread waits for does not wait for others; nothing if it has ended.
     fn watch(&self, endpoint: &Endpoint, peer: &Peer, watcher: Watcher) -> Option<bool> {
         let task = watcher.is_task();
         // To drop a waker may drop a task, and cancel what that had started: not under the lock.
@@ -235,6 +229,8 @@ impl Endpoint {
         let token = state.owners.add(Owner::Started(landing.clone(), watcher));
         let call = Call { export, procedure, deadline, trace, token };
         let clock = || self.env.now();
+        // While tasks wait, the service thread receives.
+        let clocked = self.tasks.load(Ordering::Relaxed) > 0;
         let id = match state.conversation.start_by(clock, &call, std::mem::take(&mut tools.arguments)) {
             Ok(id) => id,
             Err((failure, arguments)) => {
@@ -246,7 +242,7 @@ impl Endpoint {
         tools.arguments = state.conversation.buffer_by(clock);
         self.count_busy(was_busy, &state.owners);
         let started = Started { id, token, landing };
-        if let Some(service) = service.filter(|_| state.conversation.may_wait(id)) {
+        if let Some(service) = service.filter(|_| state.conversation.may_wait(id, clocked)) {
             let first = !std::mem::replace(&mut state.left, true);
             drop(state);
             if first {

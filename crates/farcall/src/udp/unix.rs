@@ -6,11 +6,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, connect, connect_unspec, recv, recvfrom, send, sendto, sockopt};
 
 use super::{Timeout, own_address};
 use crate::env::{Received, Socket, SocketOptions, Wait};
+
+/// The kernel counts a socket's time-out in steps of at least so much.
+const TICK: Duration = Duration::from_millis(1);
 
 pub(crate) struct Udp {
     socket: UdpSocket,
@@ -93,6 +97,17 @@ impl Udp {
         }
     }
 
+    /// Waits for less than a socket's time-out can say.
+    fn receive_soon(&self, buffer: &mut [u8], time: Duration) -> io::Result<Received> {
+        let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&time)) {
+            Ok(0) => Ok(Received::TimedOut),
+            Ok(_) => self.receive_once(buffer, RecvFlags::DONTWAIT),
+            Err(Errno::INTR) => Ok(Received::Woken),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Turns an error that speaks of another host into a hint.
     #[cold]
     fn hint(&self, error: Errno) -> io::Result<Received> {
@@ -153,6 +168,11 @@ impl Socket for Udp {
 
     #[inline(always)]
     fn receive_at_rest(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
+        if let Wait::For(time) = wait
+            && time < TICK
+        {
+            return self.receive_soon(buffer, time);
+        }
         if let Some(timeout) = self.timeout.change(wait) {
             self.set_timeout(timeout)?;
         }
