@@ -193,7 +193,7 @@ impl World {
         for (key, args) in calls {
             let mut result = self.server.buffer(self.now, args.len());
             result.extend_from_slice(&args);
-            let datagram = self.server.finish(self.now, key, Finish::Result, result, &mut self.down);
+            let datagram = self.server.finish(self.now, key, Finish::Result, &mut result, &mut self.down);
             sent.extend(datagram.map(|datagram| self.down[..datagram.len].to_vec()));
         }
         while let Some(datagram) = self.server.transmit(self.now, &mut self.down) {

@@ -170,7 +170,7 @@ fn protocol() -> Result<Part> {
     server.export(Export { id: 1, type_name: "Echo".into(), instance: "one".into(), procedures: vec![] });
     let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
     let (mut out, mut back) = (vec![0; 65_536], vec![0; 65_536]);
-    let (mut turns, mut ended) = (0, 0);
+    let (mut turns, mut ended, mut payload) = (0, 0, Vec::new());
     let part = count(|| {
         turns += 1;
         let now = Time::from_nanos(turns * 1_000);
@@ -178,7 +178,7 @@ fn protocol() -> Result<Part> {
         arguments.extend_from_slice(&[7; BYTES + 4]);
         let _ = client.start(now, &call, arguments);
         while let Some(length) = client.transmit(now, &mut out) {
-            let (mut payload, mut key) = (server.buffer(now, BYTES), None);
+            let mut key = None;
             server.handle(now, from, &out[..length], &mut |request| {
                 if let Request::Call(call) = request {
                     payload.extend_from_slice(&call.args[..BYTES]);
@@ -186,7 +186,7 @@ fn protocol() -> Result<Part> {
                 }
             });
             let sent = match key {
-                Some(key) => server.finish(now, key, Finish::Result, payload, &mut back),
+                Some(key) => server.finish(now, key, Finish::Result, &mut payload, &mut back),
                 None => server.transmit(now, &mut back),
             };
             if let Some(sent) = sent {

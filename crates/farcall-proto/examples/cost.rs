@@ -32,7 +32,7 @@ fn main() {
                 }
             });
             let sent = match todo {
-                Some(key) => server.finish(now, key, Finish::Result, payload, &mut back),
+                Some(key) => server.finish(now, key, Finish::Result, &mut payload, &mut back),
                 None => server.transmit(now, &mut back),
             };
             if let Some(sent) = sent {

@@ -67,7 +67,7 @@ impl Script {
                 });
                 let mut answers = Vec::new();
                 if let Some(key) = key {
-                    let sent = self.server.finish(self.now, key, finish.clone(), payload.to_vec(), &mut buffer);
+                    let sent = self.server.finish(self.now, key, finish.clone(), &mut payload.to_vec(), &mut buffer);
                     answers.extend(sent.map(|t| buffer[..t.len].to_vec()));
                 }
                 while let Some(t) = self.server.transmit(self.now, &mut buffer) {

@@ -130,7 +130,7 @@ impl Pair {
         });
         self.net.recycle(bytes);
         let Some(key) = asked else { return };
-        let sent = self.server.finish(now, key, Finish::Result, body.to_vec(), &mut self.out);
+        let sent = self.server.finish(now, key, Finish::Result, &mut body.to_vec(), &mut self.out);
         if let Some(t) = sent {
             self.net.send(address(SERVER.0, SERVER.1), t.to, &self.out[..t.len]);
         }

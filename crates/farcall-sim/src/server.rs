@@ -315,7 +315,7 @@ impl ServerNode {
         if !matches!(finish, Finish::Failed(_)) {
             g.oracle.write_result(job.call, &mut payload);
         }
-        if let Some(t) = core.finish(now, job.key, finish, payload, &mut g.scratch) {
+        if let Some(t) = core.finish(now, job.key, finish, &mut payload, &mut g.scratch) {
             g.server_sent(self.index, t.to, t.len);
             g.send(self.address, t.to, t.len);
         }

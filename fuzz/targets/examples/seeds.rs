@@ -115,7 +115,7 @@ impl Play {
         let key = self.asked.remove(0);
         self.server.step(4, &[0, code, quarter]);
         let mut out = vec![0; ROOM];
-        if let Some(sent) = self.both.server.finish(self.both.now, key, how, filling(quarter), &mut out) {
+        if let Some(sent) = self.both.server.finish(self.both.now, key, how, &mut filling(quarter), &mut out) {
             self.hear(&out[..sent.len]);
         }
     }

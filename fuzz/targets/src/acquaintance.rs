@@ -97,7 +97,7 @@ impl Acquaintance {
             }
             for key in asked {
                 self.conversation = key.conversation;
-                if let Some(sent) = self.server.finish(self.now, key, Finish::Result, Vec::new(), &mut out) {
+                if let Some(sent) = self.server.finish(self.now, key, Finish::Result, &mut Vec::new(), &mut out) {
                     self.client.handle(self.now, &out[..sent.len], &mut |_| {});
                 }
             }

@@ -128,11 +128,11 @@ impl World {
             2 => Finish::Exception,
             _ => Finish::Failed(Failure::new(Kind::Overloaded, Ran::No).with_detail("enough")),
         };
-        let payload = script.filling();
+        let mut payload = script.filling();
         let Some(key) = picked else { return };
         self.open.retain(|open| *open != key);
         self.given += payload.len();
-        if let Some(sent) = self.server.finish(self.now, key, how, payload, &mut self.out) {
+        if let Some(sent) = self.server.finish(self.now, key, how, &mut payload, &mut self.out) {
             self.sent(sent.to, sent.len);
         }
     }
@@ -170,7 +170,7 @@ impl World {
     /// Everything is finished, nobody answers any more: in the end nothing is held.
     fn end(mut self) {
         for key in std::mem::take(&mut self.open) {
-            let sent = self.server.finish(self.now, key, Finish::Result, Vec::new(), &mut self.out);
+            let sent = self.server.finish(self.now, key, Finish::Result, &mut Vec::new(), &mut self.out);
             if let Some(sent) = sent {
                 self.sent(sent.to, sent.len);
             }

@@ -27,7 +27,7 @@ const STANDS_STILL: Duration = Duration::from_secs(1);
 
 const SPARE_WORKS: usize = 1024;
 const SPARE_BUFFERS: usize = 1024;
-const SPARE_BYTES: usize = crate::spares::SHORTEST;
+pub(super) const SPARE_BYTES: usize = crate::spares::SHORTEST;
 
 impl Server {
     /// Lets go of what was held long enough.
@@ -287,15 +287,10 @@ impl Server {
 }
 
 impl Work {
-    /// It is of another call, which the user has, unless more is to be done for the call that it was of.
-    /// Gives the result that was held.
+    /// Whether nothing but its result is left of the call that it is of.
     #[inline]
-    pub(super) fn take_over(&mut self, now: Time, position: Position) -> Option<Vec<u8>> {
-        if self.phase == Phase::Running || self.outgoing.is_some() || self.incoming.is_some() {
-            return None;
-        }
-        self.begin(now, position);
-        Some(std::mem::take(&mut self.payload))
+    pub(super) fn may_be_taken_over(&self) -> bool {
+        self.phase != Phase::Running && self.outgoing.is_none() && self.incoming.is_none()
     }
 
     /// It is of another call, which the user has.

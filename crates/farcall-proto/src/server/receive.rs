@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
+use super::memory::SPARE_BYTES;
 use super::send::{Answer, Reply};
 use super::table::Last;
 use super::work::{More, Phase, Slot, Work};
@@ -237,13 +238,19 @@ impl Server {
     /// The same, if what the activity's last call has left is there to be used again.
     #[inline(always)]
     fn take_over(&mut self, now: Time, place: usize, position: Position) -> bool {
-        let Some(payload) = self.existing_work(place, position.activity).and_then(|work| work.take_over(now, position))
-        else {
+        let Some(work) = self.existing_work(place, position.activity).filter(|work| work.may_be_taken_over()) else {
             return false;
         };
+        work.begin(now, position);
+        let held = work.payload.len();
+        work.payload.clear();
+        // Its room stays for the next result, unless it is large.
+        let large = (work.payload.capacity() > SPARE_BYTES).then(|| std::mem::take(&mut work.payload));
         self.set_last(place, position.activity, Last::new(position.sequence, false));
-        self.held -= payload.len();
-        self.recycle(payload);
+        self.held -= held;
+        if let Some(large) = large {
+            self.recycle(large);
+        }
         true
     }
 

@@ -56,14 +56,14 @@ pub(super) enum Answer {
 impl Server {
     /// Gives back a call's outcome. When it fits one datagram that is written into `out` and
     /// returned; else [`Server::transmit`] has the fragments. Ignored if the call is no longer the
-    /// last of its activity.
+    /// last of its activity. The payload is taken, and an empty buffer left in its place, which was used before.
     #[inline(always)]
     pub fn finish(
         &mut self,
         now: Time,
         key: CallKey,
         finish: Finish,
-        payload: Vec<u8>,
+        payload: &mut Vec<u8>,
         out: &mut [u8],
     ) -> Option<Transmit> {
         let place = self.conclude(now, key, finish, payload)?;
@@ -78,7 +78,7 @@ impl Server {
 
     /// As [`Server::finish`], but leaves the sending to [`Server::transmit`], where outcomes of one
     /// conversation share datagrams.
-    pub fn finish_later(&mut self, now: Time, key: CallKey, finish: Finish, payload: Vec<u8>) {
+    pub fn finish_later(&mut self, now: Time, key: CallKey, finish: Finish, payload: &mut Vec<u8>) {
         if let Some(place) = self.conclude(now, key, finish, payload) {
             self.queue(place, key.activity);
             self.enforce_held(now, (key.conversation, key.activity));
@@ -88,12 +88,12 @@ impl Server {
     /// Holds a call's outcome; the conversation's place, if the outcome is to be sent. Nothing if the
     /// user does not have the call, or it is not the last of its activity.
     #[inline(always)]
-    fn conclude(&mut self, now: Time, key: CallKey, finish: Finish, payload: Vec<u8>) -> Option<usize> {
+    fn conclude(&mut self, now: Time, key: CallKey, finish: Finish, payload: &mut Vec<u8>) -> Option<usize> {
         self.unfinished = self.unfinished.saturating_sub(1);
         let place = self.table.find(key.conversation);
         let work = place.and_then(|place| self.table.work_mut(place, key.activity));
         let Some(work) = work.filter(|w| w.phase == Phase::Running && w.position.sequence == key.sequence) else {
-            self.recycle(payload);
+            self.recycle(std::mem::take(payload));
             return None;
         };
         let len = payload.len();
@@ -116,7 +116,7 @@ impl Server {
         place: usize,
         key: CallKey,
         finish: Finish,
-        mut payload: Vec<u8>,
+        payload: &mut Vec<u8>,
     ) -> Option<usize> {
         let failure = match finish {
             Finish::Failed(failure) => failure,
@@ -131,7 +131,7 @@ impl Server {
             let consumed = key.sequence - u64::from(unrecorded);
             self.set_last(place, key.activity, Last::new(consumed, true));
         }
-        let status = failure_body(&failure, &mut payload);
+        let status = failure_body(&failure, payload);
         self.held += payload.len();
         self.existing_work(place, key.activity)?.hold(now, status, payload);
         Some(place)
@@ -410,11 +410,12 @@ impl Server {
 }
 
 impl Work {
-    /// It ended so; holds the result.
+    /// It ended so; holds the result, and gives the room of the one before for it.
     #[inline]
-    fn hold(&mut self, now: Time, status: Status, payload: Vec<u8>) {
+    fn hold(&mut self, now: Time, status: Status, payload: &mut Vec<u8>) {
+        debug_assert!(self.payload.is_empty());
         self.phase = Phase::Done(status);
-        self.payload = payload;
+        std::mem::swap(&mut self.payload, payload);
         self.since = now;
     }
 

@@ -107,7 +107,7 @@ impl Pair {
 
     pub fn finish(&mut self, key: CallKey, finish: Finish, payload: &[u8]) -> Vec<Datagram> {
         let mut out = vec![0; 65_536];
-        let sent = self.server.finish(self.now, key, finish, payload.to_vec(), &mut out);
+        let sent = self.server.finish(self.now, key, finish, &mut payload.to_vec(), &mut out);
         let mut all: Vec<Datagram> = sent.into_iter().map(|t| out[..t.len].to_vec()).collect();
         all.extend(self.answered());
         all

@@ -27,8 +27,6 @@ pub(crate) struct Work {
     /// The procedure's place in the interface, if it has one of that number.
     which: Option<usize>,
     arguments: Arguments,
-    /// What the reply is written into.
-    pub(crate) reply: Vec<u8>,
     /// When it came.
     arrived: Time,
     /// Who gets the outcome, if the call did not come by the socket.
@@ -65,7 +63,6 @@ impl Work {
             exported: exported.clone(),
             procedure: incoming.procedure,
             arguments,
-            reply: Vec::new(),
             arrived: now,
             back: None,
         }
@@ -147,7 +144,13 @@ impl Work {
     /// Runs the procedure. The reply stands in `reply`. `now` is about the time; it is looked up, here and when
     /// the procedure has ended, if that matters. `None` says that it is executed elsewhere, and given back from there.
     #[inline(always)]
-    pub(crate) fn run(&mut self, server: &Arc<Server>, buffer: &[u8], now: &mut Time) -> Option<Finish> {
+    pub(crate) fn run(
+        &mut self,
+        server: &Arc<Server>,
+        buffer: &[u8],
+        reply: &mut Vec<u8>,
+        now: &mut Time,
+    ) -> Option<Finish> {
         let known = self.which.map(|which| self.exported.known(which));
         let timed = known.is_some_and(|known| server.slow.is_some() || known.is_timed());
         if timed || known.is_none() || self.call.deadline.is_some() {
@@ -164,7 +167,8 @@ impl Work {
         if let (Some(spawn), Some(which)) = (self.exported.elsewhere(), self.which) {
             return self.spawn(server, spawn, which, *now, arguments.to_vec());
         }
-        let (mut decoder, mut encoder) = (Decoder::new(arguments), Encoder::new(&mut self.reply));
+        reply.clear();
+        let (mut decoder, mut encoder) = (Decoder::new(arguments), Encoder::new(reply));
         let dispatched = {
             let _serving = context::enter(self.call);
             let exported = &*self.exported;
@@ -172,7 +176,7 @@ impl Work {
         };
         if let Some(known) = known {
             count(known, &dispatched);
-            known.gave(self.reply.len());
+            known.gave(reply.len());
             if timed {
                 let end = server.now();
                 known.ran(end.since(*now));

@@ -109,12 +109,12 @@ impl Drop for Serving {
 
 impl Server {
     /// Gives back the outcome of a call that no worker executes.
-    pub(super) fn give_back(&self, now: Time, call: Incoming, finish: Finish, reply: Vec<u8>) {
+    pub(super) fn give_back(&self, now: Time, call: Incoming, finish: Finish, mut reply: Vec<u8>) {
         let mut out = OUT.take().unwrap_or_else(|| vec![0; MAX_DATAGRAM].into_boxed_slice());
         let (mut sent, alarm) = {
             let mut core = self.lock();
             core.cancelled.remove(&call.key);
-            let sent = core.protocol.finish(now, call.key, finish, reply, &mut out);
+            let sent = core.protocol.finish(now, call.key, finish, &mut reply, &mut out);
             (sent, core.alarm())
         };
         if alarm {

@@ -30,6 +30,8 @@ struct Worker<'s> {
     buffer: Box<[u8]>,
     /// Room for one datagram that leaves.
     out: Box<[u8]>,
+    /// Room for a result.
+    reply: Vec<u8>,
     /// The sentinel sleeps too long.
     alarm: bool,
     /// Nobody executes, so that spinning takes the processor from none of ours.
@@ -112,6 +114,7 @@ impl<'s> Worker<'s> {
             seat: Seat::new(server.env.event()),
             buffer: vec![0; 64 << 10].into_boxed_slice(),
             out: vec![0; MAX_DATAGRAM].into_boxed_slice(),
+            reply: Vec::new(),
             alarm: false,
             alone: true,
             now: server.env.now(),
@@ -247,11 +250,12 @@ impl<'s> Worker<'s> {
             self.line_up(core, len);
             return self.next_in_line(core);
         }
-        let work = self.current.as_mut()?;
+        let work = self.current.as_ref()?;
         let quick = work.is_quick();
         let plan = if core.is_free() || quick { core.crew.plan(quick) } else { Plan::Queue };
         if !matches!(plan, Plan::Queue) {
-            work.reply = core.protocol.buffer(self.now, work.usual_result());
+            let usual = work.usual_result();
+            self.make_room(core, usual);
             return Some(plan);
         }
         let work = self.current.take()?;
@@ -286,7 +290,7 @@ impl<'s> Worker<'s> {
 
     /// Takes the call whose turn it is, if it may be executed now.
     fn next_in_line(&mut self, core: &mut Core) -> Option<Plan> {
-        let (mut work, waited) = match core.batch.pop_front() {
+        let (work, waited) = match core.batch.pop_front() {
             Some(work) => (work, false),
             None => (core.queue.pop()?, true),
         };
@@ -299,9 +303,17 @@ impl<'s> Worker<'s> {
             self.now = self.server.now();
             work.waited(self.now);
         }
-        work.reply = core.protocol.buffer(self.now, work.usual_result());
+        self.make_room(core, work.usual_result());
         self.current = Some(work);
         Some(plan)
+    }
+
+    /// Sees to it that there is room for a result, of `usual` bytes if it will be long.
+    #[inline]
+    fn make_room(&mut self, core: &mut Core, usual: usize) {
+        if self.reply.capacity() < usual.max(1) {
+            self.reply = core.protocol.buffer(self.now, usual);
+        }
     }
 
     fn queue(&mut self, core: &mut Core, mut work: Work) {
@@ -343,7 +355,7 @@ impl<'s> Worker<'s> {
                 // Another worker may have heard meanwhile that it was given up.
                 core.cancelled.remove(&work.call.key);
                 let (now, key, out) = (self.now, work.call.key, &mut self.out);
-                finish.and_then(|finish| core.protocol.finish(now, key, finish, reply, out))
+                finish.and_then(|finish| core.protocol.finish(now, key, finish, &mut reply, out))
             };
             work.exported.end();
             self.send(sent);
@@ -354,16 +366,16 @@ impl<'s> Worker<'s> {
     /// Executes a call, gives its outcome back, and says what is next.
     fn execute(&mut self) -> Next {
         let Some(work) = &mut self.current else { return Next::Receive };
-        let finish = work.run(self.server, &self.buffer, &mut self.now);
-        let (key, mut reply) = (work.call.key, std::mem::take(&mut work.reply));
+        let finish = work.run(self.server, &self.buffer, &mut self.reply, &mut self.now);
+        let key = work.call.key;
         let elsewhere = finish.is_none();
-        let finish = work.give_back(finish, &mut reply);
+        let finish = work.give_back(finish, &mut self.reply);
         let server = self.server;
         let (planned, alone, sent, rest, executed) = {
             let mut core = server.lock();
             let core = &mut *core;
             let alone = self.deferred == 0 && core.batch.is_empty();
-            let sent = self.finish(core, key, finish, reply);
+            let sent = self.finish(core, key, finish);
             if !core.cancelled.is_empty() && !elsewhere {
                 core.cancelled.remove(&key);
             }
@@ -389,13 +401,13 @@ impl<'s> Worker<'s> {
     /// Gives an outcome to the protocol, and says what to send. Those of a train leave together: at
     /// its end, or some at a time, for the caller to have something to do meanwhile.
     #[inline(always)]
-    fn finish(&mut self, core: &mut Core, key: CallKey, finish: Option<Finish>, reply: Vec<u8>) -> Option<Transmit> {
+    fn finish(&mut self, core: &mut Core, key: CallKey, finish: Option<Finish>) -> Option<Transmit> {
         const TOGETHER: usize = 64;
         if self.deferred == 0 && core.batch.is_empty() {
-            return core.protocol.finish(self.now, key, finish?, reply, &mut self.out);
+            return core.protocol.finish(self.now, key, finish?, &mut self.reply, &mut self.out);
         }
         if let Some(finish) = finish {
-            core.protocol.finish_later(self.now, key, finish, reply);
+            core.protocol.finish_later(self.now, key, finish, &mut self.reply);
         }
         self.deferred += 1;
         if core.batch.is_empty() {

@@ -482,10 +482,7 @@ impl<'p> Receiver<'p> {
     fn execute(&mut self, slot: usize, number: u32) {
         let post = self.post;
         let Some(work) = &mut self.work else { return };
-        self.reply.clear();
-        work.reply = std::mem::take(&mut self.reply);
-        let finish = work.run(&post.server, &self.buffer, &mut self.now);
-        self.reply = std::mem::take(&mut work.reply);
+        let finish = work.run(&post.server, &self.buffer, &mut self.reply, &mut self.now);
         if let Some(finish) = finish {
             post.answer(slot, number, &finish, &mut self.reply);
             if post.given_up.load(Ordering::SeqCst) {
