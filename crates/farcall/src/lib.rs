@@ -36,6 +36,7 @@ extern crate self as farcall;
 mod builtin;
 mod client;
 mod context;
+mod depart;
 pub mod dynamic;
 pub mod env;
 mod error;

@@ -47,7 +47,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use farcall_proto::server::CallKey;
+use farcall_proto::server::{CallKey, Transmit};
 use farcall_proto::{ServerConfig, Time, server as proto};
 
 pub(crate) use call::Work;
@@ -58,6 +58,7 @@ pub(crate) use task::Spawned;
 pub use task::Task;
 pub(crate) use watched::watched;
 
+use crate::depart::{Departing, depart};
 use crate::env::{Env, Event, Socket};
 use crate::sys::fork;
 use crate::{CallFailed, context, stats};
@@ -270,6 +271,19 @@ impl Server {
 
     fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Sends all that is ready; what the system refuses is lost, like any datagram.
+    fn flush(&self, out: &mut [u8]) {
+        let write = |out: &mut [u8]| {
+            let mut core = self.lock();
+            if core.protocol.is_quiet() {
+                return None;
+            }
+            let Transmit { to, len } = core.protocol.transmit(self.now(), out)?;
+            Some(Departing { to, len, more: !core.protocol.is_quiet() })
+        };
+        depart(&*self.socket, out, write, |_, _| ());
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {

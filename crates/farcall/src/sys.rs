@@ -1,8 +1,16 @@
-//! The only unsafe code: a clock, a socket option, and a page that a forked child finds empty.
+//! The only unsafe code: a clock, socket options, trains of datagrams, and a page that a forked child finds empty.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{boot_time, report_icmp_errors};
+#[cfg(target_os = "linux")]
+pub(crate) use train::{receive_train, receive_trains, send_train};
+
+/// There are trains on Linux alone.
+#[cfg(all(unix, not(target_os = "linux")))]
+pub(crate) fn receive_trains(_: &std::net::UdpSocket) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -29,6 +37,11 @@ mod linux {
             false => (libc::IPPROTO_IP, libc::IP_RECVERR),
             true => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
         };
+        turn_on(socket, level, option)
+    }
+
+    /// Sets a socket option that is an int.
+    pub(super) fn turn_on(socket: &UdpSocket, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
         let on: libc::c_int = 1;
         // SAFETY: the descriptor is open while `socket` is borrowed; the value is an int that
         // outlives the call, and its length is given.
@@ -44,6 +57,9 @@ mod linux {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
+
+#[cfg(target_os = "linux")]
+mod train;
 
 pub(crate) mod fork {
     //! Which process we are, in one load.

@@ -127,6 +127,32 @@ mod tests {
     }
 
     #[test]
+    fn a_train_arrives_whole_and_can_be_taken_apart() {
+        for (wildcard, loopback) in [("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "[::1]")] {
+            let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 20 };
+            let Ok(a) = System.bind(wildcard.parse().unwrap(), &options) else { continue };
+            let b = socket(wildcard);
+            let to = format!("{loopback}:{}", b.local_address().port()).parse().unwrap();
+            // Longer than the kernel takes at once, by bytes and by datagrams.
+            for (each, len) in [(1_200, 100_001), (100, 7_950)] {
+                let sent: Vec<u8> = (0..len).map(|n| n as u8).collect();
+                a.send_train(to, &sent, each).unwrap();
+                let (mut got, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+                while got.len() < len {
+                    let received = b.receive(&mut buffer, Wait::Forever).unwrap();
+                    let Received::Datagrams { from, len, each: size } = received else { continue };
+                    assert_eq!(from.port(), a.local_address().port());
+                    for place in crate::env::train(len, size) {
+                        assert!(place.len() == each || got.len() + place.len() == sent.len());
+                        got.extend_from_slice(&buffer[place]);
+                    }
+                }
+                assert!(got == sent);
+            }
+        }
+    }
+
+    #[test]
     fn a_wildcard_socket_wakes_itself() {
         let a = socket("0.0.0.0:0");
         a.wake();

@@ -12,6 +12,7 @@ use super::owners::Owners;
 use super::peer::{Mine, deliver};
 use super::waiter::{Tools, Waiter};
 use super::{Endpoint, Peer};
+use crate::depart::{Departing, depart};
 use crate::env::{Received, Wait, train};
 use crate::server::Waiting;
 
@@ -350,18 +351,17 @@ impl Endpoint {
 
     /// Sends all that is ready, and returns the conversation's next timer.
     pub(super) fn flush(&self, now: Time, peer: &Peer, out: &mut [u8]) -> Option<Time> {
-        loop {
-            let (sent, more, timer) = {
-                let mut state = peer.lock();
-                let sent = state.conversation.transmit(now, out);
-                (sent, !state.conversation.is_quiet(), state.conversation.timeout())
-            };
-            let Some(len) = sent else { return timer };
-            self.send(now, peer, &out[..len]);
-            if !more {
-                return timer;
-            }
-        }
+        let mut timer = None;
+        let write = |out: &mut [u8]| {
+            let mut state = peer.lock();
+            let sent = state.conversation.transmit(now, out);
+            timer = state.conversation.timeout();
+            let more = !state.conversation.is_quiet();
+            sent.map(|len| Departing { to: peer.address, len, more })
+        };
+        // What the system refuses is a hint.
+        depart(&*self.socket, out, write, |_, _| peer.lock().conversation.handle_unreachable(now));
+        timer
     }
 
     /// Sends the calls that were left for others to share a datagram with. Says whether there were any.

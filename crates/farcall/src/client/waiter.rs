@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
-use farcall_proto::{Failure, MAX_DATAGRAM};
 
 use super::Peer;
 use super::lead::Seat;
 use super::owners::Watcher;
 use crate::env::{Env, Event};
 use crate::multi::Bell;
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, depart};
 
 /// How a call ended; its body is kept apart.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ pub(super) struct Caller {
 
 /// What sending and receiving need.
 pub(super) struct Tools {
-    /// Room for one datagram that leaves.
+    /// Room for datagrams that leave.
     pub(super) out: Box<[u8]>,
     /// Room for the arguments of the next call that is started.
     pub(super) arguments: Vec<u8>,
@@ -162,7 +162,7 @@ pub(super) struct Tools {
 impl Tools {
     pub(super) fn new() -> Tools {
         Tools {
-            out: vec![0; MAX_DATAGRAM].into_boxed_slice(),
+            out: vec![0; depart::ROOM].into_boxed_slice(),
             arguments: Vec::new(),
             usual_arguments: 0,
             buffer: Box::default(),

@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use farcall_proto::MAX_DATAGRAM;
 use farcall_proto::server::{Finish, Transmit};
 
 use super::Server;
@@ -15,6 +14,7 @@ use super::call::{count, finish};
 use super::exported::Exported;
 use super::handed::Back;
 use crate::context::{self, Incoming};
+use crate::depart;
 use crate::env::Time;
 use crate::stub::{AsyncDispatched, AsyncServer, Dispatched, panicked};
 use crate::{CallFailed, Kind, Ran};
@@ -110,8 +110,8 @@ impl Drop for Serving {
 impl Server {
     /// Gives back the outcome of a call that no worker executes.
     pub(super) fn give_back(&self, now: Time, call: Incoming, finish: Finish, mut reply: Vec<u8>) {
-        let mut out = OUT.take().unwrap_or_else(|| vec![0; MAX_DATAGRAM].into_boxed_slice());
-        let (mut sent, alarm) = {
+        let mut out = OUT.take().unwrap_or_else(|| vec![0; depart::ROOM].into_boxed_slice());
+        let (sent, alarm) = {
             let mut core = self.lock();
             core.cancelled.remove(&call.key);
             let sent = core.protocol.finish(now, call.key, finish, &mut reply, &mut out);
@@ -121,20 +121,16 @@ impl Server {
             self.sentinel.set();
         }
         // What fits one datagram stands in `out`; of more, as many fragments leave as may.
-        let whole = sent.is_some();
-        if !whole {
-            sent = self.lock().protocol.transmit(now, &mut out);
-        }
-        while let Some(Transmit { to, len }) = sent {
+        match sent {
             // What the system refuses is lost, like any datagram.
-            let _ = self.socket.send(to, &out[..len]);
-            sent = if whole { None } else { self.lock().protocol.transmit(now, &mut out) };
+            Some(Transmit { to, len }) => drop(self.socket.send(to, &out[..len])),
+            None => self.flush(&mut out),
         }
         OUT.set(Some(out));
     }
 }
 
 thread_local! {
-    /// Room for one datagram that leaves.
+    /// Room for datagrams that leave.
     static OUT: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Finish, Request, Taken, Transmit};
-use farcall_proto::{Failure, Kind, MAX_DATAGRAM, Ran, Time};
+use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::call::Work;
 use super::crew::{Plan, Relief, Seat};
 use super::exported::Exported;
 use super::{Aside, Core, Server};
-use crate::context;
 use crate::env::{Received, Wait, train};
+use crate::{context, depart};
 
 /// What a worker does next.
 enum Next {
@@ -113,7 +113,7 @@ impl<'s> Worker<'s> {
         Worker {
             seat: Seat::new(server.env.event()),
             buffer: vec![0; 64 << 10].into_boxed_slice(),
-            out: vec![0; MAX_DATAGRAM].into_boxed_slice(),
+            out: vec![0; depart::ROOM].into_boxed_slice(),
             reply: Vec::new(),
             alarm: false,
             alone: true,
@@ -462,11 +462,9 @@ impl<'s> Worker<'s> {
     }
 
     /// Sends a datagram and whatever else is ready.
-    fn flush(&mut self, mut sent: Option<Transmit>) {
-        let server = self.server;
-        while let Some(Transmit { to, len }) = sent {
-            let _ = server.socket.send(to, &self.out[..len]);
-            sent = self.transmit(&mut server.lock());
-        }
+    fn flush(&mut self, sent: Option<Transmit>) {
+        let Some(Transmit { to, len }) = sent else { return };
+        let _ = self.server.socket.send(to, &self.out[..len]);
+        self.server.flush(&mut self.out);
     }
 }

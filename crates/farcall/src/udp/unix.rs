@@ -12,6 +12,11 @@ use rustix::net::{RecvFlags, SendFlags, connect, connect_unspec, recv, recvfrom,
 
 use super::{Timeout, own_address};
 use crate::env::{Received, Socket, SocketOptions, Wait};
+use crate::sys;
+
+/// Datagrams, and bytes, that the kernel takes in one train, at most.
+const MOST_DATAGRAMS: usize = 64;
+const LONGEST_TRAIN: usize = 65_000;
 
 /// The kernel counts a socket's time-out in steps of at least so much.
 const TICK: Duration = Duration::from_millis(1);
@@ -22,6 +27,10 @@ pub(crate) struct Udp {
     receive_buffer: usize,
     spin: Duration,
     timeout: Timeout,
+    /// Datagrams may come in trains.
+    trains: bool,
+    /// The device was found unable to send them.
+    no_trains: AtomicBool,
     /// Whom it was ever connected to, and whether it still is.
     partner: OnceLock<SocketAddr>,
     connected: AtomicBool,
@@ -35,7 +44,11 @@ impl Udp {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, options.buffer);
         let _ = sockopt::set_socket_send_buffer_size(&socket, options.buffer);
         prepare(&socket, address)?;
+        // On this machine datagrams are long, and none are put together.
+        let trains = !address.ip().is_loopback() && sys::receive_trains(&socket).is_ok();
         Ok(Udp {
+            trains,
+            no_trains: AtomicBool::new(false),
             local: socket.local_addr()?,
             receive_buffer: sockopt::socket_recv_buffer_size(&socket)?,
             spin: options.spin,
@@ -58,6 +71,9 @@ impl Udp {
 
     #[inline(always)]
     fn receive_once(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Received> {
+        if self.trains {
+            return self.receive_train(buffer, flags);
+        }
         if let Some(partner) = self.partner() {
             // Another's datagram that comes because the socket is being disconnected bears the wrong
             // name here. Conversations go by their identifiers; it is lost at worst.
@@ -75,6 +91,43 @@ impl Udp {
             Err(Errno::AGAIN) => Ok(Received::TimedOut),
             Err(error) => self.hint(error),
         }
+    }
+
+    /// Sends a train that the kernel takes whole.
+    #[cfg(target_os = "linux")]
+    fn send_part(&self, to: SocketAddr, part: &[u8], each: usize) -> io::Result<()> {
+        let to = if self.partner().is_some() { None } else { Some(&to) };
+        let each = u16::try_from(each).map_err(|_| Errno::INVAL)?;
+        sys::send_train(&self.socket, to, part, each).inspect_err(|error| {
+            // A device that computes no checksums cannot.
+            if let Some(Errno::IO | Errno::INVAL) = Errno::from_io_error(error) {
+                self.no_trains.store(true, Ordering::Relaxed);
+            }
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn send_part(&self, _: SocketAddr, _: &[u8], _: usize) -> io::Result<()> {
+        Err(Errno::INVAL.into())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn receive_train(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Received> {
+        match sys::receive_train(&self.socket, buffer, !flags.contains(RecvFlags::DONTWAIT)) {
+            Ok((_, 0, _) | (None, ..)) => Ok(Received::Woken),
+            Ok((Some(from), len, each)) => Ok(Received::Datagrams { from, len, each }),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::INTR) => Ok(Received::Woken),
+                Some(Errno::AGAIN) => Ok(Received::TimedOut),
+                Some(error) => self.hint(error),
+                None => Err(error),
+            },
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn receive_train(&self, _: &mut [u8], _: RecvFlags) -> io::Result<Received> {
+        unreachable!("there are trains on Linux alone")
     }
 
     /// Looks for a datagram until the spin time is over.
@@ -154,6 +207,20 @@ impl Socket for Udp {
             }
         }
         Err(Errno::HOSTUNREACH.into())
+    }
+
+    fn send_train(&self, to: SocketAddr, train: &[u8], each: usize) -> io::Result<()> {
+        if train.len() <= each {
+            return self.send(to, train);
+        }
+        // Longer trains than the kernel takes are cut where a datagram ends.
+        let most = (LONGEST_TRAIN / each.max(1)).clamp(1, MOST_DATAGRAMS) * each.max(1);
+        for part in train.chunks(most) {
+            if self.no_trains.load(Ordering::Relaxed) || self.send_part(to, part, each).is_err() {
+                part.chunks(each.max(1)).try_for_each(|datagram| self.send(to, datagram))?;
+            }
+        }
+        Ok(())
     }
 
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
