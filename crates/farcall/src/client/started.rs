@@ -1,18 +1,16 @@
 //! A call under way without a thread: its outcome, and whoever asks for it.
 
-use std::borrow::Cow;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use farcall_proto::Failure;
 use farcall_proto::client::{Call, CallId, Outcome};
 
 use super::call::{Outgoing, Refused};
 use super::owners::{Owner, Watcher};
 use super::service::Service;
 use super::vigil::Duty;
-use super::waiter::{Caller, LARGE, Tools};
+use super::waiter::{Caller, Kept, Tools};
 use super::{Endpoint, Peer};
 use crate::stub::bad_arguments;
 use crate::xdr::Encoder;
@@ -29,26 +27,16 @@ pub(crate) struct Started {
 /// Where the outcome of a call that was started comes to.
 #[derive(Default)]
 pub(super) struct Landing {
-    landed: OnceLock<Landed>,
+    landed: Mutex<Landed>,
+    over: AtomicBool,
 }
 
-/// An outcome: one that is short stands in place.
-enum Landed {
-    Short {
-        exception: bool,
-        len: u8,
-        body: [u8; SHORT],
-    },
-    /// A very long one is taken by who gets it.
-    Long {
-        exception: bool,
-        body: Mutex<Vec<u8>>,
-    },
-    /// With the encoded arguments, perhaps to make the call again.
-    Failed(Failure, Vec<u8>),
+#[derive(Default)]
+struct Landed {
+    kept: Kept,
+    /// Those of a call that failed, encoded, perhaps to make it again.
+    arguments: Vec<u8>,
 }
-
-const SHORT: usize = 64;
 
 /// Takes an outcome and, with a failure that may be repaired, the encoded arguments.
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, &[u8]);
@@ -58,46 +46,32 @@ impl Landing {
     #[inline]
     pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>) {
         debug_assert!(!self.is_over(), "a call ends once");
-        self.landed.get_or_init(|| match outcome {
-            Outcome::Result(body) => Landed::body(false, body),
-            Outcome::Exception(body) => Landed::body(true, body),
-            Outcome::Failed(failure) => Landed::Failed(failure, std::mem::take(arguments)),
-        });
+        let mut landed = self.lock();
+        if let Outcome::Failed(_) = outcome {
+            landed.arguments = std::mem::take(arguments);
+        }
+        landed.kept.put(outcome);
+        drop(landed);
+        self.over.store(true, Ordering::Release);
     }
 
     #[inline]
     fn is_over(&self) -> bool {
-        self.landed.get().is_some()
-    }
-}
-
-impl Landed {
-    #[inline]
-    fn body(exception: bool, bytes: Cow<'_, [u8]>) -> Landed {
-        if bytes.len() > SHORT {
-            return Landed::Long { exception, body: Mutex::new(bytes.into_owned()) };
-        }
-        let mut body = [0; SHORT];
-        body[..bytes.len()].copy_from_slice(&bytes);
-        Landed::Short { exception, len: bytes.len() as u8, body }
+        self.over.load(Ordering::Acquire)
     }
 
+    /// Gives the outcome, once, if it has come. Nobody else needs the lock then.
     #[inline]
     fn give(&self, taker: Taker<'_>) {
-        let outcome = |exception, body| if exception { Outcome::Exception(body) } else { Outcome::Result(body) };
-        match self {
-            Landed::Short { exception, len, body } => {
-                taker(outcome(*exception, body[..usize::from(*len).min(SHORT)].into()), &[]);
-            }
-            Landed::Long { exception, body } => {
-                let mut body = body.lock().unwrap_or_else(PoisonError::into_inner);
-                match body.len() > LARGE {
-                    true => taker(outcome(*exception, std::mem::take(&mut *body).into()), &[]),
-                    false => taker(outcome(*exception, (&body[..]).into()), &[]),
-                }
-            }
-            Landed::Failed(failure, arguments) => taker(Outcome::Failed(failure.clone()), arguments),
+        let Landed { kept, arguments } = &mut *self.lock();
+        if let Some(outcome) = kept.take() {
+            taker(outcome, arguments);
         }
+    }
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Landed> {
+        self.landed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,7 +98,7 @@ impl Started {
         if !self.landing.is_over() {
             self.wait_for_it(endpoint, peer)?;
         }
-        self.fetch(taker);
+        self.landing.give(taker);
         Ok(())
     }
 
@@ -164,7 +138,7 @@ impl Started {
             endpoint.hasten();
             return Poll::Pending;
         }
-        self.fetch(taker);
+        self.landing.give(taker);
         Poll::Ready(())
     }
 
@@ -199,13 +173,6 @@ impl Started {
         let timer = endpoint.flush(now, peer, &mut caller.tools.out);
         endpoint.set_timer(timer);
         caller.keep();
-    }
-
-    #[inline]
-    fn fetch(&self, taker: Taker<'_>) {
-        if let Some(landed) = self.landing.landed.get() {
-            landed.give(taker);
-        }
     }
 }
 

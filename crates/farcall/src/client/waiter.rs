@@ -30,7 +30,7 @@ pub(super) enum Ending {
 const SHORT: usize = 64;
 
 /// Bodies longer than that have a buffer of their own.
-pub(super) const LARGE: usize = 64 << 10;
+const LARGE: usize = 64 << 10;
 
 /// An outcome that waits to be fetched. The buffer of its body is used again and again.
 #[derive(Debug)]
@@ -49,6 +49,7 @@ impl Default for Kept {
 }
 
 impl Kept {
+    #[inline]
     pub(super) fn put(&mut self, outcome: Outcome<'_>) {
         let (ending, body) = match outcome {
             Outcome::Result(body) => (Ending::Result, body),
@@ -68,6 +69,7 @@ impl Kept {
     }
 
     /// The outcome, once. It borrows the body, or owns a large one.
+    #[inline]
     pub(super) fn take(&mut self) -> Option<Outcome<'_>> {
         let ending = self.ending.take()?;
         let body = match self.len > LARGE {
