@@ -74,7 +74,8 @@ pub enum Next {
 pub enum Rest {
     /// Their servers are asked to stop.
     Cancel,
-    /// They go on. The runtime sees to it that each server has its call; those that had not been called yet are not.
+    /// They go on, and those that had not been called yet are called now: the runtime sees to it that each server has
+    /// its call.
     Finish,
 }
 

@@ -135,8 +135,11 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
     }
 
-    /// Abandons what has not ended, and says so.
+    /// Abandons what has not ended, and says so. If the rest is to finish, those are called too that were not yet.
     pub(super) fn stop<V, X>(&mut self, outcomes: &mut [Outcome<V, X>]) {
+        while self.rest == Rest::Finish && self.hedge.is_none() && self.called < self.members.len() {
+            self.call_next();
+        }
         if self.out == 0 {
             return;
         }
