@@ -1,10 +1,13 @@
 //! Calling without the source of an interface, by the exporter's own description of it: what tools do.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builtin::{DESCRIBE, HEALTH};
 use crate::idl::{self, Interface};
+use crate::multi::{Members, Multi, Prepared, Roster};
 use crate::runtime::Runtime;
 use crate::stub::{Binding, Procedure};
 use crate::xdr::{self, Decode, Decoder};
@@ -78,15 +81,87 @@ impl Dynamic {
     /// # Errors
     /// As any call. `Declared` holds the encoded exception.
     pub fn call(&self, procedure: &idl::Procedure, arguments: &[u8]) -> crate::Result<Vec<u8>, Vec<u8>> {
-        let facts = Procedure {
-            number: procedure.number,
-            name: "the procedure",
-            idempotent: procedure.idempotent,
-            blocking: procedure.blocking,
-            deadline: procedure.deadline_ms.map(Duration::from_millis),
-        };
-        let outcome = self.binding.call::<Whole, Whole>(&facts, &|e| e.opaque(arguments));
-        outcome.map(|Whole(result)| result).map_err(|why| why.map_declared(|Whole(exception)| exception))
+        let outcome = self.binding.call::<Encoded, Encoded>(&facts(procedure), &|e| e.opaque(arguments));
+        outcome.map(|Encoded(result)| result).map_err(|why| why.map_declared(|Encoded(exception)| exception))
+    }
+}
+
+/// All instances of a type, and how one of them describes what they export.
+///
+/// ```
+/// use std::sync::Arc;
+/// use farcall::{dynamic::Instances, multi::Next, xdr};
+///
+/// #[farcall::interface]
+/// pub trait Echo {
+///     fn twice(&self, text: &str) -> farcall::Result<String>;
+/// }
+///
+/// struct Server;
+/// impl Echo for Server {
+///     fn twice(&self, text: &str) -> farcall::Result<String> {
+///         Ok(text.repeat(2))
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build()?;
+/// let exports = [("Echo/a", Server), ("Echo/b", Server)]
+///     .map(|(name, server)| runtime.export::<dyn Echo>(name, Arc::new(server)));
+/// let echoes = Instances::import(&runtime, "Echo")?;
+/// let twice = echoes.interface().by_name("twice").ok_or("no such procedure")?;
+/// let results = echoes.multi(twice, &xdr::to_vec("ab")?).all();
+/// assert!(results.results().all(|(_, result)| result.0 == xdr::to_vec("abab").unwrap()));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Instances {
+    roster: Arc<dyn Roster>,
+    description: Description,
+}
+
+impl Instances {
+    /// Asks one instance for its description, and binds to all that export the same. Where another one has other types
+    /// its calls fail.
+    ///
+    /// # Errors
+    /// When nobody exports the name, nobody answers, or the exporter does not describe itself.
+    pub fn import(runtime: &Runtime, name: &str) -> crate::Result<Instances> {
+        let description = describe(runtime, name)?;
+        let roster = runtime.roster(name, Cow::Owned(description.interface.clone()))?;
+        Ok(Instances { roster, description })
+    }
+
+    /// What is exported.
+    pub fn interface(&self) -> &Interface {
+        &self.description.interface
+    }
+
+    /// The members as of now.
+    pub fn members(&self) -> Members {
+        self.roster.members()
+    }
+
+    /// A call of all members as of now, with encoded arguments.
+    pub fn multi(&self, procedure: &idl::Procedure, arguments: &[u8]) -> Multi<Encoded, Encoded> {
+        Multi::new(self.members(), vec![Prepared::new(&facts(procedure), &|e| e.opaque(arguments))])
+    }
+}
+
+impl fmt::Debug for Instances {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instances").field("description", &self.description).finish_non_exhaustive()
+    }
+}
+
+fn facts(procedure: &idl::Procedure) -> Procedure {
+    Procedure {
+        number: procedure.number,
+        name: "the procedure",
+        idempotent: procedure.idempotent,
+        blocking: procedure.blocking,
+        deadline: procedure.deadline_ms.map(Duration::from_millis),
     }
 }
 
@@ -128,10 +203,11 @@ impl Pinger {
 }
 
 /// A value that is left encoded.
-struct Whole(Vec<u8>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded(pub Vec<u8>);
 
-impl<'a> Decode<'a> for Whole {
+impl<'a> Decode<'a> for Encoded {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, xdr::Error> {
-        Ok(Whole(d.opaque(d.remaining())?.to_vec()))
+        Ok(Encoded(d.opaque(d.remaining())?.to_vec()))
     }
 }

@@ -67,6 +67,6 @@ pub use multi::{Group, Multi};
 pub use pending::Pending;
 #[cfg(feature = "tokio")]
 pub use runtime::export_async;
-pub use runtime::{Builder, Export, Runtime, Stopper, export, import, import_all};
+pub use runtime::{Builder, Export, Runtime, Stopper, export, import, import_all, import_each};
 pub use server::Task;
 pub use system::System;

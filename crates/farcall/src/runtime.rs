@@ -36,7 +36,7 @@ use crate::client::{Endpoint, bind_address};
 use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
 use crate::intercept::Interceptors;
-use crate::multi::Group;
+use crate::multi::{Fixed, Group, Roster};
 use crate::server::{Limits, Server, Task};
 use crate::shm::{Host, Link};
 use crate::stats::Stats;
@@ -131,6 +131,25 @@ pub fn import_all<T: ?Sized + stub::Interface>(name: &str) -> crate::Result<Grou
     Runtime::current()?.import_all::<T>(name)
 }
 
+/// The user-stubs of these names, as a group that stays these: whoever of them is down now is called like the others,
+/// and answers when it is back. Only the names decide what a [majority](crate::Multi::majority) is.
+///
+/// ```no_run
+/// # #[farcall::interface]
+/// # pub trait Store { fn put(&self, key: &str, value: u64) -> farcall::Result<()>; }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let stores = farcall::import_each::<dyn Store>(&["Store/a", "Store/b", "udp://10.0.0.7:7000/Store/c"])?;
+/// stores.multi().put("answer", 42).majority()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// When something is not a name. That nobody exports it is what its call says.
+pub fn import_each<T: ?Sized + stub::Interface>(names: &[&str]) -> crate::Result<Group<T::Client, Fixed>> {
+    Runtime::current()?.import_each::<T>(names)
+}
+
 impl Runtime {
     /// A builder with the default settings.
     pub fn builder() -> Builder {
@@ -218,9 +237,22 @@ impl Runtime {
         Ok(group::import_all::<T>(self, name)?)
     }
 
+    /// As [`import_each`](crate::import_each), from this runtime.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn import_each<T: ?Sized + stub::Interface>(&self, names: &[&str]) -> crate::Result<Group<T::Client, Fixed>> {
+        Ok(group::import_each::<T>(self, names)?)
+    }
+
     /// A binding to whoever exports that interface, as far as it is known, under a name.
     pub(crate) fn binding(&self, name: &str, interface: Cow<'static, Interface>) -> crate::Result<Binding> {
         Ok(import::binding(self, bind::parse(name)?, interface)?)
+    }
+
+    /// Who exports that interface, as far as it is known, under a name: all instances of a type.
+    pub(crate) fn roster(&self, name: &str, interface: Cow<'static, Interface>) -> crate::Result<Arc<dyn Roster>> {
+        Ok(group::roster(self, name, interface)?)
     }
 
     /// The registry that it publishes to and asks.

@@ -107,7 +107,10 @@ impl<C: Client> Group<C, Fixed> {
     /// A group of these members, each with the name by which outcomes speak of it.
     pub fn of<N: Into<Arc<str>>>(members: impl IntoIterator<Item = (N, C)>) -> Self {
         let member = |(name, client): (N, C)| Member::new(name, client.binding().clone());
-        let members = Members::new(members.into_iter().map(member).collect());
+        Group::known(Members::new(members.into_iter().map(member).collect()))
+    }
+
+    pub(crate) fn known(members: Members) -> Self {
         Group { roster: Arc::new(members), kind: PhantomData }
     }
 }
@@ -116,7 +119,7 @@ impl<C: Client, M> Group<C, M> {
     /// The same members from now on, whoever joins or leaves. Only then is it known what a majority is.
     #[must_use]
     pub fn fixed(&self) -> Group<C, Fixed> {
-        Group { roster: Arc::new(self.members()), kind: PhantomData }
+        Group::known(self.members())
     }
 
     /// The procedures as calls of every member at once.

@@ -43,12 +43,7 @@ pub(super) struct Trip<'a> {
 const MOST_REPEATS: usize = 8;
 
 pub(super) fn import<T: ?Sized + Interface>(runtime: &Runtime, name: &str) -> Result<T::Client, CallFailed> {
-    client::<T>(runtime, parse(name)?)
-}
-
-/// A user-stub bound to a name.
-pub(super) fn client<T: ?Sized + Interface>(runtime: &Runtime, name: Name) -> Result<T::Client, CallFailed> {
-    Ok(binding(runtime, name, Cow::Borrowed(T::interface()))?.into())
+    Ok(binding(runtime, parse(name)?, Cow::Borrowed(T::interface()))?.into())
 }
 
 /// A binding to whoever exports that interface under a name.
