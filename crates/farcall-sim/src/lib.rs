@@ -16,6 +16,9 @@
 //! A test of an interface with state, whose clients must be told the truth, is worked out in
 //! `tests/bank.rs` of this crate: it also shows how to see that the test would catch a mistake.
 //!
+//! What several clients saw of something that they share can be checked for linearizability:
+//! [`history`].
+//!
 //! ```toml
 //! [dev-dependencies]
 //! farcall-sim = { version = "0.1", default-features = false }
@@ -37,6 +40,7 @@ mod check;
 mod client;
 mod clock;
 mod ground;
+pub mod history;
 pub mod net;
 mod oracle;
 mod plan;
