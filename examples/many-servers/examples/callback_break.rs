@@ -1,0 +1,33 @@
+//! Four clients with copies of a file, one of which dies before it is replaced: `cargo run --example callback_break`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall::Runtime;
+use farcall_many_servers::callback::{Files, Server, Workstation};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let server = Arc::new(Server::new(Duration::from_millis(300)));
+    let _export = Runtime::builder().build()?.export::<dyn Files>("Files/server", server.clone())?;
+
+    // Each client is a runtime of its own, as if on a machine of its own.
+    let mut clients = Vec::new();
+    for name in ["Copies/amber", "Copies/beech", "Copies/cedar", "Copies/dove"] {
+        let client = || Workstation::new(farcall::import::<dyn Files>("Files/server")?, name);
+        clients.push(Runtime::builder().build()?.enter(client)?);
+    }
+    clients[0].write("news", "rain".into())?;
+    for client in &clients {
+        client.read("news").map_err(|why| why.to_string())?;
+    }
+    println!("all have a copy, and the server has promised {} times", server.promises());
+
+    clients.pop();
+    clients[0].write("news", "sun".into())?;
+    println!("amber has written; promises left: {}", server.promises());
+    for client in &clients {
+        let has = client.has("news");
+        println!("a copy: {has}; it reads {:?}", client.read("news").map_err(|why| why.to_string())?);
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! Three name servers, of which one knows: `cargo run --example first_answer`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall::Runtime;
+use farcall_many_servers::lookup::NameServer;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut servers = Vec::new();
+    for (name, person) in [("NameServer/east", "Lauer"), ("NameServer/north", "Birrell"), ("NameServer/west", "Nelson")]
+    {
+        let people = BTreeMap::from([(person.to_owned(), format!("room {}", person.len()))]);
+        servers.push(Runtime::builder().build()?.export::<dyn NameServer>(name, Arc::new(people))?);
+    }
+
+    let names = farcall::import_all::<dyn NameServer>("NameServer")?;
+    let (server, room) = names.multi().lookup("Birrell").within(Duration::from_secs(1)).first()?;
+    println!("{server} says: {room}");
+
+    // Who does not know raises an exception, which counts only for those who say so.
+    if let Err(nobody) = names.multi().lookup("Siegel").first() {
+        println!("{nobody}");
+    }
+    Ok(())
+}

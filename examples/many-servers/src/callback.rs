@@ -1,0 +1,191 @@
+//! A file server that promises to tell whoever has a copy of a file when it changes: Andrew's callbacks.
+//!
+//! (Howard et al. 1988, section 3.2; Satyanarayanan and Siegel wrote MultiRPC for this call.) Copies are read without
+//! a call. A client that does not answer costs the first writer the patience, once: it is forgotten. It may live, cut
+//! off from the server, and then reads what was true when it was; Andrew bounds that by asking now and then, which is
+//! [`Workstation::forget`] here.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use farcall::multi::{Outcome, Rest};
+use farcall::{Bytes, Group};
+
+/// A server of files.
+#[farcall::interface]
+pub trait Files {
+    /// A file. The [`Copies`] of that name will be told when it is replaced.
+    #[blocking]
+    fn fetch(&self, path: &str, copies: &str) -> farcall::Result<Fetched, NotFound>;
+
+    /// Replaces a file. When this returns, whoever has a copy has been told, or has not answered and is forgotten.
+    #[blocking]
+    fn store(&self, path: &str, contents: Bytes) -> farcall::Result<()>;
+}
+
+/// The copies that a client has.
+#[farcall::interface]
+pub trait Copies {
+    /// Copies of a file that are older than this version are stale, and no promise holds any more.
+    #[idempotent]
+    fn break_callback(&self, path: &str, version: u64) -> farcall::Result<()>;
+}
+
+/// A file, and whether the server will tell when it changes.
+#[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
+pub struct Fetched {
+    /// Greater each time that the file is replaced.
+    pub version: u64,
+    /// The file.
+    pub contents: Bytes,
+    /// Whether it may be kept.
+    pub promised: bool,
+}
+
+/// There is no file of that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, farcall::Xdr)]
+pub struct NotFound;
+
+/// The server.
+#[derive(Debug)]
+pub struct Server {
+    state: Mutex<State>,
+    /// How long to wait for clients that do not answer.
+    patience: Duration,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: BTreeMap<String, (u64, Bytes)>,
+    /// By path, the clients that will be told, by name.
+    promises: BTreeMap<String, BTreeMap<String, CopiesClient>>,
+}
+
+impl Server {
+    /// A server without files. Clients have so long to answer when they are told.
+    pub fn new(patience: Duration) -> Server {
+        Server { state: Mutex::default(), patience }
+    }
+
+    /// How many promises it has made and not broken.
+    pub fn promises(&self) -> usize {
+        self.lock().promises.values().map(BTreeMap::len).sum()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Files for Server {
+    fn fetch(&self, path: &str, copies: &str) -> farcall::Result<Fetched, NotFound> {
+        // Who cannot be told must not keep a copy.
+        let client = farcall::import::<dyn Copies>(copies);
+        let mut state = self.lock();
+        let (version, contents) = state.files.get(path).cloned().ok_or(NotFound)?;
+        let promised = client.is_ok();
+        if let Ok(client) = client {
+            state.promises.entry(path.to_owned()).or_default().insert(copies.to_owned(), client);
+        }
+        Ok(Fetched { version, contents, promised })
+    }
+
+    fn store(&self, path: &str, contents: Bytes) -> farcall::Result<()> {
+        let (version, told) = {
+            let mut state = self.lock();
+            let file = state.files.entry(path.to_owned()).or_default();
+            *file = (file.0 + 1, contents);
+            (file.0, state.promises.remove(path).unwrap_or_default())
+        };
+        // No lock is held: clients that are told may fetch at once.
+        let breaks = Group::of(told).multi().break_callback(path, version).within(self.patience).rest(Rest::Finish);
+        for (client, outcome) in breaks.all() {
+            if !matches!(outcome, Outcome::Result(())) {
+                self.lock().promises.values_mut().for_each(|clients| drop(clients.remove(&client)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A client's machine, with copies of the files that it has read.
+#[derive(Debug)]
+pub struct Workstation {
+    files: FilesClient,
+    copies: Arc<Kept>,
+    /// The name under which the copies are exported.
+    name: String,
+    _export: farcall::Export,
+}
+
+/// By path: the newest version that is known of, and the copy, if it is of that.
+#[derive(Debug, Default)]
+struct Kept(Mutex<BTreeMap<String, (u64, Option<Bytes>)>>);
+
+impl Workstation {
+    /// A client of a server, which calls it under a name of its own, `Copies/…`.
+    ///
+    /// # Errors
+    /// As [`farcall::export`].
+    pub fn new(files: FilesClient, name: &str) -> farcall::Result<Workstation> {
+        let copies = Arc::new(Kept::default());
+        let export = farcall::export::<dyn Copies>(name, copies.clone())?;
+        Ok(Workstation { files, copies, name: name.to_owned(), _export: export })
+    }
+
+    /// A file: the copy, if there is one.
+    ///
+    /// # Errors
+    /// As any call, and when there is no such file.
+    pub fn read(&self, path: &str) -> farcall::Result<Bytes, NotFound> {
+        if let Some((_, Some(copy))) = self.copies.lock().get(path) {
+            return Ok(copy.clone());
+        }
+        let fetched = self.files.fetch(path, &self.name)?;
+        if fetched.promised {
+            let mut copies = self.copies.lock();
+            let known = copies.entry(path.to_owned()).or_default();
+            // That it is stale by now may have been said before it came.
+            if fetched.version >= known.0 {
+                *known = (fetched.version, Some(fetched.contents.clone()));
+            }
+        }
+        Ok(fetched.contents)
+    }
+
+    /// Replaces a file.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn write(&self, path: &str, contents: Bytes) -> farcall::Result<()> {
+        self.files.store(path, contents)
+    }
+
+    /// Whether there is a copy of a file.
+    pub fn has(&self, path: &str) -> bool {
+        matches!(self.copies.lock().get(path), Some((_, Some(_))))
+    }
+
+    /// Forgets all copies.
+    pub fn forget(&self) {
+        self.copies.lock().values_mut().for_each(|(_, copy)| *copy = None);
+    }
+}
+
+impl Kept {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (u64, Option<Bytes>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Copies for Kept {
+    fn break_callback(&self, path: &str, version: u64) -> farcall::Result<()> {
+        let mut copies = self.lock();
+        let known = copies.entry(path.to_owned()).or_default();
+        if known.0 < version {
+            *known = (version, None);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,15 @@
+//! What one call to many servers is for. Each module has a program (`examples/`) and a test in the simulation.
+//!
+//! | | |
+//! |---|---|
+//! | [`register`] | files that a majority of the servers keeps: linearizable, whatever minority is down |
+//! | [`callback`] | a file server tells all who have a copy that it is stale |
+//! | [`lookup`] | the first answer of many name servers |
+//! | [`tree`] | two levels: each node calls many, and answers for all of them |
+
+#![forbid(unsafe_code)]
+
+pub mod callback;
+pub mod lookup;
+pub mod register;
+pub mod tree;
