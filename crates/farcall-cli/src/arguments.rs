@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{call, cat, check, completions, describe, dump, get, ls, names, ping, serve};
+use crate::commands::{call, cat, check, completions, describe, dump, get, ls, multi, names, ping, serve};
 use crate::demo;
 use crate::failure::Outcome;
 use crate::output::Output;
@@ -30,6 +30,7 @@ Exit codes:
   3  the procedure raised the exception that its interface declares
   4  the call failed, and the procedure did not run and never will
   5  the call failed, and the procedure ran or may have run
+  `multi`: of the members that fell short, the greatest of these
 
 Environment:
   FARCALL_REGISTRY        the directory in which this machine's processes publish their names, or `memory`
@@ -45,7 +46,8 @@ Examples:
   farcall serve ~/notes --name FileAccess/notes &     let others read a directory
   farcall ls && farcall cat todo.txt                  read it from elsewhere
   farcall describe FileAccess                         what can be called, and how
-  farcall call FileAccess stat '{\"path\": \"todo.txt\"}'";
+  farcall call FileAccess stat '{\"path\": \"todo.txt\"}'
+  farcall multi FileAccess stat '[\"todo.txt\"]'       ask every server of files at once";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -55,6 +57,7 @@ pub enum Command {
     Cat(cat::Cat),
     Get(get::Get),
     Call(call::Call),
+    Multi(multi::Multi),
     Describe(describe::Describe),
     Ping(ping::Ping),
     Names(names::Names),
@@ -75,6 +78,7 @@ impl Command {
             Command::Cat(command) => command.run(output),
             Command::Get(command) => command.run(output),
             Command::Call(command) => command.run(output),
+            Command::Multi(command) => command.run(output),
             Command::Describe(command) => command.run(output),
             Command::Ping(command) => command.run(output),
             Command::Names(command) => command.run(output),

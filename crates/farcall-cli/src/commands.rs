@@ -8,6 +8,7 @@ pub mod describe;
 pub mod dump;
 pub mod get;
 pub mod ls;
+pub mod multi;
 pub mod names;
 pub mod ping;
 pub mod serve;

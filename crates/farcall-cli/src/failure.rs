@@ -57,6 +57,21 @@ impl Failure {
         Failure { code: code::EXCEPTION, ..Failure::new("") }
     }
 
+    /// Members of a group fell short; the code is that of the worst, if they say why.
+    pub fn of_members(message: impl Into<String>, worst: Option<Failure>) -> Failure {
+        let (code, hint) = worst.map_or((code::FAILED, None), |worst| (worst.code, worst.hint));
+        Failure { code, hint, ..Failure::new(message) }
+    }
+
+    /// Of two, the one with the greater code.
+    #[must_use]
+    pub fn or_worse(self, other: Option<Failure>) -> Failure {
+        match other {
+            Some(other) if other.code >= self.code => other,
+            _ => self,
+        }
+    }
+
     /// With what the user can do about it, unless there is a hint already.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {

@@ -47,11 +47,11 @@ impl Call {
             exporter = exporter.within(deadline);
         }
         let interface = exporter.interface();
-        let procedure = interface.by_name(&self.procedure).ok_or_else(|| unknown(interface, &self.procedure))?;
+        let procedure = procedure(interface, &self.procedure)?;
         if self.example {
             return show(output, &example::arguments(interface, procedure));
         }
-        let arguments = self.encoded(interface, procedure)?;
+        let arguments = encoded(interface, procedure, &self.arguments)?;
         match exporter.call(procedure, &arguments) {
             Ok(result) => show(output, &decoded(&interface.types, &procedure.result, &result)?),
             Err(Error::Declared(exception)) => {
@@ -62,27 +62,28 @@ impl Call {
             Err(Error::CallFailed(why)) => Err(why.into()),
         }
     }
+}
 
-    fn encoded(&self, interface: &Interface, procedure: &Procedure) -> Outcome<Vec<u8>> {
-        let wrong = |why: String| {
-            let example = example::arguments(interface, procedure);
-            Failure::usage(format!("the arguments of {}: {why}", procedure.name))
-                .hint(format!("{}, such as '{example}'", interface.signature(procedure)))
-        };
-        let text = match self.arguments.as_str() {
-            "-" => from_stdin()?,
-            text => text.to_owned(),
-        };
-        let arguments: Value = serde_json::from_str(&text).map_err(|why| wrong(why.to_string()))?;
-        let mut encoded = Vec::new();
-        values::encode_arguments(interface, procedure, &arguments, &mut Encoder::new(&mut encoded))
-            .map_err(|why| wrong(why.to_string()))?;
-        Ok(encoded)
-    }
+/// The arguments as a user writes them: JSON, or where that is to be read from.
+pub fn encoded(interface: &Interface, procedure: &Procedure, arguments: &str) -> Outcome<Vec<u8>> {
+    let wrong = |why: String| {
+        let example = example::arguments(interface, procedure);
+        Failure::usage(format!("the arguments of {}: {why}", procedure.name))
+            .hint(format!("{}, such as '{example}'", interface.signature(procedure)))
+    };
+    let text = match arguments {
+        "-" => from_stdin()?,
+        text => text.to_owned(),
+    };
+    let arguments: Value = serde_json::from_str(&text).map_err(|why| wrong(why.to_string()))?;
+    let mut encoded = Vec::new();
+    values::encode_arguments(interface, procedure, &arguments, &mut Encoder::new(&mut encoded))
+        .map_err(|why| wrong(why.to_string()))?;
+    Ok(encoded)
 }
 
 /// A result or an exception as JSON.
-fn decoded(types: &Types, ty: &Type, bytes: &[u8]) -> Outcome<Value> {
+pub fn decoded(types: &Types, ty: &Type, bytes: &[u8]) -> Outcome<Value> {
     let strange = |why: String| Failure::new(format!("the reply is not what the exporter described: {why}"));
     let mut decoder = Decoder::new(bytes);
     let value = values::decode(types, ty, &mut decoder).map_err(|why| strange(why.to_string()))?;
@@ -97,9 +98,13 @@ fn show(output: &Output, value: &Value) -> Outcome {
     }
 }
 
-fn unknown(interface: &Interface, name: &str) -> Failure {
-    let names: Vec<&str> = interface.procedures.iter().map(|procedure| procedure.name.as_str()).collect();
-    Failure::usage(format!("{} has no procedure {name}", interface.name)).hint(format!("it has {}", names.join(", ")))
+/// The procedure of that name.
+pub fn procedure<'a>(interface: &'a Interface, name: &str) -> Outcome<&'a Procedure> {
+    interface.by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = interface.procedures.iter().map(|procedure| procedure.name.as_str()).collect();
+        Failure::usage(format!("{} has no procedure {name}", interface.name))
+            .hint(format!("it has {}", names.join(", ")))
+    })
 }
 
 fn from_stdin() -> Outcome<String> {

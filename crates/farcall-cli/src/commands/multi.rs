@@ -1,0 +1,185 @@
+//! `farcall multi`: calls every instance of a type at once, and shows the replies as they come.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use farcall::dynamic::{Encoded, Instances};
+use farcall::multi::{Gathered, Next, Reply, Rest};
+use farcall::{CallFailed, Error, Ran, multi};
+use farcall_idl::{Interface, Procedure};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use crate::commands::call::{decoded, encoded, procedure};
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, duration, printable, rounded, say};
+use crate::remote::{runtime, seconds};
+
+/// Call a procedure of every instance of a type at once, with JSON
+///
+/// A line for each reply, as it comes: the member, the time, the result; with --json an object a line. Exit code 0 if
+/// every member gave a result, or as many as --quorum or --first ask for; else that of the worst member.
+#[derive(Debug, Args)]
+pub struct Multi {
+    /// Who are called: a type, for all its instances
+    name: String,
+
+    /// The procedure
+    procedure: String,
+
+    /// The arguments, the same for all: an object by their names, or an array; - reads them from standard input
+    #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
+    arguments: String,
+
+    /// Stop when so many have given a result; the others' calls are left to finish
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    quorum: Option<u32>,
+
+    /// Stop at the first result; the others' calls are cancelled
+    #[arg(long, conflicts_with = "quorum")]
+    first: bool,
+
+    /// Wait so many seconds for replies; by default, as long as the members show signs of life
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    within: Option<Duration>,
+}
+
+impl Multi {
+    pub fn run(&self, output: &Output) -> Outcome {
+        let instances = Instances::import(&runtime()?, &self.name)?;
+        let interface = instances.interface();
+        let procedure = procedure(interface, &self.procedure)?;
+        let arguments = encoded(interface, procedure, &self.arguments)?;
+        let mut calls = instances.multi(procedure, &arguments);
+        if let Some(within) = self.within {
+            calls = calls.within(within);
+        }
+        if self.quorum.is_some() {
+            calls = calls.rest(Rest::Finish);
+        }
+        let members = instances.members();
+        let wanted = match (self.first, self.quorum) {
+            (true, _) => Some(1),
+            (false, quorum) => quorum.map(|quorum| quorum as usize),
+        };
+        let width = members.iter().map(|member| member.name().chars().count()).max().unwrap_or(0).min(WIDEST);
+        let mut table = Table::new(output, interface, procedure, width, members.len());
+        let gathered = calls.each(|reply| table.take(reply, wanted));
+        table.finish(&gathered, wanted)
+    }
+}
+
+/// A longer name moves what stands beside it.
+const WIDEST: usize = 40;
+
+/// The replies so far, of which each is shown at once.
+struct Table<'a> {
+    output: &'a Output,
+    interface: &'a Interface,
+    procedure: &'a Procedure,
+    width: usize,
+    began: Instant,
+    /// Beneath the lines, on a terminal only: how many have answered.
+    bar: ProgressBar,
+    results: usize,
+    worst: Option<Failure>,
+    /// Why no more can be shown.
+    broken: Option<Failure>,
+}
+
+impl<'a> Table<'a> {
+    fn new(
+        output: &'a Output,
+        interface: &'a Interface,
+        procedure: &'a Procedure,
+        width: usize,
+        members: usize,
+    ) -> Table<'a> {
+        let style = ProgressStyle::with_template("{pos} of {len} have answered, {elapsed} {wide_bar}");
+        let bar = match output.is_json() {
+            true => ProgressBar::hidden(),
+            false => {
+                ProgressBar::new(members as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            }
+        };
+        bar.tick();
+        let began = Instant::now();
+        Table { output, interface, procedure, width, began, bar, results: 0, worst: None, broken: None }
+    }
+
+    fn take(&mut self, reply: Reply<'_, Encoded, Encoded>, wanted: Option<usize>) -> Next {
+        let took = self.began.elapsed();
+        if let Err(why) = self.show(&reply, took) {
+            self.broken = Some(why);
+            return Next::Stop;
+        }
+        self.bar.inc(1);
+        if wanted.is_some_and(|wanted| self.results >= wanted) { Next::Stop } else { Next::Continue }
+    }
+
+    fn show(&mut self, reply: &Reply<'_, Encoded, Encoded>, took: Duration) -> Outcome {
+        let types = &self.interface.types;
+        match &reply.result {
+            Ok(Encoded(result)) => {
+                let value = decoded(types, &self.procedure.result, result)?;
+                self.results += 1;
+                self.line(reply.member, Some(took), "result", value.clone(), &value.to_string())
+            }
+            Err(Error::Declared(Encoded(exception))) => {
+                let value = decoded(types, &self.procedure.exception, exception)?;
+                self.fell_short(Failure::exception());
+                self.line(reply.member, Some(took), "exception", value.clone(), &format!("exception {value}"))
+            }
+            Err(Error::CallFailed(why)) => {
+                self.fell_short(why.clone().into());
+                self.line(reply.member, Some(took), "failed", failed(why), &format!("failed: {why}; {}", why.ran()))
+            }
+        }
+    }
+
+    fn line(&self, member: &str, took: Option<Duration>, kind: &str, value: Value, text: &str) -> Outcome {
+        if self.output.is_json() {
+            let ms = took.map(|took| rounded(took.as_secs_f64() * 1e3, 3));
+            return say(json!({ "member": member, "ms": ms, kind: value }));
+        }
+        let took = took.map(duration).unwrap_or_default();
+        let line = printable(&format!("{member:width$}  {took:>9}  {text}", width = self.width));
+        self.bar.suspend(|| say(line))
+    }
+
+    fn fell_short(&mut self, why: Failure) {
+        self.worst = Some(why.or_worse(self.worst.take()));
+    }
+
+    /// Says who has not answered, and whether enough have.
+    fn finish(mut self, gathered: &Gathered<(), ()>, wanted: Option<usize>) -> Outcome {
+        self.bar.finish_and_clear();
+        if let Some(why) = self.broken.take() {
+            return Err(why);
+        }
+        for (member, outcome) in gathered.iter() {
+            let multi::Outcome::Abandoned(ran) = outcome else { continue };
+            let text = match ran {
+                Ran::No => "was not called",
+                _ => "was not waited for",
+            };
+            self.line(member, None, "abandoned", ran_word(*ran).into(), text)?;
+            let late = CallFailed::new(farcall::Kind::Deadline, *ran);
+            self.fell_short(late.into());
+        }
+        let needed = wanted.unwrap_or(gathered.len());
+        if self.results >= needed {
+            return Ok(());
+        }
+        let message = format!("{} of {} members gave a result, and {needed} were needed", self.results, gathered.len());
+        Err(Failure::of_members(message, self.worst))
+    }
+}
+
+fn failed(why: &CallFailed) -> Value {
+    json!({ "message": why.to_string(), "kind": format!("{:?}", why.kind()), "ran": ran_word(why.ran()) })
+}
+
+fn ran_word(ran: Ran) -> String {
+    format!("{ran:?}")
+}
