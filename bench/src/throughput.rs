@@ -1,11 +1,11 @@
 //! Many calls outstanding: how many a second, beside the best of the peers.
 use anyhow::Result;
 use farcall_bench_method::stats::estimate;
-use farcall_bench_method::{Carry, Cell, Load, Mode, Options, Setup, chart};
+use farcall_bench_method::{Carry, Cell, Load, Mode, Options, Row, Setup, chart};
 
-use crate::field::Field;
+use crate::field::{Contender, Field};
 use crate::peers::{self, FARCALL, RAW};
-use crate::rates::{Measured, method, rates};
+use crate::rates::{Measured, capacity, method, rates};
 
 #[derive(Debug, clap::Args)]
 pub struct Throughput {
@@ -23,10 +23,16 @@ pub struct Throughput {
     /// How many threads of the client call and block, or 0 for none.
     #[arg(long, value_delimiter = ',', default_values_t = [256])]
     threads: Vec<usize>,
+    /// Instead, what a client gets beside another one that has so many calls outstanding, or 0 for none.
+    #[arg(long, default_value_t = 0)]
+    beside: usize,
 }
 
 /// Measures all cells that the options ask for, and shows them.
 pub fn run(throughput: &Throughput) -> Result<()> {
+    if throughput.beside > 0 {
+        return run_beside(throughput);
+    }
     let (options, loads) = (&throughput.options, loads(throughput));
     let pins = options.pinned();
     let names = peers::names(&[FARCALL, RAW], options);
@@ -58,6 +64,58 @@ pub fn run(throughput: &Throughput) -> Result<()> {
         Some(path) => chart::ratios(path, "Calls per second", "ratio to the best peer", &rows, &conditions),
         None => Ok(()),
     }
+}
+
+/// Measures a client beside another one with many calls outstanding, and shows what it gets.
+fn run_beside(throughput: &Throughput) -> Result<()> {
+    let Throughput { options, bytes, outstanding, beside: many, .. } = throughput;
+    let pin = options.pinned()[0];
+    let names = peers::names(&[FARCALL], options);
+    let mut field = Field::new(&names, bytes.len() * outstanding.len() * names.len())?;
+    let mut rows = Vec::new();
+    for &bytes in bytes {
+        for &few in outstanding {
+            let setup = Setup { bytes, carry: Carry::Both, mode: Mode::Block, outstanding: few.max(*many) };
+            for mut contender in field.contenders(&Cell { setup, pin })? {
+                match beside(&mut contender, few, *many, options) {
+                    Ok(row) => rows.push(row),
+                    Err(why) => field.leave_out(&contender.name, why)?,
+                }
+                field.progress.inc(1);
+            }
+        }
+    }
+    let method = format!("each ratio, to the same client alone, the median of {} pairs of blocks", options.groups());
+    field.show(rows, method, &[], options).map(drop)
+}
+
+/// The ratio is calls per second beside the second client to those alone, in neighbouring blocks.
+fn beside(contender: &mut Contender, few: usize, many: usize, options: &Options) -> Result<Row> {
+    /// The second client's block is meant to last so much longer.
+    const LONGER: f64 = 8.0;
+    let (few, many) = [few, many].map(|outstanding| Load::Window { outstanding, calls: 0 }).into();
+    let calls = |rate: f64| (rate * options.length().as_secs_f64()) as usize;
+    let few = few.of(calls(capacity(contender, few, options)? / 2.0).max(1));
+    let many = many.of(calls(capacity(contender, many, options)? * LONGER).max(1));
+    let (mut rates, mut ratios, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..options.groups() {
+        let (alone, _) = contender.pair()?.rate(few, few)?;
+        let [ours, theirs] = contender.pair()?.rates_beside(few, many)?;
+        rates.push(ours);
+        ratios.push(ours / alone);
+        shares.push(ours / (ours + theirs));
+    }
+    let cell = contender.cell;
+    let mut row = contender.pair()?.row("throughput", &cell);
+    (row.outstanding, row.beside) = (outstanding(few), outstanding(many));
+    row.per_second = estimate(rates).map(|rate| rate.median.round());
+    row.share = estimate(shares).map(|share| (share.median * 1e3).round() / 1e3);
+    estimate(ratios).into_iter().for_each(|ratio| row.set_ratio(ratio));
+    Ok(row)
+}
+
+fn outstanding(load: Load) -> Option<usize> {
+    if let Load::Window { outstanding, .. } = load { Some(outstanding) } else { None }
 }
 
 fn loads(throughput: &Throughput) -> Vec<Load> {

@@ -1,6 +1,6 @@
 //! The bench's hold on one peer: a server process and a client process that obey it.
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -47,6 +47,9 @@ pub struct Pair {
     version: String,
     server: Process,
     client: Process,
+    /// What its client was started with: another one can be.
+    start_client: (PathBuf, Vec<String>),
+    neighbour: Option<Process>,
 }
 
 impl Pair {
@@ -67,8 +70,10 @@ impl Pair {
         server.order("active 1")?;
         let (client, ..) =
             start(cores.map(|c| c.0), Some(&address)).with_context(|| format!("the client of {name}"))?;
+        let words = agent::arguments(name, &cell.setup, cores.map(|c| c.0), Some(&address));
         server.order("active 0")?;
-        Ok(Pair { name: name.into(), transport, version, server, client })
+        let start_client = (program.to_owned(), words);
+        Ok(Pair { name: name.into(), transport, version, server, client, start_client, neighbour: None })
     }
 
     /// The peer's name.
@@ -105,6 +110,31 @@ impl Pair {
         match self.block(warm, load)?.0 {
             Reply::Laps(latencies) => Ok(latencies),
             other => bail!("{}: expected latencies, not {other:?}", self.name),
+        }
+    }
+
+    /// Runs a block of `load` while a second client, on the core of the first, runs one of `other`, which takes longer.
+    /// Returns the calls per second of both.
+    pub fn rates_beside(&mut self, load: Load, other: Load) -> Result<[f64; 2]> {
+        if self.neighbour.is_none() {
+            let (program, words) = &self.start_client;
+            let mut neighbour = Process::start(program, words)?;
+            neighbour.hear()?;
+            self.neighbour = Some(neighbour);
+        }
+        let neighbour = self.neighbour.as_mut().context("it was started just now")?;
+        self.server.done("active 1")?;
+        neighbour.tell(&format!("time {other}"))?;
+        self.client.done(&format!("warm {}", load.of(load.calls().div_ceil(10))))?;
+        let (ours, theirs) = (self.client.order(&format!("time {load}"))?, neighbour.hear()?);
+        self.server.done("active 0")?;
+        let (Reply::Took(ours), Reply::Took(theirs)) = (&ours, &theirs) else {
+            bail!("{}: expected times, not {ours:?} and {theirs:?}", self.name);
+        };
+        let rate = |load: Load, took: u64| load.calls() as f64 * 1e9 / took.max(1) as f64;
+        match ours < theirs {
+            true => Ok([rate(load, *ours), rate(other, *theirs)]),
+            false => bail!("the second client had ended before the first"),
         }
     }
 
@@ -198,9 +228,13 @@ impl Process {
     }
 
     fn order(&mut self, order: &str) -> Result<Reply> {
-        let orders = self.orders.as_mut().context("it is told to end")?;
-        orders.write_all(format!("{order}\n").as_bytes()).context("it is gone")?;
+        self.tell(order)?;
         self.hear().with_context(|| format!("told to `{order}`"))
+    }
+
+    fn tell(&mut self, order: &str) -> Result<()> {
+        let orders = self.orders.as_mut().context("it is told to end")?;
+        orders.write_all(format!("{order}\n").as_bytes()).context("it is gone")
     }
 
     fn hear(&mut self) -> Result<Reply> {

@@ -30,6 +30,12 @@ pub struct Row {
     /// Threads that block, where there is not one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
+    /// Calls that a second client has outstanding meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside: Option<usize>,
+    /// The part of both clients' calls that are this one's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
     /// Calls in a hundred that sleep in the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_percent: Option<usize>,
