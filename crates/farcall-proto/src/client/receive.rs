@@ -33,11 +33,11 @@ impl Conversation {
         }
     }
 
-    /// Takes in a datagram that is just the whole result of this call, which was sent once. No time is
-    /// asked for, so no round trip is measured: now and then one is, by [`Conversation::handle`], which
-    /// takes in whatever this does not. Then nothing has changed.
+    /// Takes in a datagram that is just the whole result of this call, which was sent once. The clock is
+    /// read only now and then, when a round trip is to be measured. Whatever this does not take in
+    /// [`Conversation::handle`] does; then nothing has changed.
     #[inline]
-    pub fn take_result(&mut self, id: CallId, datagram: &[u8]) -> Option<Whole> {
+    pub fn take_result(&mut self, clock: impl Fn() -> Time, id: CallId, datagram: &[u8]) -> Option<Whole> {
         let frames = datagram.get(wire::HEADER..datagram.len().checked_sub(wire::TAG)?)?;
         let (head, body) = wire::only_result(frames)?;
         let exception = match head.status {
@@ -47,9 +47,9 @@ impl Conversation {
         };
         let slot = self.slots.get(id.activity)?;
         let plain = slot.stage == Stage::Sending && slot.sending.is_none() && slot.receiving.is_none();
-        let timed = slot.timed && !self.round_trip.wants(id.sequence);
+        let sent = slot.first_sent?;
         let ours = head.position == Position { activity: id.activity, exchange: 0, sequence: id.sequence };
-        if slot.sequence != id.sequence || !ours || !plain || !timed || slot.first_sent.is_none() {
+        if slot.sequence != id.sequence || !ours || !plain || !slot.timed {
             return None;
         }
         let (header, _) = wire::open(datagram, true).ok()?;
@@ -59,6 +59,9 @@ impl Conversation {
         self.stats.received += 1;
         self.session.answered();
         let token = slot.call.token;
+        if self.round_trip.wants(id.sequence) {
+            self.round_trip.sample_call(clock().nanos_since(sent));
+        }
         self.close(id.activity);
         self.recycle_arguments(id.activity);
         let end = wire::HEADER + frames.len();

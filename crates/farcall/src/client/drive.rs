@@ -1,5 +1,6 @@
 //! Receiving: datagrams to their conversations, outcomes to their owners, timers when due.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -151,8 +152,8 @@ impl Attendance<'_> {
         let mut reception = Reception::new(endpoint, tools, None, None);
         for _ in 0..DRAIN {
             let received = endpoint.socket.receive(&mut reception.buffer, Wait::No);
-            let Ok(Received::Datagrams { from, len, each }) = received else { break };
-            endpoint.accept_train(&mut reception, endpoint.env.now(), &from, len, each, None, tools);
+            let Ok(Received::Datagrams { .. }) = received else { break };
+            endpoint.take_in(endpoint.env.now(), &received, &mut reception, None, tools);
         }
         tools.buffer = std::mem::take(&mut reception.buffer);
     }
@@ -180,32 +181,19 @@ impl Endpoint {
                 _ => self.socket.receive(&mut reception.buffer, wait),
             };
             self.sleeping.store(0, Ordering::Relaxed);
-            // The usual case, for which not even the time is needed.
+            // The usual case, for which mostly not even the time is needed.
             if let (Ok(Received::Datagrams { len, each, .. }), Some(mine)) = (&received, &mut mine)
                 && len == each
-                && let Some((timer, listed)) = mine.take(&reception.buffer[..*len])
+                && let Some((timer, listed)) = mine.take(|| self.env.now(), &reception.buffer[..*len])
             {
                 return self.expect(reception, timer, listed);
             }
             time = self.env.now();
             drained = if wait == Wait::No { drained + 1 } else { 0 };
-            match received {
-                Ok(Received::Datagrams { ref from, len, each }) => {
-                    self.accept_train(reception, time, from, len, each, mine.as_deref_mut(), tools);
-                }
-                Ok(Received::TimedOut) => {
-                    drained = 0;
-                    if time >= reception.earliest {
-                        reception.earliest = self.run_timers(time, mine.as_deref_mut(), tools);
-                    }
-                }
-                Ok(Received::Woken) => {}
-                Ok(Received::Unreachable(address)) => {
-                    let timer = self.hint(time, address);
-                    self.expect(reception, timer, false);
-                }
-                Err(_) => drop(self.env.event().wait(Some(PAUSE))),
+            if let Ok(Received::TimedOut) = received {
+                drained = 0;
             }
+            self.take_in(time, &received, reception, mine.as_deref_mut(), tools);
             let over = match &mine {
                 Some(mine) => mine.done,
                 None => done(),
@@ -216,23 +204,33 @@ impl Endpoint {
         }
     }
 
-    /// Takes in what was received together.
-    #[allow(clippy::too_many_arguments)]
-    #[inline(always)]
-    fn accept_train(
+    /// Acts on whatever [`Socket::receive`](crate::env::Socket::receive) returned for.
+    #[inline(never)]
+    fn take_in(
         &self,
+        time: Time,
+        received: &io::Result<Received>,
         reception: &mut Reception<'_>,
-        now: Time,
-        from: &SocketAddr,
-        len: usize,
-        each: usize,
         mut mine: Option<&mut Mine<'_>>,
         tools: &mut Tools,
     ) {
-        for place in train(len, each) {
-            let datagram = &reception.buffer[place];
-            let (timer, listed) = self.accept(now, from, datagram, mine.as_deref_mut(), tools);
-            self.expect(reception, timer, listed);
+        match *received {
+            Ok(Received::Datagrams { ref from, len, each }) => {
+                for place in train(len, each) {
+                    let datagram = &reception.buffer[place];
+                    let (timer, listed) = self.accept(time, from, datagram, mine.as_deref_mut(), tools);
+                    self.expect(reception, timer, listed);
+                }
+            }
+            Ok(Received::TimedOut) if time >= reception.earliest => {
+                reception.earliest = self.run_timers(time, mine, tools);
+            }
+            Ok(Received::TimedOut | Received::Woken) => {}
+            Ok(Received::Unreachable(address)) => {
+                let timer = self.hint(time, address);
+                self.expect(reception, timer, false);
+            }
+            Err(_) => drop(self.env.event().wait(Some(PAUSE))),
         }
     }
 

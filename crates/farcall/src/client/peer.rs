@@ -66,13 +66,13 @@ impl<'a> Mine<'a> {
     /// Takes in a datagram that is just this call's result, and gives that to the sink. The conversation's
     /// next timer, and whether the peer is listed; nothing, and nothing has changed, for any other datagram.
     #[inline(always)]
-    pub(super) fn take(&mut self, datagram: &[u8]) -> Option<(Option<Time>, bool)> {
+    pub(super) fn take(&mut self, clock: impl Fn() -> Time, datagram: &[u8]) -> Option<(Option<Time>, bool)> {
         let (whole, timer) = {
             let mut state = self.peer.lock();
             if !state.conversation.is_quiet() {
                 return None;
             }
-            let whole = state.conversation.take_result(self.id, datagram)?;
+            let whole = state.conversation.take_result(clock, self.id, datagram)?;
             if whole.token != Owners::NOBODY {
                 state.owners.take(whole.token);
             }
