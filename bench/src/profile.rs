@@ -170,13 +170,12 @@ fn protocol() -> Result<Part> {
     server.export(Export { id: 1, type_name: "Echo".into(), instance: "one".into(), procedures: vec![] });
     let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
     let (mut out, mut back) = (vec![0; 65_536], vec![0; 65_536]);
-    let (mut turns, mut ended, mut payload) = (0, 0, Vec::new());
+    let (mut turns, mut ended, mut arguments, mut payload) = (0, 0, Vec::new(), Vec::new());
     let part = count(|| {
         turns += 1;
         let now = Time::from_nanos(turns * 1_000);
-        let mut arguments = client.buffer(now);
         arguments.extend_from_slice(&[7; BYTES + 4]);
-        let _ = client.start(now, &call, arguments);
+        let _ = client.start_by(|| now, &call, &mut arguments);
         while let Some(length) = client.transmit(now, &mut out) {
             let mut key = None;
             server.handle(now, from, &out[..length], &mut |request| {

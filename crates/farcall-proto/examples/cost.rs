@@ -19,7 +19,7 @@ fn main() {
     let mut results = 0;
     for i in 0..calls {
         let now = Time::from_nanos(i * 1000);
-        let mut args = client.buffer(now);
+        let mut args = client.buffer();
         args.extend_from_slice(&[7; 36]);
         client.start(now, &call, args).expect("room");
         while let Some(n) = client.transmit(now, &mut out) {

@@ -274,7 +274,7 @@ impl ClientNode {
         g.note(&[7, call as u64], || {
             format!("client {} starts call {call} to server {server}, {args} bytes", self.index)
         });
-        let mut body = talk.core.buffer(now);
+        let mut body = talk.core.buffer();
         g.oracle.write_args(call, &mut body);
         let what = client::Call {
             export,

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Locks, in the order in which they may be held together: `active`, then a peer's. Nobody is woken
-//! and no user code but a type's own encoding and decoding runs under one.
+//! and no user code runs under one.
 
 mod binds;
 mod call;

@@ -160,8 +160,7 @@ pub struct Conversation {
     /// Fragments have come or gone since there was no call, and when one was begun besides.
     fragments: bool,
     company: Option<Time>,
-    /// The lengths of the last arguments, and of the last result that came in fragments.
-    usual_arguments: usize,
+    /// The length of the last result that came in fragments.
     usual_result: usize,
     /// Long results that have arrived, and their lengths: the server is to hear so though nothing else is said.
     completed: Vec<(CallId, u32)>,
@@ -203,7 +202,6 @@ impl Conversation {
             granted: 0,
             fragments: false,
             company: None,
-            usual_arguments: 0,
             usual_result: 0,
             completed: Vec::new(),
             stats: Stats::default(),
@@ -215,33 +213,9 @@ impl Conversation {
         self.id
     }
 
-    /// An empty buffer for a call's arguments, used before if there is one. They are expected to be as
-    /// long as the last.
-    #[inline]
-    pub fn buffer(&mut self, now: Time) -> Vec<u8> {
-        self.buffer_by(|| now)
-    }
-
-    /// As [`Conversation::buffer`], with a clock: it is read only if the time matters.
-    #[inline]
-    pub fn buffer_by(&mut self, clock: impl Fn() -> Time) -> Vec<u8> {
-        if self.usual_arguments > SPARE_BYTES
-            && let Some(buffer) = self.config.spares.take(clock(), self.usual_arguments)
-        {
-            return buffer;
-        }
+    /// An empty buffer for the arguments of the next call, used before if there is one.
+    pub fn buffer(&mut self) -> Vec<u8> {
         self.slots.room().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Gives a buffer back that no call was started with.
-    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if buffer.capacity() > SPARE_BYTES {
-            return self.config.spares.give(buffer);
-        }
-        if let Some(room) = self.slots.room() {
-            buffer.clear();
-            *room = buffer;
-        }
     }
 
     /// Asks the server which export answers to `name` (`Type` or `Type/instance`; empty asks only
@@ -260,25 +234,20 @@ impl Conversation {
     /// # Errors
     /// The arguments come back, with why, when the bound of outstanding calls is reached, they are
     /// too large, or they are not XDR (a multiple of four bytes): the call did not run.
-    #[inline(always)]
-    pub fn start(&mut self, now: Time, call: &Call, args: Vec<u8>) -> Result<CallId, (Failure, Vec<u8>)> {
-        self.start_by(|| now, call, args)
+    pub fn start(&mut self, now: Time, call: &Call, mut args: Vec<u8>) -> Result<CallId, (Failure, Vec<u8>)> {
+        self.start_by(|| now, call, &mut args).map_err(|failure| (failure, args))
     }
 
-    /// As [`Conversation::start`], with a clock: it is read only if the time matters.
+    /// As [`Conversation::start`], with a clock, which is read only if the time matters. The arguments are taken,
+    /// and an empty buffer left in their place, which was used before.
     ///
     /// # Errors
-    /// As there.
+    /// As there; the arguments stay.
     #[inline(always)]
-    pub fn start_by(
-        &mut self,
-        clock: impl Fn() -> Time,
-        call: &Call,
-        args: Vec<u8>,
-    ) -> Result<CallId, (Failure, Vec<u8>)> {
+    pub fn start_by(&mut self, clock: impl Fn() -> Time, call: &Call, args: &mut Vec<u8>) -> Result<CallId, Failure> {
         let many = self.slots.outstanding() >= self.config.max_outstanding as usize;
         if many || args.len() > MAX_ARGUMENTS || !args.len().is_multiple_of(4) {
-            return Err((self.objection(&args), args));
+            return Err(self.objection(args));
         }
         if self.slots.outstanding() == 0 {
             self.check = clock().plus(self.least_patience);
@@ -288,7 +257,6 @@ impl Conversation {
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        self.usual_arguments = args.len();
         let activity = self.slots.open(sequence, call, args);
         self.stats.calls += 1;
         self.want(activity, Want::CALL);

@@ -124,9 +124,9 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// Gives a call an activity.
+    /// Gives a call an activity, and takes its arguments in exchange for the room of those before.
     #[inline(always)]
-    pub fn open(&mut self, sequence: u64, call: &Call, args: Vec<u8>) -> u32 {
+    pub fn open(&mut self, sequence: u64, call: &Call, args: &mut Vec<u8>) -> u32 {
         if self.free == NONE {
             self.free = self.all.len() as u32;
             self.all.push(Slot::empty(*call));
@@ -143,7 +143,7 @@ impl Slots {
         slot.sequence = sequence;
         slot.call = *call;
         slot.stage = Stage::Sending;
-        slot.args = args;
+        std::mem::swap(&mut slot.args, args);
         slot.first_sent = None;
         slot.prev = prev;
         slot.next = NONE;

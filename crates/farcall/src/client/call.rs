@@ -1,14 +1,14 @@
 //! A call that its thread waits for, and how any thread waits.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use farcall_proto::client::{Bound, Call, CallId, Outcome};
 use farcall_proto::{Failure, Time, Trace};
 
 use super::binds::Binds;
 use super::owners::{Owner, Owners};
-use super::peer::{Mine, PeerState};
+use super::peer::Mine;
 use super::waiter::{Caller, Tools, Waiter};
 use super::{Endpoint, Peer};
 use crate::CallFailed;
@@ -33,8 +33,8 @@ pub(crate) struct Outgoing<'a> {
 /// Takes an outcome.
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>);
 
-/// Arguments as long as that are encoded while no lock is held.
-const LONG: usize = 64 << 10;
+/// The room of arguments longer than that is used again by other calls.
+const LONG: usize = 16 << 10;
 
 /// A call that is on its way.
 struct Begun {
@@ -91,15 +91,15 @@ impl Endpoint {
         owner: Option<Owner>,
         tools: &mut Tools,
     ) -> Result<Begun, Refused> {
+        self.encode(outgoing, tools)?;
         let (begun, sent, unlisted) = {
-            let (mut state, arguments) = self.encode(now, peer, outgoing, tools)?;
-            let state = &mut *state;
+            let state = &mut *peer.lock();
             let token = owner.map_or(Owners::NOBODY, |owner| state.owners.add(owner));
             let Outgoing { export, procedure, deadline, trace, .. } = *outgoing;
             let call = Call { export, procedure, deadline, trace, token };
-            let id = match state.conversation.start(now, &call, arguments) {
+            let id = match state.conversation.start_by(|| now, &call, &mut tools.arguments) {
                 Ok(id) => id,
-                Err((failure, _)) => {
+                Err(failure) => {
                     state.owners.take(token);
                     return Err(Refused::Call(failure));
                 }
@@ -120,39 +120,20 @@ impl Endpoint {
         Ok(begun)
     }
 
-    /// Encodes the arguments; the peer is locked when they are there, and while they are found to be short.
+    /// Encodes the arguments into `tools`, while no lock is held.
     #[inline(always)]
-    fn encode<'p>(
-        &self,
-        now: Time,
-        peer: &'p Peer,
-        outgoing: &Outgoing<'_>,
-        tools: &mut Tools,
-    ) -> Result<(MutexGuard<'p, PeerState>, Vec<u8>), Refused> {
-        if tools.usual_arguments <= LONG {
-            let mut state = peer.lock();
-            let mut arguments = state.conversation.buffer(now);
-            if (outgoing.encode)(&mut Encoder::with_limit(&mut arguments, LONG)).is_ok() {
-                return Ok((state, arguments));
-            }
-            state.conversation.recycle(arguments);
+    pub(super) fn encode(&self, outgoing: &Outgoing<'_>, tools: &mut Tools) -> Result<(), Refused> {
+        let Tools { arguments, usual_arguments, .. } = tools;
+        // They are expected to be as long as the last.
+        if *usual_arguments > LONG
+            && let Some(room) = self.config.spares.take(self.env.now(), *usual_arguments)
+        {
+            *arguments = room;
         }
-        self.encode_long(now, peer, outgoing, tools)
-    }
-
-    /// The same for what is too long, or not XDR.
-    #[inline(never)]
-    fn encode_long<'p>(
-        &self,
-        now: Time,
-        peer: &'p Peer,
-        outgoing: &Outgoing<'_>,
-        tools: &mut Tools,
-    ) -> Result<(MutexGuard<'p, PeerState>, Vec<u8>), Refused> {
-        let mut arguments = self.config.spares.take(now, tools.usual_arguments).unwrap_or_default();
-        (outgoing.encode)(&mut Encoder::new(&mut arguments)).map_err(|why| Refused::Arguments(bad_arguments(why)))?;
-        tools.usual_arguments = arguments.len();
-        Ok((peer.lock(), arguments))
+        arguments.clear();
+        (outgoing.encode)(&mut Encoder::new(arguments)).map_err(|why| Refused::Arguments(bad_arguments(why)))?;
+        *usual_arguments = arguments.len();
+        Ok(())
     }
 
     /// Adds a peer to those that may have timers.

@@ -133,7 +133,7 @@ impl Peer {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, PeerState> {
-        // A panic can only come from a type's own encoding, before anything was changed.
+        // Nothing of a user's runs while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

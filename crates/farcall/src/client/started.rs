@@ -12,8 +12,6 @@ use super::service::Service;
 use super::vigil::Duty;
 use super::waiter::{Caller, Kept, Tools};
 use super::{Endpoint, Peer};
-use crate::stub::bad_arguments;
-use crate::xdr::Encoder;
 use crate::{CallFailed, Ran};
 
 /// A call that was started. Whoever has it knows by which endpoint, and which peer it is made to.
@@ -187,9 +185,8 @@ impl Endpoint {
         watcher: Watcher,
         tools: &mut Tools,
     ) -> Result<Started, Refused> {
-        let Outgoing { export, procedure, deadline, trace, encode } = *outgoing;
-        tools.arguments.clear();
-        encode(&mut Encoder::new(&mut tools.arguments)).map_err(|why| Refused::Arguments(bad_arguments(why)))?;
+        self.encode(outgoing, tools)?;
+        let Outgoing { export, procedure, deadline, trace, .. } = *outgoing;
         let landing = Arc::new(Landing::default());
         let mut state = peer.lock();
         let was_busy = state.owners.any_started();
@@ -198,15 +195,13 @@ impl Endpoint {
         let clock = || self.env.now();
         // While tasks wait, the service thread receives.
         let clocked = self.tasks.load(Ordering::Relaxed) > 0;
-        let id = match state.conversation.start_by(clock, &call, std::mem::take(&mut tools.arguments)) {
+        let id = match state.conversation.start_by(clock, &call, &mut tools.arguments) {
             Ok(id) => id,
-            Err((failure, arguments)) => {
-                tools.arguments = arguments;
+            Err(failure) => {
                 state.owners.take(token);
                 return Err(Refused::Call(failure));
             }
         };
-        tools.arguments = state.conversation.buffer_by(clock);
         self.count_busy(was_busy, &state.owners);
         let started = Started { id, token, landing };
         if let Some(service) = service.filter(|_| state.conversation.may_wait(id, clocked)) {

@@ -150,7 +150,7 @@ pub(super) struct Caller {
 pub(super) struct Tools {
     /// Room for datagrams that leave.
     pub(super) out: Box<[u8]>,
-    /// Room for the arguments of the next call that is started.
+    /// Room for the arguments of the next call.
     pub(super) arguments: Vec<u8>,
     /// How long the last arguments were that the thread called with.
     pub(super) usual_arguments: usize,
