@@ -14,9 +14,10 @@
 //! **A client** is what [`import`] gives: the *user-stub*, here `StoreClient`, which implements the trait.
 //! It is `Clone + Send + Sync`; clones share a binding, which is renewed when a server is gone.
 //!
-//! **A call** is made in one of two ways. `store.get(k)` blocks. `store.start().get(k)` returns at once, with
-//! a [`Pending`] to `wait()` for, `.await`, or `cancel()`. There is no time-out while the server answers;
-//! `store.within(d)` sets a deadline, which calls made by the procedure inherit.
+//! **A call** is made in one of three ways. `store.get(k)` blocks. `store.start().get(k)` returns at once, with
+//! a [`Pending`] to `wait()` for, `.await`, or `cancel()`. `stores.multi().get(k)` calls every member of a [`Group`]
+//! at once ([`multi`]): [`import_all`] gives the instances of a type, [`import_each`] those of given names. There is no
+//! time-out while the server answers; `store.within(d)` sets a deadline, which calls made by the procedure inherit.
 //!
 //! **What goes wrong** is an [`Error`]: `Declared`, the exception that the interface names, or [`CallFailed`],
 //! whose [`kind()`](CallFailed::kind) says why and whose [`ran()`](CallFailed::ran) says whether the procedure
