@@ -15,7 +15,7 @@ pub const MAX_DATAGRAM: usize = 65_507;
 /// How far a sender on the same machine may be ahead, in bytes, and when other calls are made meanwhile. What is
 /// under way there stands in the receiver's socket, where everything else waits behind it.
 pub(crate) const LOCAL_WINDOW: u32 = 2 << 20;
-pub(crate) const SHARED_LOCAL_WINDOW: u32 = 256 << 10;
+pub(crate) const SHARED_LOCAL_WINDOW: u32 = 32 << 10;
 
 /// The longest arguments and results that are accepted by default: a GiB, and a little for what stands around it.
 const LONGEST: u32 = (1 << 30) + (4 << 10);

@@ -101,12 +101,12 @@ impl Congestion {
 
     /// What is left of it with so many bytes under way, for one message while `others` wait. Its receiver is asked
     /// often enough for no more than a quarter of the window to wait for that, and for bursts to be short.
-    /// No more than `most` is to be under way if that is enough for the path.
+    /// No more than `most` is to be under way.
     pub fn room(&self, datagram: usize, in_flight: u32, others: usize, most: u32) -> Room {
-        let window = self.window.min(most).max(Self::floor(datagram));
+        let window = self.window(datagram).min(most);
         let share = u32::try_from(others + 1).map_or(0, |sharers| window / 4 / sharers);
         let quantum = share.min(8 * datagram as u32);
-        Room { left: window.saturating_sub(in_flight), quantum, shared: others > 0 }
+        Room { window, left: window.saturating_sub(in_flight), quantum, shared: others > 0 }
     }
 
     /// `bytes` of the `in_flight` that were under way have arrived. The window grows only if it was in the way

@@ -216,6 +216,8 @@ struct Sent {
 /// What is left of the congestion window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
+    /// All of it: no fragment is longer.
+    pub window: u32,
     pub left: u32,
     /// The receiver of a message is asked what it has when so many bytes were sent.
     pub quantum: u32,
@@ -280,6 +282,7 @@ impl Outgoing {
             Some(&(start, end)) => (start, end, true),
             None => (self.next, self.total.min(self.limit.max(self.next)), false),
         };
+        let max = max.min(room.window & !3);
         let end = last.min(start.saturating_add(max));
         // Not a crumb before the receiver's limit, when its word is on the way (RFC 9293 section 3.8.6.2.1).
         let crumb = |rest: u32| last < self.total && !again && rest < max;
@@ -419,7 +422,7 @@ mod tests {
 
     #[test]
     fn what_is_overtaken_three_times_is_lost_and_sent_first() {
-        let room = |left| Room { left, quantum: 1000, shared: false };
+        let room = |left| Room { window: 1000, left, quantum: 1000, shared: false };
         let mut m = Outgoing::new(100, 0);
         for i in 0..5 {
             let Next::Range { start, end, again: false, ask: false } = m.next(10, room(1000)) else { panic!() };

@@ -47,14 +47,15 @@ impl Endpoint {
     pub(crate) fn call(&self, peer: &Arc<Peer>, outgoing: &Outgoing<'_>, sink: Taker<'_>) -> Result<(), CallFailed> {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
-        let now = self.env.now();
         let Caller { waiter, tools, .. } = &mut *caller;
+        // It may take long, and who does it must not lead.
+        self.encode(outgoing, tools)?;
+        let now = self.env.now();
         let mut attendance = self.attend(waiter);
         // The leader takes its own outcome in, and nobody else needs to know whose it is.
         let owner = (!attendance.leads()).then(|| Owner::Thread(waiter.clone()));
         match self.begin(now, peer, outgoing, owner, tools) {
-            Err(Refused::Arguments(why)) => return Err(why),
-            Err(Refused::Call(failure)) => {
+            Err(failure) => {
                 drop(attendance);
                 sink(Outcome::Failed(failure));
             }
@@ -82,7 +83,7 @@ impl Endpoint {
         waiter.give_back(kept);
     }
 
-    /// Starts a call and sends its first datagrams.
+    /// Starts a call whose arguments are encoded, and sends its first datagrams.
     fn begin(
         &self,
         now: Time,
@@ -90,8 +91,7 @@ impl Endpoint {
         outgoing: &Outgoing<'_>,
         owner: Option<Owner>,
         tools: &mut Tools,
-    ) -> Result<Begun, Refused> {
-        self.encode(outgoing, tools)?;
+    ) -> Result<Begun, Failure> {
         let (begun, sent, unlisted) = {
             let state = &mut *peer.lock();
             let token = owner.map_or(Owners::NOBODY, |owner| state.owners.add(owner));
@@ -101,7 +101,7 @@ impl Endpoint {
                 Ok(id) => id,
                 Err(failure) => {
                     state.owners.take(token);
-                    return Err(Refused::Call(failure));
+                    return Err(failure);
                 }
             };
             let sent = state.conversation.transmit(now, &mut tools.out);
