@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::layout::{BITMAP, HALF, INLINE, LANES, SLOTS, Shared, Slot, place};
+use crate::lane::{Emptier, Filler, Way, lane};
+use crate::layout::{BITMAP, INLINE, LANES, PART, PARTS, SLOTS, Shared, Slot, place};
 use crate::page::{append, put};
-use crate::server::{ADD, ADDED, CALL, Call, FETCH, FORGET, KIND_SHIFT, MOST, NUMBERS, TRACED};
+use crate::server::{ADDED, CALL, Call, FETCH, FORGET, KIND_SHIFT, LANE_SHIFT, MOST, NUMBERS, TRACED, stream};
 use crate::{Page, Status};
 
 /// The calling half of a memory file. Any thread may use it.
@@ -20,7 +21,7 @@ pub struct Caller {
     /// The number of each slot's last request that was given up.
     given_up: Box<[AtomicU32; SLOTS]>,
     /// Lanes that nobody has.
-    lanes: Mutex<Vec<usize>>,
+    lanes: Mutex<Vec<Idle>>,
     returned: Condvar,
     /// Slots whose requests were given up, and are answered some time.
     abandoned: Mutex<Vec<Ticket>>,
@@ -34,26 +35,40 @@ pub struct Ticket {
     number: u32,
 }
 
+/// A lane that nobody has.
+#[derive(Debug)]
+struct Idle {
+    filler: Filler,
+    /// Until then the server may touch it: until it has emptied it, or has answered that.
+    until: Until,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Until {
+    Now,
+    Emptied,
+    Answered(Ticket),
+}
+
 /// A lane that is this thread's until it is dropped.
 #[derive(Debug)]
 pub struct Lane<'a> {
     caller: &'a Caller,
-    which: usize,
+    /// Always there, until it is dropped.
+    filler: Option<Filler>,
+    until: Until,
 }
-
-/// One of a lane's two halves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Half(pub usize);
 
 impl Caller {
     /// The calling half of this memory, which nobody has called through yet.
     pub fn new(page: Arc<Page>) -> Caller {
+        let idle = |which| Idle { filler: Filler::new(&page, Way::Arguments, which), until: Until::Now };
         Caller {
+            lanes: Mutex::new((0..LANES).map(idle).collect()),
             page,
             free: [const { AtomicU64::new(u64::MAX) }; BITMAP],
             numbers: Box::new([const { AtomicU32::new(0) }; SLOTS]),
             given_up: Box::new([const { AtomicU32::new(0) }; SLOTS]),
-            lanes: Mutex::new((0..LANES).collect()),
             returned: Condvar::new(),
             abandoned: Mutex::default(),
             abandonments: AtomicUsize::new(0),
@@ -108,14 +123,15 @@ impl Caller {
 
     /// Gives back a slot whose request is not answered yet: it can be used again once it is.
     pub fn abandon(&self, ticket: Ticket) {
+        self.reclaim();
         let mut abandoned = self.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
         abandoned.push(ticket);
         self.abandonments.store(abandoned.len(), Ordering::Relaxed);
     }
 
-    /// Takes back abandoned slots that were answered since.
+    /// Takes back abandoned slots that were answered since, and the lanes by which those answers came.
     #[cold]
-    fn reclaim(&self) {
+    pub fn reclaim(&self) {
         if self.abandonments.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -123,6 +139,9 @@ impl Caller {
         abandoned.retain(|ticket| {
             let answered = self.is_answered(*ticket);
             if answered {
+                if let Some(mut emptier) = self.stream(*ticket) {
+                    emptier.skip(self.streamed(*ticket));
+                }
                 self.release(ticket.slot);
             }
             !answered
@@ -130,12 +149,16 @@ impl Caller {
         self.abandonments.store(abandoned.len(), Ordering::Relaxed);
     }
 
-    /// Makes a call with at most [`INLINE`] bytes of arguments; `added`: they follow those that were added before.
+    /// Makes a call with at most [`INLINE`] bytes of arguments, which follow those that went by the lane.
     #[inline]
-    pub fn call(&self, slot: usize, call: &Call, arguments: &[u8], added: bool) -> Ticket {
+    pub fn call(&self, slot: usize, call: &Call, arguments: &[u8], lane: Option<&mut Lane<'_>>) -> Ticket {
         let request = &self.slot(slot).request;
         put(&request.body, arguments);
-        let mut more = CALL << KIND_SHIFT | if added { ADDED } else { 0 };
+        let mut more = CALL << KIND_SHIFT;
+        if let Some(lane) = lane {
+            request.added.store(lane.commit(), Ordering::Relaxed);
+            more |= ADDED;
+        }
         if let Some(within) = call.within {
             more |= u64::try_from(within.as_nanos()).unwrap_or(MOST).clamp(1, MOST);
         }
@@ -146,14 +169,12 @@ impl Caller {
         self.publish(slot, call.export, u64::from(call.procedure) << 32 | arguments.len().min(INLINE) as u64, more)
     }
 
-    /// Adds the first `len` bytes of half a lane to the `offset` bytes of arguments that a slot has.
-    pub fn add(&self, slot: usize, lane: &Lane<'_>, half: Half, len: usize, offset: u64) -> Ticket {
-        self.publish(slot, lane.name(half), len.min(HALF) as u64, ADD << KIND_SHIFT | offset & MOST)
-    }
-
-    /// Asks for a part of a slot's reply.
-    pub fn fetch(&self, slot: usize, lane: &Lane<'_>, half: Half, offset: u64) -> Ticket {
-        self.publish(slot, lane.name(half), 0, FETCH << KIND_SHIFT | offset & MOST)
+    /// Asks for a part of a slot's reply, to stand in that part of a lane.
+    pub fn fetch(&self, slot: usize, lane: &mut Lane<'_>, part: usize, offset: u64) -> Ticket {
+        let what = (lane.which() * PARTS + part % PARTS) as u64;
+        let ticket = self.publish(slot, what, 0, FETCH << KIND_SHIFT | offset & MOST);
+        lane.until = Until::Answered(ticket);
+        ticket
     }
 
     /// Says that nobody wants what the server keeps of a slot's reply.
@@ -168,13 +189,18 @@ impl Caller {
         request.what.store(what, Ordering::Relaxed);
         request.size.store(size, Ordering::Relaxed);
         request.more.store(more, Ordering::Relaxed);
-        let number = self.numbers[slot].load(Ordering::Relaxed).wrapping_add(1) & NUMBERS;
+        let number = self.last(slot).wrapping_add(1) & NUMBERS;
         self.numbers[slot].store(number, Ordering::Relaxed);
         let (word, bit) = place(slot);
         let calls = &self.shared().calls;
         calls.ready[word].fetch_xor(bit, Ordering::AcqRel);
         calls.bell.ring();
         Ticket { slot, number }
+    }
+
+    /// The number of a slot's last request.
+    fn last(&self, slot: usize) -> u32 {
+        self.numbers[slot].load(Ordering::Relaxed)
     }
 
     /// Whether the server has taken the slot's last request. One that has not, and is dead, never will.
@@ -203,10 +229,39 @@ impl Caller {
         self.slot(ticket.slot).reply.turn.is(ticket.number)
     }
 
-    /// Sleeps until the answer may be there, or for `most`.
+    /// Whether the answer comes by a lane, or has come.
     #[inline]
-    pub fn sleep(&self, ticket: Ticket, most: Option<Duration>) {
-        self.slot(ticket.slot).reply.turn.sleep(ticket.number, most);
+    pub fn is_streamed(&self, ticket: Ticket) -> bool {
+        self.streams_by(ticket).is_some()
+    }
+
+    #[inline]
+    fn streams_by(&self, ticket: Ticket) -> Option<usize> {
+        let word = self.slot(ticket.slot).reply.stream.load(Ordering::Acquire);
+        let which = (word as usize & 0xff).wrapping_sub(1);
+        (which < LANES && word == stream(ticket.number, which)).then_some(which)
+    }
+
+    /// Who empties the lane by which the answer comes, if it comes by one.
+    pub fn stream(&self, ticket: Ticket) -> Option<Emptier> {
+        self.streams_by(ticket).map(|which| Emptier::new(&self.page, Way::Results, which))
+    }
+
+    /// How long an answer that comes by a lane will be, perhaps.
+    pub fn expected(&self, ticket: Ticket) -> u64 {
+        self.slot(ticket.slot).reply.expected.load(Ordering::Relaxed)
+    }
+
+    /// How much of an answer that is there came by a lane.
+    pub fn streamed(&self, ticket: Ticket) -> u64 {
+        self.slot(ticket.slot).reply.streamed.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps until the answer may be there, or comes by a lane and `streamed` is false, or for `most`.
+    #[inline]
+    pub fn sleep(&self, ticket: Ticket, streamed: bool, most: Option<Duration>) {
+        let has_work = || !streamed && self.is_streamed(ticket);
+        self.slot(ticket.slot).reply.turn.sleep(ticket.number, most, has_work);
     }
 
     /// Has the bell rung when the answer comes. False: it may be there already.
@@ -214,13 +269,13 @@ impl Caller {
         self.slot(ticket.slot).reply.turn.watch(ticket.number)
     }
 
-    /// Of an answer that is there: what it is, and how long. Its body replaces `body`, except for what exceeds [`INLINE`].
+    /// Of an answer that is there: what it is, and how long, but for what came by a lane. So many bytes are appended to
+    /// `body`, except for what exceeds [`INLINE`].
     #[inline]
     pub fn answer(&self, ticket: Ticket, body: &mut Vec<u8>) -> (Status, u64) {
         let reply = &self.slot(ticket.slot).reply;
         let status = Status::from_code(reply.status.load(Ordering::Relaxed));
         let len = reply.len.load(Ordering::Relaxed);
-        body.clear();
         append(&reply.body, usize::try_from(len).unwrap_or(usize::MAX), body);
         (status, len)
     }
@@ -232,10 +287,19 @@ impl Caller {
 
     /// Waits for a lane to be free, for `most`.
     pub fn lane(&self, most: Duration) -> Option<Lane<'_>> {
+        let is_free = |idle: &Idle| match idle.until {
+            Until::Now => true,
+            Until::Emptied => idle.filler.is_over(),
+            Until::Answered(ticket) => self.is_answered(ticket) || self.last(ticket.slot) != ticket.number,
+        };
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.returned.wait_timeout_while(lanes, most, |lanes| lanes.is_empty());
-        let which = waited.unwrap_or_else(PoisonError::into_inner).0.pop()?;
-        Some(Lane { caller: self, which })
+        let none = |lanes: &mut Vec<Idle>| !lanes.iter().any(is_free);
+        let waited = self.returned.wait_timeout_while(lanes, most, none);
+        let mut lanes = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let which = lanes.iter().position(is_free)?;
+        let mut filler = lanes.swap_remove(which).filler;
+        filler.begin();
+        Some(Lane { caller: self, filler: Some(filler), until: Until::Now })
     }
 
     /// The service thread is about to sleep: it looks once more before [`Caller::rest`].
@@ -267,24 +331,63 @@ impl Ticket {
 }
 
 impl Lane<'_> {
-    fn name(&self, half: Half) -> u64 {
-        (self.which << 1 | half.0 & 1) as u64
+    fn filler(&self) -> &Filler {
+        self.filler.as_ref().expect("a lane has its filler until it is dropped")
     }
 
-    /// Fills a half, as far as it goes.
-    pub fn fill(&self, half: Half, bytes: &[u8]) {
-        put(&self.caller.shared().lanes[self.which][half.0 & 1], bytes);
+    fn which(&self) -> usize {
+        self.filler().which()
     }
 
-    /// Appends `len` bytes of a half, no more than it has.
-    pub fn drain(&self, half: Half, len: usize, into: &mut Vec<u8>) {
-        append(&self.caller.shared().lanes[self.which][half.0 & 1], len, into);
+    /// What a call says of its arguments: from now on the server may need them.
+    fn commit(&mut self) -> u64 {
+        self.until = Until::Emptied;
+        (self.which() as u64) << LANE_SHIFT | self.filler().len()
+    }
+
+    /// Puts arguments in, as many bytes as there is room for, and says how many.
+    pub fn put(&mut self, bytes: &[u8]) -> usize {
+        let Some(filler) = &mut self.filler else { return 0 };
+        let calls = &self.caller.shared().calls;
+        let mut taken = 0;
+        for part in bytes.chunks(PART) {
+            let len = filler.put(part);
+            calls.parts.fetch_add(1, Ordering::AcqRel);
+            calls.bell.ring();
+            taken += len;
+            if len < part.len() {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// What was fetched is there.
+    pub fn fetched(&mut self) {
+        self.until = Until::Now;
+    }
+
+    /// Whether there is room for a byte.
+    pub fn has_room(&self) -> bool {
+        self.filler().has_room()
+    }
+
+    /// Sleeps until there may be room, or for `most`.
+    pub fn sleep(&self, most: Duration) {
+        self.filler().sleep(most);
+    }
+
+    /// Appends `len` bytes of a part that was fetched, no more than it has.
+    pub fn drain(&self, part: usize, len: usize, into: &mut Vec<u8>) {
+        append(lane(&self.caller.page, Way::Arguments, self.which()).part(part), len, into);
     }
 }
 
 impl Drop for Lane<'_> {
     fn drop(&mut self) {
-        self.caller.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(self.which);
+        let Some(filler) = self.filler.take() else { return };
+        let idle = Idle { filler, until: self.until };
+        self.caller.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(idle);
         self.caller.returned.notify_one();
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::bell::Bell;
+use crate::lane::Lane;
 use crate::turn::Turn;
 
 /// Miri looks at all of the memory at each access.
@@ -12,10 +13,12 @@ const SMALL: bool = cfg!(miri);
 pub const SLOTS: usize = if SMALL { 64 } else { 256 };
 /// Bytes that a slot itself holds, each way.
 pub const INLINE: usize = if SMALL { 512 } else { 4096 };
-/// Ways for what is larger.
+/// Lanes for what is larger, each way.
 pub const LANES: usize = if SMALL { 1 } else { 4 };
-/// Bytes of half a lane: one half is filled while the other is emptied.
-pub const HALF: usize = if SMALL { 1024 } else { 64 << 10 };
+/// Bytes of a part of it: between two processors 64 KiB go fastest.
+pub const PART: usize = if SMALL { 1024 } else { 64 << 10 };
+/// Parts of a lane.
+pub const PARTS: usize = if SMALL { 4 } else { 16 };
 /// The longest sentence of a failure, in bytes.
 pub const DETAIL: usize = 512;
 
@@ -31,7 +34,8 @@ pub(crate) struct Shared {
     pub(crate) taken: Taken,
     pub(crate) returns: Returns,
     pub(crate) slots: [Slot; SLOTS],
-    pub(crate) lanes: [[[AtomicU64; HALF / 8]; 2]; LANES],
+    pub(crate) arguments: [Lane; LANES],
+    pub(crate) results: [Lane; LANES],
 }
 
 /// Written by the caller: a slot's bit is inverted by each request. The server sleeps at the bell.
@@ -42,6 +46,8 @@ pub(crate) struct Calls {
     pub(crate) bell: Bell,
     /// Counts inversions in [`Cancels`].
     pub(crate) cancels: AtomicU32,
+    /// Counts parts of arguments.
+    pub(crate) parts: AtomicU32,
 }
 
 /// Written by the caller: a slot's bit is inverted when the caller gives its request up.
@@ -76,7 +82,7 @@ pub(crate) struct Slot {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The export; of a part its lane and half.
+    /// The export; of a part where it is to stand: lane and part.
     pub(crate) what: AtomicU64,
     /// The procedure in the upper half, the body's length in the lower.
     pub(crate) size: AtomicU64,
@@ -84,6 +90,8 @@ pub(crate) struct Request {
     pub(crate) more: AtomicU64,
     pub(crate) body: [AtomicU64; WORDS],
     pub(crate) trace: [AtomicU64; 3],
+    /// Of arguments that went by a lane: which (the upper 16 bits), and how many bytes.
+    pub(crate) added: AtomicU64,
 }
 
 /// Written by the server while the slot has a request outstanding.
@@ -92,9 +100,15 @@ pub(crate) struct Request {
 pub(crate) struct Reply {
     pub(crate) turn: Turn,
     pub(crate) status: AtomicU32,
-    /// Of the whole reply; what is more than [`INLINE`] is fetched in parts.
+    /// Of the reply, but for what came by a lane; what is more than [`INLINE`] is fetched in parts.
     pub(crate) len: AtomicU64,
     pub(crate) body: [AtomicU64; WORDS],
+    /// For the request of which number (above 8 bits) something comes by a lane: which, from 1.
+    pub(crate) stream: AtomicU64,
+    /// How long that will be, perhaps.
+    pub(crate) expected: AtomicU64,
+    /// How long it is, when the answer is there.
+    pub(crate) streamed: AtomicU64,
 }
 
 /// The word and the bit of a slot in a bitmap.

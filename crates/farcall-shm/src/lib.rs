@@ -7,6 +7,7 @@
 //! caller     the calling half: slots, requests, waiting for their turns
 //! server     the serving half: which calls are there, answering them
 //! layout     what stands where: atomic words, nothing else
+//! lane       what a slot cannot hold: one side fills parts while the other empties those before
 //! turn       a slot's answer, and how one sleeps until it is there;  bell: how one sleeps until there is work
 //! page       the memory file, and the only unsafe code
 //! meeting    Unix sockets: finding one another, passing the file, noticing a death
@@ -16,6 +17,7 @@
 
 mod bell;
 mod caller;
+mod lane;
 mod layout;
 mod meeting;
 mod page;
@@ -45,11 +47,12 @@ mod sync {
     }
 }
 
-pub use caller::{Caller, Half, Lane, Ticket};
-pub use layout::{DETAIL, HALF, INLINE, LANES, SLOTS};
+pub use caller::{Caller, Lane, Ticket};
+pub use lane::{Emptier, Filler};
+pub use layout::{DETAIL, INLINE, LANES, PART, PARTS, SLOTS};
 pub use meeting::{Alarm, Ear, Heard, Listener, Wire};
 pub use page::Page;
-pub use server::{Call, Request, Seen, Server, Taker};
+pub use server::{Added, Call, Request, Seen, Server, Taker};
 
 /// What the answer to a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +68,7 @@ pub enum Status {
         /// The number of whether it ran.
         ran: u8,
     },
-    /// A part was taken or given.
+    /// A part was given.
     Part,
 }
 

@@ -119,6 +119,15 @@ pub(crate) fn put(words: &[AtomicU64], bytes: &[u8]) {
     unsafe { copy(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) }
 }
 
+/// The same from byte `at` on, where nobody else writes the words.
+pub(crate) fn put_at(words: &[AtomicU64], at: usize, bytes: &[u8]) {
+    let Some((word, behind)) = words.get(at / 8..).and_then(<[AtomicU64]>::split_first) else { return };
+    match at % 8 {
+        0 => put(&words[at / 8..], bytes),
+        at => put(behind, words::begin(word, at, bytes)),
+    }
+}
+
 /// Appends the first `len` bytes that stand in words, as many as there are.
 #[inline]
 pub(crate) fn append(words: &[AtomicU64], len: usize, into: &mut Vec<u8>) {

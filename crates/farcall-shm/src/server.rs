@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::layout::{BITMAP, HALF, INLINE, LANES, SLOTS, Shared, Slot, place};
+use crate::lane::{Emptier, Filler, Way, lane};
+use crate::layout::{BITMAP, INLINE, LANES, PART, PARTS, SLOTS, Shared, Slot, place};
 use crate::page::{append, put};
 use crate::words::get;
 use crate::{Page, Status};
@@ -24,11 +25,12 @@ pub struct Taker {
     numbers: Box<[u32; SLOTS]>,
 }
 
-/// The caller's bits and its count of cancels, as followed so far.
+/// The caller's bits and its counts, as followed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     ready: [u64; BITMAP],
     cancels: u32,
+    parts: u32,
 }
 
 /// A request.
@@ -40,33 +42,31 @@ pub enum Request {
         call: Call,
         /// How many bytes of arguments the slot holds, at most [`INLINE`].
         len: usize,
-        /// They follow those that were added before.
-        added: bool,
+        /// They follow those that came by a lane.
+        added: Option<Added>,
     },
-    /// Take arguments from half a lane; at offset 0 they are the first.
-    Add {
-        /// The lane, less than [`LANES`].
-        lane: usize,
-        /// The half, 0 or 1.
-        half: usize,
-        /// How many bytes, at most [`HALF`].
-        len: usize,
-        /// How many were added before.
-        offset: u64,
-    },
-    /// Fill half a lane with a part of the slot's reply.
+    /// Put a part of the slot's reply there.
     Fetch {
         /// The lane, less than [`LANES`].
         lane: usize,
-        /// The half, 0 or 1.
-        half: usize,
-        /// Where the part begins.
+        /// The part, less than [`PARTS`].
+        part: usize,
+        /// Where in the reply it begins.
         offset: u64,
     },
     /// The slot's reply is no longer wanted.
     Forget,
     /// Nothing that an honest caller writes.
     Nonsense,
+}
+
+/// Arguments that came by a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// The lane, less than [`LANES`].
+    pub lane: usize,
+    /// How many bytes.
+    pub len: u64,
 }
 
 /// A call.
@@ -84,14 +84,15 @@ pub struct Call {
 
 /// Kinds of requests.
 pub(crate) const CALL: u64 = 0;
-pub(crate) const ADD: u64 = 1;
-pub(crate) const FETCH: u64 = 2;
-pub(crate) const FORGET: u64 = 3;
+pub(crate) const FETCH: u64 = 1;
+pub(crate) const FORGET: u64 = 2;
 /// Of a call: there is a trace.
 pub(crate) const TRACED: u64 = 1 << 62;
-/// Of a call: arguments were added before.
+/// Of a call: arguments came by a lane.
 pub(crate) const ADDED: u64 = 1 << 63;
 pub(crate) const KIND_SHIFT: u32 = 60;
+/// Of those arguments: the lane stands above so many bits, the length below.
+pub(crate) const LANE_SHIFT: u32 = 48;
 /// The largest number that stands below the kind.
 pub(crate) const MOST: u64 = (1 << KIND_SHIFT) - 1;
 
@@ -135,7 +136,16 @@ impl Server {
     pub fn is_rung(&self, seen: &Seen) -> bool {
         let calls = &self.shared().calls;
         let differs = |(ready, seen): (&AtomicU64, &u64)| ready.load(Ordering::Acquire) != *seen;
-        calls.ready.iter().zip(&seen.ready).any(differs) || calls.cancels.load(Ordering::Acquire) != seen.cancels
+        calls.ready.iter().zip(&seen.ready).any(differs)
+            || calls.cancels.load(Ordering::Acquire) != seen.cancels
+            || calls.parts.load(Ordering::Acquire) != seen.parts
+    }
+
+    /// Whether there are parts of arguments since the last look.
+    #[inline]
+    pub fn has_parts(&self, taker: &mut Taker) -> bool {
+        let parts = self.shared().calls.parts.load(Ordering::Acquire);
+        std::mem::replace(&mut taker.seen.parts, parts) != parts
     }
 
     /// Takes a request: its slot and its number. From now on it may have run.
@@ -193,7 +203,7 @@ impl Server {
         let size = request.size.load(Ordering::Relaxed);
         let more = request.more.load(Ordering::Relaxed);
         let (procedure, len) = ((size >> 32) as u32, size as u32 as usize);
-        let (lane, half, offset) = ((what >> 1) as usize, (what & 1) as usize, more & MOST);
+        let (lane, part, offset) = (what as usize / PARTS, what as usize % PARTS, more & MOST);
         match more >> KIND_SHIFT & 3 {
             CALL if len <= INLINE => {
                 let within = (offset != 0).then(|| Duration::from_nanos(offset));
@@ -202,11 +212,13 @@ impl Server {
                     get(&request.trace, &mut trace);
                     trace
                 });
-                let call = Call { export: what, procedure, within, trace };
-                Request::Call { call, len, added: more & ADDED != 0 }
+                let added = (more & ADDED != 0).then(|| {
+                    let added = request.added.load(Ordering::Relaxed);
+                    Added { lane: (added >> LANE_SHIFT) as usize % LANES, len: added & ((1 << LANE_SHIFT) - 1) }
+                });
+                Request::Call { call: Call { export: what, procedure, within, trace }, len, added }
             }
-            ADD if lane < LANES && len <= HALF => Request::Add { lane, half, len, offset },
-            FETCH if lane < LANES => Request::Fetch { lane, half, offset },
+            FETCH if lane < LANES => Request::Fetch { lane, part, offset },
             FORGET => Request::Forget,
             _ => Request::Nonsense,
         }
@@ -218,14 +230,30 @@ impl Server {
         append(&self.slot(slot).request.body, len, into);
     }
 
-    /// Appends the bytes that half a lane holds.
-    pub fn drain(&self, lane: usize, half: usize, len: usize, into: &mut Vec<u8>) {
-        append(&self.shared().lanes[lane % LANES][half & 1], len, into);
+    /// Those who empty the lanes of arguments.
+    pub fn emptiers(&self) -> [Emptier; LANES] {
+        std::array::from_fn(|which| Emptier::new(&self.0, Way::Arguments, which))
     }
 
-    /// Fills half a lane.
-    pub fn fill(&self, lane: usize, half: usize, bytes: &[u8]) {
-        put(&self.shared().lanes[lane % LANES][half & 1], bytes);
+    /// Those who fill the lanes of results.
+    pub fn fillers(&self) -> [Filler; LANES] {
+        std::array::from_fn(|which| Filler::new(&self.0, Way::Results, which))
+    }
+
+    /// Fills a part that was asked for.
+    pub fn fill(&self, which: usize, part: usize, bytes: &[u8]) {
+        put(lane(&self.0, Way::Arguments, which).part(part), bytes.get(..PART).unwrap_or(bytes));
+    }
+
+    /// Says that what answers a request comes by a lane, as it is made, and how long it will be, perhaps.
+    pub fn stream(&self, slot: usize, number: u32, filler: &Filler, expected: u64) {
+        let reply = &self.slot(slot).reply;
+        reply.expected.store(expected, Ordering::Relaxed);
+        reply.stream.store(stream(number, filler.which()), Ordering::Release);
+        // What is shorter is there as soon as a sleeper would be awake.
+        if expected > 2 * PART as u64 {
+            reply.turn.nudge();
+        }
     }
 
     /// Answers the request of that number in that slot.
@@ -233,6 +261,11 @@ impl Server {
     pub fn answer(&self, slot: usize, number: u32, status: Status, body: &[u8]) {
         self.prepare(slot, status, body);
         self.give(slot, number);
+    }
+
+    /// Says how much of the answer came by a lane; the body follows that.
+    pub fn streamed(&self, slot: usize, len: u64) {
+        self.slot(slot).reply.streamed.store(len, Ordering::Relaxed);
     }
 
     /// Writes an answer that nobody looks at yet. Of a body longer than [`INLINE`] the beginning stands in the slot, and
@@ -272,6 +305,11 @@ impl Server {
     pub fn wake(&self) {
         self.shared().calls.bell.force();
     }
+}
+
+/// What a reply says of the lane that it comes by.
+pub(crate) fn stream(number: u32, which: usize) -> u64 {
+    u64::from(number) << 8 | (which + 1) as u64
 }
 
 /// What a turn has room for.

@@ -39,9 +39,19 @@ impl Turn {
         former & WATCHED != 0
     }
 
-    /// Sleeps until the answer of that number may be there, or for `most`; perhaps shorter.
-    pub(crate) fn sleep(&self, number: u32, most: Option<Duration>) {
-        if let Some(word) = self.add(number, ASLEEP) {
+    /// Wakes the caller before its answer is there: it has something to do already, written before.
+    pub(crate) fn nudge(&self) {
+        if self.0.fetch_and(!ASLEEP, Ordering::AcqRel) & ASLEEP != 0 {
+            wake_one(&self.0);
+        }
+    }
+
+    /// Sleeps until the answer of that number may be there, or for `most`; perhaps shorter. Not if there is something to do
+    /// before it, for which it could have been nudged.
+    pub(crate) fn sleep(&self, number: u32, most: Option<Duration>, has_work: impl FnOnce() -> bool) {
+        let Some(word) = self.add(number, ASLEEP) else { return };
+        // Either this sees the work, or the nudge sees the flag, takes it away, and the word is another one.
+        if !has_work() {
             sleep(&self.0, word, most);
         }
     }

@@ -16,6 +16,16 @@ pub(crate) fn put(words: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
+/// Writes bytes into the word at which they begin in the middle, at `at`, and returns those behind it. Nobody else writes it.
+#[inline]
+pub(crate) fn begin<'a>(word: &AtomicU64, at: usize, bytes: &'a [u8]) -> &'a [u8] {
+    let mut whole = word.load(Ordering::Relaxed).to_ne_bytes();
+    let (first, rest) = bytes.split_at(bytes.len().min(8 - at % 8));
+    whole[at % 8..at % 8 + first.len()].copy_from_slice(first);
+    word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
+    rest
+}
+
 /// Fills bytes from words, as many as there are.
 #[inline]
 pub(crate) fn get(words: &[AtomicU64], bytes: &mut [u8]) {

@@ -155,7 +155,7 @@ fn a_caller_who_sleeps_has_its_answer_with_all_that_belongs_to_it() {
         };
         both(answer, || {
             while !shared.1.is(1) {
-                shared.1.sleep(1, None);
+                shared.1.sleep(1, None, || false);
             }
             assert_eq!(shared.0.load(Ordering::Relaxed), 42);
         });
@@ -204,9 +204,39 @@ fn one_slot_answers_twice() {
         both(answer, || {
             for number in [1, 2] {
                 while !shared.0.is(number) {
-                    shared.0.sleep(number, None);
+                    shared.0.sleep(number, None, || false);
                 }
                 shared.1.store(1, Ordering::Release);
+            }
+        });
+    });
+}
+
+/// Something to do comes before the answer: who sleeps hears of both.
+#[test]
+fn a_caller_is_nudged_before_its_answer() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let shared = Arc::new((Turn::new(), AtomicU64::new(0), AtomicU64::new(0)));
+        let server = shared.clone();
+        let answer = move || {
+            server.1.store(1, Ordering::Release);
+            server.0.nudge();
+            // The answer waits until the caller has begun.
+            while server.2.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+            server.0.give(1);
+        };
+        both(answer, || {
+            let has_work = || shared.1.load(Ordering::Acquire) == 1;
+            while !has_work() {
+                shared.0.sleep(1, None, has_work);
+            }
+            shared.2.store(1, Ordering::Release);
+            while !shared.0.is(1) {
+                shared.0.sleep(1, None, || false);
             }
         });
     });

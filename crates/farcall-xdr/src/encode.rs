@@ -1,5 +1,7 @@
 //! The encoder: values to bytes, appended straight to the packet.
 
+use std::fmt;
+
 use crate::{DEPTH, Error, ErrorKind};
 
 /// The bytes that bring `length` up to a multiple of four (RFC 4506 section 3).
@@ -20,7 +22,6 @@ pub(crate) const fn padding(length: usize) -> usize {
 /// assert_eq!(packet, [0xff, 0, 0, 0, 7, 0, 0, 0, 2, b'a', b'b', 0, 0]);
 /// # Ok::<(), farcall_xdr::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Encoder<'b> {
     out: &'b mut Vec<u8>,
     /// Where in `out` this encoding begins.
@@ -29,7 +30,21 @@ pub struct Encoder<'b> {
     end: usize,
     /// How much deeper the value may nest.
     depth: u32,
+    /// Where long opaque data goes.
+    spill: Option<&'b mut dyn Spill>,
+    /// How many bytes went there.
+    spilled: usize,
 }
+
+/// Takes an encoding while it is made, so that long opaque data needs no copy in the encoder's buffer.
+pub trait Spill {
+    /// Takes `before`, then `bytes` from their beginning: returns how many of these, or `None` if nothing. Where that
+    /// is not all of them it is not asked again. `more` bytes, at least, will follow `bytes`.
+    fn take(&mut self, before: &[u8], bytes: &[u8], more: usize) -> Option<usize>;
+}
+
+/// Opaque data of so many bytes is worth a [`Spill`].
+const LONG: usize = 8 << 10;
 
 impl<'b> Encoder<'b> {
     /// An encoder that appends to `out`.
@@ -42,13 +57,20 @@ impl<'b> Encoder<'b> {
     #[inline]
     pub fn with_limit(out: &'b mut Vec<u8>, limit: usize) -> Self {
         let start = out.len();
-        Encoder { out, start, end: start.saturating_add(limit), depth: DEPTH }
+        Encoder { out, start, end: start.saturating_add(limit), depth: DEPTH, spill: None, spilled: 0 }
+    }
+
+    /// An encoder whose long opaque data goes to `spill`, after all that stands in `out` by then. What `out` holds at
+    /// the end follows that.
+    #[inline]
+    pub fn with_spill(out: &'b mut Vec<u8>, spill: &'b mut dyn Spill) -> Self {
+        Encoder { spill: Some(spill), ..Self::new(out) }
     }
 
     /// How many bytes have been appended.
     #[inline]
     pub fn offset(&self) -> usize {
-        self.out.len() - self.start
+        self.spilled + self.out.len() - self.start
     }
 
     /// An error at the present offset.
@@ -114,12 +136,28 @@ impl<'b> Encoder<'b> {
     pub fn opaque(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let padding = padding(bytes.len());
         self.admit(bytes.len().saturating_add(padding))?;
+        let bytes = if bytes.len() < LONG || self.spill.is_none() { bytes } else { self.spill(bytes, padding) };
         self.out.reserve(bytes.len() + padding);
         self.out.extend_from_slice(bytes);
         if padding > 0 {
             self.out.extend_from_slice(&[0; 3][..padding]);
         }
         Ok(())
+    }
+
+    /// Has a part of the bytes taken, and returns the rest.
+    #[cold]
+    fn spill<'a>(&mut self, bytes: &'a [u8], padding: usize) -> &'a [u8] {
+        let Some(spill) = &mut self.spill else { return bytes };
+        let taken = spill.take(self.out, bytes, padding);
+        if taken != Some(bytes.len()) {
+            self.spill = None;
+        }
+        let Some(taken) = taken else { return bytes };
+        self.spilled += self.out.len() - self.start + taken;
+        self.start = 0;
+        self.out.clear();
+        &bytes[taken.min(bytes.len())..]
     }
 
     /// Opaque data of any length (section 4.10), and strings (section 4.11): the length, then the bytes.
@@ -159,9 +197,12 @@ impl<'b> Encoder<'b> {
 
     /// Encodes what `inner` encodes, preceded by its length in bytes.
     pub fn sized(&mut self, inner: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+        // The length is written behind what it counts, which must stand here for that.
+        let spill = self.spill.take();
         let at = self.out.len();
         self.u32(0)?;
         inner(self)?;
+        self.spill = spill;
         let length = self.out.len() - at - 4;
         match u32::try_from(length) {
             Ok(length) => self.out[at..at + 4].copy_from_slice(&length.to_be_bytes()),
@@ -192,5 +233,11 @@ impl<'b> Encoder<'b> {
             self.out.extend_from_slice(&to_bytes(*item));
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for Encoder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoder").field("offset", &self.offset()).finish_non_exhaustive()
     }
 }

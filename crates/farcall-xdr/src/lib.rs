@@ -44,7 +44,7 @@ mod time_and_net;
 
 pub use containers::Counted;
 pub use decode::{Decoder, Limits};
-pub use encode::Encoder;
+pub use encode::{Encoder, Spill};
 pub use error::{Error, ErrorKind};
 
 use schema::{Type, Types};

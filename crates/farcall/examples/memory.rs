@@ -10,23 +10,23 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use farcall::Runtime;
+use farcall::{Bytes, Runtime};
 
 #[farcall::interface]
 pub trait Echo {
     fn echo(&self, bytes: [u8; 32]) -> farcall::Result<[u8; 32]>;
-    fn give(&self, bytes: u32) -> farcall::Result<Vec<u8>>;
+    fn give(&self, bytes: u32) -> farcall::Result<Bytes>;
     fn take(&self, bytes: &[u8]) -> farcall::Result<u32>;
 }
 
-struct Server(Vec<u8>);
+struct Server(Bytes);
 
 impl Echo for Server {
     fn echo(&self, bytes: [u8; 32]) -> farcall::Result<[u8; 32]> {
         Ok(bytes)
     }
-    fn give(&self, bytes: u32) -> farcall::Result<Vec<u8>> {
-        Ok(self.0.get(..bytes as usize).unwrap_or_default().to_vec())
+    fn give(&self, bytes: u32) -> farcall::Result<Bytes> {
+        Ok(self.0.slice(..self.0.len().min(bytes as usize)))
     }
     fn take(&self, bytes: &[u8]) -> farcall::Result<u32> {
         Ok(bytes.len() as u32)
@@ -39,7 +39,7 @@ fn main() -> farcall::Result<()> {
     let shared = std::env::var("MEMORY").as_deref() != Ok("no");
     let runtime = Runtime::builder().shared_memory(shared).build()?;
     if arguments.get(1).is_some_and(|a| a == "serve") {
-        return runtime.export::<dyn Echo>("MemoryEcho", Arc::new(Server(vec![7; 64 << 20])))?.wait();
+        return runtime.export::<dyn Echo>("MemoryEcho", Arc::new(Server(vec![7; 64 << 20].into())))?.wait();
     }
     let echo = runtime.import::<dyn Echo>("MemoryEcho")?;
     let (bytes, calls, outstanding) = (number(2, 32), number(3, 1_000_000), number(4, 1));

@@ -53,7 +53,7 @@ use farcall_proto::{ServerConfig, Time, server as proto};
 pub(crate) use call::Work;
 pub(crate) use crew::{Crew, Plan, Relief, Seat};
 pub(crate) use exported::{Direct, Executor, Exported};
-pub(crate) use handed::Back;
+pub(crate) use handed::{Back, Outlet};
 pub(crate) use task::Spawned;
 pub use task::Task;
 pub(crate) use watched::watched;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! link       the calling end: a call that its thread waits for;  started: one that no thread waits for
+//! long       what a slot cannot hold, at the calling end;  large, outflow: the same at the serving end
 //! watch      whether the server is still there
 //! service    a thread that waits for started calls which are awaited
 //! host       the serving end: who meets callers, looks after receivers, notices deaths
@@ -12,7 +13,10 @@
 //! over UDP; how it is executed is the same code (`server/`). Binding asks by UDP in any case.
 
 mod host;
+mod large;
 mod link;
+mod long;
+mod outflow;
 mod post;
 mod service;
 mod started;

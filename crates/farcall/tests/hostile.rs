@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use common::builder;
-use farcall_shm::{Call, Caller, HALF, Half, Heard, Listener, Page, Server, Status, Taker, Wire};
+use farcall_shm::{Call, Caller, Heard, Listener, Page, Server, Status, Taker, Wire};
 
 #[farcall::interface]
 pub trait Echo {
@@ -41,21 +41,21 @@ fn a_server_stands_callers_that_write_garbage() {
         let mut chance = Chance(seed + peer);
         let (wire, page) = meet(export.address(), id);
         let caller = Caller::new(page.clone());
-        let lane = caller.lane(Duration::ZERO).unwrap();
+        let mut lane = caller.lane(Duration::ZERO).unwrap();
         for _ in 0..chance.below(300) {
             match chance.below(8) {
                 0..5 => scribble(&page, &mut chance),
                 5 => {
                     let call = Call { export: id, procedure: chance.below(3) as u32, within: None, trace: None };
-                    caller.call(chance.below(256) as usize, &call, &[0; 12], chance.below(4) == 0);
+                    let lane = (chance.below(4) == 0).then_some(&mut lane);
+                    caller.call(chance.below(256) as usize, &call, &[0; 12], lane);
                 }
                 6 => {
-                    let (len, offset) = (chance.below(2 * HALF as u64) as usize, chance.below(3) * 1000);
-                    caller.add(chance.below(256) as usize, &lane, Half(chance.below(2) as usize), len, offset);
+                    lane.put(&vec![5; chance.below(200_000) as usize]);
                 }
                 _ => {
-                    let half = Half(chance.below(2) as usize);
-                    caller.fetch(chance.below(256) as usize, &lane, half, chance.below(2) * chance.next());
+                    let (slot, part) = (chance.below(256) as usize, chance.below(16) as usize);
+                    caller.fetch(slot, &mut lane, part, chance.below(2) * chance.next());
                 }
             }
             caller.wake();
@@ -127,6 +127,7 @@ fn serve_garbage(listener: &Listener, mut chance: Chance, over: &AtomicBool) {
     wire.send(b"!", Some(std::os::fd::AsFd::as_fd(&file)));
     let page = Arc::new(page);
     let (server, mut taker) = (Server::new(page.clone()), Taker::new());
+    let mut lanes = server.fillers();
     while !over.load(Ordering::SeqCst) {
         for _ in 0..chance.below(20) {
             scribble(&page, &mut chance);
@@ -139,6 +140,13 @@ fn serve_garbage(listener: &Listener, mut chance: Chance, over: &AtomicBool) {
                 _ => Status::Failed { kind: chance.next() as u16, ran: chance.next() as u8 },
             };
             let number = if chance.below(4) == 0 { chance.next() as u32 >> 2 } else { number };
+            if chance.below(3) == 0 {
+                let filler = &mut lanes[chance.below(4) as usize];
+                filler.begin();
+                server.stream(slot, number, filler, chance.below(2) * chance.next());
+                filler.put(&vec![9; chance.below(200_000) as usize]);
+                server.streamed(slot, if chance.below(2) == 0 { filler.len() } else { chance.below(1 << 40) });
+            }
             let body = vec![chance.next() as u8; chance.below(5000) as usize];
             server.answer(slot, number, status, &body);
         }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_shm::{Call, Caller, HALF, Half, INLINE, LANES, Page, Request, SLOTS, Server, Status, Taker, Ticket};
+use farcall_shm::{Call, Caller, INLINE, LANES, PART, PARTS, Page, Request, SLOTS, Server, Status, Taker, Ticket};
 
 use crate::script::Script;
 
@@ -20,6 +20,7 @@ pub fn memory_server(data: &[u8]) {
     let page = Page::alone();
     let (server, mut taker) = (Server::new(page.clone()), Taker::new());
     let mut script = Script::new(data);
+    let mut emptiers = server.emptiers();
     let (mut numbers, mut taken) = ([0; SLOTS], Vec::new());
     while let Some(step) = script.step() {
         match step % 6 {
@@ -31,6 +32,12 @@ pub fn memory_server(data: &[u8]) {
                 check_request(&server, slot);
                 taken.push((slot, number));
             }
+            4 if server.has_parts(&mut taker) => emptiers.iter_mut().for_each(|lane| {
+                lane.renew();
+                if lane.has_part() {
+                    lane.take(None);
+                }
+            }),
             4 => assert!(server.given_up(&mut taker).is_none_or(|slot| slot < SLOTS)),
             5 => {
                 let Some((slot, number)) = script.pick(&taken) else { continue };
@@ -42,25 +49,21 @@ pub fn memory_server(data: &[u8]) {
     // While nobody writes, looking ends.
     assert!((0..=2 * SLOTS).any(|_| server.take(&mut taker).is_none()));
     assert!((0..=SLOTS).any(|_| server.given_up(&mut taker).is_none()));
+    server.has_parts(&mut taker);
     assert!(!server.is_rung(&taker.seen()));
 }
 
 fn check_request(server: &Server, slot: usize) {
     let mut body = Vec::new();
     match server.request(slot) {
-        Request::Call { len, .. } => {
-            assert!(len <= INLINE);
+        Request::Call { len, added, .. } => {
+            assert!(len <= INLINE && added.is_none_or(|added| added.lane < LANES));
             server.arguments(slot, len, &mut body);
             assert_eq!(body.len(), len);
         }
-        Request::Add { lane, half, len, .. } => {
-            assert!(lane < LANES && half < 2 && len <= HALF);
-            server.drain(lane, half, len, &mut body);
-            assert_eq!(body.len(), len);
-        }
-        Request::Fetch { lane, half, .. } => {
-            assert!(lane < LANES && half < 2);
-            server.fill(lane, half, &[1, 2, 3]);
+        Request::Fetch { lane, part, .. } => {
+            assert!(lane < LANES && part < PARTS);
+            server.fill(lane, part, &[1, 2, 3]);
         }
         Request::Forget | Request::Nonsense => {}
     }
@@ -89,12 +92,21 @@ pub fn memory_caller(data: &[u8]) {
                 let Some(slot) = caller.claim() else { continue };
                 assert!(slot < SLOTS && under_way.iter().all(|ticket| ticket.slot() != slot), "nobody else has it");
                 let call = Call { export: 1, procedure: 2, within: None, trace: None };
-                under_way.push(caller.call(slot, &call, &arguments[..arguments.len().min(INLINE)], false));
+                under_way.push(caller.call(slot, &call, &arguments[..arguments.len().min(INLINE)], None));
             }
             4 => {
                 let Some(ticket) = script.pick(&under_way).filter(|ticket| caller.is_answered(*ticket)) else {
                     continue;
                 };
+                body.clear();
+                if let Some(mut lane) = caller.stream(ticket) {
+                    while lane.has_part() && body.len() < PARTS * PART {
+                        lane.take(Some(&mut body));
+                    }
+                    lane.finish(caller.streamed(ticket), Some(&mut body));
+                    assert!(body.len() <= 2 * PARTS * PART);
+                    body.clear();
+                }
                 caller.answer(ticket, &mut body);
                 assert!(body.len() <= INLINE);
                 caller.release(ticket.slot());
@@ -108,15 +120,15 @@ pub fn memory_caller(data: &[u8]) {
             }
             6 => {
                 let Some(ticket) = script.pick(&under_way) else { continue };
-                caller.sleep(ticket, Some(Duration::ZERO));
+                caller.sleep(ticket, false, Some(Duration::ZERO));
                 caller.watch(ticket);
                 caller.is_taken(ticket);
             }
             7 => {
                 let Some(lane) = caller.lane(Duration::ZERO) else { continue };
                 body.clear();
-                lane.drain(Half(1), script.text().len() << 8, &mut body);
-                assert!(body.len() <= HALF);
+                lane.drain(1, script.text().len() << 8, &mut body);
+                assert!(body.len() <= PART);
             }
             _ => scribble(&page, &mut script),
         }

@@ -12,7 +12,7 @@ use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::Server;
 use super::exported::{Exported, Known};
-use super::handed::Back;
+use super::handed::{Back, Outlet};
 use super::task::{Serving, Spawn};
 use crate::context;
 use crate::env::place;
@@ -141,8 +141,9 @@ impl Work {
         None
     }
 
-    /// Runs the procedure. The reply stands in `reply`. `now` is about the time; it is looked up, here and when
-    /// the procedure has ended, if that matters. `None` says that it is executed elsewhere, and given back from there.
+    /// Runs the procedure. The reply stands in `reply`, behind what the outlet takes. `now` is about the time; it is looked
+    /// up, here and when the procedure has ended, if that matters. `None` says that it is executed elsewhere, and given
+    /// back from there.
     #[inline(always)]
     pub(crate) fn run(
         &mut self,
@@ -150,6 +151,7 @@ impl Work {
         buffer: &[u8],
         reply: &mut Vec<u8>,
         now: &mut Time,
+        mut outlet: Option<&mut dyn Outlet>,
     ) -> Option<Finish> {
         let known = self.which.map(|which| self.exported.known(which));
         let timed = known.is_some_and(|known| server.slow.is_some() || known.is_timed());
@@ -168,7 +170,11 @@ impl Work {
             return self.spawn(server, spawn, which, *now, arguments.to_vec());
         }
         reply.clear();
-        let (mut decoder, mut encoder) = (Decoder::new(arguments), Encoder::new(reply));
+        let mut decoder = Decoder::new(arguments);
+        let mut encoder = match &mut outlet {
+            None => Encoder::new(reply),
+            Some(outlet) => Encoder::with_spill(reply, &mut **outlet),
+        };
         let dispatched = {
             let _serving = context::enter(self.call);
             let exported = &*self.exported;
@@ -176,10 +182,12 @@ impl Work {
         };
         if let Some(known) = known {
             count(known, &dispatched);
-            known.gave(reply.len());
+            known.gave(encoder.offset());
             if timed {
                 let end = server.now();
-                known.ran(end.since(*now));
+                // To hand a long result on is no reason to have another thread do it.
+                let took = outlet.map_or(Duration::ZERO, |outlet| outlet.took());
+                known.ran(end.since(*now).saturating_sub(took));
                 self.log_if_slow(server, known, end.since(*now), now.since(self.arrived));
                 *now = end;
             }

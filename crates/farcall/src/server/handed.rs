@@ -1,6 +1,7 @@
 //! Calls that came otherwise than by the socket: they are found, queued, executed and given up like all others.
 
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Finish, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time};
@@ -8,11 +9,18 @@ use farcall_proto::{Failure, Kind, Ran, Time};
 use super::call::Work;
 use super::exported::Exported;
 use super::{Env, Server};
+use crate::xdr::Spill;
 
 /// Who handed a call in, and gets its outcome.
 pub(crate) trait Back: Send + Sync {
     /// Gives the outcome back. Never blocks for long.
     fn give_back(&self, key: CallKey, finish: Finish, reply: Vec<u8>);
+}
+
+/// Takes a long result while it is made.
+pub(crate) trait Outlet: Spill {
+    /// How long that took so far.
+    fn took(&self) -> Duration;
 }
 
 /// What is exported.

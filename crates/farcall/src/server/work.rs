@@ -366,7 +366,7 @@ impl<'s> Worker<'s> {
     /// Executes a call, gives its outcome back, and says what is next.
     fn execute(&mut self) -> Next {
         let Some(work) = &mut self.current else { return Next::Receive };
-        let finish = work.run(self.server, &self.buffer, &mut self.reply, &mut self.now);
+        let finish = work.run(self.server, &self.buffer, &mut self.reply, &mut self.now, None);
         let key = work.call.key;
         let elsewhere = finish.is_none();
         let finish = work.give_back(finish, &mut self.reply);

@@ -1,15 +1,17 @@
 //! The calling end of a connection: a call that its thread waits for.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use farcall_proto::client::Outcome;
-use farcall_proto::{ClientConfig, Failure, Kind, Ran};
-use farcall_shm::{Call, Caller, HALF, Half, Heard, INLINE, Lane, Page, Status, Ticket, Wire};
+use farcall_proto::{ClientConfig, Failure, Kind, Ran, Spares};
+use farcall_shm::{Call, Caller, Heard, INLINE, Lane, Page, Status, Ticket, Wire};
 
+use super::long::Long;
 use super::service::Service;
 use super::watch::{Broken, Watch};
 use super::{brisk, spin};
@@ -31,8 +33,13 @@ pub(crate) struct Link {
     /// The process it was made in.
     generation: u64,
     spin: Duration,
-    brisk: Duration,
-    max_result: u64,
+    /// The same while something long is on its way.
+    pub(super) brisk: Duration,
+    /// The last call had something long.
+    long: AtomicBool,
+    pub(super) max_result: u64,
+    /// Long buffers that were used.
+    pub(super) spares: Arc<Spares>,
 }
 
 /// Why there is no answer.
@@ -42,8 +49,8 @@ pub(super) enum Stop {
     Broken(Broken),
 }
 
-/// Room that is made for a long result before it comes, in bytes.
-const AT_ONCE: u64 = 8 << 20;
+/// A longer body has a buffer of its own, which values may share.
+const LONG: usize = 64 << 10;
 /// How long to sleep at first before looking whether the server is still there, and at last.
 pub(super) const FIRST_NAP: Duration = Duration::from_millis(5);
 pub(super) const LONGEST_NAP: Duration = Duration::from_millis(250);
@@ -80,6 +87,8 @@ impl Link {
             generation: fork::generation(),
             spin,
             brisk: brisk(spin),
+            long: AtomicBool::new(false),
+            spares: config.spares.clone(),
             max_result: config.max_result.into(),
         }))
     }
@@ -117,9 +126,11 @@ impl Link {
         self.check_process()?;
         let Some(claim) = Claim::new(&self.caller) else { return Ok(false) };
         let mut scratch = Scratch::take();
-        (outgoing.encode)(&mut Encoder::new(&mut scratch.bytes)).map_err(bad_arguments)?;
+        let mut long = Long::new(self, outgoing.deadline);
+        (outgoing.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long)).map_err(bad_arguments)?;
+        let sent = long.finish(&scratch.bytes).and_then(|rest| self.send(claim, outgoing, rest, long.lane.as_mut()));
         let waiting = crate::server::waiting();
-        let ended = match self.send(claim, outgoing, &scratch.bytes) {
+        let ended = match sent {
             Ok(ticket) => match self.wait(ticket, outgoing.deadline) {
                 Ok(()) => self.receive(ticket, outgoing.deadline, &mut scratch.bytes),
                 Err(stop) => Err(self.lose(ticket, stop)),
@@ -127,26 +138,24 @@ impl Link {
             Err(failure) => Err(failure),
         };
         drop(waiting);
-        give(ended, &scratch.bytes, sink);
+        drop(long);
+        give(ended, &mut scratch.bytes, sink);
         scratch.keep();
         Ok(true)
     }
 
-    /// Sends a call. If it fails it did not run.
+    /// Sends a call whose arguments a slot holds, but for those in the lane. If it fails it did not run.
     #[inline]
     pub(super) fn send(
         &self,
-        mut claim: Claim<'_>,
+        claim: Claim<'_>,
         outgoing: &Outgoing<'_>,
         arguments: &[u8],
+        lane: Option<&mut Lane<'_>>,
     ) -> Result<Ticket, Failure> {
         if let Some(broken) = self.watch.broken() {
             return Err(unreachable(broken, Ran::No));
         }
-        let last = match arguments.len() > INLINE {
-            true => self.push(&mut claim, arguments, outgoing.deadline)?,
-            false => arguments,
-        };
         let within = match outgoing.deadline {
             None => None,
             Some(deadline) => match deadline.since(self.env.now()) {
@@ -162,84 +171,32 @@ impl Link {
         });
         self.calls.fetch_add(1, Ordering::Relaxed);
         let call = Call { export: outgoing.export, procedure: outgoing.procedure, within, trace };
-        Ok(self.caller.call(claim.keep(), &call, last, last.len() < arguments.len()))
+        Ok(self.caller.call(claim.keep(), &call, arguments, lane))
     }
 
-    /// Hands over arguments that a slot does not hold. Returns the last of them, which it does hold.
-    #[cold]
-    fn push<'a>(
-        &self,
-        claim: &mut Claim<'_>,
-        arguments: &'a [u8],
-        deadline: Option<Time>,
-    ) -> Result<&'a [u8], Failure> {
-        let lane = self.lane(deadline).map_err(not_sent)?;
-        let (mut rest, mut half) = (arguments, Half(0));
-        while rest.len() > INLINE {
-            let (part, others) = rest.split_at(rest.len().min(HALF));
-            lane.fill(half, part);
-            // While the server empties one half we fill the other.
-            self.settle(claim, deadline)?;
-            let offset = (arguments.len() - rest.len()) as u64;
-            claim.asked = Some(self.caller.add(claim.slot, &lane, half, part.len(), offset));
-            (rest, half) = (others, Half(1 - half.0));
-        }
-        self.settle(claim, deadline)?;
-        Ok(rest)
-    }
-
-    /// Waits until the last part was taken, or refused.
-    fn settle(&self, claim: &mut Claim<'_>, deadline: Option<Time>) -> Result<(), Failure> {
-        let Some(ticket) = claim.asked else { return Ok(()) };
-        self.wait_for_part(ticket, deadline).map_err(not_sent)?;
-        claim.asked = None;
-        let mut detail = Vec::new();
-        match self.caller.answer(ticket, &mut detail).0 {
-            Status::Failed { kind, .. } => Err(failure(kind, Ran::No, &detail)),
-            _ => Ok(()),
-        }
-    }
-
-    fn lane(&self, deadline: Option<Time>) -> Result<Lane<'_>, Stop> {
-        loop {
-            if let Some(lane) = self.caller.lane(FIRST_NAP) {
-                return Ok(lane);
-            }
-            let now = self.env.now();
-            if deadline.is_some_and(|deadline| deadline <= now) {
-                return Err(Stop::Late);
-            }
-            self.watch.look(now);
-            if let Some(broken) = self.watch.broken() {
-                return Err(Stop::Broken(broken));
-            }
-        }
-    }
-
-    /// Waits until the answer is there.
+    /// Waits until the answer is there, or comes by a lane.
     #[inline]
     pub(super) fn wait(&self, ticket: Ticket, deadline: Option<Time>) -> Result<(), Stop> {
-        match spin(&*self.env, self.spin, || self.caller.is_answered(ticket)) {
+        let is_there = || self.caller.is_answered(ticket) || self.caller.is_streamed(ticket);
+        let most = if self.long.load(Ordering::Relaxed) { self.brisk } else { self.spin };
+        match spin(&*self.env, most, is_there) {
             true => Ok(()),
-            false => self.sleep(ticket, deadline),
+            false => self.wait_until(deadline, |most| self.caller.sleep(ticket, false, Some(most)), is_there),
         }
     }
 
-    /// The same for a part.
-    fn wait_for_part(&self, ticket: Ticket, deadline: Option<Time>) -> Result<(), Stop> {
-        match spin(&*self.env, self.brisk, || self.caller.is_answered(ticket)) {
-            true => Ok(()),
-            false => self.sleep(ticket, deadline),
-        }
-    }
-
-    fn sleep(&self, ticket: Ticket, deadline: Option<Time>) -> Result<(), Stop> {
+    /// Sleeps until it is there, as long as the server is.
+    pub(super) fn wait_until(
+        &self,
+        deadline: Option<Time>,
+        sleep: impl Fn(Duration),
+        is_there: impl Fn() -> bool,
+    ) -> Result<(), Stop> {
         let mut nap = FIRST_NAP;
         let mut looked = None;
         loop {
-            let most = deadline.map_or(nap, |deadline| deadline.since(self.env.now()).min(nap));
-            self.caller.sleep(ticket, Some(most));
-            if self.caller.is_answered(ticket) {
+            sleep(deadline.map_or(nap, |deadline| deadline.since(self.env.now()).min(nap)));
+            if is_there() {
                 return Ok(());
             }
             let now = self.env.now();
@@ -248,8 +205,8 @@ impl Link {
                 (looked, nap) = (Some(now), (nap * 2).min(LONGEST_NAP));
             }
             if let Some(broken) = self.watch.broken() {
-                // It may have answered before it died.
-                return if self.caller.is_answered(ticket) { Ok(()) } else { Err(Stop::Broken(broken)) };
+                // It may have done it before it died.
+                return if is_there() { Ok(()) } else { Err(Stop::Broken(broken)) };
             }
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Err(Stop::Late);
@@ -276,7 +233,16 @@ impl Link {
     /// Takes an answer that is there, all of it, and gives its slot back.
     #[inline]
     pub(super) fn receive(&self, ticket: Ticket, deadline: Option<Time>, body: &mut Vec<u8>) -> Result<bool, Failure> {
+        body.clear();
+        let streamed = match self.caller.stream(ticket) {
+            None => 0,
+            Some(lane) => self.draw(ticket, lane, deadline, body)?,
+        };
         let (status, len) = self.caller.answer(ticket, body);
+        let long = streamed > 0 || len > INLINE as u64;
+        if self.long.load(Ordering::Relaxed) != long {
+            self.long.store(long, Ordering::Relaxed);
+        }
         if len > INLINE as u64 {
             self.pull(ticket, len, deadline, body)?;
         } else {
@@ -285,48 +251,9 @@ impl Link {
         match status {
             Status::Result => Ok(true),
             Status::Exception => Ok(false),
-            Status::Failed { kind, ran } => Err(failure(kind, ran_of(ran), body)),
+            Status::Failed { kind, ran } => Err(failure(kind, ran_of(ran), body.get(streamed..).unwrap_or_default())),
             Status::Part => Err(Failure::new(Kind::BadResult, Ran::Maybe)),
         }
-    }
-
-    /// Fetches what a slot does not hold of an answer.
-    #[cold]
-    fn pull(&self, ticket: Ticket, len: u64, deadline: Option<Time>, body: &mut Vec<u8>) -> Result<(), Failure> {
-        let lost = |kind| Failure::new(kind, Ran::Yes);
-        let slot = ticket.slot();
-        if len > self.max_result {
-            self.caller.abandon(self.caller.forget(slot));
-            return Err(lost(Kind::TooLarge));
-        }
-        let stopped = |ticket, stop| {
-            self.caller.abandon(ticket);
-            lost(if stop == Stop::Late { Kind::Deadline } else { Kind::Unreachable })
-        };
-        let lane = self.lane(deadline).map_err(|stop| stopped(self.caller.forget(slot), stop))?;
-        // What is longer grows as it comes: the server may say more than it has.
-        body.reserve(len.min(AT_ONCE) as usize);
-        let mut half = Half(0);
-        let mut offset = body.len() as u64;
-        let mut asked = self.caller.fetch(slot, &lane, half, offset);
-        while offset < len {
-            self.wait_for_part(asked, deadline).map_err(|stop| stopped(asked, stop))?;
-            // (An answer that is no part was forgotten by the server: it broke our rules, or we its patience.)
-            if !self.caller.is_part(asked) {
-                self.caller.release(slot);
-                return Err(lost(Kind::ResultLost));
-            }
-            let (filled, part) = (half, (len - offset).min(HALF as u64));
-            offset += part;
-            half = Half(1 - half.0);
-            if offset < len {
-                // While we empty one half the server fills the other.
-                asked = self.caller.fetch(slot, &lane, half, offset);
-            }
-            lane.drain(filled, part as usize, body);
-        }
-        self.caller.release(slot);
-        Ok(())
     }
 }
 
@@ -343,14 +270,12 @@ impl Drop for Link {
 pub(super) struct Claim<'a> {
     caller: &'a Caller,
     slot: usize,
-    /// A part of its arguments that is not answered yet.
-    asked: Option<Ticket>,
 }
 
 impl<'a> Claim<'a> {
     #[inline]
     pub(super) fn new(caller: &'a Caller) -> Option<Claim<'a>> {
-        caller.claim().map(|slot| Claim { caller, slot, asked: None })
+        caller.claim().map(|slot| Claim { caller, slot })
     }
 
     #[inline]
@@ -363,10 +288,7 @@ impl<'a> Claim<'a> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        match self.asked {
-            Some(ticket) => self.caller.abandon(ticket),
-            None => self.caller.release(self.slot),
-        }
+        self.caller.release(self.slot);
     }
 }
 
@@ -399,16 +321,20 @@ impl Scratch {
 
 /// Gives what [`Link::receive`] found to a sink.
 #[inline]
-pub(super) fn give(ended: Result<bool, Failure>, body: &[u8], sink: &mut dyn FnMut(Outcome<'_>)) {
+pub(super) fn give(ended: Result<bool, Failure>, body: &mut Vec<u8>, sink: &mut dyn FnMut(Outcome<'_>)) {
+    let body = match body.len() > LONG {
+        true => Cow::Owned(std::mem::take(body)),
+        false => Cow::Borrowed(&body[..]),
+    };
     sink(match ended {
-        Ok(true) => Outcome::Result(body.into()),
-        Ok(false) => Outcome::Exception(body.into()),
+        Ok(true) => Outcome::Result(body),
+        Ok(false) => Outcome::Exception(body),
         Err(failure) => Outcome::Failed(failure),
     });
 }
 
 /// A call whose arguments could not be handed over.
-fn not_sent(stop: Stop) -> Failure {
+pub(super) fn not_sent(stop: Stop) -> Failure {
     match stop {
         Stop::Late => Failure::new(Kind::Deadline, Ran::No),
         Stop::Broken(broken) => unreachable(broken, Ran::No),

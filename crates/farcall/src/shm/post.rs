@@ -3,7 +3,6 @@
 //! One thread at a time receives. It executes what is known to be quick itself; everything else it hands to the
 //! server's workers. If it gets stuck nevertheless, or waits in a call of its own, another one receives.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +10,14 @@ use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Finish, Incoming};
 use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, Trace};
-use farcall_shm::{Call, DETAIL, HALF, INLINE, Page, Request, SLOTS, Seen, Status, Taker, Wire};
+use farcall_shm::{Call, DETAIL, Filler, INLINE, Page, Request, SLOTS, Seen, Status, Taker, Wire};
 
 use super::host::Watch;
+use super::large::Large;
+use super::outflow::Outflow;
 use super::{brisk, spin};
 use crate::context;
+use crate::env::Env;
 use crate::server::{Aside, Back, Crew, Plan, Relief, Seat, Server, Work};
 
 /// One caller.
@@ -29,7 +31,6 @@ pub(super) struct Post {
     spin: Duration,
     /// The same while something large is on its way.
     brisk: Duration,
-    limits: ServerConfig,
     state: Mutex<State>,
     /// The caller is gone, or we are: nothing more is taken.
     closed: AtomicBool,
@@ -37,7 +38,7 @@ pub(super) struct Post {
     open: Box<[AtomicU32; SLOTS]>,
     /// Somebody may have given a call up that executes.
     given_up: AtomicBool,
-    /// Arguments that come, and results that go, in parts.
+    /// Arguments that come by lanes, results that go in parts.
     large: Mutex<Large>,
     /// Looks after a receiver that executes.
     watch: Arc<Watch>,
@@ -48,23 +49,11 @@ struct State {
     crew: Crew,
 }
 
-#[derive(Default)]
-struct Large {
-    arguments: HashMap<usize, Vec<u8>>,
-    replies: HashMap<usize, Vec<u8>>,
-    /// Bytes of both.
-    held: usize,
-    /// A buffer that nobody uses.
-    spare: Vec<u8>,
-}
-
-/// Bytes of arguments and results of one caller that are held while they go by parts.
-const MOST_HELD: usize = 1 << 30;
 /// Threads that receive from one caller, those included that wait in calls of their own.
 const MOST_THREADS: usize = 1024;
 
 /// Bytes of a buffer that a receiver keeps from one call to the next.
-const MOST_KEPT: usize = 4 << 20;
+pub(super) const MOST_KEPT: usize = 4 << 20;
 
 /// What a receiver does next.
 enum Next {
@@ -91,20 +80,21 @@ impl Post {
         let mut crew = Crew::new(MOST_THREADS, MOST_THREADS);
         crew.born();
         let brisk = brisk(spin);
+        let memory = farcall_shm::Server::new(Arc::new(page));
+        let limits = ServerConfig::default();
         Arc::new(Post {
+            large: Mutex::new(Large::new(&memory, limits.max_arguments as usize)),
             server,
             id,
             from,
-            memory: farcall_shm::Server::new(Arc::new(page)),
+            memory,
             wire,
             brisk,
             spin,
-            limits: ServerConfig::default(),
             state: Mutex::new(State { taker: Taker::new(), crew }),
             closed: AtomicBool::new(false),
             open: Box::new([const { AtomicU32::new(0) }; SLOTS]),
             given_up: AtomicBool::new(false),
-            large: Mutex::default(),
             watch,
         })
     }
@@ -186,8 +176,29 @@ impl Post {
         quiet
     }
 
+    pub(super) fn env(&self) -> &Arc<dyn Env> {
+        self.server.env()
+    }
+
+    pub(super) fn memory(&self) -> &farcall_shm::Server {
+        &self.memory
+    }
+
+    pub(super) fn brisk(&self) -> Duration {
+        self.brisk
+    }
+
+    /// A lane for a result, if one is idle.
+    pub(super) fn idle_lane(&self) -> Option<Filler> {
+        self.large().idle_lane()
+    }
+
+    pub(super) fn give_lane_back(&self, filler: Filler) {
+        self.large().give_lane_back(filler);
+    }
+
     /// Answers a call.
-    fn answer(&self, slot: usize, number: u32, finish: &Finish, reply: &mut Vec<u8>) {
+    fn answer(&self, slot: usize, number: u32, finish: &Finish, reply: &mut Vec<u8>, mut outflow: Outflow<'_>) {
         let (status, body) = match finish {
             Finish::Result => (Status::Result, &reply[..]),
             Finish::Exception => (Status::Exception, &reply[..]),
@@ -198,11 +209,14 @@ impl Post {
         };
         // Before the answer: after it the slot may have another call.
         self.open[slot].store(0, Ordering::SeqCst);
-        self.memory.prepare(slot, status, body);
-        if body.len() > INLINE && !self.large().keep_reply(slot, std::mem::take(reply)) {
+        let gone = if body.len() > INLINE { outflow.put(body, 0) } else { 0 };
+        let rest = &body[gone..];
+        self.memory.prepare(slot, status, rest);
+        if rest.len() > INLINE && !self.large().keep_reply(slot, std::mem::take(reply), gone) {
             let why = Failure::new(Kind::TooLarge, Ran::Yes).with_detail("the server holds too many large results");
             self.memory.prepare(slot, failed(&why), why.detail.as_bytes());
         }
+        outflow.end();
         self.memory.give(slot, number);
     }
 
@@ -222,7 +236,8 @@ impl Post {
 
 impl Back for Post {
     fn give_back(&self, key: CallKey, finish: Finish, mut reply: Vec<u8>) {
-        self.answer(key.activity as usize % SLOTS, key.sequence as u32, &finish, &mut reply);
+        let (slot, number) = (key.activity as usize % SLOTS, key.sequence as u32);
+        self.answer(slot, number, &finish, &mut reply, Outflow::new(self, slot, number));
     }
 }
 
@@ -243,63 +258,6 @@ impl Aside for Post {
     }
 }
 
-impl Large {
-    /// Adds a part to the arguments of a slot.
-    fn add(&mut self, slot: usize, offset: u64, most: usize, part: impl FnOnce(&mut Vec<u8>)) -> Result<(), Failure> {
-        if offset == 0 {
-            self.forget(slot);
-        }
-        if self.held + HALF > MOST_HELD {
-            return Err(
-                Failure::new(Kind::Overloaded, Ran::No).with_detail("too many large arguments are on their way")
-            );
-        }
-        let spare = &mut self.spare;
-        let arguments = self.arguments.entry(slot).or_insert_with(|| std::mem::take(spare));
-        if arguments.len() as u64 != offset || arguments.len() + HALF + INLINE > most {
-            self.forget(slot);
-            return Err(Failure::new(Kind::TooLarge, Ran::No));
-        }
-        let before = arguments.len();
-        part(arguments);
-        self.held += arguments.len() - before;
-        Ok(())
-    }
-
-    /// The arguments that were added; `former` is used for other ones.
-    fn take_arguments(&mut self, slot: usize, former: Vec<u8>) -> Vec<u8> {
-        let arguments = self.arguments.remove(&slot).unwrap_or_default();
-        self.held -= arguments.len();
-        self.keep(former);
-        arguments
-    }
-
-    fn keep(&mut self, mut bytes: Vec<u8>) {
-        if (self.spare.capacity()..=MOST_KEPT).contains(&bytes.capacity()) {
-            bytes.clear();
-            self.spare = bytes;
-        }
-    }
-
-    /// False: there is no room.
-    fn keep_reply(&mut self, slot: usize, reply: Vec<u8>) -> bool {
-        if self.held > 0 && self.held + reply.len() > MOST_HELD {
-            return false;
-        }
-        self.held += reply.len();
-        self.replies.insert(slot, reply);
-        true
-    }
-
-    /// What is left of the slot's last call.
-    fn forget(&mut self, slot: usize) {
-        for bytes in [self.arguments.remove(&slot), self.replies.remove(&slot)].into_iter().flatten() {
-            self.held -= bytes.len();
-            self.keep(bytes);
-        }
-    }
-}
-
 /// A thread that receives.
 struct Receiver<'p> {
     post: &'p Arc<Post>,
@@ -312,8 +270,8 @@ struct Receiver<'p> {
     now: Time,
     /// The call at hand.
     work: Option<Work>,
-    /// How long to look for the next request before sleeping.
-    spin: Duration,
+    /// Something long was on its way: what comes next comes soon.
+    long: bool,
     /// It has executed a call since it last looked.
     executed: bool,
 }
@@ -328,7 +286,7 @@ impl<'p> Receiver<'p> {
             reply: Vec::new(),
             now,
             work: None,
-            spin: post.spin,
+            long: false,
             executed: false,
             post,
         }
@@ -366,7 +324,8 @@ impl<'p> Receiver<'p> {
         };
         if let Err(failure) = self.read(slot, number) {
             drop(state);
-            post.answer(slot, number, &Finish::Failed(failure), &mut self.reply);
+            let outflow = Outflow::new(post, slot, number);
+            post.answer(slot, number, &Finish::Failed(failure), &mut self.reply, outflow);
             return Next::Again;
         }
         let Some(work) = &self.work else { return Next::Again };
@@ -402,13 +361,16 @@ impl<'p> Receiver<'p> {
             return self.misused();
         }
         let Request::Call { call, len, added } = request else {
-            self.spin = post.brisk;
+            self.long = true;
             return self.part(slot, number, request);
         };
-        self.spin = post.spin;
+        self.long = false;
         self.buffer.clear();
-        if added {
-            self.buffer = post.large().take_arguments(slot, std::mem::take(&mut self.buffer));
+        if let Some(added) = added {
+            self.long = true;
+            let taken = post.large().take_arguments(added, std::mem::take(&mut self.buffer))?;
+            let Some(arguments) = taken else { return self.misused() };
+            self.buffer = arguments;
         }
         post.memory.arguments(slot, len, &mut self.buffer);
         self.admit(slot, number, &call)
@@ -449,18 +411,10 @@ impl<'p> Receiver<'p> {
     fn part(&self, slot: usize, number: u32, request: Request) -> Result<(), Failure> {
         let post = self.post;
         match request {
-            Request::Add { lane, half, len, offset } => {
-                let most = post.limits.max_arguments as usize;
-                post.large().add(slot, offset, most, |into| post.memory.drain(lane, half, len, into))?;
-            }
-            Request::Fetch { lane, half, offset } => {
-                let mut large = post.large();
-                let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-                let rest = large.replies.get(&slot).and_then(|reply| reply.get(offset..));
-                let rest = rest.ok_or_else(|| Failure::new(Kind::ResultLost, Ran::Yes))?;
-                post.memory.fill(lane, half, rest.get(..HALF).unwrap_or(rest));
-                if rest.len() <= HALF {
-                    large.forget(slot);
+            Request::Fetch { lane, part, offset } => {
+                let found = post.large().fetch(slot, offset, |rest| post.memory.fill(lane, part, rest));
+                if !found {
+                    return Err(Failure::new(Kind::ResultLost, Ran::Yes));
                 }
             }
             Request::Forget => post.large().forget(slot),
@@ -482,9 +436,11 @@ impl<'p> Receiver<'p> {
     fn execute(&mut self, slot: usize, number: u32) {
         let post = self.post;
         let Some(work) = &mut self.work else { return };
-        let finish = work.run(&post.server, &self.buffer, &mut self.reply, &mut self.now);
+        let mut outflow = Outflow::new(post, slot, number);
+        let finish = work.run(&post.server, &self.buffer, &mut self.reply, &mut self.now, Some(&mut outflow));
         if let Some(finish) = finish {
-            post.answer(slot, number, &finish, &mut self.reply);
+            self.long |= outflow.is_used();
+            post.answer(slot, number, &finish, &mut self.reply, outflow);
             if post.given_up.load(Ordering::SeqCst) {
                 post.server.forget(post.key(slot, number));
             }
@@ -499,10 +455,16 @@ impl<'p> Receiver<'p> {
         self.executed = true;
     }
 
-    /// There is no request; perhaps one that was given up.
+    /// There is no request; perhaps parts of arguments, or one that was given up.
     #[inline]
     fn nothing(&mut self, mut state: MutexGuard<'_, State>) -> Next {
         let post = self.post;
+        if post.memory.has_parts(&mut state.taker) {
+            drop(state);
+            self.long = true;
+            post.large().look();
+            return Next::Again;
+        }
         let Some(slot) = post.memory.given_up(&mut state.taker) else {
             self.seen = state.taker.seen();
             return Next::Wait;
@@ -520,7 +482,8 @@ impl<'p> Receiver<'p> {
     /// Waits until there is more than was seen, at first with open eyes.
     fn wait(&self) {
         let (post, seen) = (self.post, &self.seen);
-        if spin(&**post.server.env(), self.spin, || post.memory.is_rung(seen)) {
+        let most = if self.long { post.brisk } else { post.spin };
+        if spin(&**post.server.env(), most, || post.memory.is_rung(seen)) {
             return;
         }
         post.memory.lie_down();

@@ -57,7 +57,7 @@ impl Started {
         if scratch.bytes.len() > INLINE {
             return Ok(None);
         }
-        let (state, ticket) = match link.send(claim, outgoing, &scratch.bytes) {
+        let (state, ticket) = match link.send(claim, outgoing, &scratch.bytes, None) {
             Ok(ticket) => (State::default(), ticket),
             Err(failure) => return Err(failure.into()),
         };
@@ -84,7 +84,7 @@ impl Started {
         }
         drop(waiting);
         match ended {
-            Some(ended) => give(ended, &scratch.bytes, &mut |outcome| taker(outcome, &self.arguments)),
+            Some(ended) => give(ended, &mut scratch.bytes, &mut |outcome| taker(outcome, &self.arguments)),
             None => drop(self.give_kept(taker)),
         }
         scratch.keep();
@@ -169,8 +169,8 @@ impl Started {
                 _ => return false,
             }
         };
-        let Stage::Kept(ended, body) = stage else { return false };
-        give(ended, &body, &mut |outcome| taker(outcome, &self.arguments));
+        let Stage::Kept(ended, mut body) = stage else { return false };
+        give(ended, &mut body, &mut |outcome| taker(outcome, &self.arguments));
         true
     }
 

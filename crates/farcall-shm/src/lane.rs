@@ -1,0 +1,241 @@
+//! A lane: something long goes by parts, which one side fills while the other empties those before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::Page;
+use crate::bell::Bell;
+use crate::layout::{LANES, PART, PARTS};
+use crate::page::{append, put_at};
+
+/// A ring of parts. Each use of it begins at the first.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Lane {
+    filled: Filled,
+    emptied: Emptied,
+    parts: [Part; PARTS],
+}
+
+pub(crate) type Part = [AtomicU64; PART / 8];
+
+/// Written by who fills: which use it is (upper half), and how many whole parts it has filled.
+#[repr(C, align(128))]
+#[derive(Debug)]
+struct Filled(AtomicU64);
+
+/// Written by who empties: the same of the parts that it has emptied. Who fills sleeps at the bell.
+#[repr(C, align(128))]
+#[derive(Debug)]
+struct Emptied {
+    parts: AtomicU64,
+    bell: Bell,
+}
+
+/// What a lane carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Arguments,
+    Results,
+}
+
+/// Who fills a lane.
+#[derive(Debug)]
+pub struct Filler {
+    page: Arc<Page>,
+    way: Way,
+    which: usize,
+    /// This use of the lane.
+    uses: u32,
+    /// Whole parts.
+    parts: u32,
+    /// Bytes of the next.
+    at: usize,
+}
+
+/// Who empties a lane.
+#[derive(Debug)]
+pub struct Emptier {
+    page: Arc<Page>,
+    way: Way,
+    which: usize,
+    uses: u32,
+    parts: u32,
+}
+
+impl Filler {
+    pub(crate) fn new(page: &Arc<Page>, way: Way, which: usize) -> Filler {
+        Filler { page: page.clone(), way, which: which % LANES, uses: 0, parts: 0, at: 0 }
+    }
+
+    #[inline]
+    fn lane(&self) -> &Lane {
+        lane(&self.page, self.way, self.which)
+    }
+
+    /// Which lane.
+    pub fn which(&self) -> usize {
+        self.which
+    }
+
+    /// Begins something new.
+    pub fn begin(&mut self) {
+        (self.uses, self.parts, self.at) = (self.uses.wrapping_add(1), 0, 0);
+        self.lane().filled.0.store(word(self.uses, self.parts), Ordering::Release);
+    }
+
+    /// Puts bytes in from the beginning, as many as there is room for now, and says how many. Whole parts can be
+    /// emptied from now on, the last one when the other side is told the length of all.
+    pub fn put(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() && self.has_room() {
+            let len = (PART - self.at).min(bytes.len() - taken);
+            put_at(&self.lane().parts[self.parts as usize % PARTS], self.at, &bytes[taken..taken + len]);
+            (taken, self.at) = (taken + len, self.at + len);
+            if self.at == PART {
+                (self.parts, self.at) = (self.parts.wrapping_add(1), 0);
+                self.lane().filled.0.store(word(self.uses, self.parts), Ordering::Release);
+            }
+        }
+        taken
+    }
+
+    /// Whether there is room for a byte.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.ahead() < PARTS as u32
+    }
+
+    /// How many bytes there is room for.
+    pub fn room(&self) -> usize {
+        ((PARTS as u32).saturating_sub(self.ahead()) as usize * PART).saturating_sub(self.at)
+    }
+
+    /// Parts that are full, as far as is known.
+    #[inline]
+    fn ahead(&self) -> u32 {
+        let emptied = self.lane().emptied.parts.load(Ordering::Acquire);
+        let emptied = if uses(emptied) == self.uses { emptied as u32 } else { 0 };
+        self.parts.wrapping_sub(emptied)
+    }
+
+    /// How many bytes were put in.
+    #[expect(clippy::len_without_is_empty)]
+    pub fn len(&self) -> u64 {
+        u64::from(self.parts) * PART as u64 + self.at as u64
+    }
+
+    /// Whether all was emptied, so that something new can begin.
+    pub fn is_over(&self) -> bool {
+        let parts = self.parts.wrapping_add(u32::from(self.at > 0));
+        self.lane().emptied.parts.load(Ordering::Acquire) == word(self.uses, parts)
+    }
+
+    /// Sleeps until there may be room, or for `most`.
+    pub(crate) fn sleep(&self, most: Duration) {
+        let bell = &self.lane().emptied.bell;
+        bell.lie_down();
+        if !self.has_room() {
+            bell.sleep(Some(most));
+        }
+        bell.get_up();
+    }
+}
+
+impl Emptier {
+    /// Of what is in the lane now.
+    pub(crate) fn new(page: &Arc<Page>, way: Way, which: usize) -> Emptier {
+        let mut emptier = Emptier { page: page.clone(), way, which: which % LANES, uses: 0, parts: 0 };
+        emptier.renew();
+        emptier
+    }
+
+    #[inline]
+    fn lane(&self) -> &Lane {
+        lane(&self.page, self.way, self.which)
+    }
+
+    /// Turns to what is in the lane now. True: it is something new.
+    pub fn renew(&mut self) -> bool {
+        let uses = uses(self.lane().filled.0.load(Ordering::Acquire));
+        let is_new = uses != self.uses;
+        if is_new {
+            (self.uses, self.parts) = (uses, 0);
+        }
+        is_new
+    }
+
+    /// Whether there is a whole part.
+    #[inline]
+    pub fn has_part(&self) -> bool {
+        let filled = self.lane().filled.0.load(Ordering::Acquire);
+        // (Behind the end of what was finished, `parts` counts one that was not whole.)
+        uses(filled) == self.uses && (filled as u32).wrapping_sub(self.parts).cast_signed() > 0
+    }
+
+    /// Appends a part that is there, whole; `None` has it skipped.
+    pub fn take(&mut self, into: Option<&mut Vec<u8>>) {
+        if let Some(into) = into {
+            append(&self.lane().parts[self.parts as usize % PARTS], PART, into);
+        }
+        self.parts = self.parts.wrapping_add(1);
+        self.tell();
+    }
+
+    /// Appends what is left, when there are `len` bytes in all; `None` has it skipped. False: that cannot be.
+    pub fn finish(&mut self, len: u64, mut into: Option<&mut Vec<u8>>) -> bool {
+        let emptied = u64::from(self.parts) * PART as u64;
+        let left = len.checked_sub(emptied).filter(|left| *left <= (PARTS * PART) as u64);
+        let mut left = left.unwrap_or(0) as usize;
+        while left > 0 {
+            let part = left.min(PART);
+            if let Some(into) = &mut into {
+                append(&self.lane().parts[self.parts as usize % PARTS], part, into);
+            }
+            (self.parts, left) = (self.parts.wrapping_add(1), left - part);
+        }
+        self.tell();
+        len >= emptied && len.div_ceil(PART as u64) == u64::from(self.parts)
+    }
+
+    /// Says that all of `len` bytes were emptied, or are not wanted.
+    pub(crate) fn skip(&mut self, len: u64) {
+        self.parts = len.div_ceil(PART as u64) as u32;
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let emptied = &self.lane().emptied;
+        emptied.parts.store(word(self.uses, self.parts), Ordering::Release);
+        if self.way == Way::Arguments {
+            emptied.bell.ring();
+        }
+    }
+}
+
+impl Lane {
+    /// A part, for what the caller fetches.
+    pub(crate) fn part(&self, part: usize) -> &Part {
+        &self.parts[part % PARTS]
+    }
+}
+
+#[inline]
+pub(crate) fn lane(page: &Page, way: Way, which: usize) -> &Lane {
+    let shared = page.shared();
+    match way {
+        Way::Arguments => &shared.arguments[which % LANES],
+        Way::Results => &shared.results[which % LANES],
+    }
+}
+
+#[inline]
+fn word(uses: u32, parts: u32) -> u64 {
+    u64::from(uses) << 32 | u64::from(parts)
+}
+
+#[inline]
+fn uses(word: u64) -> u32 {
+    (word >> 32) as u32
+}

@@ -1,0 +1,171 @@
+//! What slots cannot hold, at the serving end: arguments that come by lanes, and results until they are fetched.
+
+use std::collections::HashMap;
+
+use farcall_proto::{Failure, Kind, Ran};
+use farcall_shm::{Added, Emptier, Filler, INLINE, PART, PARTS};
+
+use super::post::MOST_KEPT;
+
+/// Of one caller.
+pub(super) struct Large {
+    /// By lane.
+    arguments: Vec<Arriving>,
+    /// By slot: what is left of a result, from where on.
+    replies: HashMap<usize, (Vec<u8>, usize)>,
+    /// Lanes for results that no result is put into.
+    lanes: Vec<Filler>,
+    /// Bytes of arguments and results.
+    held: usize,
+    /// Bytes of one call's arguments at most.
+    most: usize,
+    /// A buffer that nobody uses.
+    spare: Vec<u8>,
+}
+
+/// Arguments that come by a lane.
+struct Arriving {
+    emptier: Emptier,
+    bytes: Vec<u8>,
+    /// Why their call will be refused.
+    refused: Option<Failure>,
+}
+
+/// Bytes of arguments and results of one caller that are held while they go by parts.
+const MOST_HELD: usize = 1 << 30;
+
+impl Large {
+    pub(super) fn new(memory: &farcall_shm::Server, most: usize) -> Large {
+        let arriving = |emptier| Arriving { emptier, bytes: Vec::new(), refused: None };
+        Large {
+            arguments: memory.emptiers().into_iter().map(arriving).collect(),
+            replies: HashMap::new(),
+            lanes: memory.fillers().into(),
+            held: 0,
+            most,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Takes what has come by the lanes.
+    pub(super) fn look(&mut self) {
+        let Large { arguments, held, most, spare, .. } = self;
+        arguments.iter_mut().for_each(|arriving| arriving.look(held, *most, spare));
+    }
+
+    /// The arguments that came by a lane, when the call itself is there; `former` is used for other ones. `None`: the
+    /// caller breaks the rules.
+    pub(super) fn take_arguments(&mut self, added: Added, former: Vec<u8>) -> Result<Option<Vec<u8>>, Failure> {
+        self.keep(former);
+        let Some(arriving) = self.arguments.get_mut(added.lane) else { return Ok(None) };
+        arriving.renew(&mut self.held);
+        if arriving.refused.is_none() && added.len > self.most as u64 {
+            arriving.refuse(&mut self.held, too_large());
+        }
+        if arriving.bytes.capacity() == 0 {
+            arriving.bytes = std::mem::take(&mut self.spare);
+        }
+        self.held -= arriving.bytes.len();
+        let into = arriving.refused.is_none().then_some(&mut arriving.bytes);
+        let is_right = arriving.emptier.finish(added.len, into);
+        let bytes = std::mem::take(&mut arriving.bytes);
+        match arriving.refused.take() {
+            Some(why) => Err(why),
+            None => Ok(is_right.then_some(bytes)),
+        }
+    }
+
+    /// False: there is no room. What is before `from` is gone already.
+    pub(super) fn keep_reply(&mut self, slot: usize, reply: Vec<u8>, from: usize) -> bool {
+        if self.held > 0 && self.held + reply.len() > MOST_HELD {
+            return false;
+        }
+        self.held += reply.len();
+        self.replies.insert(slot, (reply, from));
+        true
+    }
+
+    /// Shows the part of a reply that begins at `offset`, if there is one.
+    pub(super) fn fetch(&mut self, slot: usize, offset: u64, show: impl FnOnce(&[u8])) -> bool {
+        let Some((reply, from)) = self.replies.get(&slot) else { return false };
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(*from);
+        let Some(rest) = reply.get(offset..) else { return false };
+        show(rest.get(..PART).unwrap_or(rest));
+        if rest.len() <= PART {
+            self.forget(slot);
+        }
+        true
+    }
+
+    /// What is left of the slot's last call.
+    pub(super) fn forget(&mut self, slot: usize) {
+        if let Some((bytes, _)) = self.replies.remove(&slot) {
+            self.held -= bytes.len();
+            self.keep(bytes);
+        }
+    }
+
+    /// A lane that the caller has emptied.
+    pub(super) fn idle_lane(&mut self) -> Option<Filler> {
+        let idle = self.lanes.iter().position(Filler::is_over)?;
+        Some(self.lanes.swap_remove(idle))
+    }
+
+    pub(super) fn give_lane_back(&mut self, filler: Filler) {
+        self.lanes.push(filler);
+    }
+
+    fn keep(&mut self, mut bytes: Vec<u8>) {
+        if (self.spare.capacity()..=MOST_KEPT).contains(&bytes.capacity()) {
+            bytes.clear();
+            self.spare = bytes;
+        }
+    }
+}
+
+impl Arriving {
+    /// Takes the parts that are there, but no more than a lane has: others wait too.
+    fn look(&mut self, held: &mut usize, most: usize, spare: &mut Vec<u8>) {
+        self.renew(held);
+        for _ in 0..PARTS {
+            if !self.emptier.has_part() {
+                return;
+            }
+            if self.refused.is_none() && *held + PART > MOST_HELD {
+                let why = Failure::new(Kind::Overloaded, Ran::No);
+                self.refuse(held, why.with_detail("too many large arguments are on their way"));
+            }
+            if self.refused.is_none() && self.bytes.len() + PART + INLINE > most {
+                self.refuse(held, too_large());
+            }
+            if self.refused.is_some() {
+                self.emptier.take(None);
+                continue;
+            }
+            if self.bytes.capacity() == 0 {
+                self.bytes = std::mem::take(spare);
+            }
+            self.emptier.take(Some(&mut self.bytes));
+            *held += PART;
+        }
+    }
+
+    /// Forgets those of a call that was never made, when those of another come.
+    fn renew(&mut self, held: &mut usize) {
+        if self.emptier.renew() {
+            *held -= self.bytes.len();
+            self.bytes.clear();
+            self.refused = None;
+        }
+    }
+
+    fn refuse(&mut self, held: &mut usize, why: Failure) {
+        *held -= self.bytes.len();
+        self.bytes = Vec::new();
+        self.refused = Some(why);
+    }
+}
+
+fn too_large() -> Failure {
+    Failure::new(Kind::TooLarge, Ran::No)
+}
