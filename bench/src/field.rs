@@ -38,6 +38,19 @@ impl Field {
         Ok(field)
     }
 
+    /// The programs that take part.
+    pub fn programs(&self) -> Vec<(String, PathBuf)> {
+        self.programs.clone()
+    }
+
+    /// Notes a peer's version, unless it is empty.
+    pub fn version(&mut self, name: &str, version: &str) {
+        let version = format!("{name} {version}");
+        if !version.ends_with(' ') && !self.versions.contains(&version) {
+            self.versions.push(version);
+        }
+    }
+
     /// Processes of all that are made for this cell. One at a time is to run a block.
     pub fn contenders(&mut self, cell: &Cell) -> Result<Vec<Contender>> {
         self.progress.set_message(name(cell));

@@ -4,6 +4,7 @@ mod field;
 mod idle;
 mod latency;
 mod mixed;
+mod multi;
 mod peers;
 mod profile;
 mod rates;
@@ -36,10 +37,14 @@ enum Bench {
     Bulk(bulk::Bulk),
     /// Short calls among some that are slow: what those do to the latency of the others.
     Mixed(mixed::Mixed),
+    /// Groups: one call of every member at once, beside one call after the other.
+    Multi(multi::Multi),
     /// The server's memory for a conversation in which nothing happens.
     Idle(idle::Idle),
     #[command(hide = true)]
     Agent(Agent),
+    #[command(hide = true)]
+    Side(farcall_bench_group::Side),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +53,8 @@ fn main() -> ExitCode {
         Bench::Throughput(throughput) => throughput::run(&throughput),
         Bench::Bulk(bulk) => bulk::run(&bulk),
         Bench::Mixed(mixed) => mixed::run(&mixed),
+        Bench::Multi(multi) => multi::run(&multi),
+        Bench::Side(side) => return multi::side(&side),
         Bench::Idle(idle) => idle::run(&idle),
         Bench::Agent(agent) => agent::main(&agent, peers::peer(agent.peer())),
     };

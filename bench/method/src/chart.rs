@@ -76,6 +76,52 @@ pub fn line(
     })
 }
 
+/// Curves that share their axes: what each is called, its points, whether it is thin.
+pub struct Panel {
+    /// What stands above it.
+    pub caption: String,
+    /// A thin curve belongs to the one before it, and has its colour where they alternate.
+    pub curves: Vec<(String, Vec<(f64, f64)>, bool)>,
+}
+
+/// Draws a panel of curves for each, from zero; those without a point are left out.
+pub fn curves(path: &Path, title: &str, (x, y): (&str, &str), panels: &[Panel], conditions: &[String]) -> Result<()> {
+    picture(path, title, conditions, (panels.len().div_ceil(2).max(1), 2), |areas| {
+        for (area, panel) in areas.iter().zip(panels) {
+            draw_curves(area, (x, y), panel)?;
+        }
+        Ok(())
+    })
+}
+
+fn draw_curves(area: &Area, (x, y): (&str, &str), panel: &Panel) -> Drawn {
+    let points = || panel.curves.iter().flat_map(|curve| &curve.1);
+    let end = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1.0, f64::max);
+    let mut chart = ChartBuilder::on(area)
+        .caption(&panel.caption, ("sans-serif", 15))
+        .margin(10)
+        .x_label_area_size(36)
+        .y_label_area_size(50)
+        .build_cartesian_2d(0.0..end(|point| point.0), 0.0..end(|point| point.1) * 1.1)?;
+    chart.configure_mesh().x_desc(x).y_desc(y).light_line_style(WHITE).draw()?;
+    let mut colour = 1;
+    for (name, points, thin) in panel.curves.iter().filter(|curve| !curve.1.is_empty()) {
+        colour += usize::from(!thin);
+        let style = COLOURS[colour % COLOURS.len()].stroke_width(if *thin { 1 } else { 3 });
+        chart
+            .draw_series(LineSeries::new(points.iter().copied(), style))?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], style));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .label_font(("sans-serif", 10))
+        .draw()?;
+    Ok(())
+}
+
 /// Draws how latencies are distributed: for each curve, the part of the calls that took no longer. Both
 /// axes are logarithmic, that of the parts in what is missing to all calls, so that the tail is seen.
 /// Every second curve is the one before it under other conditions: of its colour, and thin.

@@ -42,6 +42,24 @@ pub struct Row {
     /// Members of the group that is called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub members: Option<usize>,
+    /// How long each of them computes in the mean, in milliseconds; 0 is the null call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub computation_ms: Option<u32>,
+    /// How those times are distributed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<String>,
+    /// One call of all of them, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multi_ms: Option<f64>,
+    /// Its standard deviation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multi_deviation_ms: Option<f64>,
+    /// Calls of one after the other, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iterative_ms: Option<f64>,
+    /// Their standard deviation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iterative_deviation_ms: Option<f64>,
     /// Cores of client and server, or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pin: Option<String>,
@@ -114,6 +132,9 @@ pub struct Row {
     /// Datagrams that both ends sent in 60 minutes of idleness.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_datagrams: Option<u64>,
+    /// Datagrams sent again, for each time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmitted: Option<f64>,
     /// True where the control failed: the row must not be quoted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub void: Option<bool>,

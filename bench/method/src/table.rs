@@ -13,6 +13,9 @@ const COLUMNS: &[Column] = &[
     ("outstanding", |r| count(r.outstanding.filter(|_| r.bench != "latency"))),
     ("beside", |r| count(r.beside)),
     ("threads", |r| count(r.threads)),
+    ("members", |r| count(r.members)),
+    ("computation ms", |r| count(r.computation_ms)),
+    ("distribution", |r| r.distribution.clone().unwrap_or_default()),
     ("peer", |r| r.peer.clone()),
     ("part", |r| r.part.clone().unwrap_or_default()),
     ("slow %", |r| count(r.slow_percent)),
@@ -22,6 +25,8 @@ const COLUMNS: &[Column] = &[
     ("at", |r| count(r.worst_at)),
     ("peak", |r| number(r.peak_bytes_each, 1)),
     ("datagrams in 60 min", |r| count(r.idle_datagrams)),
+    ("m ms", |r| number(r.multi_ms, 3)),
+    ("r ms", |r| number(r.iterative_ms, 3)),
     ("p50 µs", |r| number(r.p50_us, 2)),
     ("p99", |r| number(r.p99_us, 2)),
     ("p99.9", |r| number(r.p999_us, 2)),
@@ -36,6 +41,7 @@ const COLUMNS: &[Column] = &[
     ("kernel", |r| number(r.kernel_instructions, 0)),
     ("syscalls", |r| number(r.syscalls, 2)),
     ("allocs", |r| number(r.allocations, 2)),
+    ("sent again", |r| number(r.retransmitted, 1)),
     ("server µs", |r| number(r.server_cpu_us, 2)),
     ("", |r| if r.void == Some(true) { "VOID".into() } else { String::new() }),
 ];
@@ -78,7 +84,8 @@ pub fn table(rows: &[Row]) -> String {
     line(&mut out, &|c| COLUMNS[c].0.to_owned());
     let mut last = None;
     for (row, texts) in rows.iter().zip(&cells) {
-        let cell = (row.mode, row.pin.clone(), row.bytes, row.outstanding, row.threads);
+        let cell =
+            (row.mode, row.pin.clone(), row.bytes, row.outstanding, row.threads, row.members, row.computation_ms);
         if last.as_ref().is_some_and(|last| *last != cell) {
             out.push('\n');
         }

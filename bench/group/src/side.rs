@@ -1,0 +1,155 @@
+//! The process of one side: serves, or calls as it is ordered, until standard input ends.
+use std::io::{BufRead, Read, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use farcall_bench_method::alloc;
+use farcall_bench_method::counters::{Counters, What};
+
+use crate::work::{Answer, Calls, Counted, Order, Server, Way};
+
+/// The command line of one side. The bench writes it; people have no use for it.
+#[derive(Debug, clap::Args)]
+pub struct Side {
+    /// Who it is to be.
+    pub peer: String,
+    /// The core to stay on.
+    #[arg(long)]
+    core: Option<usize>,
+    /// A client; the addresses of its servers come from standard input, in one line.
+    #[arg(long)]
+    client: bool,
+    /// How many servers there are to be in this process.
+    #[arg(long, default_value_t = 1)]
+    servers: usize,
+    /// With which the first server draws its times, and each further one with the next.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// Runs the side that `side` tells.
+pub fn main(
+    side: &Side,
+    serve: impl FnOnce(&[u64]) -> Result<Box<dyn Server>>,
+    connect: impl FnOnce(&[String]) -> Result<Box<dyn Calls>>,
+) -> ExitCode {
+    let ran = if side.client { call(side, connect) } else { stand(side, serve) };
+    if let Err(why) = ran {
+        let _ = say(&Answer::Failed(format!("{why:#}")));
+        return ExitCode::FAILURE;
+    }
+    // A thread of the peer's that waits must not keep us.
+    std::process::exit(0)
+}
+
+fn stand(side: &Side, serve: impl FnOnce(&[u64]) -> Result<Box<dyn Server>>) -> Result<()> {
+    side.stay()?;
+    let seeds: Vec<u64> = (0..side.servers as u64).map(|n| side.seed + n).collect();
+    let server = serve(&seeds)?;
+    say(&Answer::Ready(server.addresses(), String::new()))?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+fn call(side: &Side, connect: impl FnOnce(&[String]) -> Result<Box<dyn Calls>>) -> Result<()> {
+    side.stay()?;
+    let mut input = std::io::stdin().lock();
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let addresses: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    let mut calls = connect(&addresses)?;
+    say(&Answer::Ready(Vec::new(), calls.version()))?;
+    loop {
+        line.clear();
+        if input.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let order: Order = serde_json::from_str(&line).with_context(|| format!("not an order: {line:?}"))?;
+        let answer = obey(&mut *calls, &order).unwrap_or_else(|why| Answer::Failed(format!("{why:#}")));
+        say(&answer)?;
+    }
+}
+
+fn obey(calls: &mut dyn Calls, order: &Order) -> Result<Answer> {
+    for _ in 0..order.warm {
+        once(calls, order)?;
+    }
+    let Some(counted) = order.counted else {
+        let mut took = Vec::with_capacity(order.trials);
+        for _ in 0..order.trials {
+            let began = Instant::now();
+            once(calls, order)?;
+            took.push(began.elapsed().as_nanos() as u64);
+        }
+        return Ok(Answer::Took(took));
+    };
+    match counted {
+        Counted::Instructions => count(calls, order, What::Instructions),
+        Counted::Events => count(calls, order, What::Events),
+        Counted::Bytes => {
+            alloc::counting(true);
+            let before = alloc::live_bytes();
+            alloc::peak_bytes();
+            let ran = (0..order.trials).try_for_each(|_| once(calls, order));
+            let most = alloc::peak_bytes() - before;
+            alloc::counting(false);
+            ran?;
+            Ok(Answer::Number(most.max(0) as u64))
+        }
+        Counted::Repeats => {
+            let before = calls.repeats();
+            (0..order.trials).try_for_each(|_| once(calls, order))?;
+            Ok(Answer::Number(calls.repeats() - before))
+        }
+    }
+}
+
+fn count(calls: &mut dyn Calls, order: &Order, what: What) -> Result<Answer> {
+    let mut counters = Counters::open(what, true);
+    counters.start();
+    let ran = (0..order.trials).try_for_each(|_| once(calls, order));
+    let counts = counters.stop();
+    ran?;
+    Ok(Answer::Counts(counts))
+}
+
+#[inline]
+fn once(calls: &mut dyn Calls, order: &Order) -> Result<()> {
+    let Order { members: (first, many), kind, .. } = *order;
+    match order.way {
+        Way::Iterative => (first..first + many).try_for_each(|member| calls.one(member, kind)),
+        Way::Multi => calls.all((first, many), kind, None),
+        Way::Until(enough) => calls.all((first, many), kind, Some(enough)),
+    }
+}
+
+fn say(answer: &Answer) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, answer)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}
+
+impl Side {
+    /// Keeps this thread, and those that it will start, on its core.
+    #[cfg(target_os = "linux")]
+    fn stay(&self) -> Result<()> {
+        use rustix::thread::{CpuSet, sched_setaffinity};
+        let Some(core) = self.core else { return Ok(()) };
+        if core >= CpuSet::MAX_CPU {
+            bail!("there is no core {core}");
+        }
+        let mut set = CpuSet::new();
+        set.set(core);
+        sched_setaffinity(None, &set).with_context(|| format!("cannot stay on core {core}"))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn stay(&self) -> Result<()> {
+        match self.core {
+            None => Ok(()),
+            Some(core) => bail!("cannot stay on core {core}: pinning is done on Linux only; use --pin none"),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Groups: one call of every member at once (m) beside one call after the other (r), as Satyanarayanan & Siegel 1990.
+mod cast;
+mod costs;
+mod farcall;
+mod faults;
+mod null;
+mod paper;
+mod raw;
+mod show;
+mod working;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use farcall_bench_group::{Calls, Distribution, Kind, Order, Server, Side, Way};
+use farcall_bench_method::{Options, Pin, Row};
+
+use crate::field::Field;
+use crate::peers::{self, CONTROL, FARCALL, RAW};
+use cast::Cast;
+
+#[derive(Debug, clap::Args)]
+pub struct Multi {
+    #[command(flatten)]
+    options: Options,
+    /// How many members are called; each is a process.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 5, 10, 20, 50, 100])]
+    members: Vec<usize>,
+    /// How long the members compute in the mean, in milliseconds; 0 is the null call.
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 10, 20, 50])]
+    computation: Vec<u32>,
+    /// How these times are distributed.
+    #[arg(long, value_enum, value_delimiter = ',',
+          default_values_t = [Distribution::Constant, Distribution::Normal, Distribution::Exponential])]
+    distribution: Vec<Distribution>,
+    /// How often all members that compute are called, in both ways. [default: 10, as in the paper; with --quick 3]
+    #[arg(long)]
+    trials: Option<usize>,
+    /// Instead, what a member costs: instructions, system calls, memory; large results and arguments.
+    #[arg(long)]
+    costs: bool,
+    /// Instead, what a dead and a hung member cost the others.
+    #[arg(long)]
+    faults: bool,
+}
+
+/// Measures what the options ask for, and shows it.
+pub fn run(multi: &Multi) -> Result<()> {
+    if multi.costs {
+        return costs::run(multi);
+    }
+    if multi.faults {
+        return faults::run(multi);
+    }
+    let works = working::works(multi);
+    let null = multi.computation.contains(&0);
+    let names = peers::names(&[RAW, CONTROL, FARCALL], &with_tonic(&multi.options));
+    let steps = if null { multi.members.len() * multi.options.groups() } else { 0 };
+    let mut field = Field::new(&names, steps + works.len() * multi.members.len() * (names.len() - 2))?;
+    let (mut rows, mut void) = (Vec::new(), Vec::new());
+    for pin in multi.options.pinned() {
+        let most = multi.members.iter().copied().max().unwrap_or(1);
+        let mut casts = casts(&mut field, (most, 1), pin)?;
+        if null {
+            let (measured, reasons) = null::measure(multi, &mut field, &mut casts, pin)?;
+            rows.extend(measured);
+            void.extend(reasons);
+        }
+        casts.retain(|cast| !peers::is_raw(&cast.0));
+        rows.extend(working::measure(multi, &works, &mut field, &mut casts, pin)?);
+    }
+    show::show(multi, field, rows, &void)
+}
+
+/// Of the peers only tonic has a part of its own here.
+fn with_tonic(options: &Options) -> Options {
+    let peers = options.peers.clone().unwrap_or_else(|| vec!["tonic".into()]);
+    Options { peers: Some(peers), ..options.clone() }
+}
+
+type Named = (String, Cast);
+
+/// The processes of all peers that can take part.
+fn casts(field: &mut Field, shape: (usize, usize), pin: Pin) -> Result<Vec<Named>> {
+    let mut casts = Vec::new();
+    for (name, program) in field.programs() {
+        field.progress.set_message(format!("starting {} servers of {name}", shape.0 * shape.1));
+        match Cast::start(&program, &name, shape, pin) {
+            Ok(cast) => {
+                field.version(&name, &cast.version);
+                casts.push((name, cast));
+            }
+            Err(why) => field.leave_out(&name, why)?,
+        }
+    }
+    Ok(casts)
+}
+
+/// This program's own.
+fn ours(shape: (usize, usize), pin: Pin) -> Result<Cast> {
+    let program: PathBuf = std::env::current_exe()?;
+    Cast::start(&program, FARCALL, shape, pin)
+}
+
+/// An order that is timed.
+fn order(way: Way, kind: Kind, members: usize, trials: usize) -> Order {
+    Order { way, kind, members: (0, members), warm: 0, trials, counted: None }
+}
+
+fn row(peer: &str, members: usize, pin: Pin) -> Row {
+    let transport = if peer == "tonic" { "http/2 tcp" } else { "udp" };
+    Row {
+        bench: "multi".into(),
+        peer: peer.into(),
+        transport: Some(transport.into()),
+        members: Some(members),
+        pin: Some(pin.to_string()),
+        ..Row::default()
+    }
+}
+
+/// Of this program: one side of a peer.
+pub fn side(side: &Side) -> ExitCode {
+    type Serve = fn(&[u64]) -> Result<Box<dyn Server>>;
+    type Connect = fn(&[String]) -> Result<Box<dyn Calls>>;
+    let (serve, connect): (Serve, Connect) = match &side.peer[..] {
+        RAW | CONTROL => (raw::serve, raw::connect),
+        FARCALL => (farcall::serve, farcall::connect),
+        _ => (|_| bail!("it has no part here"), |_| bail!("it has no part here")),
+    };
+    farcall_bench_group::main(side, serve, connect)
+}

@@ -1,0 +1,154 @@
+//! Farcall's members: servers with the settings that every server has, and a client that calls them by `multi()`.
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Result, ensure};
+use farcall::multi::{Fixed, Multi, Next};
+use farcall::names::Memory;
+use farcall::xdr::Decode;
+use farcall::{Bytes, Export, Group, Runtime};
+use farcall_bench_group::{Calls, Draws, Kind, Server, Work};
+
+#[farcall::interface]
+pub trait Member {
+    /// The null call.
+    fn null(&self) -> farcall::Result<()>;
+    /// Computes: sleeps for a time of that mean and distribution.
+    #[blocking]
+    fn work(&self, milliseconds: u32, distribution: u32) -> farcall::Result<()>;
+    /// As many bytes.
+    fn fetch(&self, bytes: u32) -> farcall::Result<Bytes>;
+    /// Takes bytes.
+    fn store(&self, data: &[u8]) -> farcall::Result<()>;
+}
+
+struct Sleeper {
+    draws: Mutex<Draws>,
+    data: Bytes,
+}
+
+/// The longest result.
+const LONGEST: usize = 16 << 20;
+
+impl Member for Sleeper {
+    fn null(&self) -> farcall::Result<()> {
+        Ok(())
+    }
+
+    fn work(&self, milliseconds: u32, distribution: u32) -> farcall::Result<()> {
+        let work = Work::from_wire(milliseconds, distribution);
+        let time = self.draws.lock().unwrap_or_else(PoisonError::into_inner).next(work);
+        std::thread::sleep(time);
+        Ok(())
+    }
+
+    fn fetch(&self, bytes: u32) -> farcall::Result<Bytes> {
+        Ok(self.data.slice(..self.data.len().min(bytes as usize)))
+    }
+
+    fn store(&self, _: &[u8]) -> farcall::Result<()> {
+        Ok(())
+    }
+}
+
+/// Names stay in the process: addresses are enough here. Not through shared memory, which one thread cannot wait for
+/// at many servers.
+fn runtime() -> farcall::Result<Runtime> {
+    Runtime::builder().registry(Memory::new()).shared_memory(false).build()
+}
+
+/// Servers in this process, each in a runtime of its own.
+pub fn serve(seeds: &[u64]) -> Result<Box<dyn Server>> {
+    // Calloc'd: what nobody asks for takes no memory.
+    let data = Bytes::from(vec![0; LONGEST]);
+    let serve = |&seed: &u64| {
+        let sleeper = Sleeper { draws: Mutex::new(Draws::new(seed)), data: data.clone() };
+        Ok(runtime()?.export::<dyn Member>("Member", Arc::new(sleeper))?)
+    };
+    Ok(Box::new(Servers(seeds.iter().map(serve).collect::<Result<_>>()?)))
+}
+
+struct Servers(Vec<Export>);
+
+impl Server for Servers {
+    fn addresses(&self) -> Vec<String> {
+        self.0.iter().map(Export::url).collect()
+    }
+}
+
+/// A client of these servers.
+pub fn connect(addresses: &[String]) -> Result<Box<dyn Calls>> {
+    let runtime = runtime()?;
+    let import = |address: &String| runtime.import::<dyn Member>(address);
+    let members = addresses.iter().map(import).collect::<farcall::Result<_>>()?;
+    Ok(Box::new(Client { runtime, members, groups: HashMap::new(), data: Vec::new() }))
+}
+
+struct Client {
+    runtime: Runtime,
+    members: Vec<MemberClient>,
+    groups: HashMap<(usize, usize), Group<MemberClient, Fixed>>,
+    data: Vec<u8>,
+}
+
+impl Calls for Client {
+    #[inline]
+    fn one(&mut self, member: usize, kind: Kind) -> Result<()> {
+        let member = &self.members[member];
+        match kind {
+            Kind::Null => member.null()?,
+            Kind::Work(work) => {
+                let (milliseconds, distribution) = work.to_wire();
+                member.work(milliseconds, distribution)?;
+            }
+            Kind::Fetch(bytes) => drop(std::hint::black_box(member.fetch(bytes)?)),
+            Kind::Store(bytes) => member.store(&vec![7; bytes as usize])?,
+        }
+        Ok(())
+    }
+
+    fn all(&mut self, (first, many): (usize, usize), kind: Kind, enough: Option<usize>) -> Result<()> {
+        let members = &self.members;
+        let group = self.groups.entry((first, many)).or_insert_with(|| {
+            Group::of((first..first + many).map(|index| (index.to_string(), members[index].clone())))
+        });
+        match kind {
+            Kind::Null => gather(group.multi().null(), many, enough),
+            Kind::Work(work) => {
+                let (milliseconds, distribution) = work.to_wire();
+                gather(group.multi().work(milliseconds, distribution), many, enough)
+            }
+            Kind::Fetch(bytes) => gather(group.multi().fetch(bytes), many, enough),
+            Kind::Store(bytes) => {
+                self.data.resize(bytes as usize, 7);
+                gather(group.multi().store(&self.data), many, enough)
+            }
+        }
+    }
+
+    fn repeats(&self) -> u64 {
+        self.runtime.stats().peers.iter().map(|peer| peer.conversation.retransmitted).sum()
+    }
+}
+
+fn gather<T: for<'a> Decode<'a>>(
+    multi: Multi<T, farcall::Never, Fixed>,
+    many: usize,
+    enough: Option<usize>,
+) -> Result<()> {
+    let Some(enough) = enough else {
+        let results = multi.all();
+        if let Some((_, why)) = results.failures().next() {
+            return Err(why.clone().into());
+        }
+        ensure!(results.results().count() == many, "not all members answered");
+        return Ok(());
+    };
+    let mut answers = 0;
+    multi.each(|reply| {
+        answers += usize::from(reply.result.is_ok());
+        if answers < enough { Next::Continue } else { Next::Stop }
+    });
+    ensure!(answers >= enough, "only {answers} members answered");
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! The anchor: a datagram to each of many echo processes, and their answers collected, with nothing but the system calls.
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use farcall_bench_group::{Calls, Kind, Server};
+use farcall_bench_method::enlarge;
+
+/// After that, a datagram is lost.
+const LOST: Duration = Duration::from_secs(2);
+
+/// As long as a null call is.
+const LENGTH: usize = 40;
+
+/// An echo for each seed.
+pub fn serve(seeds: &[u64]) -> Result<Box<dyn Server>> {
+    let mut addresses = Vec::new();
+    for _ in seeds {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        addresses.push(socket.local_addr()?.to_string());
+        std::thread::spawn(move || echo(&socket));
+    }
+    Ok(Box::new(Echoes(addresses)))
+}
+
+fn echo(socket: &UdpSocket) -> std::io::Result<()> {
+    let mut buffer = [0; 2048];
+    loop {
+        let (length, client) = socket.recv_from(&mut buffer)?;
+        socket.send_to(&buffer[..length], client)?;
+    }
+}
+
+struct Echoes(Vec<String>);
+
+impl Server for Echoes {
+    fn addresses(&self) -> Vec<String> {
+        self.0.clone()
+    }
+}
+
+/// One socket for all servers.
+pub fn connect(addresses: &[String]) -> Result<Box<dyn Calls>> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    enlarge(&socket);
+    socket.set_read_timeout(Some(LOST))?;
+    let servers = addresses.iter().map(|address| Ok(address.parse()?)).collect::<Result<_>>()?;
+    Ok(Box::new(Client { socket, servers, buffer: [0; 2048] }))
+}
+
+struct Client {
+    socket: UdpSocket,
+    servers: Vec<SocketAddr>,
+    buffer: [u8; 2048],
+}
+
+impl Calls for Client {
+    fn one(&mut self, member: usize, kind: Kind) -> Result<()> {
+        self.all((member, 1), kind, None)
+    }
+
+    fn all(&mut self, (first, many): (usize, usize), kind: Kind, _: Option<usize>) -> Result<()> {
+        if kind != Kind::Null {
+            bail!("an echo computes nothing");
+        }
+        for server in &self.servers[first..first + many] {
+            self.socket.send_to(&self.buffer[..LENGTH], server)?;
+        }
+        for _ in 0..many {
+            self.socket.recv_from(&mut self.buffer)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! The end of `multi`: its rows beside the paper's and RPC2's, as a table and as a picture.
+use std::path::Path;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use farcall_bench_group::Distribution;
+use farcall_bench_method::{Options, Row, chart};
+
+use super::Multi;
+use super::paper::{self, Figure};
+use crate::field::Field;
+use crate::peers::FARCALL;
+
+/// Shows rows and pictures where the options say.
+pub fn show(multi: &Multi, field: Field, rows: Vec<Row>, void: &[String]) -> Result<()> {
+    let options = &multi.options;
+    let method = format!(
+        "null: ratio is m to the raw loop's, the median of {} pairs of blocks; else r/m, the median of the trials. Servers are \
+         processes that share one core; those that compute sleep, by times drawn there from one seed for each",
+        2 * options.groups()
+    );
+    let (rows, conditions) = field.show(rows, method, void, options)?;
+    if options.json.as_deref() != Some(Path::new("-")) {
+        beside(&rows);
+    }
+    match &options.svg {
+        Some(path) => picture(path, &rows, options, &conditions),
+        None => Ok(()),
+    }
+}
+
+/// Prints farcall's rows beside what others measured.
+fn beside(rows: &[Row]) {
+    println!("\n{:>41} | {:^28} | {:^28}", "farcall", "the paper's, 1990", "RPC2 2.38");
+    let head = format!("{:>9} {:>9} {:>7}", "m ms", "r ms", "r/m");
+    println!("{:>7} {:>12} {head} | {head} | {head}", "members", "computation");
+    let mut last = None;
+    for row in rows.iter().filter(|row| row.peer == FARCALL) {
+        let (Some(members), Some(milliseconds)) = (row.members, row.computation_ms) else { continue };
+        let (Some(multi), Some(iterative)) = (row.multi_ms, row.iterative_ms) else { continue };
+        if last.replace(row.distribution.clone()).is_none_or(|last| last != row.distribution) {
+            println!("{}", row.distribution.as_deref().unwrap_or("null"));
+        }
+        let others = [paper::paper, paper::rpc2].map(|others| others(members, milliseconds, distribution(row)));
+        let figures = [Some(Figure { multi, iterative }), others[0], others[1]].map(|figure| match figure {
+            Some(Figure { multi, iterative }) => format!("{multi:>9.3} {iterative:>9.3} {:>7.2}", iterative / multi),
+            None => " ".repeat(27),
+        });
+        println!("{members:>7} {milliseconds:>9} ms {}", figures.join(" | ").trim_end());
+    }
+}
+
+fn distribution(row: &Row) -> Distribution {
+    let known = Distribution::value_variants().iter().find(|one| Some(one.name()) == row.distribution.as_deref());
+    known.copied().unwrap_or(Distribution::Constant)
+}
+
+/// Figures 8 to 14: what the model predicts; prediction and measurement for each computation time; what was measured for
+/// each distribution, beside the paper.
+fn picture(path: &Path, rows: &[Row], options: &Options, conditions: &[String]) -> Result<()> {
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.peer == FARCALL).collect();
+    let mut times: Vec<u32> = rows.iter().filter_map(|row| row.computation_ms).filter(|&ms| ms > 0).collect();
+    times.sort_unstable();
+    times.dedup();
+    let measured = |distribution: Distribution, milliseconds: u32| -> Vec<(f64, f64)> {
+        let of = |row: &&&Row| {
+            row.distribution.as_deref() == Some(distribution.name()) && row.computation_ms == Some(milliseconds)
+        };
+        rows.iter()
+            .filter(of)
+            .filter_map(|row| Some((row.members? as f64, row.iterative_ms? / row.multi_ms?)))
+            .collect()
+    };
+    let predicted = |milliseconds| predicted(&rows, milliseconds);
+    let name = |ms: &u32| format!("{ms} ms");
+    let mut panels = vec![chart::Panel {
+        caption: "predicted".into(),
+        curves: times.iter().map(|ms| (name(ms), predicted(*ms), false)).collect(),
+    }];
+    panels.extend(times.iter().map(|ms| chart::Panel {
+        caption: format!("{ms} ms, predicted (thin) and measured"),
+        curves: vec![
+            ("measured".into(), measured(Distribution::Constant, *ms), false),
+            ("predicted".into(), predicted(*ms), true),
+        ],
+    }));
+    for &one in Distribution::value_variants() {
+        let theirs = |ms: u32| {
+            let figure = |n: &usize| paper::paper(*n, ms, one).map(|its| (*n as f64, its.iterative / its.multi));
+            [1, 2, 5, 10, 20, 50, 100].iter().filter_map(figure).collect()
+        };
+        let curves = times
+            .iter()
+            .flat_map(|ms| [(name(ms), measured(one, *ms), false), (format!("{ms} ms, paper"), theirs(*ms), true)]);
+        panels.push(chart::Panel {
+            caption: format!("{}, beside the paper (thin)", one.name()),
+            curves: curves.collect(),
+        });
+    }
+    let pin = options.pinned().first().map_or(String::new(), |pin| pin.to_string());
+    let title = format!("One call of n members: how many times as fast as n calls (r/m), pin {pin}");
+    chart::curves(path, &title, ("members", "r/m"), &panels, conditions)
+}
+
+/// The paper's model in its short form (section VI-A): m is one call, and for each further member what the null call
+/// took more; r is n calls.
+fn predicted(rows: &[&Row], milliseconds: u32) -> Vec<(f64, f64)> {
+    let null = || rows.iter().filter(|row| row.computation_ms == Some(0));
+    let first = null().find(|row| row.members == Some(1)).and_then(|row| row.multi_ms);
+    let last = null().filter_map(|row| Some((row.members?, row.multi_ms?))).max_by_key(|last| last.0);
+    let one = rows.iter().find(|row| row.computation_ms == Some(milliseconds) && row.members == Some(1));
+    let (Some(first), Some((most, last)), Some(one)) = (first, last, one.and_then(|one| one.iterative_ms)) else {
+        return Vec::new();
+    };
+    let each = (last - first) / (most.max(2) - 1) as f64;
+    let at = |n: usize| (n as f64, n as f64 * one / (one + (n - 1) as f64 * each));
+    (1..=most).map(at).collect()
+}
