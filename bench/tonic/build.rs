@@ -9,6 +9,8 @@ fn main() {
     };
     let echo = Service::builder().package("bench").name("Echo");
     let echo = echo.method(method("echo", "Echo", "Payload")).method(method("slow", "Slow", "Payload"));
-    Builder::new().compile(&[echo.method(method("fetch", "Fetch", "Size")).build()]);
+    let member = Service::builder().package("bench").name("Member");
+    let member = member.method(method("null", "Null", "Payload")).method(method("work", "Work", "Time"));
+    Builder::new().compile(&[echo.method(method("fetch", "Fetch", "Size")).build(), member.build()]);
     println!("cargo::rerun-if-changed=build.rs");
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use farcall_bench_method::alloc;
-use farcall_bench_method::counters::{Counters, What};
+use farcall_bench_method::counters::{Counters, What, processor_time};
 
 use crate::work::{Answer, Calls, Counted, Order, Server, Way};
 
@@ -96,6 +96,11 @@ fn obey(calls: &mut dyn Calls, order: &Order) -> Result<Answer> {
             alloc::counting(false);
             ran?;
             Ok(Answer::Number(most.max(0) as u64))
+        }
+        Counted::Time => {
+            let before = processor_time();
+            (0..order.trials).try_for_each(|_| once(calls, order))?;
+            Ok(Answer::Number(processor_time() - before))
         }
         Counted::Repeats => {
             let before = calls.repeats();

@@ -140,6 +140,8 @@ pub enum Counted {
     Bytes,
     /// Datagrams sent again.
     Repeats,
+    /// Processor time, in nanoseconds.
+    Time,
 }
 
 /// What the client says to an order.

@@ -114,6 +114,9 @@ pub struct Row {
     /// The server's processor time per call, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpu_us: Option<f64>,
+    /// The client's, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_cpu_us: Option<f64>,
     /// Conversations held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversations: Option<usize>,

@@ -42,6 +42,7 @@ const COLUMNS: &[Column] = &[
     ("syscalls", |r| number(r.syscalls, 2)),
     ("allocs", |r| number(r.allocations, 2)),
     ("sent again", |r| number(r.retransmitted, 1)),
+    ("client µs", |r| number(r.client_cpu_us, 2)),
     ("server µs", |r| number(r.server_cpu_us, 2)),
     ("", |r| if r.void == Some(true) { "VOID".into() } else { String::new() }),
 ];

@@ -61,6 +61,18 @@ impl Cast {
         }
     }
 
+    /// Processor time that all servers have used so far, in nanoseconds; none where the system does not say.
+    pub fn server_time(&self) -> Option<u64> {
+        let of_thread = |thread: std::io::Result<std::fs::DirEntry>| -> Option<u64> {
+            let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse().ok()
+        };
+        let of = |server: &Process| -> Option<u64> {
+            std::fs::read_dir(format!("/proc/{}/task", server.child.id())).ok()?.map(of_thread).sum()
+        };
+        self.servers.iter().map(of).sum()
+    }
+
     /// A server dies.
     pub fn kill(&mut self, server: usize) -> Result<()> {
         self.servers[server].child.kill()?;

@@ -45,7 +45,7 @@ pub fn run(multi: &Multi) -> Result<()> {
         }
     }
     let method =
-        "of the client alone. bytes each: the most that the client had allocated for a member beyond what it had \
+        "of the client alone, but for the servers' processor time. bytes each: the most that the client had allocated for a member beyond what it had \
                   before, in calls after the first; peak: in the first, which allocates what later ones use again"
             .to_owned();
     field.show(rows, method, &[], &multi.options).map(drop)
@@ -58,6 +58,12 @@ fn count(cast: &mut Cast, part: &str, order: Order, pin: Pin) -> Result<Row> {
     for counted in [Counted::Instructions, Counted::Events] {
         row.set_counts(cast.count(order, counted)?, order.trials * members);
     }
+    let calls = (order.trials * members) as f64 * 1e3;
+    let before = cast.server_time();
+    row.client_cpu_us = Some(cast.number(order, Counted::Time)? as f64 / calls);
+    // Those before the first trial are a tenth.
+    let after = before.zip(cast.server_time());
+    row.server_cpu_us = after.map(|(before, after)| (after - before) as f64 / calls / 1.1);
     row.user_instructions.context("this machine does not count instructions")?;
     Ok(row)
 }

@@ -1,8 +1,7 @@
 //! Farcall's members: servers with the settings that every server has, and a client that calls them by `multi()`.
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use farcall::multi::{Fixed, Multi, Next};
 use farcall::names::Memory;
 use farcall::xdr::Decode;
@@ -81,13 +80,14 @@ pub fn connect(addresses: &[String]) -> Result<Box<dyn Calls>> {
     let runtime = runtime()?;
     let import = |address: &String| runtime.import::<dyn Member>(address);
     let members = addresses.iter().map(import).collect::<farcall::Result<_>>()?;
-    Ok(Box::new(Client { runtime, members, groups: HashMap::new(), data: Vec::new() }))
+    Ok(Box::new(Client { runtime, members, group: None, data: Vec::new() }))
 }
 
 struct Client {
     runtime: Runtime,
     members: Vec<MemberClient>,
-    groups: HashMap<(usize, usize), Group<MemberClient, Fixed>>,
+    /// The one that was called last, and which members it has.
+    group: Option<((usize, usize), Group<MemberClient, Fixed>)>,
     data: Vec<u8>,
 }
 
@@ -108,10 +108,11 @@ impl Calls for Client {
     }
 
     fn all(&mut self, (first, many): (usize, usize), kind: Kind, enough: Option<usize>) -> Result<()> {
-        let members = &self.members;
-        let group = self.groups.entry((first, many)).or_insert_with(|| {
-            Group::of((first..first + many).map(|index| (index.to_string(), members[index].clone())))
-        });
+        if self.group.as_ref().is_none_or(|(members, _)| *members != (first, many)) {
+            let member = |index: usize| (index.to_string(), self.members[index].clone());
+            self.group = Some(((first, many), Group::of((first..first + many).map(member))));
+        }
+        let Some((_, group)) = &self.group else { return Ok(()) };
         match kind {
             Kind::Null => gather(group.multi().null(), many, enough),
             Kind::Work(work) => {
@@ -137,12 +138,12 @@ fn gather<T: for<'a> Decode<'a>>(
     enough: Option<usize>,
 ) -> Result<()> {
     let Some(enough) = enough else {
-        let results = multi.all();
-        if let Some((_, why)) = results.failures().next() {
-            return Err(why.clone().into());
+        let outcomes = multi.all();
+        if outcomes.results().count() == many {
+            return Ok(());
         }
-        ensure!(results.results().count() == many, "not all members answered");
-        return Ok(());
+        let why = outcomes.failures().next().map(|(_, why)| why.clone());
+        return Err(why.context("not all members answered")?.into());
     };
     let mut answers = 0;
     multi.each(|reply| {

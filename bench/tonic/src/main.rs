@@ -16,16 +16,22 @@ use tonic::{Request, Response, Status};
 use generated::echo_client::EchoClient;
 use generated::echo_server::{Echo, EchoServer};
 
+mod group;
+
 #[allow(missing_docs, clippy::all)]
 mod generated {
     //! What `build.rs` has made.
     include!(concat!(env!("OUT_DIR"), "/bench.Echo.rs"));
+    include!(concat!(env!("OUT_DIR"), "/bench.Member.rs"));
 }
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).is_some_and(|word| word == "side") {
+        return group::main();
+    }
     farcall_bench_tokio::main(|name| (name == "tonic").then_some(Box::new(Tonic)))
 }
 
@@ -34,6 +40,15 @@ fn main() -> ExitCode {
 pub struct Payload {
     #[prost(bytes = "bytes", tag = "1")]
     data: Bytes,
+}
+
+/// A mean and a distribution of computation times.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Time {
+    #[prost(uint32, tag = "1")]
+    milliseconds: u32,
+    #[prost(uint32, tag = "2")]
+    distribution: u32,
 }
 
 /// How many bytes are to come back.

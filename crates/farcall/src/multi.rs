@@ -40,11 +40,13 @@
 //! engine      sends, bounded by what the socket can hold; takes in; stops
 //! bells       which members' calls may have ended, and how their gatherer is woken;  station: where it waits
 //! outcome     what became of each member
+//! few         one of something, in place, or many
 //! ```
 
 mod bells;
 mod call;
 mod engine;
+mod few;
 mod gathering;
 mod group;
 mod outcome;

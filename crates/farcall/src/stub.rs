@@ -251,6 +251,17 @@ impl Binding {
         Pending::new(self.channel.start(self.prepare(procedure, encode)))
     }
 
+    /// As [`Binding::call`], with encoded arguments.
+    #[inline]
+    pub(crate) fn call_encoded<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
+        &self,
+        procedure: &Procedure,
+        arguments: &[u8],
+    ) -> Result<T, E> {
+        // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
+        self.call(procedure, &|e| e.opaque(arguments))
+    }
+
     /// Starts a call with encoded arguments, for a thread that gathers the ends of several at `station`.
     pub(crate) fn gather(
         &self,
@@ -259,7 +270,6 @@ impl Binding {
         station: &Arc<dyn Station>,
         bell: Bell,
     ) -> Box<dyn PendingCall> {
-        // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
         self.channel.start_gathered(self.prepare(procedure, &encode), station, bell)
     }

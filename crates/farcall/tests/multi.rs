@@ -21,6 +21,9 @@ trait Member {
     /// Ends when it is cancelled.
     #[blocking]
     fn hang(&self) -> farcall::Result<()>;
+    /// As many bytes; without a number it hangs.
+    #[blocking]
+    fn bytes_or_hang(&self, len: Option<u32>) -> farcall::Result<Vec<u8>>;
     fn greet(&self, name: &str) -> farcall::Result<String>;
 }
 
@@ -50,6 +53,13 @@ impl Member for Server {
         }
         self.cancelled.fetch_add(1, Ordering::SeqCst);
         Ok(())
+    }
+
+    fn bytes_or_hang(&self, len: Option<u32>) -> farcall::Result<Vec<u8>> {
+        match len {
+            Some(len) => self.bytes(len),
+            None => self.hang().map(|()| Vec::new()),
+        }
     }
 
     fn greet(&self, name: &str) -> farcall::Result<String> {
@@ -225,6 +235,33 @@ fn a_dead_member_costs_only_its_own_outcome() {
     let failures: Vec<_> = all.failures().map(|(name, why)| (name.to_owned(), why.ran())).collect();
     // Nobody answers: it cannot be known whether the call came before the end.
     assert_eq!(failures, [("Member/m001".to_owned(), Ran::Maybe)]);
+}
+
+#[test]
+fn a_dead_and_a_hung_member_keep_no_reply_back() {
+    let mut cluster = Cluster::of(20);
+    let group = cluster.group().fixed();
+    group.multi().bytes(4).all();
+    // One dies. One hangs: its call never ends by itself.
+    drop(cluster.exports.remove(0));
+    let (mut answers, mut order) = (0, Vec::new());
+    let calls = group.multi_each(
+        |index, _, member| if index == 1 { member.bytes_or_hang(None) } else { member.bytes_or_hang(Some(4)) },
+    );
+    let outcomes = calls.each(|reply| {
+        order.push(reply.index);
+        answers += usize::from(reply.result.is_ok());
+        if answers == 18 { Next::Stop } else { Next::Continue }
+    });
+    // All that could answer had, and the call of the one that hangs was given up.
+    let abandoned: Vec<_> =
+        outcomes.iter().filter(|(_, outcome)| **outcome == Outcome::Abandoned(Ran::Maybe)).collect();
+    assert!(abandoned.iter().any(|(name, _)| *name == "Member/m001"), "{outcomes:?}");
+    assert_eq!(outcomes.results().count(), 18);
+    assert!(!order.contains(&1));
+    while cluster.cancelled.load(Ordering::SeqCst) < 1 {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

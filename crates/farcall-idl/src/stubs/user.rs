@@ -181,7 +181,7 @@ fn multi(source: &Source) -> TokenStream {
             #[doc = #about]
             pub fn #method(&self, #parameters) -> #farcall::Multi<#result, #exception, M> {
                 let __prepared = #prepare.#method(#(#arguments),*);
-                #farcall::Multi::new(::core::clone::Clone::clone(&self.members), ::std::vec![__prepared])
+                #farcall::Multi::new(::core::clone::Clone::clone(&self.members), __prepared)
             }
         }
     });

@@ -97,7 +97,7 @@ impl<M> ClockMulti<M> {
         let __prepared = ClockPrepare.now(zone, of);
         ::farcall::Multi::new(
             ::core::clone::Clone::clone(&self.members),
-            ::std::vec![__prepared],
+            __prepared,
         )
     }
 }

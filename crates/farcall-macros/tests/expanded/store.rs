@@ -171,7 +171,7 @@ impl<M> StoreMulti<M> {
         let __prepared = StorePrepare.get(key);
         ::farcall::Multi::new(
             ::core::clone::Clone::clone(&self.members),
-            ::std::vec![__prepared],
+            __prepared,
         )
     }
     /// Calls [`Store::put_all`] of every member.
@@ -185,7 +185,7 @@ impl<M> StoreMulti<M> {
         let __prepared = StorePrepare.put_all(entries, data, owner, count);
         ::farcall::Multi::new(
             ::core::clone::Clone::clone(&self.members),
-            ::std::vec![__prepared],
+            __prepared,
         )
     }
     /// Calls [`Store::size`] of every member.
@@ -193,7 +193,7 @@ impl<M> StoreMulti<M> {
         let __prepared = StorePrepare.size();
         ::farcall::Multi::new(
             ::core::clone::Clone::clone(&self.members),
-            ::std::vec![__prepared],
+            __prepared,
         )
     }
 }

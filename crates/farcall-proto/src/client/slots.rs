@@ -124,12 +124,22 @@ impl Default for Slots {
 }
 
 impl Slots {
+    /// A further activity. Most conversations need no more than one, which is not given the room of four.
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, call: Call) {
+        if self.all.is_empty() {
+            self.all.reserve_exact(1);
+        }
+        self.free = self.all.len() as u32;
+        self.all.push(Slot::empty(call));
+    }
+
     /// Gives a call an activity, and takes its arguments in exchange for the room of those before.
     #[inline(always)]
     pub fn open(&mut self, sequence: u64, call: &Call, args: &mut Vec<u8>) -> u32 {
         if self.free == NONE {
-            self.free = self.all.len() as u32;
-            self.all.push(Slot::empty(*call));
+            self.add(*call);
         }
         let activity = self.free;
         self.free = self.all[activity as usize].next;

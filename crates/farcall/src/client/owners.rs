@@ -58,6 +58,10 @@ impl Owners {
     /// Remembers an owner. There are as many as calls are outstanding, which the protocol bounds.
     pub(super) fn add(&mut self, owner: Owner) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
+            // Most peers have one call at a time.
+            if self.places.is_empty() {
+                self.places.reserve_exact(1);
+            }
             self.places.push(Place::default());
             self.places.len() as u32 - 1
         });

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::engine::Engine;
+use super::few::Few;
 use super::gathering::Gathering;
 use super::outcome::{Gathered, Outcome, Short};
 use super::{Fixed, Living, Members};
@@ -19,7 +20,7 @@ use crate::{Never, Ran, Result};
 #[must_use = "nobody is called before `all()`, `first()`, `quorum(n)`, `each(..)` or `start()`"]
 pub struct Multi<T, E = Never, M = Living> {
     pub(super) members: Members,
-    pub(super) prepared: Vec<Prepared<T, E>>,
+    pub(super) prepared: Few<Prepared<T, E>>,
     pub(super) settings: Settings<T, E>,
     kind: PhantomData<fn() -> M>,
 }
@@ -31,6 +32,13 @@ pub(super) struct Settings<T, E> {
     pub(super) rest: Option<Rest>,
     pub(super) counts: Option<Counts<T, E>>,
     pub(super) hedge: Option<Hedge>,
+}
+
+impl<T, E> Default for Settings<T, E> {
+    #[inline]
+    fn default() -> Self {
+        Settings { within: None, rest: None, counts: None, hedge: None }
+    }
 }
 
 type Counts<T, E> = Box<dyn Fn(&Result<T, E>) -> bool + Send>;
@@ -46,17 +54,17 @@ pub(super) struct Hedge {
 
 /// A call with its arguments, encoded.
 pub struct Prepared<T, E = Never> {
-    pub(super) procedure: Procedure,
+    pub(super) procedure: &'static Procedure,
     pub(super) arguments: std::result::Result<Vec<u8>, xdr::Error>,
     reply: PhantomData<fn() -> (T, E)>,
 }
 
 impl<T, E> Prepared<T, E> {
     /// Encodes the arguments.
-    pub fn new(procedure: &Procedure, encode: crate::stub::EncodeArguments<'_>) -> Self {
+    pub fn new(procedure: &'static Procedure, encode: crate::stub::EncodeArguments<'_>) -> Self {
         let mut arguments = Vec::new();
         let encoded = encode(&mut Encoder::new(&mut arguments));
-        Prepared { procedure: *procedure, arguments: encoded.map(|()| arguments), reply: PhantomData }
+        Prepared { procedure, arguments: encoded.map(|()| arguments), reply: PhantomData }
     }
 }
 
@@ -91,11 +99,16 @@ pub struct Reply<'a, T, E = Never> {
 }
 
 impl<T, E, M> Multi<T, E, M> {
-    /// A call of each member with the arguments that stand at its place, or at the last one. For stubs.
+    /// The same call of each member. For stubs.
     #[doc(hidden)]
-    pub fn new(members: Members, prepared: Vec<Prepared<T, E>>) -> Self {
-        let settings = Settings { within: None, rest: None, counts: None, hedge: None };
-        Multi { members, prepared, settings, kind: PhantomData }
+    #[inline]
+    pub fn new(members: Members, prepared: Prepared<T, E>) -> Self {
+        Multi { members, prepared: Few::One(prepared), settings: Settings::default(), kind: PhantomData }
+    }
+
+    /// A call of each member with the arguments that stand at its place.
+    pub(super) fn of_each(members: Members, prepared: Vec<Prepared<T, E>>) -> Self {
+        Multi { members, prepared: Few::Many(prepared), settings: Settings::default(), kind: PhantomData }
     }
 
     /// Waits for replies no longer than that. Who has not answered by then is abandoned. Unlike a deadline of a
@@ -122,8 +135,12 @@ impl<T, E, M> Multi<T, E, M> {
 
 impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     /// Calls everybody and waits for everybody.
+    #[inline]
     pub fn all(self) -> Gathered<T, E> {
-        self.tally(usize::MAX).finish().0
+        match self.call_alone() {
+            Some(result) => Gathered::new(self.members, Few::One(result.into())),
+            None => self.tally(usize::MAX).finish().0,
+        }
     }
 
     /// Calls everybody; the first result ends it. Returns it with its member's name.
@@ -157,16 +174,24 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     /// No lock is held meanwhile, and other threads' replies are taken in. Returns what became of each member,
     /// without the values, which were the handler's.
     pub fn each(self, mut handler: impl FnMut(Reply<'_, T, E>) -> Next) -> Gathered<(), ()> {
+        let alone = self.call_alone();
         let Multi { members, prepared, settings, .. } = self;
-        let mut outcomes: Vec<Outcome<(), ()>> = abandoned(members.len());
-        let mut engine = Engine::new(members.clone(), prepared, &settings);
-        while let Some((index, result)) = engine.next() {
+        let mut outcomes: Few<Outcome<(), ()>> = abandoned(members.len());
+        let mut take = |outcomes: &mut [Outcome<(), ()>], index: usize, result: Result<T, E>| {
             outcomes[index] = match &result {
                 Ok(_) => Outcome::Result(()),
                 Err(crate::Error::Declared(_)) => Outcome::Exception(()),
                 Err(crate::Error::CallFailed(why)) => Outcome::Failed(why.clone()),
             };
-            if handler(Reply { index, member: members[index].name(), result }) == Next::Stop {
+            handler(Reply { index, member: members[index].name(), result })
+        };
+        if let Some(result) = alone {
+            take(&mut outcomes, 0, result);
+            return Gathered::new(members, outcomes);
+        }
+        let mut engine = Engine::new(members.clone(), prepared, &settings);
+        while let Some((index, result)) = engine.next() {
+            if take(&mut outcomes, index, result) == Next::Stop {
                 break;
             }
         }
@@ -187,9 +212,24 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
         Gathering::new(members, prepared, settings)
     }
 
+    /// The result of a call that nothing sets apart from a single one: that of one member, without a time of its own.
+    #[inline]
+    fn call_alone(&self) -> Option<Result<T, E>> {
+        let Settings { within: None, hedge: None, .. } = &self.settings else { return None };
+        let ([member], Some(prepared)) = (&*self.members, self.prepared.first()) else { return None };
+        let arguments = prepared.arguments.as_ref().ok()?;
+        Some(member.binding().call_encoded(prepared.procedure, arguments))
+    }
+
+    #[inline(never)]
     fn tally(self, needed: usize) -> Tally<T, E> {
+        let alone = if needed > 0 { self.call_alone() } else { None };
         let Multi { members, prepared, mut settings, .. } = self;
         let mut tally = Tally::new(members.clone(), needed, settings.counts.take());
+        if let Some(result) = alone {
+            tally.take(0, result);
+            return tally;
+        }
         let mut engine = Engine::new(members, prepared, &settings);
         while !tally.is_met() {
             let Some((index, result)) = engine.next() else { break };
@@ -212,14 +252,17 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Multi<T, E, Fixed> {
 }
 
 /// Outcomes before anybody was called.
-pub(super) fn abandoned<T, E>(members: usize) -> Vec<Outcome<T, E>> {
-    (0..members).map(|_| Outcome::Abandoned(Ran::No)).collect()
+pub(super) fn abandoned<T, E>(members: usize) -> Few<Outcome<T, E>> {
+    match members {
+        1 => Few::One(Outcome::Abandoned(Ran::No)),
+        _ => Few::Many((0..members).map(|_| Outcome::Abandoned(Ran::No)).collect()),
+    }
 }
 
 /// The replies so far, and whether those that count are enough.
 pub(super) struct Tally<T, E> {
     members: Members,
-    pub(super) outcomes: Vec<Outcome<T, E>>,
+    pub(super) outcomes: Few<Outcome<T, E>>,
     needed: usize,
     counted: usize,
     /// The last one that counted.

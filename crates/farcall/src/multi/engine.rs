@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::call::{Hedge, Prepared, Rest, Settings};
+use super::few::Few;
 use super::outcome::Outcome;
 use super::{Bells, Members, Parking, Station};
 use crate::env::Time;
@@ -22,7 +23,7 @@ const SMALLEST: usize = 1024;
 /// A multiple call under way.
 pub(super) struct Engine<T, E> {
     members: Members,
-    prepared: Vec<Prepared<T, E>>,
+    prepared: Few<Prepared<T, E>>,
     /// The calls that have not ended, at their members' places.
     calls: Vec<Option<Box<dyn PendingCall>>>,
     bells: Bells,
@@ -47,7 +48,7 @@ struct Awaited {
 }
 
 impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
-    pub(super) fn new(members: Members, prepared: Vec<Prepared<T, E>>, settings: &Settings<T, E>) -> Self {
+    pub(super) fn new(members: Members, prepared: Few<Prepared<T, E>>, settings: &Settings<T, E>) -> Self {
         let station = match members.first() {
             Some(member) => member.binding().channel().station(),
             None => Arc::new(Parking::new(Arc::new(System))),
@@ -199,10 +200,10 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         let binding = self.members[index].binding();
         self.calls[index] = Some(match &prepared.arguments {
             Ok(arguments) => match self.awaited {
-                None => binding.gather(&prepared.procedure, arguments, &self.station, bell),
+                None => binding.gather(prepared.procedure, arguments, &self.station, bell),
                 Some(Awaited { within }) => {
                     bell.ring();
-                    binding.start_encoded(&prepared.procedure, arguments, within)
+                    binding.start_encoded(prepared.procedure, arguments, within)
                 }
             },
             Err(why) => {

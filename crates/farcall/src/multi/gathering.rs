@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use super::Members;
 use super::call::{Prepared, Reply, Rest, Settings, Tally};
 use super::engine::Engine;
+use super::few::Few;
 use super::outcome::{Gathered, Short};
 use crate::xdr::Decode;
 use crate::{Never, Result};
@@ -22,7 +23,7 @@ pub struct Gathering<T, E = Never> {
 }
 
 impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Gathering<T, E> {
-    pub(super) fn new(members: Members, prepared: Vec<Prepared<T, E>>, settings: Settings<T, E>) -> Self {
+    pub(super) fn new(members: Members, prepared: Few<Prepared<T, E>>, settings: Settings<T, E>) -> Self {
         let mut engine = Engine::new(members.clone(), prepared, &settings);
         engine.await_within(settings.within);
         engine.call_some();

@@ -145,7 +145,7 @@ impl<C: Client, M> Group<C, M> {
         let prepared =
             members.iter().enumerate().map(|(index, member)| arguments(index, member.name(), C::Prepare::default()));
         let prepared = prepared.collect();
-        super::Multi::new(members, prepared)
+        super::Multi::of_each(members, prepared)
     }
 
     /// The members as of now.

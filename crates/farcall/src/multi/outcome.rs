@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::few::Few;
 use super::{Member, Members};
 use crate::{CallFailed, Error, Never, Ran, Result};
 
@@ -55,11 +56,11 @@ impl<T, E> From<Result<T, E>> for Outcome<T, E> {
 #[derive(Clone)]
 pub struct Gathered<T, E = Never> {
     members: Members,
-    outcomes: Vec<Outcome<T, E>>,
+    outcomes: Few<Outcome<T, E>>,
 }
 
 impl<T, E> Gathered<T, E> {
-    pub(super) fn new(members: Members, outcomes: Vec<Outcome<T, E>>) -> Self {
+    pub(super) fn new(members: Members, outcomes: Few<Outcome<T, E>>) -> Self {
         Gathered { members, outcomes }
     }
 
@@ -75,7 +76,7 @@ impl<T, E> Gathered<T, E> {
 
     /// Name and outcome of each member.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Outcome<T, E>)> {
-        self.members.iter().map(Member::name).zip(&self.outcomes)
+        self.members.iter().map(Member::name).zip(&*self.outcomes)
     }
 
     /// The results, with the names of those who gave them.
@@ -126,7 +127,7 @@ impl<T, E> IntoIterator for Gathered<T, E> {
     type IntoIter = IntoIter<T, E>;
 
     fn into_iter(self) -> IntoIter<T, E> {
-        IntoIter { members: self.members, outcomes: self.outcomes.into_iter().enumerate() }
+        IntoIter { members: self.members, outcomes: self.outcomes.into_vec().into_iter().enumerate() }
     }
 }
 
@@ -147,7 +148,7 @@ pub struct Short {
 impl Short {
     pub(super) fn new<T, E>(needed: usize, counted: usize, gathered: &Gathered<T, E>) -> Short {
         let outcomes = gathered.outcomes.iter().map(Outcome::kind).collect();
-        Short { needed, counted, outcomes: Gathered::new(gathered.members.clone(), outcomes) }
+        Short { needed, counted, outcomes: Gathered::new(gathered.members.clone(), Few::Many(outcomes)) }
     }
 
     /// How many were needed.
