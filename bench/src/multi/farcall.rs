@@ -2,7 +2,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
-use farcall::multi::{Fixed, Multi, Next};
+use farcall::multi::{Fixed, Multi, Next, Outcome};
 use farcall::names::Memory;
 use farcall::xdr::Decode;
 use farcall::{Bytes, Export, Group, Runtime};
@@ -139,7 +139,7 @@ fn gather<T: for<'a> Decode<'a>>(
 ) -> Result<()> {
     let Some(enough) = enough else {
         let outcomes = multi.all();
-        if outcomes.results().count() == many {
+        if outcomes.len() == many && outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Result(_))) {
             return Ok(());
         }
         let why = outcomes.failures().next().map(|(_, why)| why.clone());

@@ -258,6 +258,9 @@ impl Binding {
         procedure: &Procedure,
         arguments: &[u8],
     ) -> Result<T, E> {
+        if arguments.is_empty() {
+            return self.call(procedure, &|_| Ok(()));
+        }
         // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
         self.call(procedure, &|e| e.opaque(arguments))
     }

@@ -213,7 +213,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     }
 
     /// The result of a call that nothing sets apart from a single one: that of one member, without a time of its own.
-    #[inline]
+    #[inline(always)]
     fn call_alone(&self) -> Option<Result<T, E>> {
         let Settings { within: None, hedge: None, .. } = &self.settings else { return None };
         let ([member], Some(prepared)) = (&*self.members, self.prepared.first()) else { return None };
