@@ -57,7 +57,7 @@ pub fn run(multi: &Multi) -> Result<()> {
     let null = multi.computation.contains(&0);
     let names = peers::names(&[RAW, CONTROL, FARCALL], &with_tonic(&multi.options));
     let steps = if null { multi.members.len() * multi.options.groups() } else { 0 };
-    let mut field = Field::new(&names, steps + works.len() * multi.members.len() * (names.len() - 2))?;
+    let mut field = Field::new(&names, steps + works.len() * multi.members.len() * (names.len() - 1))?;
     let (mut rows, mut void) = (Vec::new(), Vec::new());
     for pin in multi.options.pinned() {
         let most = multi.members.iter().copied().max().unwrap_or(1);
@@ -67,7 +67,7 @@ pub fn run(multi: &Multi) -> Result<()> {
             rows.extend(measured);
             void.extend(reasons);
         }
-        casts.retain(|cast| !peers::is_raw(&cast.0));
+        casts.retain(|cast| cast.0 != CONTROL);
         rows.extend(working::measure(multi, &works, &mut field, &mut casts, pin)?);
     }
     show::show(multi, field, rows, &void)

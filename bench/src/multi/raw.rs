@@ -1,9 +1,10 @@
 //! The anchor: a datagram to each of many echo processes, and their answers collected, with nothing but the system calls.
+//! An echo that is to compute sleeps before it answers, in its only thread.
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use farcall_bench_group::{Calls, Kind, Server};
+use farcall_bench_group::{Calls, Draws, Kind, Server, Work};
 use farcall_bench_method::enlarge;
 
 /// After that, a datagram is lost.
@@ -15,18 +16,22 @@ const LENGTH: usize = 40;
 /// An echo for each seed.
 pub fn serve(seeds: &[u64]) -> Result<Box<dyn Server>> {
     let mut addresses = Vec::new();
-    for _ in seeds {
+    for &seed in seeds {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         addresses.push(socket.local_addr()?.to_string());
-        std::thread::spawn(move || echo(&socket));
+        std::thread::spawn(move || echo(&socket, Draws::new(seed)));
     }
     Ok(Box::new(Echoes(addresses)))
 }
 
-fn echo(socket: &UdpSocket) -> std::io::Result<()> {
+fn echo(socket: &UdpSocket, mut draws: Draws) -> std::io::Result<()> {
     let mut buffer = [0; 2048];
     loop {
         let (length, client) = socket.recv_from(&mut buffer)?;
+        let [milliseconds, distribution] = [0, 4].map(|at| u32::from_be_bytes([0, 1, 2, 3].map(|n| buffer[at + n])));
+        if milliseconds > 0 {
+            std::thread::sleep(draws.next(Work::from_wire(milliseconds, distribution)));
+        }
         socket.send_to(&buffer[..length], client)?;
     }
 }
@@ -60,9 +65,13 @@ impl Calls for Client {
     }
 
     fn all(&mut self, (first, many): (usize, usize), kind: Kind, _: Option<usize>) -> Result<()> {
-        if kind != Kind::Null {
-            bail!("an echo computes nothing");
-        }
+        let (milliseconds, distribution) = match kind {
+            Kind::Null => (0, 0),
+            Kind::Work(work) => work.to_wire(),
+            Kind::Fetch(_) | Kind::Store(_) => bail!("an echo has short answers only"),
+        };
+        self.buffer[..4].copy_from_slice(&milliseconds.to_be_bytes());
+        self.buffer[4..8].copy_from_slice(&distribution.to_be_bytes());
         for server in &self.servers[first..first + many] {
             self.socket.send_to(&self.buffer[..LENGTH], server)?;
         }

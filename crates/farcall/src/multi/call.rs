@@ -54,17 +54,17 @@ pub(super) struct Hedge {
 
 /// A call with its arguments, encoded.
 pub struct Prepared<T, E = Never> {
-    pub(super) procedure: &'static Procedure,
+    pub(super) procedure: Procedure,
     pub(super) arguments: std::result::Result<Vec<u8>, xdr::Error>,
     reply: PhantomData<fn() -> (T, E)>,
 }
 
 impl<T, E> Prepared<T, E> {
     /// Encodes the arguments.
-    pub fn new(procedure: &'static Procedure, encode: crate::stub::EncodeArguments<'_>) -> Self {
+    pub fn new(procedure: &Procedure, encode: crate::stub::EncodeArguments<'_>) -> Self {
         let mut arguments = Vec::new();
         let encoded = encode(&mut Encoder::new(&mut arguments));
-        Prepared { procedure, arguments: encoded.map(|()| arguments), reply: PhantomData }
+        Prepared { procedure: *procedure, arguments: encoded.map(|()| arguments), reply: PhantomData }
     }
 }
 
@@ -218,7 +218,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
         let Settings { within: None, hedge: None, .. } = &self.settings else { return None };
         let ([member], Some(prepared)) = (&*self.members, self.prepared.first()) else { return None };
         let arguments = prepared.arguments.as_ref().ok()?;
-        Some(member.binding().call_encoded(prepared.procedure, arguments))
+        Some(member.binding().call_encoded(&prepared.procedure, arguments))
     }
 
     #[inline(never)]

@@ -200,10 +200,10 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         let binding = self.members[index].binding();
         self.calls[index] = Some(match &prepared.arguments {
             Ok(arguments) => match self.awaited {
-                None => binding.gather(prepared.procedure, arguments, &self.station, bell),
+                None => binding.gather(&prepared.procedure, arguments, &self.station, bell),
                 Some(Awaited { within }) => {
                     bell.ring();
-                    binding.start_encoded(prepared.procedure, arguments, within)
+                    binding.start_encoded(&prepared.procedure, arguments, within)
                 }
             },
             Err(why) => {
