@@ -76,12 +76,22 @@ pub fn line(
     })
 }
 
-/// Curves that share their axes: what each is called, its points, whether it is thin.
+/// Curves that share their axes.
 pub struct Panel {
     /// What stands above it.
     pub caption: String,
-    /// A thin curve belongs to the one before it, and has its colour where they alternate.
-    pub curves: Vec<(String, Vec<(f64, f64)>, bool)>,
+    /// They.
+    pub curves: Vec<Curve>,
+}
+
+/// A line through points.
+pub struct Curve {
+    /// What it is called.
+    pub name: String,
+    /// Along both axes.
+    pub points: Vec<(f64, f64)>,
+    /// It belongs to the curve before it, and has its colour.
+    pub thin: bool,
 }
 
 /// Draws a panel of curves for each, from zero; those without a point are left out.
@@ -95,7 +105,7 @@ pub fn curves(path: &Path, title: &str, (x, y): (&str, &str), panels: &[Panel], 
 }
 
 fn draw_curves(area: &Area, (x, y): (&str, &str), panel: &Panel) -> Drawn {
-    let points = || panel.curves.iter().flat_map(|curve| &curve.1);
+    let points = || panel.curves.iter().flat_map(|curve| &curve.points);
     let end = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1.0, f64::max);
     let mut chart = ChartBuilder::on(area)
         .caption(&panel.caption, ("sans-serif", 15))
@@ -105,7 +115,7 @@ fn draw_curves(area: &Area, (x, y): (&str, &str), panel: &Panel) -> Drawn {
         .build_cartesian_2d(0.0..end(|point| point.0), 0.0..end(|point| point.1) * 1.1)?;
     chart.configure_mesh().x_desc(x).y_desc(y).light_line_style(WHITE).draw()?;
     let mut colour = 1;
-    for (name, points, thin) in panel.curves.iter().filter(|curve| !curve.1.is_empty()) {
+    for Curve { name, points, thin } in panel.curves.iter().filter(|curve| !curve.points.is_empty()) {
         colour += usize::from(!thin);
         let style = COLOURS[colour % COLOURS.len()].stroke_width(if *thin { 1 } else { 3 });
         chart

@@ -4,7 +4,8 @@ use std::path::Path;
 use anyhow::Result;
 use clap::ValueEnum;
 use farcall_bench_group::Distribution;
-use farcall_bench_method::{Options, Row, chart};
+use farcall_bench_method::chart::{self, Curve, Panel};
+use farcall_bench_method::{Options, Row};
 
 use super::Multi;
 use super::paper::{self, Figure};
@@ -71,17 +72,18 @@ fn picture(path: &Path, rows: &[Row], options: &Options, conditions: &[String]) 
             .filter_map(|row| Some((row.members? as f64, row.iterative_ms? / row.multi_ms?)))
             .collect()
     };
+    let curve = |name, points, thin| Curve { name, points, thin };
     let predicted = |milliseconds| predicted(&rows, milliseconds);
     let name = |ms: &u32| format!("{ms} ms");
-    let mut panels = vec![chart::Panel {
+    let mut panels = vec![Panel {
         caption: "predicted".into(),
-        curves: times.iter().map(|ms| (name(ms), predicted(*ms), false)).collect(),
+        curves: times.iter().map(|ms| curve(name(ms), predicted(*ms), false)).collect(),
     }];
-    panels.extend(times.iter().map(|ms| chart::Panel {
+    panels.extend(times.iter().map(|ms| Panel {
         caption: format!("{ms} ms, predicted (thin) and measured"),
         curves: vec![
-            ("measured".into(), measured(Distribution::Constant, *ms), false),
-            ("predicted".into(), predicted(*ms), true),
+            curve("measured".into(), measured(Distribution::Constant, *ms), false),
+            curve("predicted".into(), predicted(*ms), true),
         ],
     }));
     for &one in Distribution::value_variants() {
@@ -89,13 +91,10 @@ fn picture(path: &Path, rows: &[Row], options: &Options, conditions: &[String]) 
             let figure = |n: &usize| paper::paper(*n, ms, one).map(|its| (*n as f64, its.iterative / its.multi));
             [1, 2, 5, 10, 20, 50, 100].iter().filter_map(figure).collect()
         };
-        let curves = times
-            .iter()
-            .flat_map(|ms| [(name(ms), measured(one, *ms), false), (format!("{ms} ms, paper"), theirs(*ms), true)]);
-        panels.push(chart::Panel {
-            caption: format!("{}, beside the paper (thin)", one.name()),
-            curves: curves.collect(),
+        let curves = times.iter().flat_map(|ms| {
+            [curve(name(ms), measured(one, *ms), false), curve(format!("{ms} ms, paper"), theirs(*ms), true)]
         });
+        panels.push(Panel { caption: format!("{}, beside the paper (thin)", one.name()), curves: curves.collect() });
     }
     let pin = options.pinned().first().map_or(String::new(), |pin| pin.to_string());
     let title = format!("One call of n members: how many times as fast as n calls (r/m), pin {pin}");
