@@ -95,10 +95,7 @@ impl<M> ClockMulti<M> {
     /// Calls [`Clock::now`] of every member.
     pub fn now(&self, zone: &str, of: &[u32]) -> ::farcall::Multi<u64, NoSuchZone, M> {
         let __prepared = ClockPrepare.now(zone, of);
-        ::farcall::Multi::new(
-            ::core::clone::Clone::clone(&self.members),
-            __prepared,
-        )
+        ::farcall::Multi::new(::core::clone::Clone::clone(&self.members), __prepared)
     }
 }
 /// Encodes calls of [`Clock`] that are not made yet, for [`Group::multi_each`](farcall::Group::multi_each).

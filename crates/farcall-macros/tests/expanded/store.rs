@@ -169,10 +169,7 @@ impl<M> StoreMulti<M> {
     /// Calls [`Store::get`] of every member.
     pub fn get(&self, key: &str) -> ::farcall::Multi<u64, NoSuchKey, M> {
         let __prepared = StorePrepare.get(key);
-        ::farcall::Multi::new(
-            ::core::clone::Clone::clone(&self.members),
-            __prepared,
-        )
+        ::farcall::Multi::new(::core::clone::Clone::clone(&self.members), __prepared)
     }
     /// Calls [`Store::put_all`] of every member.
     pub fn put_all(
@@ -183,18 +180,12 @@ impl<M> StoreMulti<M> {
         count: u32,
     ) -> ::farcall::Multi<(), ::farcall::Never, M> {
         let __prepared = StorePrepare.put_all(entries, data, owner, count);
-        ::farcall::Multi::new(
-            ::core::clone::Clone::clone(&self.members),
-            __prepared,
-        )
+        ::farcall::Multi::new(::core::clone::Clone::clone(&self.members), __prepared)
     }
     /// Calls [`Store::size`] of every member.
     pub fn size(&self) -> ::farcall::Multi<u64, ::farcall::Never, M> {
         let __prepared = StorePrepare.size();
-        ::farcall::Multi::new(
-            ::core::clone::Clone::clone(&self.members),
-            __prepared,
-        )
+        ::farcall::Multi::new(::core::clone::Clone::clone(&self.members), __prepared)
     }
 }
 /// Encodes calls of [`Store`] that are not made yet, for [`Group::multi_each`](farcall::Group::multi_each).
