@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::config::{LOCAL_WINDOW, SHARED_LOCAL_WINDOW};
+use crate::config::{BASE_DATAGRAM, LOCAL_WINDOW, SHARED_LOCAL_WINDOW};
 use crate::path::{Congestion, Mtu, RoundTrip};
 use crate::time::nanos;
 use crate::wire;
@@ -157,7 +157,7 @@ pub struct Conversation {
     in_flight: u32,
     /// How far the server lets arguments go before it has any, by its word on the last.
     granted: u32,
-    /// Fragments have come or gone since there was no call, and when one was begun besides.
+    /// Fragments have come or gone since there was no call, and when a short one was begun besides.
     fragments: bool,
     company: Option<Time>,
     /// The length of the last result that came in fragments.
@@ -252,7 +252,7 @@ impl Conversation {
         if self.slots.outstanding() == 0 {
             self.check = clock().plus(self.least_patience);
             self.fragments = false;
-        } else if self.fragments {
+        } else if self.fragments && args.len() <= BASE_DATAGRAM {
             self.company = Some(clock());
         }
         let sequence = self.next_sequence;
