@@ -132,6 +132,8 @@ impl Calls for Client {
     }
 }
 
+/// As if it stood where it is called, like a user's own code.
+#[inline(always)]
 fn gather<T: for<'a> Decode<'a>>(
     multi: Multi<T, farcall::Never, Fixed>,
     many: usize,

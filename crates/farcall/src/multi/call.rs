@@ -135,7 +135,7 @@ impl<T, E, M> Multi<T, E, M> {
 
 impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     /// Calls everybody and waits for everybody.
-    #[inline]
+    #[inline(always)]
     pub fn all(self) -> Gathered<T, E> {
         match self.call_alone() {
             Some(result) => Gathered::new(self.members, Few::One(result.into())),
