@@ -1,18 +1,14 @@
 //! Farcall over UDP or through shared memory: the stubs that any program would use, a runtime with nearly the default settings.
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use farcall::names::Memory;
 use farcall::xdr::Decode;
-use farcall::{Bytes, Export, Pending, Runtime};
-use farcall_bench_method::{Arrival, Calling, Carry, Crew, Laps, Mode, Peer, SLOW, Schedule, Serving, Setup};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use farcall::{Bytes, Calls, Export, Pending, Runtime};
+use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, SLOW, Schedule, Serving, Setup};
 
 /// How long a side that is to spin looks for a packet before it blocks: longer than any round trip,
 /// so that it never does while it is measured, and soon over when it is not.
@@ -163,25 +159,18 @@ impl Calling for Client {
         })
     }
 
-    /// The thread that begins calls also collects those that have ended, as an executor would; in
-    /// between it gives the core to the runtime's own thread.
+    /// The thread that begins calls also receives for those that are under way.
     fn open(&mut self, schedule: &mut Schedule) -> Result<()> {
         let Caller { echo, data, .. } = &self.caller;
-        let mut under_way = FuturesUnordered::new();
-        let mut context = Context::from_waker(Waker::noop());
-        let begin = |arrival: Arrival| async move {
-            let echo = echo.start();
-            let call = if arrival.slow { echo.slow(data) } else { echo.echo(data) };
-            (arrival, call.await)
-        };
+        let echo = echo.start();
+        let mut calls = Calls::new();
         while !schedule.is_over() {
             while let Some(arrival) = schedule.due() {
-                under_way.push(begin(arrival));
+                calls.add(arrival, if arrival.slow { echo.slow(data) } else { echo.echo(data) });
             }
-            while let Poll::Ready(Some((arrival, result))) = pin!(&mut under_way).poll_next_unpin(&mut context) {
+            while let Some((arrival, result)) = calls.try_next() {
                 schedule.ended(arrival, &result);
             }
-            std::thread::yield_now();
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ impl Default for ClientConfig {
             max_probe: Duration::from_secs(10),
             patience: Duration::from_secs(10),
             patience_probes: 10,
-            max_outstanding: 4096,
+            max_outstanding: 16_384,
             max_result: LONGEST,
             window: 4 << 20,
             loopback: false,
@@ -97,7 +97,7 @@ impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
             max_conversations: 1 << 20,
-            max_activities: 4096,
+            max_activities: 16_384,
             max_arguments: LONGEST,
             reassembly_budget: 3 << 29,
             held_budget: 64 << 20,

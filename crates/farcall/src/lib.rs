@@ -35,6 +35,7 @@
 extern crate self as farcall;
 
 mod builtin;
+mod calls;
 mod client;
 mod context;
 mod depart;
@@ -58,6 +59,7 @@ mod system;
 mod udp;
 
 pub use bytes::Bytes;
+pub use calls::Calls;
 pub use context::{Context, Trace, context};
 pub use error::{CallFailed, Error, Exception, Kind, Never, Ran, Result, ResultExt};
 pub use farcall_idl as idl;

@@ -43,6 +43,13 @@ impl<T, E> Pending<T, E> {
     }
 }
 
+impl<T, E> Pending<T, E> {
+    /// What it is the handle of, unless its reply was taken.
+    pub(crate) fn into_call(self) -> Option<Box<dyn PendingCall>> {
+        self.call
+    }
+}
+
 impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Pending<T, E> {
     /// Blocks until the call has ended.
     ///

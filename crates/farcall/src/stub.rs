@@ -188,6 +188,17 @@ pub trait PendingCall: Send {
         self.poll(&mut Context::from_waker(&waker), sink)
     }
 
+    /// Where a thread may wait for its end while it serves others; nowhere in particular if none.
+    fn station(&self) -> Option<Arc<dyn Station>> {
+        None
+    }
+
+    /// As [`PendingCall::poll`], for a thread that will wait at `station`: the bell is rung instead.
+    fn attend(&mut self, _station: &Arc<dyn Station>, bell: Bell, sink: Sink<'_>) -> Poll<()> {
+        let waker = Waker::from(Arc::new(bell));
+        self.poll(&mut Context::from_waker(&waker), sink)
+    }
+
     /// Asks the server to stop, and returns at once. The reply still comes: cancelled, or what was faster.
     fn cancel(&mut self);
 

@@ -6,9 +6,10 @@ mod common;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::{block_on, builder};
-use farcall::{Export, Pending};
+use farcall::{Calls, Export, Pending};
 
 #[farcall::interface]
 trait Place {
@@ -136,4 +137,45 @@ fn threads_that_start_calls_beside_each_other_get_their_results() {
     });
     assert_eq!(busy.came.try_iter().count(), 4 * 100 * 16);
     busy.end();
+}
+
+#[test]
+fn calls_are_taken_out_as_they_end_whichever_is_first() {
+    let mut busy = Busy::new();
+    let (mut staying, mut arriving) = (Calls::new(), Calls::new());
+    for (n, stay) in busy.staying.drain(..).enumerate() {
+        staying.add(n, stay);
+    }
+    for _ in 0..200 {
+        for n in 0..20 {
+            arriving.add(n, busy.place.start().arrive(n));
+        }
+        let mut ended: Vec<_> = (0..20).map(|_| arriving.wait().unwrap()).collect();
+        ended.sort_by_key(|(n, _)| *n);
+        assert!(ended.iter().zip(0..).all(|((n, result), i)| *n == i && *result == Ok(i)), "{ended:?}");
+        assert!(arriving.is_empty() && arriving.wait().is_none());
+        assert!(staying.try_next().is_none());
+    }
+    assert!(staying.wait_for(Duration::from_micros(1)).is_none());
+    assert_eq!(staying.len(), STAYING);
+    for left in (0..STAYING).rev() {
+        busy.go.send(()).unwrap();
+        assert_eq!(staying.wait().map(|(_, result)| result), Some(Ok(())));
+        assert_eq!(staying.len(), left);
+    }
+}
+
+#[test]
+fn calls_that_have_ended_or_failed_already_are_taken_out_too() {
+    let place = farcall::stub::local::<dyn Place>(Arc::new(Yard {
+        came: Mutex::new(channel().0),
+        go: Mutex::new(channel().1),
+    }));
+    let mut calls = Calls::new();
+    for n in 0..5 {
+        // Nobody hears of those who come: the procedure panics.
+        calls.add(n, place.start().arrive(n));
+    }
+    let failed = std::iter::from_fn(|| calls.wait()).filter(|(_, result)| result.is_err()).count();
+    assert_eq!(failed, 5);
 }

@@ -149,6 +149,7 @@ impl Attendance<'_> {
         if !self.leads {
             return;
         }
+        endpoint.led.store(true, Ordering::Relaxed);
         let mut reception = Reception::new(endpoint, tools, None, None);
         for _ in 0..DRAIN {
             let received = endpoint.socket.receive(&mut reception.buffer, Wait::No);

@@ -29,6 +29,11 @@ impl Started {
         begun.map_err(Refused::into)
     }
 
+    /// Has the bell rung when the call has ended; false if it has.
+    pub(crate) fn attend(&self, endpoint: &Endpoint, peer: &Peer, bell: Bell) -> bool {
+        self.watch(endpoint, peer, Watcher::Gatherer(bell)).is_some()
+    }
+
     /// Lets a call that was gathered go on when nobody waits at the endpoint any more.
     pub(crate) fn leave(&self, endpoint: &Arc<Endpoint>) {
         // Where there can be no thread, whoever next waits there carries it on.
@@ -47,6 +52,8 @@ impl Station for Endpoint {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let Caller { waiter, tools, .. } = &mut *caller;
+        // Calls that were left to share a datagram wait no longer than their caller does other things.
+        self.send_unsent(tools);
         let over = || bells.any() || self.is_past(until);
         bells.hear(
             Arc::as_ptr(waiter).addr(),
@@ -61,6 +68,7 @@ impl Station for Endpoint {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let Caller { waiter, tools, .. } = &mut *caller;
+        self.send_unsent(tools);
         self.attend(waiter).look(tools);
         caller.keep();
         Ok(())

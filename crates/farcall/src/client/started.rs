@@ -142,7 +142,7 @@ impl Started {
 
     /// Has `watcher` told of the end, instead of who was to be. Says whether the call was sent, for one that
     /// a thread waits for does not wait for others; nothing if it has ended.
-    fn watch(&self, endpoint: &Endpoint, peer: &Peer, watcher: Watcher) -> Option<bool> {
+    pub(super) fn watch(&self, endpoint: &Endpoint, peer: &Peer, watcher: Watcher) -> Option<bool> {
         let task = watcher.is_task();
         // To drop a waker may drop a task, and cancel what that had started: not under the lock.
         let (former, sent) = {

@@ -59,7 +59,7 @@ impl Bells {
     }
 
     /// The next member whose bell was rung.
-    pub(super) fn answer(&self) -> Option<u32> {
+    pub(crate) fn answer(&self) -> Option<u32> {
         if !self.any() {
             return None;
         }

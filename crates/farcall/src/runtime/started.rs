@@ -128,6 +128,16 @@ impl Started {
 }
 
 impl Flight {
+    /// Gives the reply if there is one that ends the call: the usual case, for which nobody need be woken.
+    fn take(&mut self, sink: Sink<'_>) -> bool {
+        match &self.stage {
+            Stage::First(Started::Datagrams(started), _) if started.is_over() => {
+                self.poll(&mut Context::from_waker(Waker::noop()), sink).is_ready()
+            }
+            _ => false,
+        }
+    }
+
     fn new(importer: &Arc<Importer>, trip: &Trip<'_>, stage: Stage) -> Flight {
         let Trip { procedure, deadline, trace, .. } = *trip;
         Flight { importer: importer.clone(), procedure: *procedure, deadline, trace, stage, detached: false }
@@ -233,14 +243,31 @@ impl PendingCall for Flight {
     }
 
     fn gather(&mut self, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
-        // The usual case, for which nobody need be woken.
-        if let Stage::First(Started::Datagrams(started), _) = &self.stage
-            && started.is_over()
-            && self.poll(&mut Context::from_waker(Waker::noop()), sink).is_ready()
-        {
+        if self.take(sink) {
             return Poll::Ready(());
         }
         let waker = Waker::from(Arc::new(bells.of(member)));
+        self.poll(&mut Context::from_waker(&waker), sink)
+    }
+
+    fn station(&self) -> Option<Arc<dyn Station>> {
+        match &self.stage {
+            Stage::First(Started::Datagrams(_), target) => Some(target.endpoint.clone()),
+            _ => None,
+        }
+    }
+
+    fn attend(&mut self, station: &Arc<dyn Station>, bell: Bell, sink: Sink<'_>) -> Poll<()> {
+        if self.take(sink) {
+            return Poll::Ready(());
+        }
+        if let Stage::First(Started::Datagrams(started), target) = &self.stage
+            && is_at(target, station)
+            && started.attend(&target.endpoint, &target.peer, bell.clone())
+        {
+            return Poll::Pending;
+        }
+        let waker = Waker::from(Arc::new(bell));
         self.poll(&mut Context::from_waker(&waker), sink)
     }
 

@@ -145,6 +145,14 @@ impl PendingCall for Flight {
         self.tell(sink, |call, sink| call.gather(bells, member, sink))
     }
 
+    fn station(&self) -> Option<Arc<dyn Station>> {
+        self.call.station()
+    }
+
+    fn attend(&mut self, station: &Arc<dyn Station>, bell: Bell, sink: Sink<'_>) -> Poll<()> {
+        self.tell(sink, |call, sink| call.attend(station, bell, sink))
+    }
+
     fn cancel(&mut self) {
         self.call.cancel();
     }
