@@ -52,6 +52,7 @@ use farcall_proto::{ServerConfig, Time, server as proto};
 
 pub(crate) use call::Work;
 pub(crate) use crew::{Crew, Plan, Relief, Seat};
+use exported::Exports;
 pub(crate) use exported::{Direct, Executor, Exported};
 pub(crate) use handed::{Back, Outlet};
 pub(crate) use task::Spawned;
@@ -107,7 +108,7 @@ pub(crate) struct Server {
 /// Everything that changes with each call, under one lock.
 struct Core {
     protocol: proto::Server,
-    exports: Vec<Arc<Exported>>,
+    exports: Exports,
     /// Quick calls that came in one train, of which one or more are being executed.
     batch: VecDeque<Work>,
     queue: Queue,
@@ -163,7 +164,7 @@ impl Server {
         env.entropy(&mut secret);
         let core = Core {
             protocol: proto::Server::new(config, env.now(), secret),
-            exports: Vec::new(),
+            exports: Exports::default(),
             batch: VecDeque::new(),
             queue: Queue::new(limits.queue, limits.queue_bytes),
             crew: Crew::new(limits.workers, limits.threads),
@@ -199,7 +200,7 @@ impl Server {
         self.offer(&exported);
         let mut core = self.lock();
         core.protocol.export(offer);
-        core.exports.push(exported);
+        core.exports.add(exported);
     }
 
     /// Offers it no longer. Calls of it that were begun are finished.
@@ -210,7 +211,7 @@ impl Server {
         self.take_back(id);
         let mut core = self.lock();
         core.protocol.withdraw(id);
-        core.exports.retain(|exported| exported.id != id);
+        core.exports.remove(id);
     }
 
     /// Refuses every new call, and waits until those that have begun are finished, but no longer

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::send::{Answer, Reply};
 use super::table::Entry;
-use super::{Export, Server};
+use super::Server;
 use crate::ticket::Invalid;
 use crate::wire::{Bind, Header, Stale, StaleReason, Ticket, VERSION};
 use crate::{BASE_DATAGRAM, Kind, Rule, Time, scheme};
@@ -54,7 +54,7 @@ impl Server {
         if bind.name.is_empty() {
             return Ok(0);
         }
-        self.exports.iter().find(|e| e.is_named(bind.name)).map(|e| e.id).ok_or(Kind::NotExported)
+        self.exports.named(bind.name).ok_or(Kind::NotExported)
     }
 
     /// A ticket came from an address that its conversation is not known to be at: lets the
@@ -142,18 +142,6 @@ impl Server {
         if let Some(more) = entry.more {
             self.slots -= more.rest.len();
             self.dissolve(*more);
-        }
-    }
-}
-
-impl Export {
-    /// Whether it answers to `Type` or `Type/instance`.
-    fn is_named(&self, name: &[u8]) -> bool {
-        match name.iter().position(|b| *b == b'/') {
-            None => name == self.type_name.as_bytes(),
-            Some(slash) => {
-                &name[..slash] == self.type_name.as_bytes() && &name[slash + 1..] == self.instance.as_bytes()
-            }
         }
     }
 }

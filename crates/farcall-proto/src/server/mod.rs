@@ -5,12 +5,14 @@
 //! |---|---|
 //! | `table.rs` | the conversations, 64 bytes for each that is idle |
 //! | `work.rs` | what there is more while one is not idle |
+//! | `exports.rs` | what is offered, by identifier and by name |
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
 //! | `receive.rs` | what each frame from a caller means |
 //! | `send.rs` | results, their fragments, short answers |
 //! | `memory.rs` | what is let go, when |
 
 mod admit;
+mod exports;
 mod memory;
 mod receive;
 mod send;
@@ -23,6 +25,7 @@ use std::net::SocketAddr;
 
 use crate::ticket::Issuer;
 use crate::{Failure, ServerConfig, Spares, Time, Trace};
+use exports::Exports;
 pub use receive::{Taken, Unread};
 use table::Table;
 use work::Work;
@@ -136,7 +139,7 @@ pub struct Server {
     horizon: u64,
     /// When a conversation was last forgotten.
     forgot: Time,
-    exports: Vec<Export>,
+    exports: Exports,
     draining: bool,
     next_number: u64,
     /// Short answers that wait to be sent.
@@ -173,7 +176,7 @@ impl Server {
             table: Table::default(),
             horizon: 0,
             forgot: now,
-            exports: Vec::new(),
+            exports: Exports::default(),
             draining: false,
             next_number: 1,
             replies: VecDeque::new(),
@@ -196,12 +199,12 @@ impl Server {
     /// Offers an interface.
     pub fn export(&mut self, export: Export) {
         debug_assert_ne!(export.id, 0);
-        self.exports.push(export);
+        self.exports.add(export);
     }
 
     /// Offers it no longer: calls of it are refused, `Ran::No`.
     pub fn withdraw(&mut self, id: u64) {
-        self.exports.retain(|e| e.id != id);
+        self.exports.remove(id);
     }
 
     /// Refuses every new call from now on; those that were begun are finished.

@@ -302,7 +302,7 @@ impl Server {
     }
 
     fn is_exported(&self, export: u64) -> bool {
-        self.exports.iter().any(|e| e.id == export) || self.config.mutant.breaks(Rule::ExportUnchecked)
+        self.exports.contains(export) || self.config.mutant.breaks(Rule::ExportUnchecked)
     }
 
     /// A newer call takes an activity over: whatever the older one was, its caller has had its

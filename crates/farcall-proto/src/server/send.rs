@@ -369,7 +369,7 @@ impl Server {
         let mut writer = Writer::new(out, reply.limit, header);
         match &reply.answer {
             Answer::Welcome { nonce, conversation, ticket, refused, export, from } => {
-                let procedures = self.exports.iter().find(|e| e.id == *export).map_or(&[][..], |e| &e.procedures);
+                let procedures = self.exports.get(*export).map_or(&[][..], |e| &e.procedures);
                 let welcome = Welcome {
                     nonce: *nonce,
                     conversation: *conversation,

@@ -49,6 +49,38 @@ pub(crate) struct Exported {
     idle: Arc<dyn Event>,
 }
 
+/// Exports by ascending identifier: each call looks for its own.
+#[derive(Clone, Default)]
+pub(super) struct Exports(Vec<Arc<Exported>>);
+
+impl Exports {
+    pub(super) fn add(&mut self, exported: Arc<Exported>) {
+        if let Err(place) = self.place(exported.id) {
+            self.0.insert(place, exported);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: u64) {
+        if let Ok(place) = self.place(id) {
+            self.0.remove(place);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn find(&self, id: u64) -> Option<&Arc<Exported>> {
+        self.0.get(self.place(id).ok()?)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Exported>> {
+        self.0.iter()
+    }
+
+    #[inline(always)]
+    fn place(&self, id: u64) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&id, |exported| exported.id)
+    }
+}
+
 /// What is known of a procedure.
 pub(super) struct Known {
     facts: Procedure,

@@ -7,7 +7,7 @@ use farcall_proto::server::{CallKey, Finish, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::call::Work;
-use super::exported::Exported;
+use super::exported::{Exported, Exports};
 use super::{Env, Server};
 use crate::xdr::Spill;
 
@@ -26,7 +26,7 @@ pub(crate) trait Outlet: Spill {
 /// What is exported.
 #[derive(Default)]
 pub(super) struct Offers {
-    exports: Vec<Arc<Exported>>,
+    exports: Exports,
     draining: bool,
 }
 
@@ -42,14 +42,14 @@ impl Server {
         if offers.draining {
             return Err(Failure::new(Kind::Draining, Ran::No));
         }
-        let exported = offers.exports.iter().find(|exported| exported.id == incoming.export);
+        let exported = offers.exports.find(incoming.export);
         let exported = exported.ok_or_else(|| Failure::new(Kind::NotExported, Ran::No))?;
         Ok(Work::new(now, incoming, exported, buffer, 0))
     }
 
     /// Whether there is such an export.
     pub(crate) fn exports(&self, id: u64) -> bool {
-        self.read_offers().exports.iter().any(|exported| exported.id == id)
+        self.read_offers().exports.find(id).is_some()
     }
 
     /// Has a worker execute a call, when it has its turn. It knows whom to give the outcome back.
@@ -114,11 +114,11 @@ impl Server {
     }
 
     pub(super) fn offer(&self, exported: &Arc<Exported>) {
-        self.write_offers().exports.push(exported.clone());
+        self.write_offers().exports.add(exported.clone());
     }
 
     pub(super) fn take_back(&self, id: u64) {
-        self.write_offers().exports.retain(|exported| exported.id != id);
+        self.write_offers().exports.remove(id);
     }
 
     pub(super) fn refuse_offers(&self) {

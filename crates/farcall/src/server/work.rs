@@ -10,7 +10,6 @@ use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::call::Work;
 use super::crew::{Plan, Relief, Seat};
-use super::exported::Exported;
 use super::{Aside, Core, Server};
 use crate::env::{Received, Wait, train};
 use crate::{context, depart};
@@ -48,14 +47,6 @@ struct Worker<'s> {
     deferred: usize,
     /// Who is to help with a train's calls that are not quick.
     relief: Option<Relief>,
-}
-
-/// The export of this identifier, which the protocol knows too.
-#[inline]
-fn find(exports: &[Arc<Exported>], id: u64) -> Option<&Arc<Exported>> {
-    let exported = exports.iter().find(|exported| exported.id == id);
-    debug_assert!(exported.is_some(), "a call of what is not exported");
-    exported
 }
 
 /// How long to keep off a socket that fails in a way that we do not know.
@@ -199,7 +190,7 @@ impl<'s> Worker<'s> {
             Taken::Nothing => return,
             Taken::Other(unread) => unread,
             Taken::Call(incoming) => {
-                let Some(exported) = find(exports, incoming.export) else { return };
+                let Some(exported) = exports.find(incoming.export) else { return };
                 // Made where it stays: it is some 200 bytes.
                 if self.current.is_none() {
                     self.current = Some(Work::new(now, incoming, exported, datagram, place.start));
@@ -214,7 +205,7 @@ impl<'s> Worker<'s> {
         let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
         protocol.handle_rest(now, *from, unread, &mut |request| match request {
             Request::Call(incoming) => {
-                let Some(exported) = find(exports, incoming.export) else { return };
+                let Some(exported) = exports.find(incoming.export) else { return };
                 let work = Work::new(now, incoming, exported, datagram, place.start);
                 match current {
                     None => *current = Some(work),
