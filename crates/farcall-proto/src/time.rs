@@ -29,7 +29,7 @@ impl Time {
 
     /// Nanoseconds since `earlier`; zero if this moment is not after it.
     #[inline]
-    pub(crate) fn nanos_since(self, earlier: Time) -> u64 {
+    pub fn nanos_since(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 

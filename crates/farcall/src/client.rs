@@ -41,7 +41,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use farcall_proto::client::Conversation;
 use farcall_proto::{ClientConfig, Spares};
 
-pub(crate) use call::Outgoing;
+pub(crate) use call::{Outgoing, Trip};
 pub(crate) use peer::Peer;
 pub(crate) use started::{Started, Taker};
 

@@ -125,8 +125,8 @@ pub trait Socket: Send + Sync + 'static {
 pub enum Wait {
     /// Not at all: what has arrived already.
     No,
-    /// About that long. It may be a little longer, and half as long when that saves a system call.
-    For(Duration),
+    /// About so many nanoseconds. It may be a little longer, and half as long when that saves a system call.
+    Nanos(u64),
     /// For ever.
     Forever,
 }

@@ -40,8 +40,8 @@ impl Timeout {
     /// often, or more than an eighth too late, is worth a system call.
     fn change(&self, wait: Wait) -> Option<Option<Duration>> {
         let current = self.current.load(Ordering::Relaxed);
-        let Wait::For(wanted) = wait else { return None };
-        let wanted = u64::try_from(wanted.as_nanos()).unwrap_or(u64::MAX).max(1_000);
+        let Wait::Nanos(wanted) = wait else { return None };
+        let wanted = wanted.max(1_000);
         if current != 0 && current >= wanted / 2 && current - wanted / 8 <= wanted {
             return None;
         }
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(a.receive(&mut buffer, Wait::No).unwrap(), Received::TimedOut);
         b.send(a.local_address(), b"hello").unwrap();
         let hello = Received::Datagrams { from: b.local_address(), len: 5, each: 5 };
-        assert_eq!(a.receive(&mut buffer, Wait::For(Duration::from_secs(60))).unwrap(), hello);
+        assert_eq!(a.receive(&mut buffer, Wait::Nanos(60_000_000_000)).unwrap(), hello);
         assert_eq!(&buffer[..5], b"hello");
         b.send_train(a.local_address(), b"abcde", 2).unwrap();
         let sizes = [2, 2, 1].map(|len| Received::Datagrams { from: b.local_address(), len, each: len });
@@ -175,14 +175,15 @@ mod tests {
     #[test]
     fn the_time_out_changes_only_when_it_must() {
         let (t, ms) = (Timeout::default(), Duration::from_millis);
-        assert_eq!(t.change(Wait::For(ms(20))), Some(Some(ms(20))));
-        assert_eq!(t.change(Wait::For(ms(20))), None);
-        assert_eq!(t.change(Wait::For(ms(19))), None);
-        assert_eq!(t.change(Wait::For(ms(39))), None);
+        let wait = |millis: u64| Wait::Nanos(millis * 1_000_000);
+        assert_eq!(t.change(wait(20)), Some(Some(ms(20))));
+        assert_eq!(t.change(wait(20)), None);
+        assert_eq!(t.change(wait(19)), None);
+        assert_eq!(t.change(wait(39)), None);
         assert_eq!(t.change(Wait::Forever), None);
-        assert_eq!(t.change(Wait::For(ms(100))), Some(Some(ms(100))));
-        assert_eq!(t.change(Wait::For(ms(20))), Some(Some(ms(20))));
-        assert_eq!(t.change_after(Wait::For(ms(20))), None);
+        assert_eq!(t.change(wait(100)), Some(Some(ms(100))));
+        assert_eq!(t.change(wait(20)), Some(Some(ms(20))));
+        assert_eq!(t.change_after(wait(20)), None);
         assert_eq!(t.change_after(Wait::Forever), Some(None));
         assert_eq!(t.change_after(Wait::Forever), None);
     }

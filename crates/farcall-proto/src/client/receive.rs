@@ -36,7 +36,7 @@ impl Conversation {
     /// Takes in a datagram that is just the whole result of this call, which was sent once. The clock is
     /// read only now and then, when a round trip is to be measured. Whatever this does not take in
     /// [`Conversation::handle`] does; then nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub fn take_result(&mut self, clock: impl Fn() -> Time, id: CallId, datagram: &[u8]) -> Option<Whole> {
         let frames = datagram.get(wire::HEADER..datagram.len().checked_sub(wire::TAG)?)?;
         let (head, body) = wire::only_result(frames)?;

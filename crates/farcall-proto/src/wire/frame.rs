@@ -284,7 +284,7 @@ pub(crate) fn only_call(frames: &[u8]) -> Option<(CallHead, &[u8])> {
 }
 
 /// The same of a whole result.
-#[inline]
+#[inline(always)]
 pub(crate) fn only_result(frames: &[u8]) -> Option<(ResultHead, &[u8])> {
     let (first, bytes) = only::<RESULT_HEAD>(frames, RESULT)?;
     Some((ResultHead::of(first).ok()?, bytes))

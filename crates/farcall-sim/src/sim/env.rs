@@ -97,7 +97,7 @@ impl Socket for Udp {
         let mut state = self.world.go_on(self.world.lock(), me.thread);
         let until = match wait {
             Wait::No => Some(0),
-            Wait::For(time) => Some(state.net.now().saturating_add(nanos(time))),
+            Wait::Nanos(nanos) => Some(state.net.now().saturating_add(nanos)),
             Wait::Forever => None,
         };
         loop {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use farcall_proto::client::{Bound, Call, CallId, Outcome};
+use farcall_proto::client::{Bound, Call, Outcome};
 use farcall_proto::{Failure, Time, Trace};
 
 use super::binds::Binds;
@@ -12,16 +12,13 @@ use super::peer::Mine;
 use super::waiter::{Caller, Tools, Waiter};
 use super::{Endpoint, Peer};
 use crate::CallFailed;
-use crate::stub::{EncodeArguments, bad_arguments};
+use crate::stub::{EncodeArguments, Procedure, bad_arguments};
 use crate::xdr::Encoder;
 
-/// A call that is to be made.
+/// A call that is to be made, with what it needs to be repeated.
 #[derive(Clone, Copy)]
-pub(crate) struct Outgoing<'a> {
-    /// The export, as it was bound.
-    pub(crate) export: u64,
-    /// The procedure's number.
-    pub(crate) procedure: u32,
+pub(crate) struct Trip<'a> {
+    pub(crate) procedure: &'a Procedure,
     /// When its caller waits no longer.
     pub(crate) deadline: Option<Time>,
     /// Its trace.
@@ -30,17 +27,28 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) encode: EncodeArguments<'a>,
 }
 
+/// A call that is to be made of this export.
+#[derive(Clone, Copy)]
+pub(crate) struct Outgoing<'a> {
+    /// As it was bound.
+    pub(crate) export: u64,
+    pub(crate) trip: &'a Trip<'a>,
+}
+
+impl Outgoing<'_> {
+    /// As the conversation takes it.
+    #[inline]
+    pub(super) fn call(&self, token: u64) -> Call {
+        let Trip { procedure, deadline, trace, .. } = *self.trip;
+        Call { export: self.export, procedure: procedure.number, deadline, trace, token }
+    }
+}
+
 /// Takes an outcome.
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>);
 
 /// The room of arguments longer than that is used again by other calls.
 const LONG: usize = 16 << 10;
-
-/// A call that is on its way.
-struct Begun {
-    id: CallId,
-    timer: Option<Time>,
-}
 
 impl Endpoint {
     /// Calls and waits. `sink` takes the outcome, unless this fails before anything was sent.
@@ -54,21 +62,16 @@ impl Endpoint {
         let mut attendance = self.attend(waiter);
         // The leader takes its own outcome in, and nobody else needs to know whose it is.
         let owner = (!attendance.leads()).then(|| Owner::Thread(waiter.clone()));
-        match self.begin(now, peer, outgoing, owner, tools) {
-            Err(failure) => {
-                drop(attendance);
-                sink(Outcome::Failed(failure));
-            }
-            Ok(begun) => {
-                let mut mine = Mine::new(peer, begun.id, sink);
-                attendance.until(tools, now, begun.timer, Some(&mut mine), &|| waiter.has_outcome());
-                // What follows may take long, and somebody else is to lead meanwhile.
-                drop(attendance);
-                match mine.done {
-                    true => mine.finish(),
-                    false => self.fetch(waiter, mine.sink),
-                }
-            }
+        let mut mine = Mine::new(peer, sink);
+        match self.begin(now, &mut mine, outgoing, owner, tools) {
+            Ok(timer) => attendance.until_mine(tools, now, timer, &mut mine, &|| waiter.has_outcome()),
+            Err(failure) => mine.fail(failure),
+        }
+        // What follows may take long, and somebody else is to lead meanwhile.
+        drop(attendance);
+        match mine.done {
+            true => mine.finish(),
+            false => self.fetch(waiter, mine.sink),
         }
         caller.keep();
         Ok(())
@@ -83,41 +86,40 @@ impl Endpoint {
         waiter.give_back(kept);
     }
 
-    /// Starts a call whose arguments are encoded, and sends its first datagrams.
+    /// Starts a call whose arguments are encoded, and sends its first datagrams. The conversation's next timer.
     fn begin(
         &self,
         now: Time,
-        peer: &Arc<Peer>,
+        mine: &mut Mine<'_>,
         outgoing: &Outgoing<'_>,
         owner: Option<Owner>,
         tools: &mut Tools,
-    ) -> Result<Begun, Failure> {
-        let (begun, sent, unlisted) = {
+    ) -> Result<Option<Time>, Failure> {
+        let peer = mine.peer;
+        let (timer, sent, unlisted) = {
             let state = &mut *peer.lock();
             let token = owner.map_or(Owners::NOBODY, |owner| state.owners.add(owner));
-            let Outgoing { export, procedure, deadline, trace, .. } = *outgoing;
-            let call = Call { export, procedure, deadline, trace, token };
-            let id = match state.conversation.start_by(|| now, &call, &mut tools.arguments) {
-                Ok(id) => id,
+            match state.conversation.start_by(|| now, &outgoing.call(token), &mut tools.arguments) {
+                Ok(id) => mine.id = Some(id),
                 Err(failure) => {
                     state.owners.take(token);
                     return Err(failure);
                 }
-            };
+            }
             let sent = state.conversation.transmit(now, &mut tools.out);
             let unlisted = !std::mem::replace(&mut state.listed, true);
-            (Begun { id, timer: state.conversation.timeout() }, sent, unlisted)
+            (state.conversation.timeout(), sent, unlisted)
         };
         if unlisted {
             self.list(peer);
         }
-        let Some(len) = sent else { return Ok(begun) };
+        let Some(len) = sent else { return Ok(timer) };
         self.send(now, peer, &tools.out[..len]);
         // A call that left whole in its first datagram has nothing more to say.
         if len >= farcall_proto::BASE_DATAGRAM / 2 {
             self.flush(now, peer, &mut tools.out);
         }
-        Ok(begun)
+        Ok(timer)
     }
 
     /// Encodes the arguments into `tools`, while no lock is held.
@@ -131,7 +133,7 @@ impl Endpoint {
             *arguments = room;
         }
         arguments.clear();
-        (outgoing.encode)(&mut Encoder::new(arguments)).map_err(|why| Refused::Arguments(bad_arguments(why)))?;
+        (outgoing.trip.encode)(&mut Encoder::new(arguments)).map_err(|why| Refused::Arguments(bad_arguments(why)))?;
         *usual_arguments = arguments.len();
         Ok(())
     }
@@ -176,7 +178,7 @@ impl Endpoint {
             self.set_timer(first.take());
             let Caller { waiter, tools, .. } = &mut *caller;
             let over = || binds.any() || self.is_past(deadline);
-            self.attend(waiter).by(deadline).until(tools, self.env.now(), None, None, &over);
+            self.attend(waiter).by(deadline).until(tools, self.env.now(), &over);
             let Some((which, answer)) = binds.fetch() else { break };
             if judge(which, answer) {
                 break;

@@ -112,10 +112,28 @@ impl Attendance<'_> {
         self
     }
 
-    /// Waits until `mine` or `done` says that it is over: as the leader, or as one that follows.
-    /// `timer` is one that was not told to [`Endpoint::set_timer`].
+    /// Waits until `done` says that it is over: as the leader, or as one that follows.
+    #[inline(never)]
+    pub(super) fn until(&mut self, tools: &mut Tools, now: Time, done: &dyn Fn() -> bool) {
+        self.until_either(tools, now, None, None, done);
+    }
+
+    /// The same until a call of this thread has ended, by itself or by `done`. `timer` is one that was not told
+    /// to [`Endpoint::set_timer`].
     #[inline(always)]
-    pub(super) fn until(
+    pub(super) fn until_mine(
+        &mut self,
+        tools: &mut Tools,
+        now: Time,
+        timer: Option<Time>,
+        mine: &mut Mine<'_>,
+        done: &dyn Fn() -> bool,
+    ) {
+        self.until_either(tools, now, timer, Some(mine), done);
+    }
+
+    #[inline(always)]
+    fn until_either(
         &mut self,
         tools: &mut Tools,
         mut now: Time,
@@ -162,7 +180,7 @@ impl Attendance<'_> {
 
 impl Endpoint {
     /// Receives, as the leader, until `mine` or `done` says that it is over.
-    #[inline]
+    #[inline(always)]
     fn lead_until(
         &self,
         reception: &mut Reception<'_>,
@@ -262,7 +280,7 @@ impl Endpoint {
             // wakes us: each writes before it reads.
             self.sleeping.store(until.as_nanos(), Ordering::SeqCst);
             if self.hurry.load(Ordering::SeqCst) >= until.as_nanos() {
-                return if until == NEVER { Wait::Forever } else { Wait::For(until.since(now)) };
+                return if until == NEVER { Wait::Forever } else { Wait::Nanos(until.nanos_since(now)) };
             }
         }
     }

@@ -58,7 +58,7 @@ impl Station for Endpoint {
         bells.hear(
             Arc::as_ptr(waiter).addr(),
             || Arc::new(Seated { socket: self.socket.clone(), waiter: waiter.clone() }),
-            || self.attend(waiter).by(until).until(tools, self.env.now(), None, None, &over),
+            || self.attend(waiter).by(until).until(tools, self.env.now(), &over),
         );
         caller.keep();
         Ok(())

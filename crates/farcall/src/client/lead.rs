@@ -85,6 +85,7 @@ impl<S: Seat> Lead<S> {
     }
 
     /// Follows no longer. One to whom the lead was passed meanwhile passes it on.
+    #[inline(never)]
     pub(crate) fn leave(&self, seat: &Arc<S>) {
         let mut many = self.lock();
         if many.next == id(seat) {

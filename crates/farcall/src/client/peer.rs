@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farcall_proto::Time;
 use farcall_proto::client::{CallId, Conversation, Event, Outcome};
+use farcall_proto::{Failure, Time};
 
 use super::call::Taker;
 use super::owners::{Owner, Owners};
@@ -33,7 +33,8 @@ pub(super) struct PeerState {
 /// The call that the receiving thread itself waits for: its outcome stays where it arrived.
 pub(super) struct Mine<'a> {
     pub(super) peer: &'a Arc<Peer>,
-    pub(super) id: CallId,
+    /// Once it has begun.
+    pub(super) id: Option<CallId>,
     pub(super) sink: Taker<'a>,
     /// Its outcome was given to the sink.
     pub(super) done: bool,
@@ -49,8 +50,8 @@ enum Landed {
 }
 
 impl<'a> Mine<'a> {
-    pub(super) fn new(peer: &'a Arc<Peer>, id: CallId, sink: Taker<'a>) -> Mine<'a> {
-        Mine { peer, id, sink, done: false, landed: None }
+    pub(super) fn new(peer: &'a Arc<Peer>, sink: Taker<'a>) -> Mine<'a> {
+        Mine { peer, id: None, sink, done: false, landed: None }
     }
 
     #[inline]
@@ -72,7 +73,7 @@ impl<'a> Mine<'a> {
             if !state.conversation.is_quiet() {
                 return None;
             }
-            let whole = state.conversation.take_result(clock, self.id, datagram)?;
+            let whole = state.conversation.take_result(clock, self.id?, datagram)?;
             if whole.token != Owners::NOBODY {
                 state.owners.take(whole.token);
             }
@@ -95,6 +96,13 @@ impl<'a> Mine<'a> {
             Landed::Exception(place) => (self.sink)(Outcome::Exception(Cow::Borrowed(&datagram[place]))),
             apart @ Landed::Apart(_) => self.landed = Some(apart),
         }
+    }
+
+    /// It did not even begin.
+    #[cold]
+    pub(super) fn fail(&mut self, failure: Failure) {
+        self.land(Outcome::Failed(failure), &[]);
+        self.done = true;
     }
 
     /// Gives an outcome that stands elsewhere to the sink, when somebody else may lead: it may be long.
@@ -158,7 +166,7 @@ pub(super) fn deliver(
     match event {
         Event::Ended { id, token, outcome, arguments } => {
             let owner = owners.take(token);
-            if let Some(mine) = mine.filter(|mine| mine.id == id) {
+            if let Some(mine) = mine.filter(|mine| mine.id == Some(id)) {
                 return mine.land(outcome, datagram);
             }
             match owner {

@@ -143,7 +143,7 @@ impl Service {
             let now = endpoint.env.now();
             let received = Cell::new(false);
             let over = || received.replace(true) || over(naps);
-            attendance.by(naps.then(|| now + NAP)).until(tools, now, None, None, &over);
+            attendance.by(naps.then(|| now + NAP)).until(tools, now, &over);
             naps = trend.naps(endpoint);
         }
     }

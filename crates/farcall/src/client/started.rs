@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use farcall_proto::client::{Call, CallId, Outcome};
+use farcall_proto::client::{CallId, Outcome};
 
 use super::call::{Outgoing, Refused};
 use super::owners::{Owner, Watcher};
@@ -111,7 +111,7 @@ impl Started {
         if !sent {
             endpoint.send_unsent(tools);
         }
-        attendance.until(tools, endpoint.env.now(), None, None, &|| self.landing.is_over());
+        attendance.until(tools, endpoint.env.now(), &|| self.landing.is_over());
         drop(attendance);
         caller.keep();
         Ok(())
@@ -186,16 +186,14 @@ impl Endpoint {
         tools: &mut Tools,
     ) -> Result<Started, Refused> {
         self.encode(outgoing, tools)?;
-        let Outgoing { export, procedure, deadline, trace, .. } = *outgoing;
         let landing = Arc::new(Landing::default());
         let mut state = peer.lock();
         let was_busy = state.owners.any_started();
         let token = state.owners.add(Owner::Started(landing.clone(), watcher));
-        let call = Call { export, procedure, deadline, trace, token };
         let clock = || self.env.now();
         // While tasks wait, the service thread receives.
         let clocked = self.tasks.load(Ordering::Relaxed) > 0;
-        let id = match state.conversation.start_by(clock, &call, &mut tools.arguments) {
+        let id = match state.conversation.start_by(clock, &outgoing.call(token), &mut tools.arguments) {
             Ok(id) => id,
             Err(failure) => {
                 state.owners.take(token);
@@ -210,7 +208,7 @@ impl Endpoint {
             if first {
                 self.leave(service, peer, tools);
             }
-            self.set_timer(deadline);
+            self.set_timer(outgoing.trip.deadline);
         } else {
             let unlisted = !std::mem::replace(&mut state.listed, true);
             drop(state);

@@ -13,10 +13,10 @@ use farcall_proto::{Failure, Spares, Time};
 use super::bind::{Target, parse};
 use super::watched::watched;
 use super::{Inner, Runtime, bound, started};
-use crate::client::Outgoing;
+use crate::client::{Outgoing, Trip};
 use crate::context;
 use crate::multi::{Bell, Parking, Station};
-use crate::stub::{Binding, Call, Channel, EncodeArguments, Interface, PendingCall, Procedure, Reply, Sink};
+use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink};
 use crate::xdr::Decoder;
 use crate::{CallFailed, Kind, Ran, idl};
 
@@ -28,15 +28,6 @@ pub(super) struct Importer {
     pub(super) bound: bound::Binding,
     /// One more than the datagrams that had come from the server when a deadline last passed.
     silent_at: AtomicU64,
-}
-
-/// A call on its way, with what it needs to be repeated.
-#[derive(Clone, Copy)]
-pub(super) struct Trip<'a> {
-    pub(super) procedure: &'a Procedure,
-    pub(super) deadline: Option<Time>,
-    pub(super) trace: Option<context::Trace>,
-    pub(super) encode: EncodeArguments<'a>,
 }
 
 /// A call is repeated no more often than this.
@@ -170,7 +161,7 @@ impl Importer {
             return Err(lacking(trip.procedure, target.address));
         }
         let mut failed = None;
-        let outgoing = trip.outgoing(target);
+        let outgoing = Outgoing { export: target.export, trip };
         let take = &mut |outcome: Outcome<'_>| failed = give(target, outcome, sink);
         let carried = match &target.link {
             Some(link) => link.call(&outgoing, take)?,
@@ -302,18 +293,6 @@ fn place(kind: Kind) -> Option<Place> {
         Kind::ServerRestarted | Kind::NotExported | Kind::Forgotten | Kind::ResultLost => Some(Place::Same),
         Kind::Unreachable | Kind::Overloaded | Kind::Draining => Some(Place::Elsewhere),
         _ => None,
-    }
-}
-
-impl Trip<'_> {
-    pub(super) fn outgoing(&self, target: &Target) -> Outgoing<'_> {
-        Outgoing {
-            export: target.export,
-            procedure: self.procedure.number,
-            deadline: self.deadline,
-            trace: self.trace,
-            encode: self.encode,
-        }
     }
 }
 

@@ -9,8 +9,8 @@ use farcall_proto::client::Outcome;
 
 use super::Inner;
 use super::bind::Target;
-use super::import::{self, Importer, Trip, describe, lacking};
-use crate::client::{self, Outgoing, Taker};
+use super::import::{self, Importer, describe, lacking};
+use crate::client::{self, Outgoing, Taker, Trip};
 use crate::context::Trace;
 use crate::env::{Event, Time};
 use crate::multi::{Bell, Bells, Station};
@@ -57,7 +57,8 @@ pub(super) fn start_gathered(
         bell.ring();
         return start(importer, trip);
     };
-    match client::Started::start_gathered(&target.endpoint, &target.peer, &trip.outgoing(target), bell.clone()) {
+    let outgoing = Outgoing { export: target.export, trip };
+    match client::Started::start_gathered(&target.endpoint, &target.peer, &outgoing, bell.clone()) {
         Ok(started) => {
             let stage = Stage::First(Started::Datagrams(started), target.clone());
             Box::new(Flight::new(importer, trip, stage))
@@ -92,7 +93,7 @@ fn send(target: &Target, trip: &Trip<'_>) -> Result<Started, CallFailed> {
     if !target.has(trip.procedure.number) {
         return Err(lacking(trip.procedure, target.address));
     }
-    Started::start(target, &trip.outgoing(target))
+    Started::start(target, &Outgoing { export: target.export, trip })
 }
 
 impl Started {

@@ -53,7 +53,7 @@ impl Started {
         link.check_process()?;
         let Some(claim) = Claim::new(&link.caller) else { return Ok(None) };
         let mut scratch = Scratch::take();
-        (outgoing.encode)(&mut Encoder::new(&mut scratch.bytes)).map_err(bad_arguments)?;
+        (outgoing.trip.encode)(&mut Encoder::new(&mut scratch.bytes)).map_err(bad_arguments)?;
         if scratch.bytes.len() > INLINE {
             return Ok(None);
         }
@@ -61,7 +61,7 @@ impl Started {
             Ok(ticket) => (State::default(), ticket),
             Err(failure) => return Err(failure.into()),
         };
-        let (link, deadline, kept) = (link.clone(), outgoing.deadline, Condvar::new());
+        let (link, deadline, kept) = (link.clone(), outgoing.trip.deadline, Condvar::new());
         let (awaited, state, arguments) = (AtomicBool::new(false), Mutex::new(state), scratch.bytes.clone());
         scratch.keep();
         Ok(Some(Arc::new(Started { link, ticket, deadline, arguments, state, kept, awaited })))

@@ -15,8 +15,8 @@ pub(crate) struct Udp {
     timeout: Timeout,
 }
 
-/// The shortest time-out that every system can do: it stands for "not at all".
-const AT_ONCE: Duration = Duration::from_millis(1);
+/// The shortest time-out that every system can do, in nanoseconds: it stands for "not at all".
+const AT_ONCE: u64 = 1_000_000;
 
 impl Udp {
     pub(crate) fn bind(address: SocketAddr, options: &SocketOptions) -> io::Result<Udp> {
@@ -49,7 +49,7 @@ impl Socket for Udp {
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
         let start = Instant::now();
         let end = if wait == Wait::No { Duration::ZERO } else { self.spin };
-        let asked = if wait == Wait::No { Wait::For(AT_ONCE) } else { wait };
+        let asked = if wait == Wait::No { Wait::Nanos(AT_ONCE) } else { wait };
         loop {
             if start.elapsed() >= end {
                 if let Some(timeout) = self.timeout.change(asked) {

@@ -18,8 +18,8 @@ use crate::sys;
 const MOST_DATAGRAMS: usize = 64;
 const LONGEST_TRAIN: usize = 65_000;
 
-/// The kernel counts a socket's time-out in steps of at least so much.
-const TICK: Duration = Duration::from_millis(1);
+/// The kernel counts a socket's time-out in steps of at least so many nanoseconds.
+const TICK: u64 = 1_000_000;
 
 pub(crate) struct Udp {
     socket: UdpSocket,
@@ -151,8 +151,9 @@ impl Udp {
     }
 
     /// Waits for less than a socket's time-out can say.
-    fn receive_soon(&self, buffer: &mut [u8], time: Duration) -> io::Result<Received> {
-        let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+    #[cold]
+    fn receive_soon(&self, buffer: &mut [u8], nanos: u64) -> io::Result<Received> {
+        let time = Timespec { tv_sec: 0, tv_nsec: nanos as _ };
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&time)) {
             Ok(0) => Ok(Received::TimedOut),
             Ok(_) => self.receive_once(buffer, RecvFlags::DONTWAIT),
@@ -224,21 +225,21 @@ impl Socket for Udp {
     }
 
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
-        if self.spin.is_zero() || wait == Wait::No {
-            return self.receive_at_rest(buffer, wait);
+        if !self.spin.is_zero() && wait != Wait::No {
+            let received = self.receive_spinning(buffer);
+            if !matches!(received, Ok(Received::TimedOut)) {
+                return received;
+            }
         }
-        match self.receive_spinning(buffer) {
-            Ok(Received::TimedOut) => self.receive_at_rest(buffer, wait),
-            received => received,
-        }
+        self.receive_at_rest(buffer, wait)
     }
 
     #[inline(always)]
     fn receive_at_rest(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
-        if let Wait::For(time) = wait
-            && time < TICK
+        if let Wait::Nanos(nanos) = wait
+            && nanos < TICK
         {
-            return self.receive_soon(buffer, time);
+            return self.receive_soon(buffer, nanos);
         }
         if let Some(timeout) = self.timeout.change(wait) {
             self.set_timeout(timeout)?;
