@@ -145,13 +145,14 @@ struct Results {
 fn count(pair: &mut Pair, cell: &Cell, quick: bool) -> Result<Row> {
     let (warm, load) = (Load::Laps { calls: 200 }, Load::Laps { calls: if quick { 2_000 } else { 10_000 } });
     let mut row = Row { outstanding: Some(1), ..pair.row("latency", cell) };
+    let calls = load.calls() * pair.calls_per_lap();
     let events = pair.count(What::Events, warm, load)?;
     // What spins counts its own waiting: its instructions and system calls say nothing.
     if cell.setup.mode == Mode::Spin {
-        row.set_counts(Counts { syscalls: None, ..events }, load.calls());
+        row.set_counts(Counts { syscalls: None, ..events }, calls);
         return Ok(row);
     }
-    row.set_counts(events, load.calls());
-    row.set_counts(pair.count(What::Instructions, warm, load)?, load.calls());
+    row.set_counts(events, calls);
+    row.set_counts(pair.count(What::Instructions, warm, load)?, calls);
     Ok(row)
 }

@@ -51,7 +51,13 @@ pub(crate) fn arguments(peer: &str, setup: &Setup, core: Option<usize>, address:
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// Unasked, when it runs.
-    Ready { address: String, transport: String, version: String },
+    Ready {
+        address: String,
+        transport: String,
+        version: String,
+        #[serde(default = "one")]
+        calls_per_lap: usize,
+    },
     /// Done; the processor time that this process has used so far, in nanoseconds.
     Done { processor_time: u64 },
     /// How long each call of a block took, in nanoseconds.
@@ -66,6 +72,10 @@ pub(crate) enum Reply {
     Failed(String),
 }
 
+fn one() -> usize {
+    1
+}
+
 /// Runs the side of `peer` that `agent` tells, until standard input ends.
 pub fn main(agent: &Agent, peer: Option<Box<dyn Peer>>) -> Result<()> {
     let peer = peer.with_context(|| format!("no peer is called `{}`", agent.peer))?;
@@ -77,7 +87,7 @@ pub fn main(agent: &Agent, peer: Option<Box<dyn Peer>>) -> Result<()> {
         Err(why) => return reply(&failure(&why)),
     };
     let (address, transport) = (role.address(), peer.transport().into());
-    reply(&Reply::Ready { address, transport, version: peer.version() })?;
+    reply(&Reply::Ready { address, transport, version: peer.version(), calls_per_lap: peer.calls_per_lap() })?;
     let mut line = String::with_capacity(64);
     let mut input = std::io::stdin().lock();
     while input.read_line(&mut line)? > 0 {

@@ -103,30 +103,27 @@ mod platform {
 
     use super::What;
 
-    /// One event over all threads.
-    pub struct Source(Vec<Counter>);
+    /// One event over all threads, of which there may be none; None if it cannot be counted.
+    pub struct Source(Option<Vec<Counter>>);
 
     impl Source {
         pub fn start(&mut self) {
-            self.0.iter_mut().for_each(|c| drop(c.enable()));
+            self.0.iter_mut().flatten().for_each(|c| drop(c.enable()));
         }
 
         pub fn stop(&mut self) {
-            self.0.iter_mut().for_each(|c| drop(c.disable()));
+            self.0.iter_mut().flatten().for_each(|c| drop(c.disable()));
         }
 
-        /// None if there is no counter, or one could not be read.
+        /// None if it is not counted, or a counter could not be read.
         pub fn sum(&mut self) -> Option<u64> {
-            if self.0.is_empty() {
-                return None;
-            }
-            self.0.iter_mut().map(|c| c.read().ok()).sum()
+            self.0.as_mut()?.iter_mut().map(|c| c.read().ok()).sum()
         }
     }
 
     pub fn open(what: What, all: bool) -> Vec<Source> {
         match builders(what) {
-            Ok(builders) => builders.into_iter().map(|b| Source(of_threads(b, all).unwrap_or_default())).collect(),
+            Ok(builders) => builders.into_iter().map(|b| Source(of_threads(b, all).ok())).collect(),
             Err(_) => Vec::new(),
         }
     }

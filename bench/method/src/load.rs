@@ -13,9 +13,9 @@ pub const SLOW: Duration = Duration::from_millis(10);
 /// What a client is told to do. `Display` and `FromStr` are the words that tell it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// One call outstanding; each is timed.
+    /// One call outstanding; each is timed, or each [lap](crate::Peer::calls_per_lap) of several.
     Laps {
-        /// Calls in all.
+        /// Laps in all.
         calls: usize,
     },
     /// Many calls outstanding, made by one thread of the client's.

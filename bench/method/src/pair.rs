@@ -45,6 +45,7 @@ pub struct Pair {
     name: String,
     transport: String,
     version: String,
+    calls_per_lap: usize,
     server: Process,
     client: Process,
     /// What its client was started with: another one can be.
@@ -59,21 +60,23 @@ impl Pair {
         let cores = cell.pin.cores();
         let start = |core, address: Option<&str>| {
             let mut process = Process::start(program, &agent::arguments(name, &cell.setup, core, address))?;
-            let Reply::Ready { address, transport, version } = process.hear()? else {
-                bail!("it is not ready");
-            };
-            Ok((process, address, transport, version))
+            match process.hear()? {
+                ready @ Reply::Ready { .. } => Ok((process, ready)),
+                _ => bail!("it is not ready"),
+            }
         };
-        let (mut server, address, transport, version) =
-            start(cores.map(|c| c.1), None).with_context(|| format!("the server of {name}"))?;
+        let (mut server, ready) = start(cores.map(|c| c.1), None).with_context(|| format!("the server of {name}"))?;
+        let Reply::Ready { address, transport, version, calls_per_lap } = ready else {
+            bail!("the server of {name} is not ready");
+        };
         // A server that spins may have to take part in connecting.
         server.order("active 1")?;
-        let (client, ..) =
-            start(cores.map(|c| c.0), Some(&address)).with_context(|| format!("the client of {name}"))?;
+        let (client, _) = start(cores.map(|c| c.0), Some(&address)).with_context(|| format!("the client of {name}"))?;
         let words = agent::arguments(name, &cell.setup, cores.map(|c| c.0), Some(&address));
         server.order("active 0")?;
         let start_client = (program.to_owned(), words);
-        Ok(Pair { name: name.into(), transport, version, server, client, start_client, neighbour: None })
+        let name = name.into();
+        Ok(Pair { name, transport, version, calls_per_lap, server, client, start_client, neighbour: None })
     }
 
     /// The peer's name.
@@ -86,14 +89,19 @@ impl Pair {
         (!self.version.is_empty()).then(|| format!("{} {}", self.name, self.version))
     }
 
-    /// Runs one block of single calls, enters it in `tally`, and returns its middle lap in nanoseconds
-    /// ([`stats::midmean`]).
+    /// Calls in a lap ([`crate::Peer::calls_per_lap`]).
+    pub fn calls_per_lap(&self) -> usize {
+        self.calls_per_lap
+    }
+
+    /// Runs one block of single calls, enters it in `tally`, and returns the nanoseconds of a call in its
+    /// middle laps ([`stats::midmean`]).
     pub fn time(&mut self, block: Block, tally: &mut Tally) -> Result<f64> {
         let (warm, load) = (Load::Laps { calls: block.warm }, Load::Laps { calls: block.calls });
         let (reply, server_time) = self.block(warm, load)?;
         let Reply::Laps(mut laps) = reply else { bail!("{}: expected laps, not {reply:?}", self.name) };
-        tally.add(&laps, server_time, block);
-        Ok(stats::midmean(&mut laps))
+        tally.add(&laps, self.calls_per_lap, server_time, block);
+        Ok(stats::midmean(&mut laps) / self.calls_per_lap as f64)
     }
 
     /// Runs one block of `load` after one of `warm`, and returns its calls per second, and the processor
@@ -176,20 +184,27 @@ impl Pair {
 #[derive(Default)]
 pub struct Tally {
     laps: Latencies,
+    calls_per_lap: usize,
     server_time: u64,
     calls: u64,
 }
 
 impl Tally {
-    fn add(&mut self, laps: &[u32], server_time: u64, block: Block) {
+    fn add(&mut self, laps: &[u32], calls_per_lap: usize, server_time: u64, block: Block) {
         self.laps.add(laps);
+        self.calls_per_lap = calls_per_lap;
         self.server_time += server_time;
-        self.calls += (block.warm + block.calls) as u64;
+        self.calls += ((block.warm + block.calls) * calls_per_lap) as u64;
     }
 
     /// Enters times into the row that [`Pair::row`] gave.
     pub fn enter(&self, row: &mut Row) {
         self.laps.enter(row);
+        // The tail of means is not that of calls.
+        if self.calls_per_lap > 1 {
+            let mean = row.p50_us.map(|lap| rounded(lap / self.calls_per_lap as f64));
+            (row.p50_us, row.p99_us, row.p999_us) = (mean, None, None);
+        }
         // A server that spins uses all the time there is.
         if row.mode == Some(Mode::Block) && self.server_time > 0 {
             row.server_cpu_us = Some(rounded(self.server_time as f64 / 1e3 / self.calls as f64));

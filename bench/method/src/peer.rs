@@ -73,6 +73,10 @@ pub trait Peer {
     fn counts_allocations(&self) -> bool {
         true
     }
+    /// Calls in a lap: more than one where a call is too short to be timed by itself.
+    fn calls_per_lap(&self) -> usize {
+        1
+    }
     /// Starts to serve on loopback, in threads of its own, and returns at once.
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>>;
     /// Connects to what [`Serving::address`] said in the other process.
@@ -91,7 +95,8 @@ pub trait Serving {
 /// A client that is connected. The loops are the peer's, so that one with an executor enters it once
 /// for a block, not once for a call.
 pub trait Calling {
-    /// Makes one round trip for each lap: `while laps.next() { … }`.
+    /// Makes one round trip for each lap, or [as many as the peer says](Peer::calls_per_lap):
+    /// `while laps.next() { … }`.
     fn run(&mut self, laps: &mut Laps) -> Result<()>;
 
     /// Makes `calls` calls, `outstanding` of them at any time, from one thread.

@@ -171,6 +171,8 @@ impl Row {
     }
 }
 
+/// To four digits after the point, or seven where the first ones may be zeros.
 pub(crate) fn rounded(value: f64) -> f64 {
-    (value * 1e4).round() / 1e4
+    let steps = if value.abs() < 0.1 { 1e7 } else { 1e4 };
+    (value * steps).round() / steps
 }

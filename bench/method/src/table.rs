@@ -27,13 +27,13 @@ const COLUMNS: &[Column] = &[
     ("datagrams in 60 min", |r| count(r.idle_datagrams)),
     ("m ms", |r| number(r.multi_ms, 3)),
     ("r ms", |r| number(r.iterative_ms, 3)),
-    ("p50 µs", |r| number(r.p50_us, 2)),
+    ("p50 µs", |r| fine(r.p50_us, 2)),
     ("p99", |r| number(r.p99_us, 2)),
     ("p99.9", |r| number(r.p999_us, 2)),
     ("calls/s", |r| number(r.per_second, 0)),
     ("share", |r| number(r.share, 3)),
     ("Gbit/s", |r| number(r.gbit_per_second, 2)),
-    ("ratio", |r| number(r.ratio, 3)),
+    ("ratio", |r| fine(r.ratio, 3)),
     ("[low, high]", |r| interval(r.ratio_low, r.ratio_high)),
     ("to gso", |r| number(r.ratio_gso, 3)),
     ("[low, high]", |r| interval(r.ratio_gso_low, r.ratio_gso_high)),
@@ -59,9 +59,14 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or(String::new(), |value| format!("{value:.digits$}"))
 }
 
+/// With three more digits where there would be nearly none.
+fn fine(value: Option<f64>, digits: usize) -> String {
+    number(value, if value.is_some_and(|value| value < 0.1) { digits + 3 } else { digits })
+}
+
 fn interval(low: Option<f64>, high: Option<f64>) -> String {
     match (low, high) {
-        (Some(low), Some(high)) => format!("[{low:.3}, {high:.3}]"),
+        (Some(_), Some(_)) => format!("[{}, {}]", fine(low, 3), fine(high, 3)),
         _ => String::new(),
     }
 }

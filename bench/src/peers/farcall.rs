@@ -119,14 +119,7 @@ impl Calling for Client {
 
     fn window(&mut self, outstanding: usize, calls: usize) -> Result<()> {
         let Caller { echo, carry, data } = &self.caller;
-        let echo = echo.start();
-        match (carry, data.len()) {
-            (Carry::Result, bytes) => window(outstanding, calls, || echo.fetch(bytes as u32)),
-            (Carry::Argument, _) => window(outstanding, calls, || echo.store(data)),
-            (Carry::Both, 0) => window(outstanding, calls, || echo.null()),
-            (Carry::Both, 32) => window(outstanding, calls, || echo.echo(data)),
-            (Carry::Both, _) => window(outstanding, calls, || echo.echo_all(data)),
-        }
+        started(echo, *carry, data, outstanding, calls)
     }
 
     fn threads(&mut self, threads: usize, calls: usize) -> Result<()> {
@@ -176,6 +169,18 @@ impl Calling for Client {
     }
 }
 
+/// Starts `calls` calls, `outstanding` of them at any time.
+pub fn started(echo: &EchoClient, carry: Carry, data: &[u8], outstanding: usize, calls: usize) -> Result<()> {
+    let echo = echo.start();
+    match (carry, data.len()) {
+        (Carry::Result, bytes) => window(outstanding, calls, || echo.fetch(bytes as u32)),
+        (Carry::Argument, _) => window(outstanding, calls, || echo.store(data)),
+        (Carry::Both, 0) => window(outstanding, calls, || echo.null()),
+        (Carry::Both, 32) => window(outstanding, calls, || echo.echo(data)),
+        (Carry::Both, _) => window(outstanding, calls, || echo.echo_all(data)),
+    }
+}
+
 /// Keeps `outstanding` calls going; waits for the oldest and starts another.
 fn window<T>(outstanding: usize, calls: usize, start: impl Fn() -> Pending<T>) -> Result<()>
 where
@@ -200,36 +205,41 @@ struct Caller {
 }
 
 impl Caller {
-    /// Makes a call as often as `next` says.
     #[inline]
-    fn calls(&self, mut next: impl FnMut() -> bool) -> Result<()> {
-        match (self.carry, self.data.len()) {
-            (Carry::Result, bytes) => {
-                while next() {
-                    std::hint::black_box(self.echo.fetch(bytes as u32)?);
-                }
-            }
-            (Carry::Argument, _) => {
-                while next() {
-                    std::hint::black_box(self.echo.store(&self.data)?);
-                }
-            }
-            (Carry::Both, 0) => {
-                while next() {
-                    self.echo.null()?;
-                }
-            }
-            (Carry::Both, 32) => {
-                while next() {
-                    std::hint::black_box(self.echo.echo(&self.data)?);
-                }
-            }
-            (Carry::Both, _) => {
-                while next() {
-                    std::hint::black_box(self.echo.echo_all(&self.data)?);
-                }
+    fn calls(&self, next: impl FnMut() -> bool) -> Result<()> {
+        calls(&self.echo, self.carry, &self.data, next)
+    }
+}
+
+/// Makes a call as often as `next` says, wherever `echo` leads to.
+#[inline]
+pub fn calls(echo: &(impl Echo + ?Sized), carry: Carry, data: &[u8], mut next: impl FnMut() -> bool) -> Result<()> {
+    match (carry, data.len()) {
+        (Carry::Result, bytes) => {
+            while next() {
+                std::hint::black_box(echo.fetch(bytes as u32)?);
             }
         }
-        Ok(())
+        (Carry::Argument, _) => {
+            while next() {
+                std::hint::black_box(echo.store(data)?);
+            }
+        }
+        (Carry::Both, 0) => {
+            while next() {
+                echo.null()?;
+            }
+        }
+        (Carry::Both, 32) => {
+            while next() {
+                std::hint::black_box(echo.echo(data)?);
+            }
+        }
+        (Carry::Both, _) => {
+            while next() {
+                std::hint::black_box(echo.echo_all(data)?);
+            }
+        }
     }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 //! package of its own, so that cargo does not merge the features of what they depend on.
 mod build;
 pub mod farcall;
+mod in_process;
 mod raw_gso;
 #[cfg(target_os = "linux")]
 mod raw_shared;
@@ -31,6 +32,8 @@ enum Source {
 /// What is measured beside farcall unless `--peers` says otherwise.
 const PEERS: &[(&str, Source)] = &[
     ("farcall-shm", Source::Here),
+    ("farcall-local", Source::Here),
+    ("farcall-direct", Source::Here),
     ("raw-tcp", Source::Here),
     ("raw-unix", Source::Here),
     ("raw-gso", Source::Here),
@@ -53,6 +56,8 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         RAW | CONTROL => Box::new(raw_udp::RawUdp { connected: true }),
         FARCALL => Box::new(farcall::Farcall { shared: false }),
         "farcall-shm" => Box::new(farcall::Farcall { shared: true }),
+        "farcall-local" => Box::new(in_process::InProcess::Stub),
+        "farcall-direct" => Box::new(in_process::InProcess::Direct),
         "raw-unconnected" => Box::new(raw_udp::RawUdp { connected: false }),
         "raw-gso" => Box::new(raw_gso::RawGso),
         #[cfg(target_os = "linux")]
