@@ -3,9 +3,9 @@
 
 use std::net::SocketAddr;
 
+use super::Server;
 use super::send::{Answer, Reply};
 use super::table::Entry;
-use super::Server;
 use crate::ticket::Invalid;
 use crate::wire::{Bind, Header, Stale, StaleReason, Ticket, VERSION};
 use crate::{BASE_DATAGRAM, Kind, Rule, Time, scheme};

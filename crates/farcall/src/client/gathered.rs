@@ -52,8 +52,8 @@ impl Station for Endpoint {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let Caller { waiter, tools, .. } = &mut *caller;
-        // Calls that were left to share a datagram wait no longer than their caller does other things.
-        self.send_unsent(tools);
+        // Calls that were left to share a datagram wait on: results are expected that will bring more of them, or the
+        // service thread sends them.
         let over = || bells.any() || self.is_past(until);
         bells.hear(
             Arc::as_ptr(waiter).addr(),
