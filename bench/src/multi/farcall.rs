@@ -1,8 +1,8 @@
 //! Farcall's members: servers with the settings that every server has, and a client that calls them by `multi()`.
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, ensure};
-use farcall::multi::{Fixed, Multi, Next, Outcome};
+use anyhow::{Result, ensure};
+use farcall::multi::{Fixed, Multi, Next};
 use farcall::names::Memory;
 use farcall::xdr::Decode;
 use farcall::{Bytes, Export, Group, Runtime};
@@ -114,15 +114,15 @@ impl Calls for Client {
         }
         let Some((_, group)) = &self.group else { return Ok(()) };
         match kind {
-            Kind::Null => gather(group.multi().null(), many, enough),
+            Kind::Null => gather(|| group.multi().null(), enough),
             Kind::Work(work) => {
                 let (milliseconds, distribution) = work.to_wire();
-                gather(group.multi().work(milliseconds, distribution), many, enough)
+                gather(|| group.multi().work(milliseconds, distribution), enough)
             }
-            Kind::Fetch(bytes) => gather(group.multi().fetch(bytes), many, enough),
+            Kind::Fetch(bytes) => gather(|| group.multi().fetch(bytes), enough),
             Kind::Store(bytes) => {
                 self.data.resize(bytes as usize, 7);
-                gather(group.multi().store(&self.data), many, enough)
+                gather(|| group.multi().store(&self.data), enough)
             }
         }
     }
@@ -135,20 +135,16 @@ impl Calls for Client {
 /// As if it stood where it is called, like a user's own code.
 #[inline(always)]
 fn gather<T: for<'a> Decode<'a>>(
-    multi: Multi<T, farcall::Never, Fixed>,
-    many: usize,
+    multi: impl FnOnce() -> Multi<T, farcall::Never, Fixed>,
     enough: Option<usize>,
 ) -> Result<()> {
     let Some(enough) = enough else {
-        let outcomes = multi.all();
-        if outcomes.len() == many && outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Result(_))) {
-            return Ok(());
-        }
-        let why = outcomes.failures().next().map(|(_, why)| why.clone());
-        return Err(why.context("not all members answered")?.into());
+        let outcomes = multi().all();
+        let failed = outcomes.failures().next();
+        return failed.map_or(Ok(()), |(_, why)| Err(why.clone().into()));
     };
     let mut answers = 0;
-    multi.each(|reply| {
+    multi().each(|reply| {
         answers += usize::from(reply.result.is_ok());
         if answers < enough { Next::Continue } else { Next::Stop }
     });

@@ -145,7 +145,7 @@ impl Instances {
 
     /// A call of all members as of now, with encoded arguments.
     pub fn multi(&self, procedure: &idl::Procedure, arguments: &[u8]) -> Multi<Encoded, Encoded> {
-        Multi::new(self.members(), Prepared::new(&facts(procedure), &|e| e.opaque(arguments)))
+        Multi::new(self.members(), Prepared::of(Cow::Owned(facts(procedure)), &|e| e.opaque(arguments)))
     }
 }
 

@@ -246,7 +246,8 @@ impl Binding {
         &self.channel
     }
 
-    /// Calls, and blocks until the call has ended.
+    /// Calls, and blocks until the call has ended. In line, where the procedure is known.
+    #[inline(always)]
     pub fn call<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
         &self,
         procedure: &Procedure,
@@ -263,7 +264,7 @@ impl Binding {
     }
 
     /// As [`Binding::call`], with encoded arguments.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn call_encoded<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
         &self,
         procedure: &Procedure,
@@ -301,6 +302,7 @@ impl Binding {
         self.channel.start(call)
     }
 
+    #[inline]
     fn prepare<'a>(&self, procedure: &'a Procedure, encode: EncodeArguments<'a>) -> Call<'a> {
         let within = match (procedure.deadline, self.within) {
             (Some(a), Some(b)) => Some(a.min(b)),

@@ -1,6 +1,8 @@
 //! A call of every member that is to be made, and the ways in which it may end.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::engine::Engine;
@@ -8,7 +10,7 @@ use super::few::Few;
 use super::gathering::Gathering;
 use super::outcome::{Gathered, Outcome, Short};
 use super::{Fixed, Living, Members};
-use crate::stub::Procedure;
+use crate::stub::{EncodeArguments, Procedure};
 use crate::xdr::{self, Decode, Encoder};
 use crate::{Never, Ran, Result};
 
@@ -54,17 +56,24 @@ pub(super) struct Hedge {
 
 /// A call with its arguments, encoded.
 pub struct Prepared<T, E = Never> {
-    pub(super) procedure: Procedure,
+    pub(super) procedure: Cow<'static, Procedure>,
     pub(super) arguments: std::result::Result<Vec<u8>, xdr::Error>,
     reply: PhantomData<fn() -> (T, E)>,
 }
 
 impl<T, E> Prepared<T, E> {
     /// Encodes the arguments.
-    pub fn new(procedure: &Procedure, encode: crate::stub::EncodeArguments<'_>) -> Self {
+    #[inline]
+    pub fn new(procedure: &'static Procedure, encode: EncodeArguments<'_>) -> Self {
+        Prepared::of(Cow::Borrowed(procedure), encode)
+    }
+
+    /// The same for a procedure that became known only now.
+    #[inline]
+    pub(crate) fn of(procedure: Cow<'static, Procedure>, encode: EncodeArguments<'_>) -> Self {
         let mut arguments = Vec::new();
         let encoded = encode(&mut Encoder::new(&mut arguments));
-        Prepared { procedure: *procedure, arguments: encoded.map(|()| arguments), reply: PhantomData }
+        Prepared { procedure, arguments: encoded.map(|()| arguments), reply: PhantomData }
     }
 }
 
@@ -138,8 +147,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     #[inline(always)]
     pub fn all(self) -> Gathered<T, E> {
         match self.call_alone() {
-            Some(result) => Gathered::new(self.members, Few::One(result.into())),
-            None => self.tally(usize::MAX).finish().0,
+            ControlFlow::Break(alone) => Gathered::new(alone.members, Few::One(alone.result.into())),
+            ControlFlow::Continue(multi) => multi.tally(usize::MAX).finish().0,
         }
     }
 
@@ -174,10 +183,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     /// No lock is held meanwhile, and other threads' replies are taken in. Returns what became of each member,
     /// without the values, which were the handler's.
     pub fn each(self, mut handler: impl FnMut(Reply<'_, T, E>) -> Next) -> Gathered<(), ()> {
-        let alone = self.call_alone();
-        let Multi { members, prepared, settings, .. } = self;
-        let mut outcomes: Few<Outcome<(), ()>> = abandoned(members.len());
-        let mut take = |outcomes: &mut [Outcome<(), ()>], index: usize, result: Result<T, E>| {
+        let mut outcomes: Few<Outcome<(), ()>> = abandoned(self.members.len());
+        let mut take = |members: &Members, outcomes: &mut [Outcome<(), ()>], index: usize, result: Result<T, E>| {
             outcomes[index] = match &result {
                 Ok(_) => Outcome::Result(()),
                 Err(crate::Error::Declared(_)) => Outcome::Exception(()),
@@ -185,13 +192,16 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
             };
             handler(Reply { index, member: members[index].name(), result })
         };
-        if let Some(result) = alone {
-            take(&mut outcomes, 0, result);
-            return Gathered::new(members, outcomes);
-        }
+        let Multi { members, prepared, settings, .. } = match self.call_alone() {
+            ControlFlow::Break(Alone { members, result, .. }) => {
+                take(&members, &mut outcomes, 0, result);
+                return Gathered::new(members, outcomes);
+            }
+            ControlFlow::Continue(multi) => multi,
+        };
         let mut engine = Engine::new(members.clone(), prepared, &settings);
         while let Some((index, result)) = engine.next() {
-            if take(&mut outcomes, index, result) == Next::Stop {
+            if take(&members, &mut outcomes, index, result) == Next::Stop {
                 break;
             }
         }
@@ -212,24 +222,38 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
         Gathering::new(members, prepared, settings)
     }
 
-    /// The result of a call that nothing sets apart from a single one: that of one member, without a time of its own.
+    /// Makes the call if nothing sets it apart from a single one: that of one member, without a time of its own.
+    /// Otherwise gives it back.
+    ///
+    /// By value and in line, so that what is known of the call where it is written is known here.
     #[inline(always)]
-    fn call_alone(&self) -> Option<Result<T, E>> {
-        let Settings { within: None, hedge: None, .. } = &self.settings else { return None };
-        let ([member], Some(prepared)) = (&*self.members, self.prepared.first()) else { return None };
-        let arguments = prepared.arguments.as_ref().ok()?;
-        Some(member.binding().call_encoded(&prepared.procedure, arguments))
+    fn call_alone(self) -> ControlFlow<Alone<T, E>, Self> {
+        match self {
+            Multi {
+                members,
+                prepared: Few::One(Prepared { procedure, arguments: Ok(arguments), .. }),
+                settings: Settings { within: None, hedge: None, counts, .. },
+                ..
+            } if members.len() == 1 => {
+                let result = members[0].binding().call_encoded(&procedure, &arguments);
+                ControlFlow::Break(Alone { members, result, counts })
+            }
+            multi => ControlFlow::Continue(multi),
+        }
     }
 
     #[inline(never)]
     fn tally(self, needed: usize) -> Tally<T, E> {
-        let alone = if needed > 0 { self.call_alone() } else { None };
-        let Multi { members, prepared, mut settings, .. } = self;
+        let alone = if needed > 0 { self.call_alone() } else { ControlFlow::Continue(self) };
+        let Multi { members, prepared, mut settings, .. } = match alone {
+            ControlFlow::Break(Alone { members, result, counts }) => {
+                let mut tally = Tally::new(members, needed, counts);
+                tally.take(0, result);
+                return tally;
+            }
+            ControlFlow::Continue(multi) => multi,
+        };
         let mut tally = Tally::new(members.clone(), needed, settings.counts.take());
-        if let Some(result) = alone {
-            tally.take(0, result);
-            return tally;
-        }
         let mut engine = Engine::new(members, prepared, &settings);
         while !tally.is_met() {
             let Some((index, result)) = engine.next() else { break };
@@ -249,6 +273,13 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Multi<T, E, Fixed> {
         let majority = self.members.len() / 2 + 1;
         self.quorum(majority)
     }
+}
+
+/// A call of one member that has ended.
+struct Alone<T, E> {
+    members: Members,
+    result: Result<T, E>,
+    counts: Option<Counts<T, E>>,
 }
 
 /// Outcomes before anybody was called.

@@ -34,8 +34,15 @@ pub enum Fixed {}
 /// assert!(echoes.results().count() >= 2);
 /// ```
 pub struct Group<C, M = Living> {
-    roster: Arc<dyn Roster>,
+    source: Source,
     kind: PhantomData<fn() -> (C, M)>,
+}
+
+/// Where the members are known from.
+#[derive(Clone)]
+enum Source {
+    Known(Members),
+    Roster(Arc<dyn Roster>),
 }
 
 /// Who knows the members.
@@ -66,6 +73,7 @@ impl Member {
     }
 
     /// What its stub is bound to.
+    #[inline]
     pub fn binding(&self) -> &Binding {
         &self.binding
     }
@@ -80,6 +88,7 @@ impl Members {
 impl Deref for Members {
     type Target = [Member];
 
+    #[inline]
     fn deref(&self) -> &[Member] {
         &self.0
     }
@@ -97,9 +106,19 @@ impl Roster for Members {
     }
 }
 
+impl Source {
+    #[inline]
+    fn members(&self) -> Members {
+        match self {
+            Source::Known(members) => members.clone(),
+            Source::Roster(roster) => roster.members(),
+        }
+    }
+}
+
 impl<C: Client> Group<C, Living> {
     pub(crate) fn living(roster: Arc<dyn Roster>) -> Self {
-        Group { roster, kind: PhantomData }
+        Group { source: Source::Roster(roster), kind: PhantomData }
     }
 }
 
@@ -111,7 +130,7 @@ impl<C: Client> Group<C, Fixed> {
     }
 
     pub(crate) fn known(members: Members) -> Self {
-        Group { roster: Arc::new(members), kind: PhantomData }
+        Group { source: Source::Known(members), kind: PhantomData }
     }
 }
 
@@ -123,6 +142,7 @@ impl<C: Client, M> Group<C, M> {
     }
 
     /// The procedures as calls of every member at once.
+    #[inline]
     pub fn multi(&self) -> C::Multi<M> {
         C::multi(self.members())
     }
@@ -149,8 +169,9 @@ impl<C: Client, M> Group<C, M> {
     }
 
     /// The members as of now.
+    #[inline]
     pub fn members(&self) -> Members {
-        self.roster.members()
+        self.source.members()
     }
 
     /// Name and user-stub of each member as of now.
@@ -175,12 +196,12 @@ impl<C: Client, M> Group<C, M> {
 
 impl<C, M> Clone for Group<C, M> {
     fn clone(&self) -> Self {
-        Group { roster: self.roster.clone(), kind: PhantomData }
+        Group { source: self.source.clone(), kind: PhantomData }
     }
 }
 
 impl<C, M> fmt::Debug for Group<C, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.roster.members().fmt(f)
+        self.source.members().fmt(f)
     }
 }
