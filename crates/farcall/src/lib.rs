@@ -15,7 +15,8 @@
 //! It is `Clone + Send + Sync`; clones share a binding, which is renewed when a server is gone.
 //!
 //! **A call** is made in one of three ways. `store.get(k)` blocks. `store.start().get(k)` returns at once, with
-//! a [`Pending`] to `wait()` for, `.await`, or `cancel()`. `stores.multi().get(k)` calls every member of a [`Group`]
+//! a [`Pending`] to `wait()` for, `.await`, or `cancel()`; many of them go into [`Calls`], which gives back whichever
+//! ends first. `stores.multi().get(k)` calls every member of a [`Group`]
 //! at once ([`multi`]): [`import_all`] gives the instances of a type, [`import_each`] those of given names. There is no
 //! time-out while the server answers; `store.within(d)` sets a deadline, which calls made by the procedure inherit.
 //!
