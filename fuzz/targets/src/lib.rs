@@ -41,14 +41,16 @@ pub struct Target {
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
+/// The memory that the two halves share stands on the heap here.
+const SHARED: usize = farcall_shm::Page::WORDS * size_of::<u64>();
 
 /// All of them.
 pub const TARGETS: &[Target] = &[
     Target { name: "server_bytes", run: server_bytes, memory_per_byte: 8, memory: 96 * KIB },
     Target { name: "server", run: server, memory_per_byte: 64, memory: 512 * KIB },
     Target { name: "client", run: client, memory_per_byte: 64, memory: MIB },
-    Target { name: "memory_server", run: memory_server, memory_per_byte: 64, memory: 4 * MIB },
-    Target { name: "memory_caller", run: memory_caller, memory_per_byte: 64, memory: 4 * MIB },
+    Target { name: "memory_server", run: memory_server, memory_per_byte: 64, memory: SHARED + 256 * KIB },
+    Target { name: "memory_caller", run: memory_caller, memory_per_byte: 64, memory: SHARED + 256 * KIB },
     Target { name: "dump", run: dump, memory_per_byte: 64, memory: 8 * KIB },
     Target { name: "capture", run: capture, memory_per_byte: 64, memory: 4 * MIB },
     Target { name: "xdr", run: xdr, memory_per_byte: 64, memory: 4 * KIB },
