@@ -38,7 +38,7 @@ use crate::{Never, Pending, Result, System};
 /// Dropping it cancels what has not ended.
 pub struct Calls<K, T, E = Never> {
     bells: Bells,
-    /// Where the first call that was added is waited for.
+    /// Where they are waited for: where the first of those under way is.
     station: Option<Arc<dyn Station>>,
     /// At their bells' places.
     under_way: Vec<Option<(K, Box<dyn PendingCall>)>>,
@@ -61,7 +61,12 @@ impl<K, T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Calls<K, T, E> {
             self.under_way.push(None);
             self.under_way.len() as u32 - 1
         });
-        let station = self.station.get_or_insert_with(|| call.station().unwrap_or_else(parking));
+        // One that had failed when it was added is waited for nowhere, and must not say where the next ones are.
+        let is_first = self.under_way.len() == self.free.len() + 1;
+        if is_first && let Some(station) = call.station() {
+            self.station = Some(station);
+        }
+        let station = self.station.get_or_insert_with(parking);
         match attend(&mut *call, station, &self.bells, place) {
             Some(result) => {
                 self.free.push(place);
@@ -157,7 +162,7 @@ fn attend<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
     place: u32,
 ) -> Option<Result<T, E>> {
     let mut result = None;
-    let polled = call.attend(station, bells.of(place), &mut |reply| result = Some(decode_reply(reply)));
+    let polled = call.attend(station, bells, place, &mut |reply| result = Some(decode_reply(reply)));
     polled.is_ready().then(|| result.unwrap_or_else(|| Err(no_reply().into())))
 }
 

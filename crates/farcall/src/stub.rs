@@ -182,20 +182,15 @@ pub trait PendingCall: Send {
     /// it has given the reply.
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()>;
 
-    /// As [`PendingCall::poll`], for one who gathers the ends of several calls: rings the member's bell instead.
-    fn gather(&mut self, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
-        let waker = Waker::from(Arc::new(bells.of(member)));
-        self.poll(&mut Context::from_waker(&waker), sink)
-    }
-
     /// Where a thread may wait for its end while it serves others; nowhere in particular if none.
     fn station(&self) -> Option<Arc<dyn Station>> {
         None
     }
 
-    /// As [`PendingCall::poll`], for a thread that will wait at `station`: the bell is rung instead.
-    fn attend(&mut self, _station: &Arc<dyn Station>, bell: Bell, sink: Sink<'_>) -> Poll<()> {
-        let waker = Waker::from(Arc::new(bell));
+    /// As [`PendingCall::poll`], for a thread that gathers the ends of several calls and will wait at `station`: the
+    /// member's bell is rung instead.
+    fn attend(&mut self, _station: &Arc<dyn Station>, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
+        let waker = Waker::from(Arc::new(bells.of(member)));
         self.poll(&mut Context::from_waker(&waker), sink)
     }
 

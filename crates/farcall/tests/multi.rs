@@ -170,11 +170,11 @@ fn the_handler_stops_and_every_member_can_be_called_at_once() {
 }
 
 #[test]
-fn the_first_answer_cancels_the_others() {
+fn whoever_is_given_up_is_cancelled() {
     let cluster = Cluster::of(3);
     let mut members: Vec<_> = cluster.group().stubs().collect();
     let quick = members.pop().unwrap();
-    // Two that hang, and one that fails fast: nobody has a result.
+    // All hang, so nobody has a result when the time is up.
     let hanging = Group::of(members);
     let short = hanging.multi().hang().within(Duration::from_millis(50)).first().unwrap_err();
     assert_eq!(short.counted(), 0);

@@ -1,7 +1,7 @@
 //! Calls the members, as many at once as their replies have room, and takes the replies in as they come.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::call::{Hedge, Prepared, Rest, Settings};
@@ -9,7 +9,7 @@ use super::few::Few;
 use super::outcome::Outcome;
 use super::{Bells, Members, Parking, Station};
 use crate::env::Time;
-use crate::stub::{PendingCall, bad_arguments, decode_reply, no_reply};
+use crate::stub::{PendingCall, Reply, bad_arguments, decode_reply, no_reply};
 use crate::xdr::Decode;
 use crate::{CallFailed, Ran, Result, System};
 
@@ -159,10 +159,18 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             let index = member as usize;
             let Some(call) = &mut self.calls[index] else { continue };
             let (mut result, mut size) = (None, 0);
-            let polled = call.gather(&self.bells, member, &mut |reply| {
+            let sink = &mut |reply: Reply<'_>| {
                 size = reply.len();
                 result = Some(decode_reply(reply));
-            });
+            };
+            let polled = match self.awaited {
+                None => call.attend(&self.station, &self.bells, member, sink),
+                // Nobody serves a station for a task.
+                Some(_) => {
+                    let waker = Waker::from(Arc::new(self.bells.of(member)));
+                    call.poll(&mut Context::from_waker(&waker), sink)
+                }
+            };
             if polled.is_pending() {
                 continue;
             }

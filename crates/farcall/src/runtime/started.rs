@@ -13,7 +13,7 @@ use super::import::{self, Importer, describe, lacking};
 use crate::client::{self, Outgoing, Taker, Trip};
 use crate::context::Trace;
 use crate::env::{Event, Time};
-use crate::multi::{Bell, Bells, Station};
+use crate::multi::{Bell, Bells, Parking, Station};
 use crate::shm;
 use crate::stub::{PendingCall, Procedure, Reply, Sink, bad_arguments};
 use crate::xdr::{Decoder, Encoder};
@@ -243,32 +243,25 @@ impl PendingCall for Flight {
         self.poll(context, sink)
     }
 
-    fn gather(&mut self, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
-        if self.take(sink) {
-            return Poll::Ready(());
-        }
-        let waker = Waker::from(Arc::new(bells.of(member)));
-        self.poll(&mut Context::from_waker(&waker), sink)
-    }
-
     fn station(&self) -> Option<Arc<dyn Station>> {
         match &self.stage {
             Stage::First(Started::Datagrams(_), target) => Some(target.endpoint.clone()),
-            _ => None,
+            // In the environment's time, which need not be the system's.
+            _ => Some(Arc::new(Parking::new(self.importer.inner.env.clone()))),
         }
     }
 
-    fn attend(&mut self, station: &Arc<dyn Station>, bell: Bell, sink: Sink<'_>) -> Poll<()> {
+    fn attend(&mut self, station: &Arc<dyn Station>, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
         if self.take(sink) {
             return Poll::Ready(());
         }
         if let Stage::First(Started::Datagrams(started), target) = &self.stage
             && is_at(target, station)
-            && started.attend(&target.endpoint, &target.peer, bell.clone())
+            && started.attend(&target.endpoint, &target.peer, bells.of(member))
         {
             return Poll::Pending;
         }
-        let waker = Waker::from(Arc::new(bell));
+        let waker = Waker::from(Arc::new(bells.of(member)));
         self.poll(&mut Context::from_waker(&waker), sink)
     }
 

@@ -141,16 +141,12 @@ impl PendingCall for Flight {
         self.tell(sink, |call, sink| call.poll(context, sink))
     }
 
-    fn gather(&mut self, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
-        self.tell(sink, |call, sink| call.gather(bells, member, sink))
-    }
-
     fn station(&self) -> Option<Arc<dyn Station>> {
         self.call.station()
     }
 
-    fn attend(&mut self, station: &Arc<dyn Station>, bell: Bell, sink: Sink<'_>) -> Poll<()> {
-        self.tell(sink, |call, sink| call.attend(station, bell, sink))
+    fn attend(&mut self, station: &Arc<dyn Station>, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
+        self.tell(sink, |call, sink| call.attend(station, bells, member, sink))
     }
 
     fn cancel(&mut self) {
