@@ -45,6 +45,7 @@ pub mod env;
 mod error;
 pub mod intercept;
 mod local;
+pub mod memory;
 pub mod multi;
 mod pending;
 mod runtime;

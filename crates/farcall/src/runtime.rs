@@ -255,6 +255,11 @@ impl Runtime {
         Ok(group::roster(self, name, interface)?)
     }
 
+    /// The clock, chance, sockets and threads that it uses.
+    pub(crate) fn env(&self) -> &dyn Env {
+        &*self.0.env
+    }
+
     /// The registry that it publishes to and asks.
     pub fn registry(&self) -> &Arc<dyn Registry> {
         &self.0.registry

@@ -1,91 +1,77 @@
-//! A long call allocates what its values need, and no long buffer besides.
-#![allow(missing_docs)]
+//! Segments that are exported by one runtime and imported by another, over the network.
 
-mod common;
+use farcall::memory::{Memory, Notify, Refused, Rights, Settings};
+use farcall::{Error, Runtime};
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use farcall::Bytes;
-
-struct Counting;
-
-/// Allocations of long buffers, made or grown.
-static LONG: AtomicUsize = AtomicUsize::new(0);
-
-fn count(size: usize) {
-    LONG.fetch_add(usize::from(size > 64 << 10), Ordering::Relaxed);
-}
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size);
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-#[farcall::interface]
-trait Store {
-    fn list(&self, n: u32) -> farcall::Result<Vec<u8>>;
-    fn shared(&self, n: u32) -> farcall::Result<Bytes>;
-    fn put(&self, bytes: &[u8]) -> farcall::Result<u32>;
-}
-
-struct Zeros(Bytes);
-
-impl Store for Zeros {
-    fn list(&self, n: u32) -> farcall::Result<Vec<u8>> {
-        Ok(vec![0; n as usize])
-    }
-    fn shared(&self, n: u32) -> farcall::Result<Bytes> {
-        Ok(self.0.slice(..n as usize))
-    }
-    fn put(&self, bytes: &[u8]) -> farcall::Result<u32> {
-        Ok(bytes.len() as u32)
-    }
-}
-
-const LEN: usize = 1 << 20;
-
-/// Long allocations of `calls` calls, at both ends, after some.
-fn of(calls: usize, call: impl Fn()) -> usize {
-    (0..10).for_each(|_| call());
-    let before = LONG.load(Ordering::Relaxed);
-    (0..calls).for_each(|_| call());
-    LONG.load(Ordering::Relaxed) - before
+/// A runtime that shares no memory with others.
+fn runtime() -> Runtime {
+    Runtime::builder().shared_memory(false).build().unwrap()
 }
 
 #[test]
-fn long_buffers_are_used_again() {
-    let over_udp = || common::builder().shared_memory(false).build().unwrap();
-    let server = over_udp();
-    let export = server.export::<dyn Store>("Store", Arc::new(Zeros(vec![0; LEN].into()))).unwrap();
-    let store = over_udp().import::<dyn Store>(&format!("udp://{}/Store", export.address())).unwrap();
-    let lists = of(100, || assert_eq!(store.list(LEN as u32).unwrap().len(), LEN));
-    assert!(lists <= 205, "{lists}, of which 200 are the server's and the client's values");
-    let shared = of(100, || assert_eq!(store.shared(LEN as u32).unwrap().len(), LEN));
-    assert!(shared <= 105, "{shared}, of which 100 are the client's values");
-    let bytes = vec![0; LEN];
-    let put = of(100, || assert_eq!(store.put(&bytes), Ok(LEN as u32)));
-    assert!(put <= 5, "{put}, though arguments are borrowed");
+fn what_one_writes_the_other_reads() {
+    let exporter = runtime();
+    let segment = exporter.export_segment("Words", Settings::new(100).anyone(Rights::ALL)).unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    assert_eq!((remote.size(), remote.rights()), (100, Rights::ALL));
+
+    segment.write(5, b"over there").unwrap();
+    let mut bytes = [0; 10];
+    remote.read(5, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"over there");
+
+    remote.write(90, b"and back").unwrap();
+    remote.flush().unwrap();
+    let mut bytes = [0; 8];
+    segment.read(90, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"and back");
+
+    assert_eq!(remote.compare_and_swap(16, 0, 7).unwrap(), u64::from_le_bytes([0; 8]));
+    assert_eq!((segment.load(16).unwrap(), remote.load(16).unwrap()), (7, 7));
+
+    let (mut first, mut last) = ([0; 4], [0; 4]);
+    remote.read_each(&mut [(5, &mut first), (94, &mut last)]).unwrap();
+    assert_eq!((&first, &last), (b"over", b"back"));
+}
+
+#[test]
+fn what_is_not_allowed_is_refused_and_said() {
+    let exporter = runtime();
+    let segment = exporter.export_segment("Guarded", Settings::new(64).anyone(Rights::READ | Rights::WRITE)).unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    let refused = |outcome: farcall::memory::Result<()>| match outcome {
+        Err(Error::Declared(refused)) => refused,
+        other => panic!("{other:?}"),
+    };
+    let swap = |at| remote.compare_and_swap(at, 0, 1).map(drop);
+    assert_eq!(refused(remote.read(60, &mut [0; 5])), Refused::OutOfRange(64));
+    assert_eq!(refused(remote.write(u64::MAX, &[1])), Refused::OutOfRange(64));
+    assert_eq!(refused(swap(0)), Refused::NotPermitted);
+
+    segment.inhibit_writes(true);
+    assert_eq!(refused(remote.write(0, &[1])), Refused::Inhibited);
+    remote.read(0, &mut [0; 8]).unwrap();
+    segment.inhibit_writes(false);
+    remote.write(0, &[1]).unwrap();
+
+    segment.export_again();
+    assert_eq!(refused(remote.read(0, &mut [0; 8])), Refused::Stale);
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    remote.read(0, &mut [0; 8]).unwrap();
+    segment.revoke();
+    assert_eq!(refused(remote.write(0, &[1])), Refused::Stale);
+}
+
+#[test]
+fn who_asks_for_it_hears_of_writes() {
+    let exporter = runtime();
+    let settings = Settings::new(64).anyone(Rights::WRITE).notify(Notify::Asked);
+    let segment = exporter.export_segment("Heard", settings).unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    remote.write(0, b"quiet").unwrap();
+    remote.flush().unwrap();
+    assert_eq!(segment.try_notice(), None);
+    remote.write_notify(8, b"loud").unwrap();
+    let notice = segment.notice();
+    assert_eq!((notice.offset, notice.len, notice.writes), (8, 4, 1));
 }

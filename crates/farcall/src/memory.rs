@@ -1,0 +1,113 @@
+//! Memory that others read and write without a call: segments (Thekkath, Levy & Lazowska 1994).
+//!
+//! A process *exports* a segment of memory under a name; others *import* it, and read, write, and compare and swap at
+//! any offset. Nothing of the exporter's is scheduled for it, unless they ask for its [notice](Notify).
+//!
+//! ```no_run
+//! use farcall::memory::{Memory, Rights, Settings};
+//!
+//! # fn main() -> farcall::memory::Result<()> {
+//! let load = farcall::memory::export("Load", Settings::new(64).anyone(Rights::READ))?;
+//! load.store(0, 42)?;
+//!
+//! let remote = farcall::memory::import("Load")?; // anywhere else
+//! assert_eq!(remote.load(0)?, 42);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **Words.** Eight bytes at an offset that eight divides are a word: a number in little-endian order, read and written
+//! as a whole by everybody, near and far. An access of several words takes them in ascending order, one by one: a load
+//! sees what was written before the store that it sees (acquire and release), so a later word of one access is never
+//! older than what an earlier word of it has made known. Of several words together nothing is atomic: [`Memory`]
+//! has no references into it, because others change it at any time.
+//!
+//! **Writes** of one importer are done in the order in which it made them, but [`Memory::write`] returns when it may: only
+//! [`Memory::flush`] says that they are done, or which of them was refused.
+//!
+//! **Refusals** are [`Refused`], the declared exception of every access; whether an access that *failed* was done is
+//! what [`CallFailed::ran`](crate::CallFailed::ran) says, as for a call.
+//!
+//! ```text
+//! segment    memory that is exported, and what may be done with it
+//! remote     a segment that is imported
+//! access     accesses as calls: the interface between the two, where memory is not mapped
+//! notice     how an exporter hears that others wrote
+//! area       the words
+//! ```
+
+mod access;
+mod area;
+mod notice;
+mod remote;
+mod segment;
+
+use crate::Runtime;
+
+pub use access::Refused;
+pub use notice::Notice;
+pub use remote::Remote;
+pub use segment::{Notify, Rights, Segment, Settings};
+
+/// What an access gives: a value, or that it was [`Refused`], or failed.
+pub type Result<T> = crate::Result<T, Refused>;
+
+/// Bytes and words at offsets: a segment of this process, or somebody else's.
+///
+/// Offsets and lengths are in bytes, and any will do, within [`Memory::size`].
+///
+/// # Errors
+/// Every access is [`Refused`] when it leaves the segment, when the right to it was not given, or the segment is exported no
+/// longer, or anew; somebody else's fails as calls do.
+pub trait Memory: Send + Sync {
+    /// How many bytes there are.
+    fn size(&self) -> u64;
+
+    /// Reads as many bytes as `into` has.
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
+
+    /// Reads several ranges, in one packet if they fit one.
+    fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
+        ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into))
+    }
+
+    /// Writes bytes. May return before they are there: [`Memory::flush`] says when, and whether.
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// The same, and asks that the exporter hear of it: it does if it exported with [`Notify::Asked`] or [`Notify::Always`].
+    fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Puts `new` into the word if it is `old`; gives what it was before. Once, whatever is lost or repeated.
+    fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64>;
+
+    /// Waits until everything that was written is there.
+    fn flush(&self) -> Result<()>;
+
+    /// Reads a word.
+    fn load(&self, offset: u64) -> Result<u64> {
+        let mut word = [0; 8];
+        self.read(offset, &mut word)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// Writes a word.
+    fn store(&self, offset: u64, word: u64) -> Result<()> {
+        self.write(offset, &word.to_le_bytes())
+    }
+}
+
+/// Exports a new segment of zeros under a name, until the handle is dropped.
+///
+/// # Errors
+/// When the name is no name or is taken, there is no memory, or the registry fails.
+pub fn export(name: &str, settings: Settings) -> crate::Result<Segment> {
+    Runtime::current()?.export_segment(name, settings)
+}
+
+/// Imports the segment that somebody exports under a name, or at an address (`"udp://10.0.0.7:7000/Load"`).
+///
+/// # Errors
+/// When nobody exports the name, or nobody answers.
+pub fn import(name: &str) -> crate::Result<Remote> {
+    Runtime::current()?.import_segment(name)
+}

@@ -1,0 +1,267 @@
+//! Memory that is exported, and what may be done with it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::access::{Access, Refused};
+use super::area::Area;
+use super::notice::{Notice, Notices};
+use super::{Memory, Result};
+use crate::{CallFailed, Export, Kind, Ran, Runtime};
+
+/// What may be done with a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rights(u32);
+
+impl Rights {
+    /// Nothing.
+    pub const NONE: Rights = Rights(0);
+    /// Reading.
+    pub const READ: Rights = Rights(1);
+    /// Writing.
+    pub const WRITE: Rights = Rights(2);
+    /// Comparing and swapping words.
+    pub const CAS: Rights = Rights(4);
+    /// Everything.
+    pub const ALL: Rights = Rights(7);
+
+    /// Whether these contain all of those.
+    pub fn contains(self, those: Rights) -> bool {
+        self.0 & those.0 == those.0
+    }
+
+    pub(super) fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Unknown bits give no right.
+    pub(super) fn from_bits(bits: u32) -> Rights {
+        Rights(bits & Rights::ALL.0)
+    }
+}
+
+impl std::ops::BitOr for Rights {
+    type Output = Rights;
+
+    fn bitor(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
+    }
+}
+
+/// When the exporter hears that somebody wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Notify {
+    /// Never.
+    #[default]
+    Never,
+    /// When the writer asks for it.
+    Asked,
+    /// Whenever somebody writes.
+    Always,
+}
+
+/// How a segment is to be exported.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    size: usize,
+    anyone: Rights,
+    notify: Notify,
+}
+
+impl Settings {
+    /// A segment of `size` bytes, with which nobody else may do anything yet.
+    pub fn new(size: usize) -> Settings {
+        Settings { size, anyone: Rights::NONE, notify: Notify::Never }
+    }
+
+    /// What anyone may do who can send a packet here: over UDP nobody proves who they are.
+    pub fn anyone(self, rights: Rights) -> Settings {
+        Settings { anyone: rights, ..self }
+    }
+
+    /// When the exporter hears that somebody wrote.
+    pub fn notify(self, notify: Notify) -> Settings {
+        Settings { notify, ..self }
+    }
+}
+
+/// A segment of this process that others may import. Dropping it revokes it.
+#[derive(Debug)]
+pub struct Segment {
+    core: Arc<Core>,
+    export: Export,
+}
+
+/// What a segment's owner and those who serve it share.
+#[derive(Debug)]
+pub(super) struct Core {
+    area: Area,
+    settings: Settings,
+    /// Zero while it is revoked.
+    generation: AtomicU64,
+    inhibited: AtomicBool,
+    notices: Notices,
+}
+
+/// The largest segment, in bytes.
+const MAX_SIZE: usize = 1 << 40;
+
+/// The type under which segments are exported.
+pub(super) const TYPE: &str = "Memory";
+
+impl Runtime {
+    /// As [`memory::export`](super::export), from this runtime.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn export_segment(&self, name: &str, settings: Settings) -> crate::Result<Segment> {
+        if settings.size == 0 || settings.size > MAX_SIZE {
+            let why = format!("a segment of {} bytes; it has from 1 to {MAX_SIZE}", settings.size);
+            return Err(CallFailed::new(Kind::Local, Ran::No).because(why).into());
+        }
+        let core = Arc::new(Core {
+            area: Area::new(settings.size),
+            settings,
+            generation: AtomicU64::new(next_generation()),
+            inhibited: AtomicBool::new(false),
+            notices: Notices::new(self.env()),
+        });
+        let export = self.export::<dyn Access>(&format!("{TYPE}/{name}"), core.clone())?;
+        Ok(Segment { core, export })
+    }
+}
+
+/// Grows with every export of the process; that of another process has another identifier.
+fn next_generation() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+impl Segment {
+    /// Refuses others' writes and swaps, or no longer. Those that have begun may end meanwhile.
+    pub fn inhibit_writes(&self, inhibited: bool) {
+        self.core.inhibited.store(inhibited, Ordering::SeqCst);
+    }
+
+    /// Refuses whatever others do with it from now on; the memory stays this process's.
+    pub fn revoke(&self) {
+        self.core.generation.store(0, Ordering::SeqCst);
+    }
+
+    /// Exports it again as it is now, as a new generation: who had imported it must import it anew.
+    pub fn export_again(&self) {
+        self.core.generation.store(next_generation(), Ordering::SeqCst);
+    }
+
+    /// Blocks until somebody's write is to be heard of.
+    pub fn notice(&self) -> Notice {
+        loop {
+            if let Some(notice) = self.core.notices.fetch() {
+                return notice;
+            }
+            self.core.notices.wait(None);
+        }
+    }
+
+    /// Somebody's write, if there is one to hear of.
+    pub fn try_notice(&self) -> Option<Notice> {
+        self.core.notices.fetch()
+    }
+
+    /// Its name without a registry, as in `udp://127.0.0.1:7000/Load`.
+    pub fn url(&self) -> String {
+        let name = self.export.name();
+        format!("udp://{}/{}", self.export.address(), name.rsplit('/').next().unwrap_or(name))
+    }
+}
+
+impl Memory for Segment {
+    fn size(&self) -> u64 {
+        self.core.size()
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.core.check_range(offset, into.len())?;
+        self.core.area.read(offset, into);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.core.check_range(offset, bytes.len())?;
+        self.core.area.write(offset, bytes);
+        Ok(())
+    }
+
+    fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write(offset, bytes)
+    }
+
+    fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
+        self.core.check_word(offset)?;
+        Ok(self.core.area.compare_and_swap(offset, old, new))
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Core {
+    pub(super) fn area(&self) -> &Area {
+        &self.area
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.area.len() as u64
+    }
+
+    /// Its generation, unless it is revoked.
+    pub(super) fn generation(&self) -> Option<u64> {
+        Some(self.generation.load(Ordering::SeqCst)).filter(|generation| *generation != 0)
+    }
+
+    /// What whoever sends packets may do.
+    pub(super) fn far(&self) -> Rights {
+        self.settings.anyone
+    }
+
+    /// Whether somebody who sends packets may do that with that generation.
+    pub(super) fn check(&self, generation: u64, right: Rights) -> Result<()> {
+        if self.generation() != Some(generation) {
+            return Err(Refused::Stale.into());
+        }
+        if !self.far().contains(right) {
+            return Err(Refused::NotPermitted.into());
+        }
+        if right != Rights::READ && self.inhibited.load(Ordering::SeqCst) {
+            return Err(Refused::Inhibited.into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_range(&self, offset: u64, len: usize) -> Result<()> {
+        match self.area.has(offset, len) {
+            true => Ok(()),
+            false => Err(Refused::OutOfRange(self.size()).into()),
+        }
+    }
+
+    pub(super) fn check_word(&self, offset: u64) -> Result<()> {
+        if !offset.is_multiple_of(8) {
+            return Err(Refused::NotAWord.into());
+        }
+        self.check_range(offset, 8)
+    }
+
+    /// Somebody else wrote there, and perhaps asks that we hear of it.
+    pub(super) fn written(&self, offset: u64, len: usize, asked: bool) {
+        let heard = match self.settings.notify {
+            Notify::Never => false,
+            Notify::Asked => asked,
+            Notify::Always => true,
+        };
+        if heard {
+            self.notices.add(offset, len as u64, crate::context().caller());
+        }
+    }
+}
