@@ -14,9 +14,9 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use crate::stub::{AsyncServer, Binding, Call, Channel, Dispatched, Interface, PendingCall, Reply, Sink};
-use crate::stub::{bad_arguments, catch};
-use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, Kind, Ran};
+use crate::stub::{bad_arguments, catch, reply as reply_of};
+use crate::xdr::{Decoder, Encode, Encoder};
+use crate::{CallFailed, Error, Kind, Ran};
 
 use workers::{Run, Workers};
 
@@ -106,12 +106,22 @@ fn execute<T: ?Sized + Interface>(server: &T, procedure: u32, arguments: Vec<u8>
 }
 
 /// What a server gave.
-struct Ended {
+pub(crate) struct Ended {
     dispatched: Dispatched,
     reply: Bytes,
 }
 
 impl Ended {
+    /// As if a server had given that.
+    pub(crate) fn of<T: Encode, E: Encode>(outcome: crate::Result<T, E>) -> Ended {
+        let mut reply = Vec::new();
+        let dispatched = match outcome {
+            Err(Error::CallFailed(why)) => Dispatched::Failed(why),
+            outcome => reply_of(&mut Encoder::new(&mut reply), outcome),
+        };
+        Ended { dispatched, reply: reply.into() }
+    }
+
     fn failed(why: CallFailed) -> Ended {
         Ended { dispatched: Dispatched::Failed(why), reply: Bytes::new() }
     }
@@ -124,6 +134,21 @@ impl Ended {
             other => Reply::Failed(other.failure().unwrap_or_else(crate::stub::no_reply)),
         });
     }
+}
+
+impl PendingCall for Ended {
+    fn wait(self: Box<Self>, sink: Sink<'_>) {
+        self.deliver(sink);
+    }
+
+    fn poll(&mut self, _: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        std::mem::replace(self, Ended::failed(crate::stub::no_reply())).deliver(sink);
+        Poll::Ready(())
+    }
+
+    fn cancel(&mut self) {}
+
+    fn detach(self: Box<Self>) {}
 }
 
 /// A started call, shared by its caller and the thread that runs it.

@@ -31,16 +31,19 @@
 //! ```text
 //! segment    memory that is exported, and what may be done with it
 //! remote     a segment that is imported
-//! access     accesses as calls: the interface between the two, where memory is not mapped
+//! carrier    the seam below it: how accesses reach the memory;  served: by packets
+//! access     what is served: accesses as an interface
 //! notice     how an exporter hears that others wrote
 //! area       the words
 //! ```
 
 mod access;
 mod area;
+mod carrier;
 mod notice;
 mod remote;
 mod segment;
+mod served;
 
 use crate::Runtime;
 

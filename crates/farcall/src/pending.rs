@@ -6,8 +6,9 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::local::Ended;
 use crate::stub::{PendingCall, decode_reply, no_reply};
-use crate::xdr::Decode;
+use crate::xdr::{Decode, Encode};
 use crate::{Never, Result};
 
 /// A call under way, as `store.start().get(key)` gives it.
@@ -25,6 +26,15 @@ impl<T, E> Pending<T, E> {
     /// The handle of a call that a channel has started.
     pub fn new(call: Box<dyn PendingCall>) -> Pending<T, E> {
         Pending { call: Some(call), reply: PhantomData }
+    }
+
+    /// One that has ended already.
+    pub(crate) fn ended(outcome: Result<T, E>) -> Pending<T, E>
+    where
+        T: Encode,
+        E: Encode,
+    {
+        Pending::new(Box::new(Ended::of(outcome)))
     }
 
     /// Asks the server to stop, without waiting for it to do so. Whoever waits hears that the call was cancelled, and

@@ -75,3 +75,19 @@ fn who_asks_for_it_hears_of_writes() {
     let notice = segment.notice();
     assert_eq!((notice.offset, notice.len, notice.writes), (8, 4, 1));
 }
+
+#[test]
+fn accesses_that_are_started_are_checked_too() {
+    let exporter = runtime();
+    let segment = exporter.export_segment("Started", Settings::new(64).anyone(Rights::ALL)).unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    let writes: Vec<_> = (0..8).map(|at| remote.start_write(at * 8, &at.to_le_bytes())).collect();
+    writes.into_iter().for_each(|write| write.wait().unwrap());
+    assert_eq!(&remote.start_read(24, 8).wait().unwrap()[..], 3_u64.to_le_bytes());
+    assert_eq!(remote.start_compare_and_swap(56, 7, 8).wait().unwrap(), 7);
+    assert_eq!(segment.load(56).unwrap(), 8);
+
+    assert_eq!(remote.start_read(60, 5).wait(), Err(Error::Declared(Refused::OutOfRange(64))));
+    assert_eq!(remote.start_write(u64::MAX, &[1]).wait(), Err(Error::Declared(Refused::OutOfRange(64))));
+    assert_eq!(remote.start_compare_and_swap(1, 0, 1).wait(), Err(Error::Declared(Refused::NotAWord)));
+}

@@ -1,7 +1,13 @@
 //! A segment that is imported.
 
-use super::access::{Access, AccessClient, Range, Refused};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::access::{Access, Refused};
+use super::carrier::Carrier;
 use super::segment::{Rights, TYPE};
+use super::served::Served;
 use super::{Memory, Result};
 use crate::names::Name;
 use crate::{CallFailed, Kind, Pending, Ran, Runtime};
@@ -9,7 +15,7 @@ use crate::{CallFailed, Kind, Pending, Ran, Runtime};
 /// Somebody else's segment, as it was when it was imported. Clones are the same import.
 #[derive(Clone)]
 pub struct Remote {
-    access: AccessClient,
+    carrier: Arc<dyn Carrier>,
     generation: u64,
     size: u64,
     rights: Rights,
@@ -26,7 +32,8 @@ impl Runtime {
             crate::Error::Declared(refused) => CallFailed::new(Kind::NotExported, Ran::No).caused_by(refused),
             crate::Error::CallFailed(why) => why,
         })?;
-        Ok(Remote { access, generation: facts.generation, size: facts.size, rights: Rights::from_bits(facts.rights) })
+        let (generation, size, rights) = (facts.generation, facts.size, Rights::from_bits(facts.rights));
+        Ok(Remote { carrier: Arc::new(Served::new(access, generation)), generation, size, rights })
     }
 }
 
@@ -55,19 +62,27 @@ impl Remote {
     }
 
     /// Reads without waiting: many reads may be under way.
-    pub fn start_read(&self, offset: u64, len: usize) -> Pending<bytes::Bytes, Refused> {
-        let range = Range { offset, length: u32::try_from(len).unwrap_or(u32::MAX) };
-        self.access.start().read(self.generation, range)
+    pub fn start_read(&self, offset: u64, len: usize) -> Pending<Bytes, Refused> {
+        match self.check(offset, len, Rights::READ) {
+            Ok(()) => self.carrier.start_read(offset, len as u32),
+            Err(why) => Pending::ended(Err(why)),
+        }
     }
 
     /// Writes without waiting.
     pub fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
-        self.access.start().write(self.generation, offset, false, bytes)
+        match self.check(offset, bytes.len(), Rights::WRITE) {
+            Ok(()) => self.carrier.start_write(offset, bytes),
+            Err(why) => Pending::ended(Err(why)),
+        }
     }
 
     /// Compares and swaps without waiting.
     pub fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
-        self.access.start().compare_and_swap(self.generation, offset, old, new)
+        match self.check_word(offset) {
+            Ok(()) => self.carrier.start_compare_and_swap(offset, old, new),
+            Err(why) => Pending::ended(Err(why)),
+        }
     }
 
     /// Where it can be known here that an access would be refused, it is.
@@ -80,6 +95,13 @@ impl Remote {
             _ => Err(Refused::OutOfRange(self.size).into()),
         }
     }
+
+    fn check_word(&self, offset: u64) -> Result<()> {
+        if !offset.is_multiple_of(8) {
+            return Err(Refused::NotAWord.into());
+        }
+        self.check(offset, 8, Rights::CAS)
+    }
 }
 
 impl Memory for Remote {
@@ -89,49 +111,32 @@ impl Memory for Remote {
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.check(offset, into.len(), Rights::READ)?;
-        let range = Range { offset, length: into.len() as u32 };
-        fill(&self.access.read(self.generation, range)?, &mut [(offset, into)])
+        self.carrier.read(offset, into)
     }
 
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
         for (offset, into) in ranges.iter() {
             self.check(*offset, into.len(), Rights::READ)?;
         }
-        let asked = ranges.iter().map(|(offset, into)| Range { offset: *offset, length: into.len() as u32 }).collect();
-        fill(&self.access.read_each(self.generation, asked)?, ranges)
+        self.carrier.read_each(ranges)
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
-        self.access.write(self.generation, offset, false, bytes)
+        self.carrier.write(offset, bytes, false)
     }
 
     fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
-        self.access.write(self.generation, offset, true, bytes)
+        self.carrier.write(offset, bytes, true)
     }
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
-        self.check(offset, 8, Rights::CAS)?;
-        self.access.compare_and_swap(self.generation, offset, old, new)
+        self.check_word(offset)?;
+        self.carrier.compare_and_swap(offset, old, new)
     }
 
     fn flush(&self) -> Result<()> {
-        Ok(())
+        self.carrier.flush()
     }
-}
-
-/// Distributes what was read.
-fn fill(mut bytes: &[u8], ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
-    let wanted: usize = ranges.iter().map(|(_, into)| into.len()).sum();
-    if bytes.len() != wanted {
-        let why = format!("{wanted} bytes were asked for, {} came", bytes.len());
-        return Err(CallFailed::new(Kind::BadResult, Ran::Yes).because(why).into());
-    }
-    for (_, into) in ranges {
-        let (now, rest) = bytes.split_at(into.len());
-        into.copy_from_slice(now);
-        bytes = rest;
-    }
-    Ok(())
 }

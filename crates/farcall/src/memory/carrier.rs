@@ -1,0 +1,31 @@
+//! Carriers: how the accesses of an importer reach the memory. Nothing above knows which it is.
+
+use bytes::Bytes;
+
+use super::Result;
+use super::access::Refused;
+use crate::Pending;
+
+/// What carries accesses to one segment of one generation.
+///
+/// Whoever calls has checked that they stay within it, that words are words, and that the right to them was given: what may
+/// have changed since then is for the carrier to check.
+pub(super) trait Carrier: Send + Sync {
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
+
+    fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()>;
+
+    /// May return before the bytes are there.
+    fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()>;
+
+    fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64>;
+
+    /// Returns when all that was written is there.
+    fn flush(&self) -> Result<()>;
+
+    fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused>;
+
+    fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused>;
+
+    fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused>;
+}
