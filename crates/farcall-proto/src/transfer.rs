@@ -25,7 +25,7 @@ const REORDER: u64 = 3;
 
 /// A message that is arriving.
 ///
-/// Its buffer is never longer than the last byte that arrived, and nothing beyond `limit` is taken:
+/// Its buffer is never longer than the last byte that arrived, and nothing beyond `limit` or `widest` is taken:
 /// what a sender makes us hold is what it sent, and one window.
 #[derive(Debug)]
 pub(crate) struct Incoming {
@@ -35,6 +35,8 @@ pub(crate) struct Incoming {
     /// Arrived ranges beyond `through`: sorted, apart from each other.
     beyond: Vec<(u32, u32)>,
     limit: u32,
+    /// What is taken though it was not allowed: its sender may go by what an earlier message was.
+    widest: u32,
     largest: u64,
     /// Something has come since the last SELECT, and its sender is to hear of it.
     unacknowledged: bool,
@@ -56,8 +58,8 @@ pub(crate) enum Taken {
 
 impl Incoming {
     /// A message of `total` bytes of which nothing has arrived, to be put together in `buffer`, which is empty. The
-    /// first `window` bytes may come unasked.
-    pub fn new(total: u32, buffer: Vec<u8>, window: u32) -> Incoming {
+    /// first `window` bytes may come unasked, and the first `widest` are taken.
+    pub fn new(total: u32, buffer: Vec<u8>, window: u32, widest: u32) -> Incoming {
         debug_assert!(buffer.is_empty());
         Incoming {
             total,
@@ -65,6 +67,7 @@ impl Incoming {
             through: 0,
             beyond: Vec::new(),
             limit: INITIAL_WINDOW.max(crate::MAX_DATAGRAM as u32).max(window),
+            widest,
             largest: 0,
             unacknowledged: false,
             asked: false,
@@ -124,7 +127,7 @@ impl Incoming {
         self.note(number);
         self.unacknowledged = true;
         self.asked |= fragment.ask;
-        if end > self.limit || end <= self.through {
+        if end > self.limit.max(self.widest) || end <= self.through {
             // It does not know what we have, or how far it may go.
             self.asked = true;
             return Taken::Nothing;
@@ -398,7 +401,7 @@ mod tests {
 
     #[test]
     fn fragments_join_in_any_order() {
-        let mut m = Incoming::new(40, Vec::new(), 0);
+        let mut m = Incoming::new(40, Vec::new(), 0, 0);
         assert_eq!(take(&mut m, 40, 8, 16), Taken::New);
         assert_eq!(take(&mut m, 40, 24, 32), Taken::New);
         assert_eq!(m.beyond(), [(8, 16), (24, 32)]);
@@ -413,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_first_fragment_reserves_no_more_than_its_place() {
-        let mut m = Incoming::new(1 << 30, Vec::new(), 0);
+        let mut m = Incoming::new(1 << 30, Vec::new(), 0, 0);
         assert_eq!(take(&mut m, 1 << 30, 0, 1000), Taken::New);
         assert!(m.memory() <= 2000);
         assert_eq!(take(&mut m, 1 << 30, 1 << 20, (1 << 20) + 4), Taken::Nothing, "beyond the limit");

@@ -260,3 +260,38 @@ fn a_short_call_waits_behind_few_bytes_of_a_long_result() {
     assert!(ahead.len() > 10, "{ahead:?}");
     assert!(ahead[2..].iter().all(|bytes| *bytes <= 300_000), "{ahead:?}");
 }
+
+#[test]
+fn long_results_beside_one_another_keep_their_window_though_their_calls_are_short() {
+    let (mut pair, way) = long_result_on_one_machine();
+    pair.hear(&way);
+    pair.start(4, b"fetch...");
+    let datagrams = pair.carry(2, SECOND, |_, _, _| true);
+    assert!(whole(&pair, 3, 8_000_000) && whole(&pair, 4, 8_000_000));
+    assert!(datagrams < 350, "{datagrams}, of which 250 are fragments");
+}
+
+#[test]
+fn what_was_allowed_before_a_short_call_came_beside_is_taken_in() {
+    let (mut pair, way) = long_result_on_one_machine();
+    pair.hear(&way);
+    let ask = |pair: &mut Pair, token: u64, len: usize| {
+        pair.start(token, b"fetch...");
+        let sent = pair.sent();
+        pair.receive(&sent);
+        let mut answers = pair.answered();
+        let (key, _) = pair.asked.pop().unwrap();
+        answers.extend(pair.finish(key, Finish::Result, &vec![7; len]));
+        answers
+    };
+    pair.carry(1, SECOND, |_, _, _| true);
+    let first = ask(&mut pair, 4, 1 << 20);
+    let second = ask(&mut pair, 5, 1 << 19);
+    pair.hear(&first);
+    let short = ask(&mut pair, 6, 8);
+    pair.hear(&short);
+    pair.hear(&second);
+    pair.carry(4, SECOND, |_, _, _| true);
+    assert!(whole(&pair, 4, 1 << 20) && whole(&pair, 5, 1 << 19) && whole(&pair, 6, 8));
+    assert_eq!(pair.server.stats().retransmitted, 0);
+}

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::config::{BASE_DATAGRAM, LOCAL_WINDOW, SHARED_LOCAL_WINDOW};
+use crate::config::{LOCAL_WINDOW, SHARED_LOCAL_WINDOW};
 use crate::path::{Congestion, Mtu, RoundTrip};
 use crate::time::nanos;
 use crate::wire;
@@ -157,7 +157,7 @@ pub struct Conversation {
     in_flight: u32,
     /// How far the server lets arguments go before it has any, by its word on the last.
     granted: u32,
-    /// Fragments have come or gone since there was no call, and when a short one was begun besides.
+    /// Fragments have come or gone since there was no call, and when a call was short beside, with its result.
     fragments: bool,
     company: Option<Time>,
     /// The length of the last result that came in fragments.
@@ -252,8 +252,6 @@ impl Conversation {
         if self.slots.outstanding() == 0 {
             self.check = clock().plus(self.least_patience);
             self.fragments = false;
-        } else if self.fragments && args.len() <= BASE_DATAGRAM {
-            self.company = Some(clock());
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -365,12 +363,17 @@ impl Conversation {
     fn window(&self, now: Time) -> u32 {
         /// Who has called beside a long message will call again.
         const LASTS: Duration = Duration::from_millis(100);
-        let most = self.config.window;
+        let most = self.widest_window();
         match self.company {
-            _ if !self.local => most,
-            Some(company) if now.since(company) < LASTS => most.min(SHARED_LOCAL_WINDOW),
-            _ => most.min(LOCAL_WINDOW),
+            Some(company) if self.local && now.since(company) < LASTS => most.min(SHARED_LOCAL_WINDOW),
+            _ => most,
         }
+    }
+
+    /// The same while nothing is called beside a long message.
+    fn widest_window(&self) -> u32 {
+        let most = self.config.window;
+        if self.local { most.min(LOCAL_WINDOW) } else { most }
     }
 
     /// Marks that an activity has something to send.

@@ -9,7 +9,7 @@ use crate::transfer::{Incoming, Taken};
 use crate::wire::{
     self, Fragment, Frame, Frames, Header, Malformed, Part, Position, Progress, ResultHead, Select, Status,
 };
-use crate::{Failure, Kind, Ran, Rule, Time};
+use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
 impl Conversation {
     /// Takes in a datagram whose [`crate::route`] is this conversation, or the address that it
@@ -60,7 +60,9 @@ impl Conversation {
         self.session.answered();
         let token = slot.call.token;
         if self.round_trip.wants(id.sequence) {
-            self.round_trip.sample_call(clock().nanos_since(sent));
+            let now = clock();
+            self.round_trip.sample_call(now.nanos_since(sent));
+            self.note_company(now, id.activity);
         }
         self.close(id.activity);
         self.recycle_arguments(id.activity);
@@ -145,7 +147,17 @@ impl Conversation {
         } else if slot.unanswered > 0 && slot.stage == Stage::Sending {
             self.round_trip.late(first_sent, now);
         }
+        self.note_company(now, activity);
         self.end(activity, outcome, sink);
+    }
+
+    /// A call has ended in one datagram. If it was begun by one, too, beside a long message, that is not to hold
+    /// the next such call up.
+    #[inline]
+    fn note_company(&mut self, now: Time, activity: u32) {
+        if self.fragments && self.slots.outstanding() > 1 && self.slots.at(activity).args.len() <= BASE_DATAGRAM {
+            self.company = Some(now);
+        }
     }
 
     fn on_result_fragment(
@@ -166,7 +178,7 @@ impl Conversation {
             return self.end(activity, Outcome::Failed(failure), sink);
         }
         self.mtu.want(now);
-        let window = self.window(now);
+        let (window, widest) = (self.window(now), self.widest_window());
         self.fragments = true;
         let slot = self.slots.at_mut(activity);
         match slot.stage {
@@ -180,7 +192,7 @@ impl Conversation {
             let len = fragment.total as usize;
             let buffer = self.config.spares.take(now, len);
             let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(len.min(self.usual_result)));
-            (head.status, Box::new(Incoming::new(fragment.total, buffer, window)))
+            (head.status, Box::new(Incoming::new(fragment.total, buffer, window, widest)))
         });
         let taken = match *status == head.status {
             true => incoming.take(number, fragment, bytes),

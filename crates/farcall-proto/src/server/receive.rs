@@ -352,7 +352,7 @@ impl Server {
         let work = self.work(visit.now, place, activity);
         let incoming = work
             .incoming
-            .get_or_insert_with(|| Box::new(transfer::Incoming::new(total, buffer.unwrap_or_default(), window(0))));
+            .get_or_insert_with(|| Box::new(transfer::Incoming::new(total, buffer.unwrap_or_default(), window(0), 0)));
         let before = if begins { 0 } else { incoming.memory() };
         let taken = incoming.take(visit.header.number, fragment, part.bytes);
         incoming.grant(window(incoming.through()));
