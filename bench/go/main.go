@@ -233,7 +233,7 @@ func (c client) load(words []string) ([]uint32, time.Duration, error) {
 	case words[0] == "laps" && len(numbers) == 1:
 		latencies, err := c.laps(numbers[0])
 		return latencies, 0, err
-	case words[0] == "window" && len(numbers) == 2:
+	case (words[0] == "window" || words[0] == "polled") && len(numbers) == 2:
 		began := time.Now()
 		err := c.window(numbers[0], numbers[1])
 		return nil, time.Since(began), err

@@ -1,6 +1,7 @@
 //! Long results or arguments: how many bytes a second, beside a TCP connection and beside trains of UDP segments;
 //! and how long short calls take meanwhile.
 use std::cell::RefCell;
+use std::time::Duration;
 
 use anyhow::Result;
 use farcall_bench_method::interleave::abba;
@@ -17,6 +18,8 @@ const GSO: &str = "raw-gso";
 
 /// Short calls in a block, at least.
 const SHORT: usize = 10_000;
+/// How long the cores are kept busy for such a block.
+const BURNING: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub struct Bulk {
@@ -93,34 +96,45 @@ fn short(bulk: &Bulk, field: &mut Field) -> Result<Vec<Row>> {
     let setup = Setup { bytes: bulk.beside, carry: bulk.direction, mode: Mode::Block, outstanding: 2 };
     let mut rows = Vec::new();
     for mut contender in field.contenders(&Cell { setup, pin })? {
-        match beside(&mut contender, if bulk.options.quick { 1 } else { 4 }) {
-            Ok(two) => rows.extend(two),
+        match beside(&mut contender, if bulk.options.quick { 5 } else { 20 }) {
+            Ok(parts) => rows.extend(parts),
             Err(why) => field.leave_out(&contender.name, why)?,
         }
     }
     Ok(rows)
 }
 
-/// The ratio is p99 beside a long call to p99 alone, in neighbouring blocks.
-fn beside(contender: &mut Contender, groups: usize) -> Result<[Row; 2]> {
-    let state = RefCell::new((&mut *contender, [Latencies::default(), Latencies::default()]));
-    let p99 = |beside: bool| {
+/// What goes on beside short calls: nothing; a process on each core that does nothing but run; the long call.
+const PARTS: [&str; 3] = ["small-quiet", "small-burning", "small-beside"];
+
+/// Each ratio is p99 to p99 alone, in neighbouring blocks.
+fn beside(contender: &mut Contender, groups: usize) -> Result<Vec<Row>> {
+    let state = RefCell::new((&mut *contender, PARTS.map(|_| Latencies::default())));
+    let p99 = |part: usize| {
         let (contender, latencies) = &mut *state.borrow_mut();
-        let warm = Load::Short { calls: SHORT / 10, beside: false };
-        let mut block = contender.block(|pair| pair.latencies(warm, Load::Short { calls: SHORT, beside }))?;
-        latencies[usize::from(beside)].add(&block);
+        let short = |calls, beside| Load::Short { calls, beside };
+        let mut block = match PARTS[part] {
+            "small-burning" => contender.pair()?.latencies_beside_burning(BURNING, short(SHORT, false))?,
+            name => contender.pair()?.latencies(short(SHORT / 10, false), short(SHORT, name == "small-beside"))?,
+        };
+        latencies[part].add(&block);
         Ok(quantile(&mut block, 0.99))
     };
-    let mut ratios = Vec::new();
+    let mut ratios = PARTS.map(|_| Vec::new());
     for _ in 0..groups {
-        ratios.extend(abba(|| p99(false), || p99(true))?);
+        for part in [1, 2] {
+            ratios[part].extend(abba(|| p99(0), || p99(part))?);
+        }
     }
     let (contender, latencies) = state.into_inner();
     let cell = contender.cell;
     let pair = contender.pair()?;
-    let mut rows =
-        ["small-quiet", "small-beside"].map(|part| Row { part: Some(part.into()), ..pair.row("bulk", &cell) });
-    rows.iter_mut().zip(&latencies).for_each(|(row, latencies)| latencies.enter(row));
-    estimate(ratios).into_iter().for_each(|ratio| rows[1].set_ratio(ratio));
-    Ok(rows)
+    let row = |part: &str| Row { part: Some(part.into()), ..pair.row("bulk", &cell) };
+    let rows = PARTS.iter().zip(&latencies).zip(ratios).map(|((part, latencies), ratios)| {
+        let mut row = row(part);
+        latencies.enter(&mut row);
+        estimate(ratios).into_iter().for_each(|ratio| row.set_ratio(ratio));
+        row
+    });
+    Ok(rows.collect())
 }

@@ -132,8 +132,8 @@ fn enter(bench: &str, contender: &mut Contender, results: Results) -> Result<Mea
     let mut row = pair.row(bench, &cell);
     match results.load {
         Load::Threads { threads, .. } => (row.outstanding, row.threads) = (Some(threads), Some(threads)),
-        Load::Window { outstanding, .. } => row.outstanding = Some(outstanding),
-        Load::Laps { .. } | Load::Short { .. } | Load::Open { .. } => {}
+        Load::Window { outstanding, .. } | Load::Polled { outstanding, .. } => row.outstanding = Some(outstanding),
+        Load::Laps { .. } | Load::Short { .. } | Load::Burn { .. } | Load::Open { .. } => {}
     }
     // What spins counts its own waiting.
     if cell.setup.mode == Mode::Block {

@@ -78,40 +78,56 @@ fn run_beside(throughput: &Throughput) -> Result<()> {
             let setup = Setup { bytes, carry: Carry::Both, mode: Mode::Block, outstanding: few.max(*many) };
             for mut contender in field.contenders(&Cell { setup, pin })? {
                 match beside(&mut contender, few, *many, options) {
-                    Ok(row) => rows.push(row),
+                    Ok(three) => rows.extend(three),
                     Err(why) => field.leave_out(&contender.name, why)?,
                 }
                 field.progress.inc(1);
             }
         }
     }
-    let method = format!("each ratio, to the same client alone, the median of {} pairs of blocks", options.groups());
+    let method = format!(
+        "burning to alone, and beside to burning: each ratio the median of {} pairs of blocks of about {} ms",
+        2 * options.groups(),
+        options.length().as_millis()
+    );
     field.show(rows, method, &[], options).map(drop)
 }
 
-/// The ratio is calls per second beside the second client to those alone, in neighbouring blocks.
-fn beside(contender: &mut Contender, few: usize, many: usize, options: &Options) -> Result<Row> {
-    /// The second client's block is meant to last so much longer.
-    const LONGER: f64 = 8.0;
-    let (few, many) = [few, many].map(|outstanding| Load::Window { outstanding, calls: 0 }).into();
+/// Three rows: the client alone; while a process that calls nobody burns the second client's part of their core; and
+/// beside the second client. The ratios are of calls per second in neighbouring blocks: burning to alone, which is what
+/// sharing a core takes, and beside to burning, which is what sharing the server takes.
+fn beside(contender: &mut Contender, few: usize, many: usize, options: &Options) -> Result<[Row; 3]> {
+    /// What goes on meanwhile is meant to last so much longer than a block.
+    const LONGER: u32 = 8;
+    let [few, many] = [few, many].map(|outstanding| Load::Window { outstanding, calls: 0 });
     let calls = |rate: f64| (rate * options.length().as_secs_f64()) as usize;
     let few = few.of(calls(capacity(contender, few, options)? / 2.0).max(1));
-    let many = many.of(calls(capacity(contender, many, options)? * LONGER).max(1));
-    let (mut rates, mut ratios, mut shares) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..options.groups() {
-        let (alone, _) = contender.pair()?.rate(few, few)?;
-        let [ours, theirs] = contender.pair()?.rates_beside(few, many)?;
-        rates.push(ours);
-        ratios.push(ours / alone);
+    let many = many.of(calls(capacity(contender, many, options)? * f64::from(LONGER)).max(1));
+    let burn = Load::Burn { calls: (options.length() * LONGER).as_micros() as usize };
+    let (mut rates, mut ratios) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
+    let mut shares = Vec::new();
+    for _ in 0..2 * options.groups() {
+        let pair = contender.pair()?;
+        let (alone, _) = pair.rate(few, few)?;
+        let [burning, _] = pair.rates_beside(few, burn)?;
+        let [ours, theirs] = pair.rates_beside(few, many)?;
+        rates.iter_mut().zip([alone, burning, ours]).for_each(|(all, one)| all.push(one));
+        ratios[1].push(burning / alone);
+        ratios[2].push(ours / burning);
         shares.push(ours / (ours + theirs));
     }
     let cell = contender.cell;
-    let mut row = contender.pair()?.row("throughput", &cell);
-    (row.outstanding, row.beside) = (outstanding(few), outstanding(many));
-    row.per_second = estimate(rates).map(|rate| rate.median.round());
-    row.share = estimate(shares).map(|share| (share.median * 1e3).round() / 1e3);
-    estimate(ratios).into_iter().for_each(|ratio| row.set_ratio(ratio));
-    Ok(row)
+    let pair = contender.pair()?;
+    let row =
+        |part: &str| Row { part: Some(part.into()), outstanding: outstanding(few), ..pair.row("throughput", &cell) };
+    let mut rows = ["alone", "burning", "beside"].map(row);
+    for ((row, rates), ratios) in rows.iter_mut().zip(rates).zip(ratios) {
+        row.per_second = estimate(rates).map(|rate| rate.median.round());
+        estimate(ratios).into_iter().for_each(|ratio| row.set_ratio(ratio));
+    }
+    rows[2].beside = outstanding(many);
+    rows[2].share = estimate(shares).map(|share| (share.median * 1e3).round() / 1e3);
+    Ok(rows)
 }
 
 fn outstanding(load: Load) -> Option<usize> {

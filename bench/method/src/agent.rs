@@ -1,6 +1,6 @@
 //! The process of one side of a peer: does what its bench orders, line by line, until the bench is gone.
 use std::io::{BufRead, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -149,6 +149,8 @@ impl Role for Server {
                 return Ok(counted(counts, self.all));
             }
             (Some("active"), Some(yes)) => self.serving.active(yes == "1"),
+            // Beside its own threads, which serve meanwhile.
+            (Some("burn"), Some(microseconds)) => burn(Duration::from_micros(microseconds.parse()?)),
             (Some("count"), Some(what)) => {
                 let counters = self.counters.insert(Counters::open(parse(what)?, false));
                 counters.start();
@@ -173,7 +175,9 @@ impl Client {
         Ok(match work {
             Work::Laps(laps) | Work::Short { laps, .. } => Reply::Laps(laps.nanoseconds().to_vec()),
             Work::Open(schedule) => Reply::Laps(schedule.latencies().to_vec()),
-            Work::Window { .. } | Work::Threads { .. } => Reply::Took(began.elapsed().as_nanos() as u64),
+            Work::Window { .. } | Work::Polled { .. } | Work::Threads { .. } | Work::Burn(_) => {
+                Reply::Took(began.elapsed().as_nanos() as u64)
+            }
         })
     }
 
@@ -191,8 +195,13 @@ impl Client {
         match work {
             Work::Laps(laps) => self.calling.run(laps),
             Work::Window { outstanding, calls } => self.calling.window(*outstanding, *calls),
+            Work::Polled { outstanding, calls } => self.calling.polled(*outstanding, *calls),
             Work::Threads { threads, calls } => self.calling.threads(*threads, *calls),
             Work::Short { laps, beside } => self.calling.short(laps, *beside),
+            Work::Burn(time) => {
+                burn(*time);
+                Ok(())
+            }
             Work::Open(schedule) => self.calling.open(schedule),
         }
     }
@@ -212,6 +221,10 @@ impl Role for Client {
                 self.work(&mut Work::from(load(rest)?))?;
                 Ok(Reply::Done { processor_time: processor_time() })
             }
+            "stick" => {
+                self.calling.stick(rest == "1")?;
+                Ok(Reply::Done { processor_time: processor_time() })
+            }
             "time" => self.time(load(rest)?),
             "count" => {
                 let (what, rest) = rest.split_once(' ').context("count what?")?;
@@ -219,6 +232,13 @@ impl Role for Client {
             }
             _ => bail!("unknown order {order:?}"),
         }
+    }
+}
+
+fn burn(time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        std::hint::spin_loop();
     }
 }
 

@@ -20,9 +20,14 @@ impl Latencies {
         }
     }
 
+    /// The duration in microseconds that this part of the calls does not exceed.
+    pub fn quantile(&self, at: f64) -> f64 {
+        self.0.value_at_quantile(at) as f64 / 1e3
+    }
+
     /// Enters median and tail.
     pub fn enter(&self, row: &mut Row) {
-        let at = |quantile| Some(self.0.value_at_quantile(quantile) as f64 / 1e3);
+        let at = |quantile| Some(self.quantile(quantile));
         (row.p50_us, row.p99_us, row.p999_us) = (at(0.5), at(0.99), at(0.999));
     }
 

@@ -33,7 +33,7 @@ mod versions;
 pub use crew::Crew;
 pub use gate::{Gate, Gated};
 pub use latencies::Latencies;
-pub use load::{Arrival, Load, SLOW, Schedule};
+pub use load::{Arrival, Load, SLOW, STUCK, Schedule};
 pub use options::{Options, Pin};
 pub use pair::{Block, Cell, Pair, Tally};
 pub use peer::{Calling, Cannot, Carry, Laps, Mode, Peer, Serving, Setup, cannot};

@@ -9,6 +9,8 @@ use crate::peer::Laps;
 const SLOW_EVERY: usize = 100;
 /// How long a slow call sleeps in the server.
 pub const SLOW: Duration = Duration::from_millis(10);
+/// How long one sleeps that is stuck.
+pub const STUCK: Duration = Duration::from_secs(5);
 
 /// What a client is told to do. `Display` and `FromStr` are the words that tell it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,6 +22,13 @@ pub enum Load {
     },
     /// Many calls outstanding, made by one thread of the client's.
     Window {
+        /// How many at once.
+        outstanding: usize,
+        /// Calls in all.
+        calls: usize,
+    },
+    /// The same in the way in which calls of an open loop are begun and ended.
+    Polled {
         /// How many at once.
         outstanding: usize,
         /// Calls in all.
@@ -39,6 +48,11 @@ pub enum Load {
         /// While a long call goes on.
         beside: bool,
     },
+    /// No calls: the thread keeps its core busy, in the place of a client that would.
+    Burn {
+        /// For so many microseconds.
+        calls: usize,
+    },
     /// Calls at random times, whether or not those before have ended: a Poisson process.
     Open {
         /// On average.
@@ -56,8 +70,10 @@ impl Load {
         match self {
             Load::Laps { calls }
             | Load::Window { calls, .. }
+            | Load::Polled { calls, .. }
             | Load::Threads { calls, .. }
             | Load::Short { calls, .. }
+            | Load::Burn { calls }
             | Load::Open { calls, .. } => calls,
         }
     }
@@ -68,8 +84,10 @@ impl Load {
         match &mut self {
             Load::Laps { calls }
             | Load::Window { calls, .. }
+            | Load::Polled { calls, .. }
             | Load::Threads { calls, .. }
             | Load::Short { calls, .. }
+            | Load::Burn { calls }
             | Load::Open { calls, .. } => *calls = number,
         }
         self
@@ -81,8 +99,10 @@ impl fmt::Display for Load {
         match *self {
             Load::Laps { calls } => write!(f, "laps {calls}"),
             Load::Window { outstanding, calls } => write!(f, "window {outstanding} {calls}"),
+            Load::Polled { outstanding, calls } => write!(f, "polled {outstanding} {calls}"),
             Load::Threads { threads, calls } => write!(f, "threads {threads} {calls}"),
             Load::Short { calls, beside } => write!(f, "short {} {calls}", u8::from(beside)),
+            Load::Burn { calls } => write!(f, "burn {calls}"),
             Load::Open { per_second, slow, calls } => write!(f, "open {per_second} {} {calls}", u8::from(slow)),
         }
     }
@@ -99,8 +119,12 @@ impl FromStr for Load {
             ["window", outstanding, calls] => {
                 Load::Window { outstanding: number(outstanding)?.max(1), calls: number(calls)? }
             }
+            ["polled", outstanding, calls] => {
+                Load::Polled { outstanding: number(outstanding)?.max(1), calls: number(calls)? }
+            }
             ["threads", threads, calls] => Load::Threads { threads: number(threads)?.max(1), calls: number(calls)? },
             ["short", beside, calls] => Load::Short { beside: beside == "1", calls: number(calls)? },
+            ["burn", calls] => Load::Burn { calls: number(calls)? },
             ["open", per_second, slow, calls] => {
                 let per_second = per_second.parse().map_err(|_| format!("no rate: {per_second:?}"))?;
                 Load::Open { per_second, slow: slow == "1", calls: number(calls)? }
@@ -114,8 +138,10 @@ impl FromStr for Load {
 pub(crate) enum Work {
     Laps(Laps),
     Window { outstanding: usize, calls: usize },
+    Polled { outstanding: usize, calls: usize },
     Threads { threads: usize, calls: usize },
     Short { laps: Laps, beside: bool },
+    Burn(Duration),
     Open(Schedule),
 }
 
@@ -124,8 +150,10 @@ impl From<Load> for Work {
         match load {
             Load::Laps { calls } => Work::Laps(Laps::new(calls)),
             Load::Window { outstanding, calls } => Work::Window { outstanding, calls },
+            Load::Polled { outstanding, calls } => Work::Polled { outstanding, calls },
             Load::Threads { threads, calls } => Work::Threads { threads, calls },
             Load::Short { calls, beside } => Work::Short { laps: Laps::new(calls), beside },
+            Load::Burn { calls } => Work::Burn(Duration::from_micros(calls as u64)),
             Load::Open { per_second, slow, calls } => Work::Open(Schedule::new(per_second, slow, calls)),
         }
     }
@@ -222,8 +250,10 @@ mod tests {
         let loads = [
             Load::Laps { calls: 5 },
             Load::Window { outstanding: 64, calls: 100 },
+            Load::Polled { outstanding: 32, calls: 200 },
             Load::Threads { threads: 3, calls: 9 },
             Load::Short { calls: 4, beside: true },
+            Load::Burn { calls: 6 },
             Load::Open { per_second: 1000, slow: true, calls: 7 },
         ];
         for load in loads {

@@ -3,9 +3,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::agent::{self, Reply};
 use crate::counters::{Counts, What};
@@ -124,12 +124,7 @@ impl Pair {
     /// Runs a block of `load` while a second client, on the core of the first, runs one of `other`, which takes longer.
     /// Returns the calls per second of both.
     pub fn rates_beside(&mut self, load: Load, other: Load) -> Result<[f64; 2]> {
-        if self.neighbour.is_none() {
-            let (program, words) = &self.start_client;
-            let mut neighbour = Process::start(program, words)?;
-            neighbour.hear()?;
-            self.neighbour = Some(neighbour);
-        }
+        self.start_neighbour()?;
         let neighbour = self.neighbour.as_mut().context("it was started just now")?;
         self.server.done("active 1")?;
         neighbour.tell(&format!("time {other}"))?;
@@ -144,6 +139,42 @@ impl Pair {
             true => Ok([rate(load, *ours), rate(other, *theirs)]),
             false => bail!("the second client had ended before the first"),
         }
+    }
+
+    /// Has a call get stuck in the server, or else waits until that is over.
+    pub fn stick(&mut self, begin: bool) -> Result<()> {
+        self.client.done(&format!("stick {}", u8::from(begin))).map(drop)
+    }
+
+    /// Runs a block as [`latencies`](Pair::latencies) does, while the cores of client and server are kept busy as well: by a
+    /// second client and by the server's main thread.
+    pub fn latencies_beside_burning(&mut self, time: Duration, load: Load) -> Result<Vec<u32>> {
+        self.start_neighbour()?;
+        let neighbour = self.neighbour.as_mut().context("it was started just now")?;
+        let burn = Load::Burn { calls: time.as_micros() as usize };
+        self.server.done("active 1")?;
+        self.server.tell(&burn.to_string())?;
+        neighbour.tell(&format!("time {burn}"))?;
+        let began = Instant::now();
+        let reply = self.client.order(&format!("time {load}"))?;
+        ensure!(began.elapsed() < time, "{}: what burnt beside the calls had ended before them", self.name);
+        self.server.hear()?;
+        neighbour.hear()?;
+        self.server.done("active 0")?;
+        match reply {
+            Reply::Laps(latencies) => Ok(latencies),
+            other => bail!("{}: expected latencies, not {other:?}", self.name),
+        }
+    }
+
+    fn start_neighbour(&mut self) -> Result<()> {
+        if self.neighbour.is_none() {
+            let (program, words) = &self.start_client;
+            let mut neighbour = Process::start(program, words)?;
+            neighbour.hear()?;
+            self.neighbour = Some(neighbour);
+        }
+        Ok(())
     }
 
     /// What the client says to a block, and the processor time that the server used.

@@ -107,6 +107,11 @@ pub trait Calling {
         }
     }
 
+    /// As [`window`](Calling::window), but calls are begun and ended as in [`open`](Calling::open).
+    fn polled(&mut self, outstanding: usize, calls: usize) -> Result<()> {
+        self.window(outstanding, calls)
+    }
+
     /// Makes `calls` calls, shared among `threads` threads that block in each. Connections that they
     /// need each are kept for the next time.
     fn threads(&mut self, _threads: usize, _calls: usize) -> Result<()> {
@@ -121,6 +126,12 @@ pub trait Calling {
     /// Begins each call when it is [due](Schedule::due), until all have ended.
     fn open(&mut self, _schedule: &mut Schedule) -> Result<()> {
         cannot("no open loop")
+    }
+
+    /// Begins a call that sleeps for [`STUCK`](crate::STUCK) in the server and returns at once, or else waits until it has
+    /// ended.
+    fn stick(&mut self, _begin: bool) -> Result<()> {
+        cannot("none of its calls gets stuck")
     }
 }
 

@@ -8,13 +8,16 @@ use anyhow::{Result, bail};
 use farcall::names::Memory;
 use farcall::xdr::Decode;
 use farcall::{Bytes, Calls, Export, Pending, Runtime};
-use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, SLOW, Schedule, Serving, Setup};
+use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, SLOW, STUCK, Schedule, Serving, Setup};
 
 /// How long a side that is to spin looks for a packet before it blocks: longer than any round trip,
 /// so that it never does while it is measured, and soon over when it is not.
 const SPIN: Duration = Duration::from_millis(1);
 /// How many procedures may execute at once: those that sleep in the open loop are many.
 const WORKERS: usize = 256;
+/// How many calls that are due are begun at once. One that is behind hears in between what has ended, or it would be ever
+/// further behind: what nobody takes in fills the windows.
+const BURST: usize = 64;
 
 #[farcall::interface]
 pub trait Echo {
@@ -30,6 +33,8 @@ pub trait Echo {
     fn store(&self, data: &[u8]) -> farcall::Result<u32>;
     /// `echo`, after a sleep.
     fn slow(&self, data: &[u8]) -> farcall::Result<[u8; 32]>;
+    /// A sleep of seconds.
+    fn stick(&self) -> farcall::Result<()>;
 }
 
 /// What is called.
@@ -63,6 +68,11 @@ impl Echo for Server {
         std::thread::sleep(SLOW);
         self.echo(data)
     }
+
+    fn stick(&self) -> farcall::Result<()> {
+        std::thread::sleep(STUCK);
+        Ok(())
+    }
 }
 
 pub struct Farcall {
@@ -84,7 +94,7 @@ impl Peer for Farcall {
         let name = if self.shared { address.replacen("udp://", "shm://", 1) } else { address.to_owned() };
         let echo = self.runtime(setup)?.import::<dyn Echo>(&name)?;
         let caller = Caller { echo, carry: setup.carry, data: vec![7; setup.bytes] };
-        Ok(Box::new(Client { caller, crew: None }))
+        Ok(Box::new(Client { caller, crew: None, stuck: None }))
     }
 }
 
@@ -110,6 +120,7 @@ impl Serving for Exported {
 struct Client {
     caller: Caller,
     crew: Option<Crew>,
+    stuck: Option<Pending<()>>,
 }
 
 impl Calling for Client {
@@ -158,7 +169,7 @@ impl Calling for Client {
         let echo = echo.start();
         let mut calls = Calls::new();
         while !schedule.is_over() {
-            while let Some(arrival) = schedule.due() {
+            for arrival in std::iter::from_fn(|| schedule.due()).take(BURST) {
                 calls.add(arrival, if arrival.slow { echo.slow(data) } else { echo.echo(data) });
             }
             while let Some((arrival, result)) = calls.try_next() {
@@ -166,6 +177,27 @@ impl Calling for Client {
             }
         }
         Ok(())
+    }
+
+    fn polled(&mut self, outstanding: usize, calls: usize) -> Result<()> {
+        let Caller { echo, data, .. } = &self.caller;
+        let echo = echo.start();
+        let (mut left, mut under_way) = (calls, Calls::new());
+        while left > 0 || !under_way.is_empty() {
+            let begin = left.min(outstanding - under_way.len()).min(BURST);
+            (0..begin).for_each(|_| under_way.add((), echo.echo(data)));
+            left -= begin;
+            while let Some(((), result)) = under_way.try_next() {
+                std::hint::black_box(result?);
+            }
+        }
+        Ok(())
+    }
+
+    fn stick(&mut self, begin: bool) -> Result<()> {
+        let stuck = self.stuck.take();
+        self.stuck = begin.then(|| self.caller.echo.start().stick());
+        Ok(stuck.map_or(Ok(()), Pending::wait)?)
     }
 }
 

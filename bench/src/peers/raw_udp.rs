@@ -1,10 +1,13 @@
 //! The anchor: a UDP ping-pong with nothing but the system calls.
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind::WouldBlock};
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use farcall_bench_method::{Calling, Carry, Crew, Gate, Gated, Laps, Mode, Peer, Serving, Setup, cannot, enlarge};
+use anyhow::{Result, ensure};
+use farcall_bench_method::{
+    Calling, Carry, Crew, Gate, Gated, Laps, Mode, Peer, Schedule, Serving, Setup, cannot, enlarge,
+};
 
 /// After that, a datagram is lost.
 const LOST: Duration = Duration::from_secs(2);
@@ -99,6 +102,33 @@ impl Calling for Client {
             })
         };
         Crew::keep(&mut self.crew, threads, member)?.run(calls)
+    }
+
+    /// Answers come in the order of the calls, since one thread gives them and nothing is lost.
+    fn open(&mut self, schedule: &mut Schedule) -> Result<()> {
+        let RawClient { socket, buffer, spins, .. } = &mut self.client;
+        socket.set_nonblocking(true)?;
+        let (mut under_way, mut heard) = (VecDeque::new(), Instant::now());
+        while !schedule.is_over() {
+            if let Some(arrival) = schedule.due() {
+                if arrival.slow {
+                    return cannot("its server does not sleep");
+                }
+                socket.send(buffer)?;
+                under_way.push_back(arrival);
+            }
+            let answer = socket.recv(buffer);
+            match under_way.front() {
+                Some(&arrival) if answer.is_ok() => {
+                    schedule.ended(arrival, &answer);
+                    under_way.pop_front();
+                    heard = Instant::now();
+                }
+                Some(_) => ensure!(heard.elapsed() < LOST, "a datagram was lost"),
+                None => heard = Instant::now(),
+            }
+        }
+        Ok(socket.set_nonblocking(*spins)?)
     }
 }
 
