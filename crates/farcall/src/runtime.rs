@@ -347,6 +347,7 @@ impl Inner {
             queue: self.settings.queue,
             queue_bytes: self.settings.queue_bytes,
             slow: self.settings.slow,
+            spins: !self.settings.spin.is_zero(),
         };
         let current = Arc::downgrade(self);
         let inside = Box::new(move |body: &mut dyn FnMut()| enter(current.clone(), body));

@@ -11,13 +11,15 @@
 //! sentinel   looks after a receiver that executes
 //! ```
 //!
-//! **Who receives.** One worker at a time receives. It executes a procedure that is known to be
-//! quick itself, and keeps the socket meanwhile: two system calls, no thread is woken. Any other
-//! procedure (one that is marked `#[blocking]`, is known to be slow, or not known yet) it executes
-//! only once another worker receives. Three things guard the receiver:
+//! **Who receives.** While calls are rare, or not quick, two workers wait in the socket: the one that
+//! the kernel wakes executes whatever came, and the other still receives. No thread is woken but
+//! by a datagram, and none but to receive or to execute. Where quick calls come fast one worker
+//! receives, executes them itself, and keeps the socket meanwhile. Any other procedure (one that is marked
+//! `#[blocking]`, is known to be slow, or not known yet) a worker executes only once another
+//! receives. Three things guard one that receives alone:
 //!
-//! - A quick procedure may turn out slow once. The *sentinel*, a thread that naps while calls keep
-//!   coming, sees that the receiver has made no progress, and has another worker receive. It also
+//! - A quick procedure may turn out slow once. The *sentinel*, a thread that naps while calls come
+//!   fast, sees that the receiver has made no progress, and has another worker receive. It also
 //!   acts on the protocol's timers.
 //! - A procedure that waits in a call of its own says so first ([`waiting`]). While it waits it
 //!   does not count as a worker, so calls in a circle are served.
@@ -27,9 +29,9 @@
 //! Quick calls that came together are executed one after the other, and their results leave together,
 //! some at a time. They wait where every worker finds them, so that one that gets stuck holds up no other.
 //!
-//! The alternative to a sentinel is to let two threads block in `recv` on the one socket, so that
-//! the kernel wakes the other while one executes. It needs no timer, but a plain ping-pong then
-//! alternates between two threads, which costs 3 % of its time.
+//! Two threads at the socket need no sentinel, but a plain ping-pong alternates between them, which
+//! costs 3 % of its time; a sentinel's looks cost more than rare calls do. So the rate decides. Where who receives
+//! spins, one does.
 
 mod call;
 mod crew;
@@ -79,6 +81,8 @@ pub(crate) struct Limits {
     pub(crate) queue_bytes: usize,
     /// Calls that take longer are logged.
     pub(crate) slow: Option<Duration>,
+    /// Who receives spins first.
+    pub(crate) spins: bool,
 }
 
 /// Runs a worker's life inside a runtime.
@@ -162,12 +166,13 @@ impl Server {
         config.window = config.window.min(window.max(farcall_proto::BASE_DATAGRAM as u32));
         let mut secret = [0; 32];
         env.entropy(&mut secret);
+        let crew = Crew::new(limits.workers, limits.threads);
         let core = Core {
             protocol: proto::Server::new(config, env.now(), secret),
             exports: Exports::default(),
             batch: VecDeque::new(),
             queue: Queue::new(limits.queue, limits.queue_bytes),
-            crew: Crew::new(limits.workers, limits.threads),
+            crew: if limits.spins { crew } else { crew.in_pairs() },
             cancelled: HashSet::new(),
             sleeping: None,
         };

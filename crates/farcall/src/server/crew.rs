@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crate::env::Event;
+use crate::env::{Event, Time};
 
 /// Where a worker rests.
 pub(crate) struct Seat {
@@ -55,7 +56,15 @@ pub(crate) struct Crew {
     pub(crate) progress: u64,
     /// The sentinel is up.
     pub(crate) guarded: bool,
+    /// Two receive while the sentinel sleeps.
+    in_pairs: bool,
+    /// Quick calls that came to one of two, and since when: whether they are worth a sentinel.
+    quick: u32,
+    since: Time,
 }
+
+/// So many quick calls within that time are worth a sentinel.
+const BRISK: (u32, Duration) = (32, Duration::from_micros(1600));
 
 /// Who is to receive next.
 pub(crate) enum Relief {
@@ -86,7 +95,16 @@ impl Crew {
             resting: Vec::new(),
             progress: 0,
             guarded: false,
+            in_pairs: false,
+            quick: 0,
+            since: Time::default(),
         }
+    }
+
+    /// From now on two receive while calls are rare, so that one of them may execute whatever comes.
+    pub(crate) fn in_pairs(mut self) -> Crew {
+        self.in_pairs = true;
+        self
     }
 
     /// The first worker was made.
@@ -120,10 +138,10 @@ impl Crew {
         self.resting.clone()
     }
 
-    /// What one who receives is to do with a call.
-    pub(crate) fn plan(&mut self, quick: bool) -> Plan {
+    /// What one who receives is to do with a call, about now.
+    pub(crate) fn plan(&mut self, quick: bool, now: Time) -> Plan {
         let others = self.receiving - 1;
-        if quick && others == 0 {
+        if quick && (others == 0 || !self.guarded && self.is_brisk(now)) {
             self.leave_socket();
             self.progress = self.progress.wrapping_add(1);
             return Plan::Guarded(!std::mem::replace(&mut self.guarded, true));
@@ -144,6 +162,18 @@ impl Crew {
         }
     }
 
+    /// Counts a quick call that came to one of two. Whether they come so fast that it is cheaper to look after one
+    /// receiver than to change between two.
+    #[cold]
+    fn is_brisk(&mut self, now: Time) -> bool {
+        self.quick += 1;
+        if self.quick < BRISK.0 || !self.in_pairs {
+            return false;
+        }
+        self.quick = 0;
+        now.since(std::mem::replace(&mut self.since, now)) < BRISK.1
+    }
+
     fn leave_socket(&mut self) {
         self.receiving -= 1;
         self.executing += 1;
@@ -161,6 +191,18 @@ impl Crew {
         self.threads += 1;
         self.receiving += 1;
         Some(Relief::New)
+    }
+
+    /// The sentinel is to sleep: who is to receive besides.
+    pub(crate) fn unguard(&mut self) -> Option<Relief> {
+        self.guarded = false;
+        if self.receiving < self.enough() { self.relieve() } else { None }
+    }
+
+    /// How many are to receive.
+    #[inline]
+    fn enough(&self) -> usize {
+        if self.guarded || !self.in_pairs { 1 } else { 2 }
     }
 
     /// Somebody to receive if nobody does.
@@ -184,9 +226,9 @@ impl Crew {
         self.receiving += 1;
     }
 
-    /// True: there is another who receives, so rest.
+    /// True: others receive, so rest.
     pub(crate) fn rest(&mut self, seat: &Arc<Seat>) -> bool {
-        if self.receiving < 2 {
+        if self.receiving <= self.enough() {
             return false;
         }
         self.receiving -= 1;

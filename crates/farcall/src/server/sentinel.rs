@@ -1,9 +1,10 @@
 //! Looks after a receiver that executes a procedure which is known to be quick, in case it is not;
 //! and acts on the protocol's timers.
 //!
-//! It is woken by the first such call after a quiet time, and then naps while calls keep coming.
+//! It is woken when such calls come fast, or to a lone receiver, and then naps while they come fast.
 //! The receiver pays no system call for it, only a count under a lock that it holds anyway. A look
-//! costs about as much as a call does, so naps get longer while all is well: a receiver is relieved
+//! costs about as much as a call does, so naps get longer while all is well, and when calls become rare another
+//! worker receives besides, which nobody needs to look after: a lone receiver is relieved
 //! at most [`LONGEST_NAP`] and a [`NAP`] after it got stuck. Once that has happened its procedure is no
 //! longer known to be quick, and other workers receive before it is executed.
 //!
@@ -21,8 +22,10 @@ use crate::env::Time;
 const NAP: Duration = Duration::from_micros(100);
 /// The longest time between two looks while calls keep coming.
 const LONGEST_NAP: Duration = Duration::from_micros(1600);
-/// After so many looks at which nothing had moved the sentinel sleeps.
-const QUIET: u32 = 64;
+/// After so many looks in a row at which fewer than [`FEW`] calls had been executed since the last the sentinel sleeps.
+const QUIET: u32 = 8;
+/// Fewer calls than that between two looks are not worth them.
+const FEW: u64 = 8;
 
 /// What the sentinel remembers from one look to the next.
 struct Watch {
@@ -86,17 +89,15 @@ impl Server {
         }
         let crew = &mut core.crew;
         let alone = crew.receiving() == 0;
-        let moved = crew.progress != watch.progress;
-        let stuck = alone && watch.alone && !moved;
-        watch.quiet = if moved || alone { 0 } else { watch.quiet + 1 };
+        let moved = crew.progress.wrapping_sub(watch.progress);
+        let stuck = alone && watch.alone && moved == 0;
+        watch.quiet = if moved >= FEW || alone { 0 } else { watch.quiet + 1 };
         watch.nap = (watch.nap * 2).min(LONGEST_NAP);
         (watch.progress, watch.alone) = (crew.progress, alone);
-        if watch.quiet >= QUIET {
-            crew.guarded = false;
-        }
+        let second = if watch.quiet >= QUIET { crew.unguard() } else { None };
         // Calls that are to be logged when they are slow are timed from when they came.
         let told = crew.guarded && self.slow.is_none();
         self.looked.store(if told { now.as_nanos() } else { 0 }, Ordering::Relaxed);
-        if stuck { crew.relieve_if_alone() } else { None }
+        if stuck { crew.relieve_if_alone() } else { second }
     }
 }

@@ -243,7 +243,7 @@ impl<'s> Worker<'s> {
         }
         let work = self.current.as_ref()?;
         let quick = work.is_quick();
-        let plan = if core.is_free() || quick { core.crew.plan(quick) } else { Plan::Queue };
+        let plan = if core.is_free() || quick { core.crew.plan(quick, self.now) } else { Plan::Queue };
         if !matches!(plan, Plan::Queue) {
             let usual = work.usual_result();
             self.make_room(core, usual);
@@ -285,7 +285,7 @@ impl<'s> Worker<'s> {
             Some(work) => (work, false),
             None => (core.queue.pop()?, true),
         };
-        let plan = core.crew.plan(!waited || work.is_quick());
+        let plan = core.crew.plan(!waited || work.is_quick(), self.now);
         if let Plan::Queue = plan {
             core.queue.unpop(work);
             return None;

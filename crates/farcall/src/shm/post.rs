@@ -334,7 +334,7 @@ impl<'p> Receiver<'p> {
             self.hand_in();
             return Next::Again;
         }
-        let plan = state.crew.plan(true);
+        let plan = state.crew.plan(true, self.now);
         drop(state);
         match plan {
             Plan::Guarded(true) => post.watch.alarm(),
