@@ -206,7 +206,7 @@ fn a_majority_that_is_up_serves_though_the_others_never_answer() {
 }
 
 /// Seeds in which a mistake must show.
-const ENOUGH: u64 = 200;
+const ENOUGH: u64 = 1_000;
 
 fn caught(mistake: Mistake) {
     let failure = find(ENOUGH, move |sim| {

@@ -165,6 +165,7 @@ impl Crew {
     /// Counts a quick call that came to one of two. Whether they come so fast that it is cheaper to look after one
     /// receiver than to change between two.
     #[cold]
+    #[inline(never)]
     fn is_brisk(&mut self, now: Time) -> bool {
         self.quick += 1;
         if self.quick < BRISK.0 || !self.in_pairs {
@@ -228,7 +229,14 @@ impl Crew {
 
     /// True: others receive, so rest.
     pub(crate) fn rest(&mut self, seat: &Arc<Seat>) -> bool {
-        if self.receiving <= self.enough() {
+        self.receiving > 1 && self.receiving > self.enough() && self.make_way(seat)
+    }
+
+    /// The same even of two: what came was no call.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn make_way(&mut self, seat: &Arc<Seat>) -> bool {
+        if self.receiving < 2 {
             return false;
         }
         self.receiving -= 1;

@@ -177,7 +177,16 @@ impl<'s> Worker<'s> {
         if sent.is_some() {
             self.flush(sent);
         }
-        self.begin(planned)
+        match self.begin(planned) {
+            Next::Receive => self.make_way(),
+            next => next,
+        }
+    }
+
+    /// Where two receive, who took in no call rests: both would act on what comes, a long message's, and send in disorder.
+    #[cold]
+    fn make_way(&self) -> Next {
+        if self.server.lock().crew.make_way(&self.seat) { Next::Rest } else { Next::Receive }
     }
 
     /// Gives a datagram to the protocol. Of the calls that it brings the first stands in `current`, the quick
