@@ -9,12 +9,13 @@
 //! layout     what stands where: atomic words, nothing else
 //! lane       what a slot cannot hold: one side fills parts while the other empties those before
 //! turn       a slot's answer, and how one sleeps until it is there;  bell: how one sleeps until there is work
-//! page       the memory file, and the only unsafe code
+//! page       the memory file, and unsafe code;  area: memory files for segments, and the rest of it
 //! meeting    Unix sockets: finding one another, passing the file, noticing a death
 //! ```
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 
+mod area;
 mod bell;
 mod caller;
 mod lane;
@@ -47,6 +48,7 @@ mod sync {
     }
 }
 
+pub use area::{Area, May, Sight, punch, written};
 pub use caller::{Caller, Lane, Ticket};
 pub use lane::{Emptier, Filler};
 pub use layout::{DETAIL, INLINE, LANES, PART, PARTS, SLOTS};

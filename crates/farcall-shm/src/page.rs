@@ -147,7 +147,7 @@ pub(crate) fn append(words: &[AtomicU64], len: usize, into: &mut Vec<u8>) {
 }
 
 /// From so many bytes on [`copy`] is worth its beginning; where there is none, never.
-const MANY: usize = if cfg!(all(target_arch = "x86_64", not(miri))) { 256 } else { usize::MAX };
+pub(crate) const MANY: usize = if cfg!(all(target_arch = "x86_64", not(miri))) { 256 } else { usize::MAX };
 
 /// Copies by an instruction that the compiler does not look into: as if byte by byte, each read and written once in no
 /// certain order, which is all that one may do with bytes that another process writes. It goes by whole cache lines,
@@ -155,7 +155,8 @@ const MANY: usize = if cfg!(all(target_arch = "x86_64", not(miri))) { 256 } else
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
-unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+#[inline]
+pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: as promised; the direction flag is clear on entry to asm blocks.
     unsafe {

@@ -41,6 +41,8 @@ pub(crate) struct Incoming {
     pub(crate) from: SocketAddr,
     pub(crate) deadline: Option<Time>,
     pub(crate) trace: Option<Trace>,
+    /// It came through shared memory: the system says that its caller is the same user.
+    pub(crate) same_user: bool,
 }
 
 thread_local! {
@@ -104,6 +106,12 @@ pub(crate) fn inherited() -> (Option<Time>, Option<Trace>) {
         return (None, None);
     }
     CALL.get().map_or((None, None), |call| (call.deadline, call.trace))
+}
+
+/// Whether the call that is being served is of the same user, by the word of the system.
+#[inline]
+pub(crate) fn is_same_user() -> bool {
+    ANY.get() && CALL.get().is_some_and(|call| call.same_user)
 }
 
 /// Whom this thread takes turns with, if it is serving a call as one of them.

@@ -31,7 +31,7 @@
 //! ```text
 //! segment    memory that is exported, and what may be done with it
 //! remote     a segment that is imported
-//! carrier    the seam below it: how accesses reach the memory;  served: by packets
+//! carrier    the seam below it: how accesses reach the memory;  served: by packets;  mapped: by themselves
 //! access     what is served: accesses as an interface
 //! notice     how an exporter hears that others wrote
 //! area       the words
@@ -40,12 +40,19 @@
 mod access;
 mod area;
 mod carrier;
+#[cfg_attr(not(target_os = "linux"), path = "memory/unmapped.rs")]
+mod mapped;
 mod notice;
 mod remote;
 mod segment;
 mod served;
 
 use crate::Runtime;
+
+pub(crate) use mapped::Watcher;
+#[cfg(target_os = "linux")]
+pub(crate) use mapped::wanted;
+pub(crate) use segment::Offers;
 
 pub use access::Refused;
 pub use notice::Notice;
@@ -69,6 +76,11 @@ pub trait Memory: Send + Sync {
     /// Reads as many bytes as `into` has.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
 
+    /// Reads as many bytes as `into` has, in any order: nothing is promised of words, and long reads are faster.
+    fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.read(offset, into)
+    }
+
     /// Reads several ranges, in one packet if they fit one.
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
         ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into))
@@ -77,7 +89,12 @@ pub trait Memory: Send + Sync {
     /// Writes bytes. May return before they are there: [`Memory::flush`] says when, and whether.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// The same, and asks that the exporter hear of it: it does if it exported with [`Notify::Asked`] or [`Notify::Always`].
+    /// Writes bytes in any order, as [`Memory::read_bytes`] reads them.
+    fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write(offset, bytes)
+    }
+
+    /// Writes, and asks that the exporter hear of it: it does if it exported with [`Notify::Asked`] or [`Notify::Always`].
     fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Puts `new` into the word if it is `old`; gives what it was before. Once, whatever is lost or repeated.

@@ -30,12 +30,14 @@ use farcall_names::Registry;
 use farcall_proto::{ClientConfig, ServerConfig};
 
 pub use export::{Export, Stopper};
+pub(crate) use import::Near;
 pub use settings::Builder;
 
 use crate::client::{Endpoint, bind_address};
 use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
 use crate::intercept::Interceptors;
+use crate::memory::{Offers, Watcher};
 use crate::multi::{Fixed, Group, Roster};
 use crate::server::{Limits, Server, Task};
 use crate::shm::{Host, Link};
@@ -74,6 +76,8 @@ pub(crate) struct Inner {
     generation: u64,
     /// Threads that make started calls for which there was no binding.
     rescues: AtomicUsize,
+    /// Segments that may be mapped.
+    offers: Arc<Offers>,
     state: Mutex<State>,
 }
 
@@ -85,6 +89,8 @@ struct State {
     server: Option<Arc<Server>>,
     /// What meets the server's callers on this machine.
     host: Option<Host>,
+    /// What hears of the end of those whose memory is mapped.
+    watcher: Option<Arc<Watcher>>,
     /// By the address of the server.
     links: Vec<(SocketAddr, Weak<Link>)>,
 }
@@ -229,6 +235,24 @@ impl Runtime {
         Ok(import::import::<T>(self, name)?)
     }
 
+    /// As [`Runtime::import`], and where the exporter is if its memory may be mapped.
+    pub(crate) fn import_placed<T: ?Sized + stub::Interface>(
+        &self,
+        name: &str,
+    ) -> crate::Result<(T::Client, Option<Near>)> {
+        Ok(import::import_placed::<T>(self, name)?)
+    }
+
+    /// Its segments that may be mapped.
+    pub(crate) fn offers(&self) -> &Offers {
+        &self.0.offers
+    }
+
+    /// Whether memory is shared with other processes of this machine.
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.0.settings.shared_memory && self.0.env.shares_memory()
+    }
+
     /// As [`import_all`](crate::import_all), from this runtime.
     ///
     /// # Errors
@@ -355,10 +379,19 @@ impl Inner {
         let server = server.map_err(|why| local("starting a thread", why))?;
         if self.settings.shared_memory && self.env.shares_memory() {
             // Where it cannot be had callers do without.
-            state.host = Host::new(&server, self.settings.spin).ok();
+            state.host = Host::new(&server, &self.offers, self.settings.spin).ok();
         }
         state.server = Some(server.clone());
         Ok(server)
+    }
+
+    /// What hears of the end of those whose memory is mapped, started when first needed.
+    fn watcher(&self) -> Option<Arc<Watcher>> {
+        let mut state = self.lock();
+        if state.watcher.is_none() {
+            state.watcher = Watcher::new(&*self.env).ok().map(Arc::new);
+        }
+        state.watcher.clone()
     }
 
     /// The protocol's defaults, and probes close enough for the number that must go unanswered to
@@ -394,6 +427,9 @@ impl Drop for Inner {
         }
         if let Some(server) = &state.server {
             server.stop();
+        }
+        if let Some(watcher) = &state.watcher {
+            watcher.stop();
         }
     }
 }

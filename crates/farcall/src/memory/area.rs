@@ -2,20 +2,34 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::mapped::Ground;
+
 const WORD: usize = size_of::<u64>();
 
 /// Memory that many access at the same time.
 #[derive(Debug)]
 pub(super) struct Area {
-    words: Box<[AtomicU64]>,
+    place: Place,
     len: usize,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// This process's alone.
+    Own(Box<[AtomicU64]>),
+    /// In a file that others may map.
+    File(Ground),
 }
 
 impl Area {
     /// So many zeros.
     pub(super) fn new(len: usize) -> Area {
-        let words = std::iter::repeat_with(AtomicU64::default).take(len.div_ceil(WORD)).collect();
-        Area { words, len }
+        Area { place: Place::Own(zeros(len)), len }
+    }
+
+    /// So many bytes of memory that others may map.
+    pub(super) fn on(ground: Ground, len: usize) -> Area {
+        Area { place: Place::File(ground), len }
     }
 
     /// How many bytes there are.
@@ -28,46 +42,113 @@ impl Area {
         offset.checked_add(len as u64).is_some_and(|end| end <= self.len as u64)
     }
 
+    /// What others map, if they may.
+    pub(super) fn ground(&self) -> Option<&Ground> {
+        match &self.place {
+            Place::Own(_) => None,
+            Place::File(ground) => Some(ground),
+        }
+    }
+
     /// Copies bytes out, words in ascending order. They must be there.
-    pub(super) fn read(&self, offset: u64, mut into: &mut [u8]) {
-        let (mut word, mut skip) = (offset as usize / WORD, offset as usize % WORD);
-        while !into.is_empty() {
-            let bytes = self.words[word].load(Ordering::Acquire).to_le_bytes();
-            let (now, rest) = into.split_at_mut(into.len().min(WORD - skip));
-            now.copy_from_slice(&bytes[skip..skip + now.len()]);
-            (into, word, skip) = (rest, word + 1, 0);
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
+        self.with(|words| read(words[offset as usize / WORD..].iter().map(load), offset, into));
+    }
+
+    /// Copies bytes out in any order. They must be there.
+    pub(super) fn read_bytes(&self, offset: u64, into: &mut [u8]) {
+        if !self.ground().is_some_and(|ground| ground.copy_out(offset as usize, into)) {
+            self.read(offset, into);
         }
     }
 
     /// Copies bytes in, words in ascending order. There must be room.
-    pub(super) fn write(&self, offset: u64, mut bytes: &[u8]) {
-        let (mut word, mut skip) = (offset as usize / WORD, offset as usize % WORD);
-        while !bytes.is_empty() {
-            let (now, rest) = bytes.split_at(bytes.len().min(WORD - skip));
-            match <[u8; WORD]>::try_from(now) {
-                Ok(whole) => self.words[word].store(u64::from_le_bytes(whole), Ordering::Release),
-                // Its other bytes may be somebody else's.
-                Err(_) => self.merge(word, skip, now),
-            }
-            (bytes, word, skip) = (rest, word + 1, 0);
-        }
+    pub(super) fn write(&self, offset: u64, bytes: &[u8]) {
+        self.with(|words| write(words, offset, bytes));
     }
 
-    fn merge(&self, word: usize, skip: usize, bytes: &[u8]) {
-        let merged = |old: u64| {
-            let mut whole = old.to_le_bytes();
-            whole[skip..skip + bytes.len()].copy_from_slice(bytes);
-            Some(u64::from_le_bytes(whole))
-        };
-        let _ = self.words[word].fetch_update(Ordering::AcqRel, Ordering::Acquire, merged);
+    /// Copies bytes in, in any order. There must be room.
+    pub(super) fn write_bytes(&self, offset: u64, bytes: &[u8]) {
+        if !self.ground().is_some_and(|ground| ground.copy_in(offset as usize, bytes)) {
+            self.write(offset, bytes);
+        }
     }
 
     /// Compares and swaps the word at an offset that [`WORD`] divides; gives what it was.
     pub(super) fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> u64 {
-        let word = &self.words[offset as usize / WORD];
-        let swapped = word.compare_exchange(old.to_le(), new.to_le(), Ordering::AcqRel, Ordering::Acquire);
-        u64::from_le(swapped.unwrap_or_else(|found| found))
+        self.with(|words| compare_and_swap(words, offset, old, new))
     }
+
+    #[inline]
+    fn with<R>(&self, access: impl FnOnce(&[AtomicU64]) -> R) -> R {
+        match &self.place {
+            Place::Own(words) => access(words),
+            Place::File(ground) => ground.with(access),
+        }
+    }
+}
+
+/// Memory of this process alone, all zeros.
+pub(super) fn zeros(len: usize) -> Box<[AtomicU64]> {
+    std::iter::repeat_with(AtomicU64::default).take(len.div_ceil(WORD)).collect()
+}
+
+/// Copies bytes out of words, each of which is loaded when its turn comes; the first is the one in which `offset` is.
+#[inline]
+pub(super) fn read(mut words: impl Iterator<Item = u64>, offset: u64, into: &mut [u8]) {
+    let skip = offset as usize % WORD;
+    let (begin, rest) = into.split_at_mut(if skip == 0 { 0 } else { into.len().min(WORD - skip) });
+    if !begin.is_empty() {
+        part(words.next(), skip, begin);
+    }
+    let (whole, end) = rest.as_chunks_mut::<WORD>();
+    for (bytes, word) in whole.iter_mut().zip(&mut words) {
+        *bytes = word.to_le_bytes();
+    }
+    if !end.is_empty() {
+        part(words.next(), 0, end);
+    }
+}
+
+fn part(word: Option<u64>, skip: usize, into: &mut [u8]) {
+    let bytes = word.unwrap_or_default().to_le_bytes();
+    into.copy_from_slice(&bytes[skip..skip + into.len()]);
+}
+
+/// Copies bytes into words, in ascending order.
+#[inline]
+pub(super) fn write(words: &[AtomicU64], offset: u64, mut bytes: &[u8]) {
+    let (mut word, mut skip) = (offset as usize / WORD, offset as usize % WORD);
+    while !bytes.is_empty() {
+        let (now, rest) = bytes.split_at(bytes.len().min(WORD - skip));
+        match <[u8; WORD]>::try_from(now) {
+            Ok(whole) => words[word].store(u64::from_le_bytes(whole), Ordering::Release),
+            // Its other bytes may be somebody else's.
+            Err(_) => merge(&words[word], skip, now),
+        }
+        (bytes, word, skip) = (rest, word + 1, 0);
+    }
+}
+
+fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
+    let merged = |old: u64| {
+        let mut whole = old.to_le_bytes();
+        whole[skip..skip + bytes.len()].copy_from_slice(bytes);
+        Some(u64::from_le_bytes(whole))
+    };
+    let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, merged);
+}
+
+/// Compares and swaps the word at an offset that [`WORD`] divides; gives what it was.
+#[inline]
+pub(super) fn compare_and_swap(words: &[AtomicU64], offset: u64, old: u64, new: u64) -> u64 {
+    let swapped = words[offset as usize / WORD].compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
+    swapped.unwrap_or_else(|found| found)
+}
+
+#[inline(always)]
+fn load(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Acquire)
 }
 
 #[cfg(test)]

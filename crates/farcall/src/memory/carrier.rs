@@ -13,10 +13,20 @@ use crate::Pending;
 pub(super) trait Carrier: Send + Sync {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
 
+    /// Bytes in any order.
+    fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.read(offset, into)
+    }
+
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()>;
 
     /// May return before the bytes are there.
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()>;
+
+    /// Bytes in any order; may return before they are there.
+    fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write(offset, bytes, false)
+    }
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64>;
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::access::{Access, Refused};
+use super::access::{Access, AccessClient, Refused};
 use super::carrier::Carrier;
 use super::segment::{Rights, TYPE};
 use super::served::Served;
-use super::{Memory, Result};
+use super::{Memory, Result, mapped};
 use crate::names::Name;
+use crate::runtime::Near;
 use crate::{CallFailed, Kind, Pending, Ran, Runtime};
 
 /// Somebody else's segment, as it was when it was imported. Clones are the same import.
@@ -27,13 +28,20 @@ impl Runtime {
     /// # Errors
     /// As there.
     pub fn import_segment(&self, name: &str) -> crate::Result<Remote> {
-        let access = self.import::<dyn Access>(&full_name(name)?)?;
+        let (access, place): (AccessClient, _) = self.import_placed::<dyn Access>(&full_name(name)?)?;
         let facts = access.facts().map_err(|why| match why {
             crate::Error::Declared(refused) => CallFailed::new(Kind::NotExported, Ran::No).caused_by(refused),
             crate::Error::CallFailed(why) => why,
         })?;
         let (generation, size, rights) = (facts.generation, facts.size, Rights::from_bits(facts.rights));
-        Ok(Remote { carrier: Arc::new(Served::new(access, generation)), generation, size, rights })
+        let served = Served::new(access, generation);
+        let carrier = match place {
+            Some(Near { address, export, watcher }) => {
+                mapped::map(address, export, (generation, size, rights), watcher, served)
+            }
+            None => Arc::new(served),
+        };
+        Ok(Remote { carrier, generation, size, rights })
     }
 }
 
@@ -114,6 +122,11 @@ impl Memory for Remote {
         self.carrier.read(offset, into)
     }
 
+    fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.check(offset, into.len(), Rights::READ)?;
+        self.carrier.read_bytes(offset, into)
+    }
+
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
         for (offset, into) in ranges.iter() {
             self.check(*offset, into.len(), Rights::READ)?;
@@ -124,6 +137,11 @@ impl Memory for Remote {
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
         self.carrier.write(offset, bytes, false)
+    }
+
+    fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len(), Rights::WRITE)?;
+        self.carrier.write_bytes(offset, bytes)
     }
 
     fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {

@@ -1,12 +1,14 @@
 //! Memory that is exported, and what may be done with it.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::access::{Access, Refused};
 use super::area::Area;
 use super::notice::{Notice, Notices};
-use super::{Memory, Result};
+use super::{Memory, Result, mapped};
+use crate::sys::fork;
 use crate::{CallFailed, Export, Kind, Ran, Runtime};
 
 /// What may be done with a segment.
@@ -65,18 +67,26 @@ pub enum Notify {
 pub struct Settings {
     size: usize,
     anyone: Rights,
+    same_user: Rights,
     notify: Notify,
 }
 
 impl Settings {
     /// A segment of `size` bytes, with which nobody else may do anything yet.
     pub fn new(size: usize) -> Settings {
-        Settings { size, anyone: Rights::NONE, notify: Notify::Never }
+        Settings { size, anyone: Rights::NONE, same_user: Rights::NONE, notify: Notify::Never }
     }
 
     /// What anyone may do who can send a packet here: over UDP nobody proves who they are.
     pub fn anyone(self, rights: Rights) -> Settings {
         Settings { anyone: rights, ..self }
+    }
+
+    /// What processes of the same user on this machine may do beside that: the system proves who they are, where
+    /// [memory is shared](crate::Builder::shared_memory) with them. Rights to read and nothing else, or all rights, are
+    /// a mapping's: what they do with it then costs nothing here. (All rights with [`Notify::Always`] are not.)
+    pub fn same_user(self, rights: Rights) -> Settings {
+        Settings { same_user: rights, ..self }
     }
 
     /// When the exporter hears that somebody wrote.
@@ -90,6 +100,8 @@ impl Settings {
 pub struct Segment {
     core: Arc<Core>,
     export: Export,
+    /// The process it was made in.
+    process: u64,
 }
 
 /// What a segment's owner and those who serve it share.
@@ -99,6 +111,8 @@ pub(super) struct Core {
     settings: Settings,
     /// Zero while it is revoked.
     generation: AtomicU64,
+    /// The last one that it had.
+    last: AtomicU64,
     inhibited: AtomicBool,
     notices: Notices,
 }
@@ -119,38 +133,105 @@ impl Runtime {
             let why = format!("a segment of {} bytes; it has from 1 to {MAX_SIZE}", settings.size);
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why).into());
         }
+        let generation = self.first_generation();
         let core = Arc::new(Core {
-            area: Area::new(settings.size),
+            area: self.area(&settings, generation),
             settings,
-            generation: AtomicU64::new(next_generation()),
+            generation: AtomicU64::new(generation),
+            last: AtomicU64::new(generation),
             inhibited: AtomicBool::new(false),
             notices: Notices::new(self.env()),
         });
         let export = self.export::<dyn Access>(&format!("{TYPE}/{name}"), core.clone())?;
-        Ok(Segment { core, export })
+        self.offers().add(export.id(), &core);
+        Ok(Segment { core, export, process: fork::generation() })
+    }
+
+    /// Memory that those who may can map, where there is such memory.
+    fn area(&self, settings: &Settings, generation: u64) -> Area {
+        let ground = match self.shares_memory() && settings.notify_always_is_kept() {
+            true => mapped::ground(settings.size, settings.near(), generation),
+            false => None,
+        };
+        ground.map_or_else(|| Area::new(settings.size), |ground| Area::on(ground, settings.size))
+    }
+
+    /// Not another's: a process that exports the name after us has other generations.
+    fn first_generation(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.env().entropy(&mut bytes);
+        // So that it is not zero, and can grow.
+        (u64::from_le_bytes(bytes) >> 1) + 1
     }
 }
 
-/// Grows with every export of the process; that of another process has another identifier.
-fn next_generation() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    LAST.fetch_add(1, Ordering::Relaxed) + 1
+/// Segments whose memory may be mapped, by the identifiers of their exports.
+#[derive(Default)]
+pub(crate) struct Offers(Mutex<HashMap<u64, Weak<Core>>>);
+
+impl Offers {
+    fn add(&self, export: u64, core: &Arc<Core>) {
+        if core.area.ground().is_some() {
+            let mut offers = self.lock();
+            offers.retain(|_, core| core.strong_count() > 0);
+            offers.insert(export, Arc::downgrade(core));
+        }
+    }
+
+    /// Passes memory to a process of the same user, if that export has such memory and it is of that generation.
+    pub(crate) fn pass(&self, export: u64, generation: u64, guest: &mapped::Guest) -> bool {
+        let core = self.lock().get(&export).and_then(Weak::upgrade);
+        core.is_some_and(|core| {
+            let heard = core.settings.notify != Notify::Never;
+            core.area.ground().is_some_and(|ground| ground.pass(generation, heard, guest))
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Weak<Core>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Settings {
+    /// What a process of the same user may do.
+    fn near(&self) -> Rights {
+        self.anyone | self.same_user
+    }
+
+    /// Nobody hears of what is written by mapping.
+    fn notify_always_is_kept(&self) -> bool {
+        self.notify != Notify::Always || !self.near().contains(Rights::WRITE)
+    }
 }
 
 impl Segment {
-    /// Refuses others' writes and swaps, or no longer. Those that have begun may end meanwhile.
+    /// Refuses others' writes and swaps, or no longer. Those that have begun may end meanwhile. Whoever had mapped the
+    /// memory to write it is served from the first time on.
     pub fn inhibit_writes(&self, inhibited: bool) {
         self.core.inhibited.store(inhibited, Ordering::SeqCst);
+        if let (true, Some(ground)) = (inhibited, self.core.area.ground())
+            && ground.is_written_by_others()
+        {
+            ground.part(None);
+        }
     }
 
     /// Refuses whatever others do with it from now on; the memory stays this process's.
     pub fn revoke(&self) {
         self.core.generation.store(0, Ordering::SeqCst);
+        if let Some(ground) = self.core.area.ground() {
+            ground.part(None);
+        }
     }
 
     /// Exports it again as it is now, as a new generation: who had imported it must import it anew.
     pub fn export_again(&self) {
-        self.core.generation.store(next_generation(), Ordering::SeqCst);
+        let generation = self.core.last.fetch_add(1, Ordering::SeqCst) + 1;
+        self.core.generation.store(generation, Ordering::SeqCst);
+        if let Some(ground) = self.core.area.ground() {
+            let writes_are_inhibited = self.core.inhibited.load(Ordering::SeqCst) && ground.is_written_by_others();
+            ground.part((!writes_are_inhibited).then_some(generation));
+        }
     }
 
     /// Blocks until somebody's write is to be heard of.
@@ -168,6 +249,14 @@ impl Segment {
         self.core.notices.fetch()
     }
 
+    /// Memory that is mapped a child of this process shares, and may not use.
+    fn check(&self, offset: u64, len: usize) -> Result<()> {
+        if self.process != fork::generation() {
+            return Err(crate::client::forked().into());
+        }
+        self.core.check_range(offset, len)
+    }
+
     /// Its name without a registry, as in `udp://127.0.0.1:7000/Load`.
     pub fn url(&self) -> String {
         let name = self.export.name();
@@ -181,14 +270,26 @@ impl Memory for Segment {
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        self.core.check_range(offset, into.len())?;
+        self.check(offset, into.len())?;
         self.core.area.read(offset, into);
         Ok(())
     }
 
+    fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.check(offset, into.len())?;
+        self.core.area.read_bytes(offset, into);
+        Ok(())
+    }
+
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.core.check_range(offset, bytes.len())?;
+        self.check(offset, bytes.len())?;
         self.core.area.write(offset, bytes);
+        Ok(())
+    }
+
+    fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len())?;
+        self.core.area.write_bytes(offset, bytes);
         Ok(())
     }
 
@@ -197,12 +298,25 @@ impl Memory for Segment {
     }
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
+        self.check(offset, 8)?;
         self.core.check_word(offset)?;
         Ok(self.core.area.compare_and_swap(offset, old, new))
     }
 
     fn flush(&self) -> Result<()> {
         Ok(())
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if self.process != fork::generation() {
+            return;
+        }
+        self.core.generation.store(0, Ordering::SeqCst);
+        if let Some(ground) = self.core.area.ground() {
+            ground.withdraw();
+        }
     }
 }
 
@@ -220,12 +334,12 @@ impl Core {
         Some(self.generation.load(Ordering::SeqCst)).filter(|generation| *generation != 0)
     }
 
-    /// What whoever sends packets may do.
+    /// What whoever calls may do: by packets anyone, by shared memory a process of the same user.
     pub(super) fn far(&self) -> Rights {
-        self.settings.anyone
+        if crate::context::is_same_user() { self.settings.near() } else { self.settings.anyone }
     }
 
-    /// Whether somebody who sends packets may do that with that generation.
+    /// Whether whoever calls may do that with that generation.
     pub(super) fn check(&self, generation: u64, right: Rights) -> Result<()> {
         if self.generation() != Some(generation) {
             return Err(Refused::Stale.into());

@@ -139,6 +139,11 @@ impl Export {
         self.offer.server.address()
     }
 
+    /// Its identifier.
+    pub(crate) fn id(&self) -> u64 {
+        self.offer.exported.id
+    }
+
     /// What it is called, as in `Store/ebbets`.
     pub fn name(&self) -> &str {
         &self.offer.name

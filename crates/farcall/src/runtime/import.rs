@@ -15,6 +15,7 @@ use super::watched::watched;
 use super::{Inner, Runtime, bound, started};
 use crate::client::{Outgoing, Trip};
 use crate::context;
+use crate::memory::Watcher;
 use crate::multi::{Bell, Parking, Station};
 use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink};
 use crate::xdr::Decoder;
@@ -35,6 +36,26 @@ const MOST_REPEATS: usize = 8;
 
 pub(super) fn import<T: ?Sized + Interface>(runtime: &Runtime, name: &str) -> Result<T::Client, CallFailed> {
     Ok(binding(runtime, parse(name)?, Cow::Borrowed(T::interface()))?.into())
+}
+
+/// Where an exporter is whose memory may be mapped: a process of the same user on this machine.
+pub(crate) struct Near {
+    pub(crate) address: SocketAddr,
+    pub(crate) export: u64,
+    /// What hears of its end; none if there can be no more threads.
+    pub(crate) watcher: Option<Arc<Watcher>>,
+}
+
+/// As [`import`], and where the exporter is if it is near.
+pub(super) fn import_placed<T: ?Sized + Interface>(
+    runtime: &Runtime,
+    name: &str,
+) -> Result<(T::Client, Option<Near>), CallFailed> {
+    let (inner, name, interface) = (&runtime.0, parse(name)?, Cow::Borrowed(T::interface()));
+    let target = inner.bind(&name, &interface, &[], context::inherited().0)?;
+    let near =
+        target.link.as_ref().map(|_| Near { address: target.address, export: target.export, watcher: inner.watcher() });
+    Ok((binding_to(inner, name, interface, Some(target)).into(), near))
 }
 
 /// A binding to whoever exports that interface under a name.

@@ -218,6 +218,7 @@ impl Builder {
             registry,
             generation,
             rescues: AtomicUsize::new(0),
+            offers: Arc::default(),
             state,
         })))
     }

@@ -58,7 +58,7 @@ impl Work {
         };
         let Incoming { key, from, deadline, trace, .. } = incoming;
         Work {
-            call: context::Incoming { key, from, deadline, trace },
+            call: context::Incoming { key, from, deadline, trace, same_user: false },
             which: exported.procedure(incoming.procedure),
             exported: exported.clone(),
             procedure: incoming.procedure,

@@ -31,7 +31,7 @@ pub(super) struct Offers {
 }
 
 impl Server {
-    /// The call that stands in `buffer`, which has begun now: it is to be ended.
+    /// The call of a process of the same user that stands in `buffer`, which has begun now: it is to be ended.
     ///
     /// # Errors
     /// When there is no such export, or it takes no calls any more.
@@ -44,7 +44,9 @@ impl Server {
         }
         let exported = offers.exports.find(incoming.export);
         let exported = exported.ok_or_else(|| Failure::new(Kind::NotExported, Ran::No))?;
-        Ok(Work::new(now, incoming, exported, buffer, 0))
+        let mut work = Work::new(now, incoming, exported, buffer, 0);
+        work.call.same_user = true;
+        Ok(work)
     }
 
     /// Whether there is such an export.

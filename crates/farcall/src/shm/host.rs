@@ -11,6 +11,7 @@ use farcall_shm::{Alarm, Ear, Heard, Listener, Page, Wire};
 
 use super::post::Post;
 use super::watch::PROBE;
+use crate::memory::{Offers, wanted};
 use crate::server::Server;
 
 /// What a server needs to be called through memory. It ends when it is stopped.
@@ -48,7 +49,7 @@ impl Host {
     ///
     /// # Errors
     /// What the operating system says.
-    pub(crate) fn new(server: &Arc<Server>, spin: Duration) -> std::io::Result<Host> {
+    pub(crate) fn new(server: &Arc<Server>, offers: &Arc<Offers>, spin: Duration) -> std::io::Result<Host> {
         let listener = Listener::bind(server.address())?;
         let watch = Arc::new(Watch { alarm: Alarm::new()?, stopped: AtomicBool::new(false) });
         let ear = Ear::new()?;
@@ -61,7 +62,9 @@ impl Host {
             watch: watch.clone(),
             listener,
             spin,
+            offers: offers.clone(),
             arriving: HashMap::new(),
+            guests: HashMap::new(),
             posts: HashMap::new(),
             closing: Vec::new(),
         };
@@ -87,6 +90,9 @@ struct Keeper {
     /// Those who have not said yet what they want.
     arriving: HashMap<u64, Arc<Wire>>,
     posts: HashMap<u64, Watched>,
+    /// Segments that may be mapped, and those who have mapped some.
+    offers: Arc<Offers>,
+    guests: HashMap<u64, Arc<Wire>>,
     /// Posts whose receivers may not know yet that they are closed.
     closing: Vec<Arc<Post>>,
 }
@@ -113,6 +119,7 @@ impl Keeper {
                     ALARM => self.watch.alarm.clear(),
                     LISTENER => self.accept(),
                     _ if self.posts.contains_key(&name) => self.hear(name),
+                    _ if self.guests.contains_key(&name) => self.part(name),
                     _ => self.greet(name),
                 }
             }
@@ -151,7 +158,9 @@ impl Keeper {
                 return;
             }
         };
-        if self.arriving.len() + self.posts.len() < MOST_CALLERS && self.ear.hear(&wire, self.next).is_ok() {
+        if self.arriving.len() + self.posts.len() + self.guests.len() < MOST_CALLERS
+            && self.ear.hear(&wire, self.next).is_ok()
+        {
             self.arriving.insert(self.next, Arc::new(wire));
             self.next += 1;
         }
@@ -161,10 +170,18 @@ impl Keeper {
     fn greet(&mut self, name: u64) {
         let Some(wire) = self.arriving.remove(&name) else { return };
         let mut hello = [0; 128];
-        let post = match wire.receive(&mut hello) {
-            Heard::Message(len, _) => self.welcome(&hello[..len], &wire),
-            Heard::Nothing | Heard::Gone => None,
+        let hello = match wire.receive(&mut hello) {
+            Heard::Message(len, _) => &hello[..len],
+            Heard::Nothing | Heard::Gone => return self.ear.ignore(&*wire),
         };
+        if let Some((export, generation)) = wanted(hello) {
+            match self.offers.pass(export, generation, &wire) {
+                true => drop(self.guests.insert(name, wire)),
+                false => self.ear.ignore(&*wire),
+            }
+            return;
+        }
+        let post = self.welcome(hello, &wire);
         let Some(post) = post else { return self.ear.ignore(&*wire) };
         let (progress, alone, guarded) = post.progress();
         self.posts.insert(name, Watched { post, guarded, progress, alone, quiet: 0, nap: NAP });
@@ -182,6 +199,13 @@ impl Keeper {
                 seen.post.close();
                 self.closing.extend(self.posts.remove(&name).map(|seen| seen.post));
             }
+        }
+    }
+
+    /// One who has mapped memory says nothing more: it is gone.
+    fn part(&mut self, name: u64) {
+        if let Some(wire) = self.guests.remove(&name) {
+            self.ear.ignore(&*wire);
         }
     }
 

@@ -12,6 +12,7 @@ use farcall_proto::client::Outcome;
 use crate::CallFailed;
 use crate::client::{Outgoing, Taker};
 use crate::env::Env;
+use crate::memory::Offers;
 use crate::server::Server;
 
 /// There is none.
@@ -71,7 +72,7 @@ impl Started {
 }
 
 impl Host {
-    pub(crate) fn new(_: &Arc<Server>, _: Duration) -> std::io::Result<Host> {
+    pub(crate) fn new(_: &Arc<Server>, _: &Arc<Offers>, _: Duration) -> std::io::Result<Host> {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 

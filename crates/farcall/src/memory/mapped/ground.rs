@@ -1,0 +1,173 @@
+//! Memory that others may map, at the exporter: a memory file, which is left to those who have it when it is revoked.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use farcall_shm::{Area, May, Wire, punch, written};
+
+use super::super::area::zeros;
+use crate::sys::fork;
+
+/// The memory of one segment, in a file that is passed to importers.
+///
+/// Another file has one word, which only we can write: the generation that the first one is of, or zero when it is no
+/// longer the segment's. Importers look there after each access.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    control: Area,
+    control_file: OwnedFd,
+    others: May,
+    len: usize,
+    /// Locked for reading by every access of ours: what is moved meanwhile would be lost.
+    current: RwLock<Current>,
+    /// The process it was made in.
+    process: u64,
+}
+
+#[derive(Debug)]
+struct Current {
+    words: Words,
+    /// The generation that is passed to importers who ask.
+    offered: Option<u64>,
+    /// Somebody has it.
+    passed: bool,
+}
+
+#[derive(Debug)]
+enum Words {
+    File(Area, OwnedFd),
+    /// There were too many files when it was moved, or it was moved for ever.
+    Alone(Box<[AtomicU64]>),
+}
+
+impl Ground {
+    /// Memory for others to map, as this generation; `None` where it cannot be had.
+    pub(in super::super) fn new(len: usize, others: May, generation: u64) -> Option<Ground> {
+        let (control, control_file) = Area::create(size_of::<u64>(), May::Read).ok()?;
+        let (area, file) = Area::create(len, others).ok()?;
+        let current = Current { words: Words::File(area, file), offered: Some(generation), passed: false };
+        let ground =
+            Ground { control, control_file, others, len, current: RwLock::new(current), process: fork::generation() };
+        ground.publish(generation);
+        Some(ground)
+    }
+
+    /// Whether importers may write what they map.
+    pub(in super::super) fn is_written_by_others(&self) -> bool {
+        self.others == May::Write
+    }
+
+    #[inline]
+    pub(in super::super) fn with<R>(&self, access: impl FnOnce(&[AtomicU64]) -> R) -> R {
+        access(self.read().words.all())
+    }
+
+    /// Copies bytes out in no certain order. False: it is better done by words.
+    pub(in super::super) fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool {
+        match &self.read().words {
+            Words::File(area, _) => area.copy_out(offset, into),
+            Words::Alone(_) => false,
+        }
+    }
+
+    /// The same inwards.
+    pub(in super::super) fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
+        match &self.read().words {
+            Words::File(area, _) => area.copy_in(offset, bytes),
+            Words::Alone(_) => false,
+        }
+    }
+
+    /// Takes the memory away from whoever has mapped it: none of their accesses is done after this has returned, and what
+    /// each says was done was. It is offered as that generation from now on, or not at all.
+    pub(in super::super) fn part(&self, offer: Option<u64>) {
+        // First the word, then the words: whoever writes does it the other way round, and one of us sees the other.
+        self.publish(0);
+        fence(Ordering::SeqCst);
+        let mut current = self.write();
+        let is_alone = matches!(current.words, Words::Alone(_));
+        if current.passed || (is_alone && offer.is_some()) {
+            let former = std::mem::replace(&mut current.words, self.fresh(offer));
+            former.copy_to(&current.words, self.len);
+            former.abandon();
+        }
+        current.passed = false;
+        current.offered = offer.filter(|_| matches!(current.words, Words::File(..)));
+        self.publish(current.offered.unwrap_or(0));
+    }
+
+    /// Offers it no longer; who has mapped it may keep what it reads there.
+    pub(in super::super) fn withdraw(&self) {
+        self.publish(0);
+        self.write().offered = None;
+    }
+
+    /// Passes it to an importer who means that generation.
+    pub(in super::super) fn pass(&self, generation: u64, heard: bool, wire: &Wire) -> bool {
+        // (Whoever passes it at the same time does not mind that we do.)
+        let mut current = self.write();
+        if current.offered != Some(generation) {
+            return false;
+        }
+        let Words::File(_, file) = &current.words else { return false };
+        let facts = [u8::from(self.others == May::Write), u8::from(heard)];
+        let passed = wire.send(&facts, Some(self.control_file.as_fd())) && wire.send(b"!", Some(file.as_fd()));
+        current.passed = true;
+        passed
+    }
+
+    /// (A child of this process has it mapped too, and nothing to say there.)
+    fn publish(&self, generation: u64) {
+        if let (true, Some([word, ..])) = (self.process == fork::generation(), self.control.words()) {
+            word.store(generation, Ordering::SeqCst);
+        }
+    }
+
+    fn fresh(&self, offer: Option<u64>) -> Words {
+        let file = offer.and_then(|_| Area::create(self.len, self.others).ok());
+        file.map_or_else(|| Words::Alone(zeros(self.len)), |(area, file)| Words::File(area, file))
+    }
+
+    #[inline]
+    fn read(&self) -> RwLockReadGuard<'_, Current> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Current> {
+        self.current.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Words {
+    #[inline]
+    fn all(&self) -> &[AtomicU64] {
+        match self {
+            Words::File(area, _) => area.words().unwrap_or_default(),
+            Words::Alone(words) => words,
+        }
+    }
+
+    fn copy_to(&self, other: &Words, len: usize) {
+        const WORD: usize = size_of::<u64>();
+        let parts = match self {
+            Words::File(_, file) => written(file, len),
+            Words::Alone(_) => std::iter::once(0..len).collect(),
+        };
+        for part in parts {
+            // The file's last page goes on behind the segment's end.
+            let part = part.start / WORD..part.end.min(len).div_ceil(WORD);
+            for (from, to) in self.all()[part.clone()].iter().zip(&other.all()[part]) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Gives the memory back though others have it mapped. (Not what they can only read: the system refuses that, and it
+    /// goes when they let go of it.)
+    fn abandon(self) {
+        if let Words::File(area, file) = self {
+            punch(&file, area.len());
+        }
+    }
+}
