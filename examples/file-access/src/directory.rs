@@ -1,5 +1,6 @@
 //! A server of [`FileAccess`]: one directory of this machine, read-only.
 
+mod more;
 mod open;
 
 use std::collections::BinaryHeap;
@@ -14,6 +15,8 @@ use rustix::io::Errno;
 
 use crate::path::Below;
 use crate::{Attributes, Contents, Entry, FileAccess, FileError, FileKind, MAX_PAGE, MAX_READ, Page};
+
+pub use more::{Itself, Statistics};
 
 /// Serves the files below a directory, and nothing else.
 ///

@@ -36,6 +36,8 @@ mod path;
 mod walk;
 
 pub use directory::Directory;
+#[cfg(unix)]
+pub use directory::{Itself, Statistics};
 pub use interface::{
     Attributes, Contents, Entry, FileAccess, FileAccessClient, FileAccessStart, FileError, FileKind, MAX_PAGE,
     MAX_PATH, MAX_READ, Page,

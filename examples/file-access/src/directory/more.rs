@@ -1,0 +1,154 @@
+//! What [`FileAccess`] does not offer, for servers of other interfaces over the same directory.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, OFlags};
+use rustix::io::Errno;
+
+use super::{Directory, attributes, kind, open};
+use crate::path::Below;
+use crate::{Attributes, FileError, FileKind};
+
+/// What stands at a path itself: a symbolic link is not followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Itself {
+    /// The device and the number that the system knows it by, under whatever name.
+    pub number: (u64, u64),
+    /// Of a symbolic link its own.
+    pub attributes: Attributes,
+}
+
+/// How full the file system is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, farcall::Xdr)]
+pub struct Statistics {
+    /// Bytes in all.
+    pub total: u64,
+    /// Bytes that are free.
+    pub free: u64,
+    /// Files that can still be made.
+    pub files: u64,
+}
+
+type Result<T> = std::result::Result<T, FileError>;
+
+/// For writing what is there. A pipe must not make the call wait for its other end, nor a terminal become ours.
+const TO_WRITE: OFlags = OFlags::WRONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+impl Directory {
+    /// What stands at a path.
+    ///
+    /// # Errors
+    /// As of [`FileAccess::stat`](crate::FileAccess::stat).
+    pub fn itself(&self, path: &str) -> Result<Itself> {
+        let (parent, name) = self.parent(path)?;
+        let stat = rustix::fs::statat(&parent, name.as_str(), AtFlags::SYMLINK_NOFOLLOW)?;
+        #[allow(clippy::unnecessary_cast, reason = "they have other types on some systems")]
+        let number = (stat.st_dev as u64, stat.st_ino as u64);
+        Ok(Itself { number, attributes: attributes(&stat) })
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// When there is none, or what it says is not UTF-8.
+    pub fn link(&self, path: &str) -> Result<String> {
+        let (parent, name) = self.parent(path)?;
+        let target = rustix::fs::readlinkat(&parent, name.as_str(), Vec::new()).map_err(|why| match why {
+            Errno::INVAL => FileError::Failed("it is not a symbolic link".into()),
+            other => other.into(),
+        })?;
+        target.into_string().map_err(|_| FileError::Failed("the link is not UTF-8".into()))
+    }
+
+    /// Writes bytes into a regular file that is there; it grows where they reach beyond its end.
+    ///
+    /// # Errors
+    /// As of [`FileAccess::read`](crate::FileAccess::read). Some of the bytes may have been written.
+    pub fn write(&self, path: &str, offset: u64, mut bytes: &[u8]) -> Result<()> {
+        let file = self.to_write(path)?;
+        let mut at = offset;
+        while !bytes.is_empty() {
+            match rustix::io::pwrite(&file, bytes, at) {
+                Ok(0) => return Err(FileError::Failed("nothing more can be written".into())),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    at = at.saturating_add(written as u64);
+                }
+                Err(Errno::INTR) => {}
+                Err(why) => return Err(why.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is a regular file that may be written.
+    pub fn is_writable(&self, path: &str) -> bool {
+        self.to_write(path).is_ok()
+    }
+
+    /// How full the file system is in which the directory stands.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn statistics(&self) -> Result<Statistics> {
+        let found = rustix::fs::fstatvfs(&self.root)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Statistics { total: bytes(found.f_blocks), free: bytes(found.f_bavail), files: found.f_favail })
+    }
+
+    fn to_write(&self, path: &str) -> Result<OwnedFd> {
+        let file = self.below(path, TO_WRITE)?;
+        match kind(&rustix::fs::fstat(&file)?) {
+            FileKind::File => Ok(file),
+            _ => Err(FileError::NotAFile),
+        }
+    }
+
+    /// The directory in which a path ends, and the name there.
+    fn parent(&self, path: &str) -> Result<(OwnedFd, String)> {
+        let below = Below::parse(path)?;
+        let (way, name) = below.split();
+        let way = way.collect::<Vec<_>>().join("/");
+        Ok((self.below(&way, open::TO_LOOK | OFlags::DIRECTORY)?, name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_stands_at_a_path_is_told_read_and_written() {
+        let scratch = tempfile::tempdir().unwrap();
+        fs::write(scratch.path().join("file"), b"before").unwrap();
+        std::os::unix::fs::symlink("file", scratch.path().join("link")).unwrap();
+        let directory = Directory::open(scratch.path()).unwrap();
+
+        assert_eq!(directory.itself("link").unwrap().attributes.kind, FileKind::Link);
+        assert_eq!(directory.itself("").unwrap().attributes.kind, FileKind::Directory);
+        assert_ne!(directory.itself("link").unwrap().number, directory.itself("file").unwrap().number);
+        assert_eq!(directory.link("link").unwrap(), "file");
+        assert!(directory.link("file").is_err() && directory.link("").is_err());
+
+        directory.write("file", 4, b"after").unwrap();
+        assert_eq!(fs::read(scratch.path().join("file")).unwrap(), b"befoafter");
+        assert_eq!(directory.write("", 0, b"x"), Err(FileError::NotAFile));
+        assert_eq!(directory.write("none", 0, b"x"), Err(FileError::NotFound));
+        assert!(directory.write("file", u64::MAX, b"x").is_err());
+        assert!(directory.is_writable("file") && !directory.is_writable("none"));
+        assert!(directory.statistics().unwrap().total > 0);
+    }
+
+    #[test]
+    fn nothing_outside_is_reached() {
+        let scratch = tempfile::tempdir().unwrap();
+        fs::create_dir(scratch.path().join("served")).unwrap();
+        fs::write(scratch.path().join("outside"), b"secret").unwrap();
+        std::os::unix::fs::symlink("../outside", scratch.path().join("served/out")).unwrap();
+        let directory = Directory::open(scratch.path().join("served")).unwrap();
+        assert!(directory.write("out", 0, b"x").is_err());
+        assert!(directory.itself("../outside").is_err() && directory.link("../served/out").is_err());
+        assert_eq!(fs::read(scratch.path().join("outside")).unwrap(), b"secret");
+    }
+}
