@@ -1,0 +1,106 @@
+//! Where things stand in the server's segment, and what is kept there of files.
+//!
+//! ```text
+//! counter            how many letters the server has answered: a null ping reads it
+//! mailboxes          one for each clerk
+//! statistics         one entry
+//! attributes         by handle
+//! names              by directory and name: the handle
+//! links              by handle
+//! pages              by directory and the name that they come after
+//! blocks             by handle and number: 8 KiB of a file
+//! ```
+
+use std::ops::Range;
+
+use farcall::Xdr;
+
+use crate::letter::Mailbox;
+use crate::table::{Key, Table, hash};
+use crate::{BLOCK, Found, Handle, Names, Shape};
+
+/// How many clerks a server has at most.
+pub(crate) const CLERKS: u32 = 64;
+
+/// Where the counter stands.
+pub(crate) const COUNTER: u64 = 0;
+
+/// The most bytes of names in a page: a page has at most so many.
+pub(crate) const PAGE: usize = 4096;
+
+/// The bytes of a mailbox for requests: for a block, a path, and what stands around them.
+const REQUEST: u64 = 16384;
+
+/// Where the mailboxes stand.
+const MAILBOXES: Range<u64> = 64..64 + CLERKS as u64 * REQUEST;
+
+/// The parts of a server's segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Areas {
+    pub(crate) statistics: Table,
+    pub(crate) attributes: Table,
+    pub(crate) names: Table,
+    pub(crate) links: Table,
+    pub(crate) pages: Table,
+    pub(crate) blocks: Table,
+}
+
+/// What is kept of a name. It is compared: two names may have one hash.
+#[derive(Clone, Debug, Xdr)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) found: Found,
+}
+
+/// What is kept of a directory.
+#[derive(Clone, Debug, Xdr)]
+pub(crate) struct Paged {
+    pub(crate) after: String,
+    pub(crate) names: Names,
+}
+
+impl Areas {
+    pub(crate) fn new(shape: &Shape) -> Areas {
+        let statistics = Table::new(MAILBOXES.end, 1, 64);
+        let attributes = Table::new(statistics.end(), shape.attributes, 64);
+        let names = Table::new(attributes.end(), shape.names, 288);
+        let links = Table::new(names.end(), shape.links, 512);
+        let pages = Table::new(links.end(), shape.pages, PAGE);
+        let blocks = Table::new(pages.end(), shape.blocks, BLOCK);
+        Areas { statistics, attributes, names, links, pages, blocks }
+    }
+
+    /// How many bytes they take.
+    pub(crate) fn size(&self) -> u64 {
+        self.blocks.end()
+    }
+}
+
+/// Where a clerk's requests are written.
+pub(crate) fn mailbox(number: u32) -> Mailbox {
+    Mailbox::new(MAILBOXES.start + u64::from(number) * REQUEST, REQUEST)
+}
+
+/// The mailboxes of which bytes of the segment are a part.
+pub(crate) fn mailboxes(bytes: Range<u64>) -> Range<u32> {
+    let number = |offset: u64| (offset.saturating_sub(MAILBOXES.start) / REQUEST).min(u64::from(CLERKS)) as u32;
+    if bytes.end <= MAILBOXES.start {
+        return 0..0;
+    }
+    number(bytes.start)..number(bytes.end - 1).saturating_add(1).min(CLERKS)
+}
+
+/// The key of what there is one of for each file: attributes, a link.
+pub(crate) fn of_file(file: Handle) -> Key {
+    [file.device, file.inode, 0]
+}
+
+/// The key of a name in a directory, or of the page that comes after it.
+pub(crate) fn of_name(directory: Handle, name: &str) -> Key {
+    [directory.device, directory.inode, hash(name)]
+}
+
+/// The key of a block.
+pub(crate) fn of_block(file: Handle, block: u64) -> Key {
+    [file.device, file.inode, block]
+}

@@ -1,0 +1,95 @@
+//! A clerk that asks the server by calls: the structure RPC, and, over Hybrid-1, the structure HY.
+
+use std::sync::Arc;
+
+use farcall::Result;
+use farcall_file_access::{Attributes, Contents, FileAccess, FileAccessClient, FileError, FileKind, Statistics};
+
+use crate::paths::{Paths, check_name, child};
+use crate::{BLOCK, Files, Found, Handle, MoreFiles, MoreFilesClient, Names, Tally};
+
+/// One call for each operation, and nothing kept but paths.
+#[derive(Clone)]
+pub(crate) struct ByCalls {
+    files: FileAccessClient,
+    more: MoreFilesClient,
+    paths: Arc<Paths>,
+    tally: Arc<Tally>,
+}
+
+impl ByCalls {
+    /// Asks the server for its root.
+    pub(crate) fn new(files: FileAccessClient, more: MoreFilesClient, tally: Arc<Tally>) -> Result<ByCalls, FileError> {
+        let root = more.look_up("")?.found.handle;
+        Ok(ByCalls { files, more, paths: Arc::new(Paths::new(root)), tally })
+    }
+
+    pub(crate) fn paths(&self) -> &Arc<Paths> {
+        &self.paths
+    }
+}
+
+impl Files for ByCalls {
+    fn null(&self) -> Result<(), FileError> {
+        self.tally.called();
+        self.more.null()
+    }
+
+    fn root(&self) -> Result<Handle, FileError> {
+        Ok(self.paths.root())
+    }
+
+    fn attributes(&self, file: Handle) -> Result<Attributes, FileError> {
+        let known = self.paths.of(file)?;
+        self.tally.called();
+        match known.kind {
+            FileKind::Link => Ok(self.more.look_up(&known.path)?.attributes),
+            _ => self.files.stat(&known.path),
+        }
+    }
+
+    fn look_up(&self, directory: Handle, name: &str) -> Result<Found, FileError> {
+        check_name(name)?;
+        let directory = self.paths.directory(directory)?;
+        self.tally.called();
+        let found = self.more.look_up(&child(&directory, name))?.found;
+        self.paths.learn(&directory, name, found);
+        Ok(found)
+    }
+
+    fn read_link(&self, link: Handle) -> Result<String, FileError> {
+        let known = self.paths.of(link)?;
+        self.tally.called();
+        self.more.read_link(&known.path)
+    }
+
+    fn read(&self, file: Handle, offset: u64, length: u32) -> Result<Contents, FileError> {
+        let known = self.paths.file(file)?;
+        self.tally.called();
+        self.files.read(&known.path, offset, length.min(BLOCK as u32))
+    }
+
+    fn read_directory(&self, directory: Handle, after: &str) -> Result<Names, FileError> {
+        let known = self.paths.directory(directory)?;
+        self.tally.called();
+        let page = self.files.list(&known.path, after)?;
+        Ok(Names { names: page.entries.into_iter().map(|entry| entry.name).collect(), more: page.more })
+    }
+
+    fn write(&self, file: Handle, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        let known = self.paths.file(file)?;
+        self.tally.called();
+        self.more.write(&known.path, offset, bytes)
+    }
+
+    fn statistics(&self) -> Result<Statistics, FileError> {
+        self.tally.called();
+        self.more.statistics()
+    }
+
+    fn commit(&self, file: Handle) -> Result<(), FileError> {
+        let known = self.paths.file(file)?;
+        self.tally.called();
+        self.more.commit(&known.path)
+    }
+}

@@ -1,0 +1,119 @@
+//! Clerks: a client's side of the service, in one of three structures.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use farcall::memory::{Memory, Rights, Settings};
+use farcall::stub::{Binding, Client};
+use farcall::{Result, Runtime};
+use farcall_file_access::{FileAccess, FileError};
+
+use crate::areas::{Areas, mailbox};
+use crate::calls::ByCalls;
+use crate::direct::Direct;
+use crate::hybrid::{ANSWERS, Hybrid, Object, Post};
+use crate::imported::Imported;
+use crate::tally::Counted;
+use crate::{Addresses, Files, MoreFiles, MoreFilesClient, Tally};
+
+/// How a clerk gets what its clients ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Structure {
+    /// It reads the server's memory, and transfers control only for what is not there.
+    Dx,
+    /// It writes a request into the server's memory, with notice; the server writes the answer into the clerk's.
+    Hy,
+    /// It calls the server.
+    Rpc,
+}
+
+impl Structure {
+    /// All of them.
+    pub const ALL: [Structure; 3] = [Structure::Dx, Structure::Hy, Structure::Rpc];
+
+    /// What the paper calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Structure::Dx => "DX",
+            Structure::Hy => "HY",
+            Structure::Rpc => "RPC",
+        }
+    }
+}
+
+/// A clerk of a server.
+pub struct Clerk {
+    /// What its clients call: see [`client`](crate::client).
+    pub files: Arc<dyn Files>,
+    /// What it has done.
+    pub tally: Arc<Tally>,
+}
+
+impl Clerk {
+    /// A clerk in this process. Server and clerk may be anywhere, as far as addresses reach.
+    ///
+    /// # Errors
+    /// When the server does not answer, or has too many clerks.
+    pub fn new(runtime: &Runtime, server: &Addresses, structure: Structure) -> Result<Clerk, FileError> {
+        let tally = Arc::new(Tally::default());
+        let files: Arc<dyn Files> = match structure {
+            Structure::Rpc => Arc::new(by_calls(runtime, server, &tally)?),
+            Structure::Hy => {
+                let attached = attach(runtime, server, &tally)?;
+                Arc::new(by_letters(&attached.post, Object::Files, Object::More, &tally)?)
+            }
+            Structure::Dx => {
+                let attached = attach(runtime, server, &tally)?;
+                let missing = by_letters(&attached.post, Object::FilesAndKeep, Object::MoreAndKeep, &tally)?;
+                Arc::new(Direct { server: attached.post.server.clone(), areas: attached.areas, missing })
+            }
+        };
+        Ok(Clerk { files, tally })
+    }
+}
+
+struct Attached {
+    post: Arc<Post>,
+    areas: Areas,
+}
+
+fn by_calls(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<ByCalls, FileError> {
+    let files = runtime.import::<dyn FileAccess>(&server.files)?;
+    let more = runtime.import::<dyn MoreFiles>(&server.more)?;
+    ByCalls::new(files, more, tally.clone())
+}
+
+fn by_letters(post: &Arc<Post>, files: Object, more: Object, tally: &Arc<Tally>) -> Result<ByCalls, FileError> {
+    ByCalls::new(stub(post, files), stub(post, more), tally.clone())
+}
+
+/// A stub whose calls are letters.
+fn stub<C: Client>(post: &Arc<Post>, object: Object) -> C {
+    Binding::new(Arc::new(Hybrid { post: post.clone(), object })).into()
+}
+
+/// Makes the clerk known to the server, by a call.
+fn attach(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<Attached, FileError> {
+    static CLERKS: AtomicU32 = AtomicU32::new(0);
+    let name = format!("clerk-{}-{}", std::process::id(), CLERKS.fetch_add(1, Ordering::Relaxed));
+    let settings = Settings::new(ANSWERS.end() as usize).anyone(Rights::READ | Rights::WRITE);
+    let answers = runtime.export_segment(&name, settings)?;
+
+    let more: MoreFilesClient = runtime.import::<dyn MoreFiles>(&server.more)?;
+    let attached = more.attach(&answers.url())?;
+
+    let (runtime, memory, tally) = (runtime.clone(), server.memory.clone(), tally.clone());
+    let import = move || {
+        let memory = runtime.import_segment(&memory)?;
+        Ok(Box::new(Counted { memory, tally: tally.clone() }) as Box<dyn Memory>)
+    };
+    let post = Post {
+        server: Arc::new(Imported::new(Box::new(import))?),
+        requests: mailbox(attached.mailbox),
+        answers,
+        last: Mutex::new(attached.last),
+        patience: Duration::from_millis(20),
+    };
+    Ok(Attached { post: Arc::new(post), areas: Areas::new(&attached.shape) })
+}

@@ -1,0 +1,147 @@
+//! A clerk that reads the server's memory: the structure DX. Control goes to the server only for what is not there.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use farcall::memory::Memory;
+use farcall::xdr::{self, Decode};
+use farcall::{Bytes, Result, memory};
+use farcall_file_access::{Attributes, Contents, FileError, Statistics};
+
+use crate::areas::{Areas, COUNTER, Named, Paged, of_block, of_file, of_name};
+use crate::calls::ByCalls;
+use crate::imported::Imported;
+use crate::paths::check_name;
+use crate::table::{Entry, Key, Look, Table};
+use crate::{BLOCK, Files, Found, Handle, Names};
+
+/// Reads where the server keeps things; asks it, by Hybrid-1, to keep what was missing.
+pub(crate) struct Direct {
+    pub(crate) server: Arc<Imported>,
+    pub(crate) areas: Areas,
+    pub(crate) missing: ByCalls,
+}
+
+impl Direct {
+    /// What the server keeps under a key, if it does.
+    fn look(&self, table: &Table, key: Key, part: Range<usize>) -> Result<Option<Entry>, FileError> {
+        match self.server.with(|memory| table.look(memory, key, part.clone()))? {
+            Look::Found(entry) => Ok(Some(entry)),
+            Look::Missing | Look::Held => Ok(None),
+        }
+    }
+
+    fn value<T: for<'a> Decode<'a>>(&self, table: &Table, key: Key) -> Result<Option<T>, FileError> {
+        let entry = self.look(table, key, 0..table.room())?;
+        // What cannot be decoded is as good as missing: the server says what is so.
+        Ok(entry.and_then(|entry| xdr::from_slice(&entry.bytes).ok()))
+    }
+
+    /// A part of one block.
+    fn read_block(&self, file: Handle, block: u64, part: Range<usize>) -> Result<Option<(Bytes, usize)>, FileError> {
+        let entry = self.look(&self.areas.blocks, of_block(file, block), part)?;
+        Ok(entry.map(|entry| (entry.bytes, entry.length)))
+    }
+
+    /// Writes into a block that the server keeps, if clerks may, it has so many bytes, and nobody else is writing.
+    fn write_block(&self, memory: &dyn Memory, key: Key, at: usize, bytes: &[u8]) -> memory::Result<bool> {
+        let blocks = &self.areas.blocks;
+        let Look::Found(entry) = blocks.look(memory, key, 0..0)? else {
+            return Ok(false);
+        };
+        // What the file does not have yet must not be mixed with what may come to nothing.
+        let pending = !entry.version.is_multiple_of(2);
+        if pending || !entry.writable || at + bytes.len() > entry.length {
+            return Ok(false);
+        }
+        let Some(token) = blocks.acquire(memory, entry.place, entry.version, true)? else {
+            return Ok(false);
+        };
+        blocks.change(memory, &token, at, bytes)?;
+        blocks.release(memory, token, true)?;
+        memory.flush()?;
+        Ok(true)
+    }
+}
+
+impl Files for Direct {
+    fn null(&self) -> Result<(), FileError> {
+        self.server.with(|memory| memory.load(COUNTER))?;
+        Ok(())
+    }
+
+    fn root(&self) -> Result<Handle, FileError> {
+        self.missing.root()
+    }
+
+    fn attributes(&self, file: Handle) -> Result<Attributes, FileError> {
+        match self.value(&self.areas.attributes, of_file(file))? {
+            Some(attributes) => Ok(attributes),
+            None => self.missing.attributes(file),
+        }
+    }
+
+    fn look_up(&self, directory: Handle, name: &str) -> Result<Found, FileError> {
+        check_name(name)?;
+        match self.value::<Named>(&self.areas.names, of_name(directory, name))? {
+            Some(named) if named.name == name => {
+                let paths = self.missing.paths();
+                paths.learn_if_new(directory, name, named.found)?;
+                Ok(named.found)
+            }
+            _ => self.missing.look_up(directory, name),
+        }
+    }
+
+    fn read_link(&self, link: Handle) -> Result<String, FileError> {
+        match self.value(&self.areas.links, of_file(link))? {
+            Some(target) => Ok(target),
+            None => self.missing.read_link(link),
+        }
+    }
+
+    fn read(&self, file: Handle, offset: u64, length: u32) -> Result<Contents, FileError> {
+        let length = (length as usize).min(BLOCK);
+        let (block, at) = (offset / BLOCK as u64, (offset % BLOCK as u64) as usize);
+        let first = at..(at + length).min(BLOCK);
+        let rest = length - first.len();
+        let Some((bytes, of_block)) = self.read_block(file, block, first)? else {
+            return self.missing.read(file, offset, length as u32);
+        };
+        // The file ends in a block that is not full.
+        if rest == 0 || of_block < BLOCK {
+            return Ok(Contents(bytes));
+        }
+        match self.read_block(file, block.wrapping_add(1), 0..rest)? {
+            Some((more, _)) => Ok(Contents([bytes, more].concat().into())),
+            None => self.missing.read(file, offset, length as u32),
+        }
+    }
+
+    fn read_directory(&self, directory: Handle, after: &str) -> Result<Names, FileError> {
+        match self.value::<Paged>(&self.areas.pages, of_name(directory, after))? {
+            Some(page) if page.after == after => Ok(page.names),
+            _ => self.missing.read_directory(directory, after),
+        }
+    }
+
+    fn write(&self, file: Handle, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        let (block, at) = (offset / BLOCK as u64, (offset % BLOCK as u64) as usize);
+        let in_one = !bytes.is_empty() && bytes.len() <= BLOCK - at;
+        if in_one && self.server.with(|memory| self.write_block(memory, of_block(file, block), at, bytes))? {
+            return Ok(());
+        }
+        self.missing.write(file, offset, bytes)
+    }
+
+    fn statistics(&self) -> Result<Statistics, FileError> {
+        match self.value(&self.areas.statistics, [0; 3])? {
+            Some(statistics) => Ok(statistics),
+            None => self.missing.statistics(),
+        }
+    }
+
+    fn commit(&self, file: Handle) -> Result<(), FileError> {
+        self.missing.commit(file)
+    }
+}

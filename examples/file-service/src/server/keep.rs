@@ -1,0 +1,298 @@
+//! What the server keeps for clerks to read, how it changes that, and how clerks' writes get to the files.
+//!
+//! One rule keeps everything coherent: whoever changes an entry has its token. The server takes it before it writes a
+//! file and gives it back when the entry says what the file says; a clerk takes it to write into a block. A clerk that
+//! does not give it back loses it: the server exports the segment anew, so that nothing that clerk may still send
+//! arrives, and fills the entry from the file. Every other clerk imports the segment anew, once.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use farcall::memory;
+use farcall::{Result, xdr};
+use farcall_file_access::{Contents, FileAccess, FileError, MAX_READ, Page};
+
+use super::{Core, State};
+use crate::areas::{Named, PAGE, Paged, of_block, of_file, of_name};
+use crate::table::{Entry, Key, Look, Table, Token};
+use crate::{BLOCK, Found, Handle, Looked, MoreFiles, Names};
+
+/// The key of an entry that holds nothing any more.
+const GONE: Key = [u64::MAX; 3];
+
+/// A token, and whether the entry was whole when it was taken.
+struct Taken {
+    token: Token,
+    whole: bool,
+}
+
+impl Core {
+    pub(super) fn keep_statistics(&self) {
+        if let Ok(statistics) = self.directory.statistics() {
+            self.keep(&mut self.lock(), &self.areas.statistics, [0; 3], &statistics);
+        }
+    }
+
+    pub(super) fn keep_attributes(&self, path: &str) {
+        self.keep_attributes_of(&mut self.lock(), path);
+    }
+
+    fn keep_attributes_of(&self, state: &mut State, path: &str) {
+        if let Ok(looked) = self.look_up(path) {
+            self.keep(state, &self.areas.attributes, of_file(looked.found.handle), &looked.attributes);
+        }
+    }
+
+    /// That a path's last name was found in the directory before it.
+    pub(super) fn keep_name(&self, path: &str, found: Found) {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        if let Ok(parent) = self.look_up(parent) {
+            let key = of_name(parent.found.handle, name);
+            self.keep(&mut self.lock(), &self.areas.names, key, &Named { name: name.to_owned(), found });
+        }
+    }
+
+    pub(super) fn keep_link(&self, path: &str, target: &str) {
+        if let Ok(looked) = self.look_up(path) {
+            self.keep(&mut self.lock(), &self.areas.links, of_file(looked.found.handle), target);
+        }
+    }
+
+    /// As many names of a directory as there is room for.
+    pub(super) fn keep_page(&self, directory: Handle, after: &str, page: &Page) {
+        let of_text = |text: &str| 4 + text.len().next_multiple_of(4);
+        let mut room = PAGE.saturating_sub(of_text(after) + 8);
+        let fits = |name: &&str| {
+            let fits = of_text(name) <= room;
+            room = room.saturating_sub(of_text(name));
+            fits
+        };
+        let names: Vec<String> =
+            page.entries.iter().map(|entry| entry.name.as_str()).take_while(fits).map(str::to_owned).collect();
+        if names.is_empty() && !page.entries.is_empty() {
+            return;
+        }
+        let more = page.more || names.len() < page.entries.len();
+        let paged = Paged { after: after.to_owned(), names: Names { names, more } };
+        self.keep(&mut self.lock(), &self.areas.pages, of_name(directory, after), &paged);
+    }
+
+    /// The blocks in which these bytes of a file stand.
+    pub(super) fn keep_blocks(&self, path: &str, offset: u64, length: usize) {
+        let mut state = self.lock();
+        let Ok(looked) = self.look_up(path) else { return };
+        for block in blocks(offset, length.min(BLOCK)).filter(|block| block * (BLOCK as u64) < looked.attributes.size) {
+            // What cannot be kept is asked for again.
+            let _ = self.keep_block(&mut state, path, looked.found.handle, block);
+        }
+    }
+
+    /// Reads a file, with what clerks have written and the file does not have yet.
+    pub(super) fn read_kept(&self, path: &str, offset: u64, length: u32) -> Result<Contents, FileError> {
+        let handle = self.look_up(path)?.found.handle;
+        self.settle_blocks(&mut self.lock(), handle, blocks(offset, length.min(MAX_READ) as usize));
+        self.directory.read(path, offset, length)
+    }
+
+    /// Writes a file, and what is kept of it.
+    pub(super) fn write_through(&self, path: &str, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        if bytes.len() > BLOCK {
+            return Err(FileError::Failed(format!("more than {BLOCK} bytes at once")).into());
+        }
+        let mut state = self.lock();
+        let looked = self.look_up(path)?;
+        let (handle, size) = (looked.found.handle, looked.attributes.size);
+        let mut touched: Vec<u64> = blocks(offset, bytes.len()).collect();
+        let last = size / BLOCK as u64;
+        if !touched.contains(&last) {
+            // It has no end any more if others follow it.
+            touched.push(last);
+        }
+        let held: Vec<_> = touched
+            .into_iter()
+            .filter_map(|block| Some((block, self.take_block(&mut state, of_block(handle, block)).ok()??)))
+            .collect();
+        let outcome = self.directory.write(path, offset, bytes);
+        for (block, token) in held {
+            let _ = self.fill_block(token, path, of_block(handle, block));
+        }
+        self.keep_attributes_of(&mut state, path);
+        drop(state);
+        self.keep_statistics();
+        Ok(outcome?)
+    }
+
+    /// Takes to their files what clerks wrote into the blocks at these places.
+    pub(super) fn settle_places(&self, places: Range<u64>) {
+        for place in places {
+            let odd = self.areas.blocks.versions(&self.segment, place).is_ok_and(|(end, _)| end % 2 == 1);
+            if odd {
+                let _ = self.settle(&mut self.lock(), place);
+            }
+        }
+    }
+
+    pub(super) fn settle_all(&self) {
+        self.settle_places(0..u64::from(self.shape.blocks));
+    }
+
+    /// Takes to a file what clerks wrote; tells what could not be.
+    pub(super) fn settle_file(&self, looked: Looked) -> Result<(), FileError> {
+        let Looked { found: Found { handle, .. }, attributes } = looked;
+        let blocks = attributes.size / BLOCK as u64;
+        match blocks < u64::from(self.shape.blocks) {
+            true => self.settle_blocks(&mut self.lock(), handle, 0..=blocks),
+            false => self.settle_all(),
+        }
+        match self.lock().failed.remove(&handle) {
+            Some(why) => Err(FileError::Failed(why).into()),
+            None => Ok(()),
+        }
+    }
+
+    fn settle_blocks(&self, state: &mut State, file: Handle, blocks: impl Iterator<Item = u64>) {
+        for block in blocks {
+            if let Ok(Some(place)) = self.areas.blocks.place(&self.segment, of_block(file, block)) {
+                let _ = self.settle(state, place);
+            }
+        }
+    }
+
+    /// Takes to its file what a clerk wrote into the block at this place, if one did and is done.
+    fn settle(&self, state: &mut State, place: u64) -> memory::Result<()> {
+        let blocks = &self.areas.blocks;
+        let Some(entry) = blocks.entry(&self.segment, place)?.filter(is_pending) else { return Ok(()) };
+        let written = self.to_file(state, &entry);
+        // Nobody else acquires it while its version is odd.
+        let Some(token) = blocks.acquire(&self.segment, place, entry.version, false)? else { return Ok(()) };
+        match written {
+            Ok(()) => blocks.release(&self.segment, token, false),
+            Err(path) => self.fill_block(token, &path, entry.key),
+        }
+    }
+
+    /// Writes a block to its file. If that fails it gives the file's path, and whoever commits will hear of it.
+    fn to_file(&self, state: &mut State, entry: &Entry) -> std::result::Result<(), String> {
+        let [device, inode, block] = entry.key;
+        let handle = Handle { device, inode };
+        let path = state.paths.get(&handle).cloned().unwrap_or_default();
+        let written = match self.look_up(&path) {
+            Ok(looked) if looked.found.handle == handle => self
+                .directory
+                .write(&path, block.saturating_mul(BLOCK as u64), &entry.bytes)
+                .map_err(|why| why.to_string()),
+            _ => Err("it is not there any more".to_owned()),
+        };
+        match written {
+            Ok(()) => {
+                self.keep_attributes_of(state, &path);
+                Ok(())
+            }
+            Err(why) => {
+                state.failed.insert(handle, why);
+                Err(path)
+            }
+        }
+    }
+
+    /// Keeps a block, unless it is kept.
+    fn keep_block(&self, state: &mut State, path: &str, file: Handle, block: u64) -> memory::Result<()> {
+        let (blocks, key) = (&self.areas.blocks, of_block(file, block));
+        if let Look::Found(_) = blocks.look(&self.segment, key, 0..0)? {
+            return Ok(());
+        }
+        state.paths.insert(file, path.to_owned());
+        let Taken { token, .. } = self.take_place(state, blocks, key)?;
+        self.fill_block(token, path, key)
+    }
+
+    /// Fills a block from its file.
+    fn fill_block(&self, token: Token, path: &str, key: Key) -> memory::Result<()> {
+        let blocks = &self.areas.blocks;
+        let [device, inode, block] = key;
+        let same = self.look_up(path).is_ok_and(|looked| looked.found.handle == Handle { device, inode });
+        match self.directory.read(path, block.saturating_mul(BLOCK as u64), BLOCK as u32) {
+            Ok(contents) if same && !contents.0.is_empty() => {
+                blocks.put(&self.segment, &token, key, &contents.0, self.directory.is_writable(path))?;
+            }
+            _ => blocks.put(&self.segment, &token, GONE, &[], false)?,
+        }
+        blocks.release(&self.segment, token, false)
+    }
+
+    /// Keeps a value. What has no room is not kept.
+    fn keep<T: xdr::Encode + ?Sized>(&self, state: &mut State, table: &Table, key: Key, value: &T) {
+        let Ok(value) = xdr::to_vec(value) else { return };
+        if value.len() > table.room() {
+            return;
+        }
+        let kept = self.take_place(state, table, key).and_then(|taken| {
+            table.put(&self.segment, &taken.token, key, &value, false)?;
+            table.release(&self.segment, taken.token, false)
+        });
+        debug_assert!(kept.is_ok());
+    }
+
+    /// The token of a block that is kept; what clerks wrote into it is in the file then.
+    fn take_block(&self, state: &mut State, key: Key) -> memory::Result<Option<Token>> {
+        let blocks = &self.areas.blocks;
+        let Some(place) = blocks.place(&self.segment, key)? else { return Ok(None) };
+        Ok(Some(self.take_settled(state, blocks, place)?.token))
+    }
+
+    /// The token of the place where a key stands, or where there is room for it, or where another has to go.
+    fn take_place(&self, state: &mut State, table: &Table, key: Key) -> memory::Result<Taken> {
+        let place = match table.place(&self.segment, key)? {
+            Some(place) => Some(place),
+            None => table.unused(&self.segment, key)?,
+        };
+        let place = place.unwrap_or_else(|| {
+            state.turn += 1;
+            let window = table.window(key);
+            let places = window.clone().count().max(1);
+            window.clone().nth(state.turn as usize % places).unwrap_or_default()
+        });
+        self.take_settled(state, table, place)
+    }
+
+    /// The token of a place, whose pending block, if it has one, is taken to its file.
+    fn take_settled(&self, state: &mut State, table: &Table, place: u64) -> memory::Result<Taken> {
+        let taken = self.take(table, place)?;
+        if taken.whole && taken.token.was % 2 == 1 {
+            let _ = self.to_file(state, &table.held(&self.segment, &taken.token)?);
+        }
+        Ok(taken)
+    }
+
+    /// The token of an entry, from whoever holds it if they do so for too long.
+    fn take(&self, table: &Table, place: u64) -> memory::Result<Taken> {
+        let begun = Instant::now();
+        loop {
+            let late = begun.elapsed() >= self.patience;
+            let (end, begin) = table.versions(&self.segment, place)?;
+            if end != begin && !late {
+                std::thread::yield_now();
+                continue;
+            }
+            if end != begin {
+                self.segment.export_again();
+            }
+            // Now nothing can come any more from whoever had it. What came before that may have made it whole.
+            let (end, begin) = table.versions(&self.segment, place)?;
+            if let Some(token) = table.acquire(&self.segment, place, begin, false)? {
+                return Ok(Taken { token, whole: end == begin });
+            }
+        }
+    }
+}
+
+/// A clerk wrote it, and the file does not have it yet.
+fn is_pending(entry: &Entry) -> bool {
+    entry.version % 2 == 1
+}
+
+/// The blocks in which some bytes stand.
+fn blocks(offset: u64, length: usize) -> impl Iterator<Item = u64> {
+    let last = offset.saturating_add((length as u64).saturating_sub(1));
+    (offset / BLOCK as u64)..=(last / BLOCK as u64)
+}

@@ -1,0 +1,417 @@
+//! Open-addressed hash tables in a segment: anybody reads an entry at once, and can tell whether it is whole.
+//!
+//! ```text
+//! entry  end · key key key · length · value … · begin     each a word, but for the value
+//! ```
+//!
+//! An entry is whole where `end` and `begin` are the same version. Who changes it first swaps `begin` from the version
+//! that they saw whole to a greater one: that is the token, and nobody else gets it. Then they write what they write,
+//! and `end` last. One read takes the words in ascending order, `end` first and `begin` last, so whatever a change
+//! that is under way has touched, `begin` gives it away. Versions of an entry never come back.
+//!
+//! Even versions are the server's; an odd one was written by a clerk, and the file does not have it yet. Nobody but the
+//! server changes that: what a clerk that died half-way has done can be undone from the file.
+//!
+//! A key stands in one of [`WINDOW`] places from its own on. An entry is replaced, never emptied: a place that was
+//! never used ends the search.
+
+use std::hint::spin_loop;
+use std::ops::Range;
+
+use farcall::Bytes;
+use farcall::memory::{Memory, Result};
+
+/// What an entry is found by.
+pub(crate) type Key = [u64; 3];
+
+/// In how many places a key may stand.
+const WINDOW: u64 = 8;
+
+/// How often an entry is read that somebody is changing.
+const TRIES: usize = 64;
+
+const WORD: usize = 8;
+const HEADER: usize = 5 * WORD;
+
+/// The bit of the length that says that clerks may write the value.
+const WRITABLE: u64 = 1 << 63;
+
+/// Where the entries stand: the same at the server and at every clerk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    base: u64,
+    entries: u64,
+    room: usize,
+}
+
+/// What a look at a table gives.
+#[derive(Debug)]
+pub(crate) enum Look {
+    Found(Entry),
+    Missing,
+    /// Somebody is changing it, or died meanwhile.
+    Held,
+}
+
+/// An entry that was read whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) place: u64,
+    pub(crate) version: u64,
+    pub(crate) key: Key,
+    /// Of the whole value.
+    pub(crate) length: usize,
+    pub(crate) writable: bool,
+    /// The part that was asked for, as far as the value reaches.
+    pub(crate) bytes: Bytes,
+}
+
+/// The right to change an entry.
+#[derive(Debug)]
+pub(crate) struct Token {
+    pub(crate) place: u64,
+    /// What it was before.
+    pub(crate) was: u64,
+    version: u64,
+}
+
+impl Table {
+    /// A table at `base` whose values have at most `room` bytes, a multiple of eight.
+    pub(crate) fn new(base: u64, entries: u32, room: usize) -> Table {
+        debug_assert!(room.is_multiple_of(WORD));
+        Table { base, entries: u64::from(entries.max(1)), room }
+    }
+
+    /// Where it ends.
+    pub(crate) fn end(&self) -> u64 {
+        self.at(self.entries)
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// The value of a key, or a part of it. Seldom more than one read.
+    pub(crate) fn look(&self, memory: &dyn Memory, key: Key, part: Range<usize>) -> Result<Look> {
+        let mut place = self.home(key);
+        for _ in 0..TRIES {
+            let read = self.read(memory, place, &part)?;
+            if read.key == key {
+                match read.entry() {
+                    Some(entry) => return Ok(Look::Found(entry)),
+                    None => spin_loop(),
+                }
+                continue;
+            }
+            match self.search(memory, key, read.unused)? {
+                Some(other) => place = other,
+                None => return Ok(Look::Missing),
+            }
+        }
+        Ok(Look::Held)
+    }
+
+    /// Where a key seems to stand.
+    fn search(&self, memory: &dyn Memory, key: Key, home_unused: bool) -> Result<Option<u64>> {
+        if home_unused {
+            return Ok(None);
+        }
+        let mut keys = [[0; 3 * WORD]; WINDOW as usize];
+        let places = self.window(key);
+        let mut ranges: Vec<(u64, &mut [u8])> =
+            places.clone().zip(&mut keys).map(|(place, into)| (self.at(place) + WORD as u64, &mut into[..])).collect();
+        memory.read_each(&mut ranges)?;
+        Ok(places.zip(&keys).find(|(_, found)| words(*found) == key).map(|(place, _)| place))
+    }
+
+    /// Where a key may stand, its own place first.
+    pub(crate) fn window(&self, key: Key) -> impl Iterator<Item = u64> + Clone + use<> {
+        let (home, entries) = (self.home(key), self.entries);
+        (0..WINDOW.min(entries)).map(move |step| (home + step) % entries)
+    }
+
+    /// The places of which bytes of the segment are a part.
+    pub(crate) fn places(&self, bytes: Range<u64>) -> Range<u64> {
+        let place = |offset: u64| offset.saturating_sub(self.base) / self.size();
+        if bytes.end <= self.base {
+            return 0..0;
+        }
+        place(bytes.start).min(self.entries)..(place(bytes.end - 1) + 1).min(self.entries)
+    }
+
+    /// An entry, if it is whole.
+    pub(crate) fn entry(&self, memory: &dyn Memory, place: u64) -> Result<Option<Entry>> {
+        Ok(self.read(memory, place, &(0..self.room))?.entry())
+    }
+
+    /// An entry as it was when its token was acquired.
+    pub(crate) fn held(&self, memory: &dyn Memory, token: &Token) -> Result<Entry> {
+        Ok(self.read(memory, token.place, &(0..self.room))?.taken())
+    }
+
+    /// Where a key stands, whole or not.
+    pub(crate) fn place(&self, memory: &dyn Memory, key: Key) -> Result<Option<u64>> {
+        self.search(memory, key, false)
+    }
+
+    /// Where a key would stand that is nowhere: a place that was never used.
+    pub(crate) fn unused(&self, memory: &dyn Memory, key: Key) -> Result<Option<u64>> {
+        for place in self.window(key) {
+            if self.versions(memory, place)? == (0, 0) {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The token of a whole entry, if nobody was faster.
+    pub(crate) fn acquire(&self, memory: &dyn Memory, place: u64, was: u64, odd: bool) -> Result<Option<Token>> {
+        let version = (was | 1).wrapping_add(if odd { 2 } else { 1 });
+        let found = memory.compare_and_swap(self.begin(place), was, version)?;
+        Ok((found == was).then_some(Token { place, was, version }))
+    }
+
+    /// The versions between which an entry is: (`end`, `begin`).
+    pub(crate) fn versions(&self, memory: &dyn Memory, place: u64) -> Result<(u64, u64)> {
+        let (mut end, mut begin) = ([0; WORD], [0; WORD]);
+        memory.read_each(&mut [(self.at(place), &mut end), (self.begin(place), &mut begin)])?;
+        Ok((u64::from_le_bytes(end), u64::from_le_bytes(begin)))
+    }
+
+    /// Gives the entry another key and value; whole it is when the token is released.
+    pub(crate) fn put(&self, memory: &dyn Memory, token: &Token, key: Key, value: &[u8], writable: bool) -> Result<()> {
+        let value = &value[..value.len().min(self.room)];
+        let length = value.len() as u64 | if writable { WRITABLE } else { 0 };
+        let mut bytes = Vec::with_capacity(HEADER - WORD + value.len());
+        key.iter().chain([&length]).for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        bytes.extend_from_slice(value);
+        memory.write(self.at(token.place) + WORD as u64, &bytes)
+    }
+
+    /// Changes a part of the value, which must not grow.
+    pub(crate) fn change(&self, memory: &dyn Memory, token: &Token, at: usize, bytes: &[u8]) -> Result<()> {
+        memory.write(self.at(token.place) + (HEADER + at) as u64, bytes)
+    }
+
+    /// The entry is whole again; the exporter may hear of it.
+    pub(crate) fn release(&self, memory: &dyn Memory, token: Token, notify: bool) -> Result<()> {
+        let end = token.version.to_le_bytes();
+        match notify {
+            true => memory.write_notify(self.at(token.place), &end),
+            false => memory.write(self.at(token.place), &end),
+        }
+    }
+
+    fn read(&self, memory: &dyn Memory, place: u64, part: &Range<usize>) -> Result<Read> {
+        let part = part.start.min(self.room)..part.end.min(self.room);
+        let mut bytes = vec![0; HEADER + part.len() + WORD];
+        if part.len() == self.room {
+            memory.read(self.at(place), &mut bytes)?;
+        } else {
+            let (header, rest) = bytes.split_at_mut(HEADER);
+            let (value, begin) = rest.split_at_mut(part.len());
+            let value_at = self.at(place) + (HEADER + part.start) as u64;
+            match part.is_empty() {
+                true => memory.read_each(&mut [(self.at(place), header), (self.begin(place), begin)])?,
+                false => {
+                    memory.read_each(&mut [(self.at(place), header), (value_at, value), (self.begin(place), begin)])?
+                }
+            }
+        }
+        let [end, first, second, third, length] = words(&bytes);
+        let [begin] = words(&bytes[HEADER + part.len()..]);
+        let unused = end == 0 && begin == 0;
+        Ok(Read {
+            place,
+            end,
+            begin,
+            unused,
+            key: [first, second, third],
+            length,
+            start: part.start,
+            room: self.room,
+            bytes,
+        })
+    }
+
+    fn size(&self) -> u64 {
+        (HEADER + self.room + WORD) as u64
+    }
+
+    fn at(&self, place: u64) -> u64 {
+        self.base + place * self.size()
+    }
+
+    fn begin(&self, place: u64) -> u64 {
+        self.at(place) + (HEADER + self.room) as u64
+    }
+
+    fn home(&self, key: Key) -> u64 {
+        key.iter().fold(0, |hash, word| scatter(hash ^ word)) % self.entries
+    }
+}
+
+/// What one read gave.
+struct Read {
+    place: u64,
+    end: u64,
+    begin: u64,
+    unused: bool,
+    key: Key,
+    length: u64,
+    start: usize,
+    room: usize,
+    bytes: Vec<u8>,
+}
+
+impl Read {
+    fn entry(self) -> Option<Entry> {
+        (self.end == self.begin).then(|| self.taken())
+    }
+
+    fn taken(self) -> Entry {
+        let length = usize::try_from(self.length & !WRITABLE).unwrap_or(self.room).min(self.room);
+        let have = self.bytes.len() - HEADER - WORD;
+        let bytes = Bytes::from(self.bytes).slice(HEADER..HEADER + have.min(length.saturating_sub(self.start)));
+        let writable = self.length & WRITABLE != 0;
+        Entry { place: self.place, version: self.end, key: self.key, length, writable, bytes }
+    }
+}
+
+/// The hash of a name, the same everywhere.
+pub(crate) fn hash(name: &str) -> u64 {
+    name.bytes().fold(0x9e37_79b9_7f4a_7c15, |hash, byte| scatter(hash ^ u64::from(byte)))
+}
+
+/// Every bit of the number touches every bit of what comes out (the finalizer of splitmix64).
+fn scatter(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+/// The first words of some bytes; zeros where there are none.
+fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {
+    let mut words = [0; N];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<WORD>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farcall::Runtime;
+    use farcall::memory::{Segment, Settings};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn segment(table: &Table) -> Segment {
+        let registry = farcall::names::Memory::new();
+        let runtime = Runtime::builder().registry(registry).shared_memory(false).build().unwrap();
+        runtime.export_segment("Table", Settings::new(table.end() as usize)).unwrap()
+    }
+
+    fn put(table: &Table, memory: &dyn Memory, place: u64, key: Key, value: &[u8]) {
+        let (_, begin) = table.versions(memory, place).unwrap();
+        let token = table.acquire(memory, place, begin, false).unwrap().unwrap();
+        table.put(memory, &token, key, value, false).unwrap();
+        table.release(memory, token, false).unwrap();
+    }
+
+    #[test]
+    fn a_key_is_found_wherever_it_stands_in_its_window() {
+        let table = Table::new(64, 16, 32);
+        let memory = segment(&table);
+        let key = [1, 2, 3];
+        for place in table.window(key).skip(1) {
+            put(&table, &memory, table.home(key), [9, 9, 9], b"other");
+            put(&table, &memory, place, key, b"mine");
+            let Look::Found(entry) = table.look(&memory, key, 0..32).unwrap() else { panic!("at {place}") };
+            assert_eq!((&*entry.bytes, entry.place, entry.length), (&b"mine"[..], place, 4));
+            let Look::Found(entry) = table.look(&memory, key, 1..3).unwrap() else { panic!("at {place}") };
+            assert_eq!(&*entry.bytes, b"in");
+            put(&table, &memory, place, [8, 8, 8], b"");
+            assert!(matches!(table.look(&memory, key, 0..32).unwrap(), Look::Missing));
+        }
+    }
+
+    #[test]
+    fn an_entry_that_is_held_is_not_waited_for() {
+        let table = Table::new(0, 16, 32);
+        let memory = segment(&table);
+        let key = [1, 2, 3];
+        put(&table, &memory, table.home(key), key, b"mine");
+        let Look::Found(entry) = table.look(&memory, key, 0..0).unwrap() else { panic!() };
+        let token = table.acquire(&memory, entry.place, entry.version, true).unwrap().unwrap();
+        assert!(table.acquire(&memory, entry.place, entry.version, true).unwrap().is_none());
+        assert!(matches!(table.look(&memory, key, 0..32).unwrap(), Look::Held));
+        table.change(&memory, &token, 1, b"e").unwrap();
+        table.release(&memory, token, false).unwrap();
+        let Look::Found(entry) = table.look(&memory, key, 0..32).unwrap() else { panic!() };
+        assert_eq!((&*entry.bytes, entry.version % 2), (&b"mene"[..], 1));
+    }
+
+    #[test]
+    fn no_reader_sees_half_of_a_change_or_another_key() {
+        let table = Table::new(0, 4, 256);
+        let memory = segment(&table);
+        let keys: Vec<Key> = (1..=6).map(|n| [n, n, n]).collect();
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..2_u64)
+                .map(|writer| {
+                    let (memory, keys) = (&memory, &keys);
+                    scope.spawn(move || {
+                        let mut rng = fastrand::Rng::with_seed(writer);
+                        for _ in 0..20_000 {
+                            let key = keys[rng.usize(..keys.len())];
+                            let place = rng.u64(..4);
+                            let (end, begin) = table.versions(memory, place).unwrap();
+                            if end != begin {
+                                continue;
+                            }
+                            let Some(token) = table.acquire(memory, place, begin, rng.bool()).unwrap() else {
+                                continue;
+                            };
+                            let mut value = vec![rng.u8(..); rng.usize(1..=256)];
+                            let length = value.len();
+                            (value[0], value[length - 1]) = (key[0] as u8, key[0] as u8);
+                            table.put(memory, &token, key, &value, false).unwrap();
+                            table.release(memory, token, false).unwrap();
+                        }
+                    })
+                })
+                .collect();
+            let reading = scope.spawn(|| {
+                let mut found = 0;
+                let mut rng = fastrand::Rng::with_seed(5);
+                while !ended.load(Ordering::SeqCst) || found == 0 {
+                    let key = keys[rng.usize(..keys.len())];
+                    let Look::Found(entry) = table.look(&memory, key, 0..256).unwrap() else { continue };
+                    let value = &entry.bytes;
+                    assert_eq!(value.len(), entry.length);
+                    assert_eq!((value[0], value[value.len() - 1]), (key[0] as u8, key[0] as u8));
+                    let middle = &value[1.min(value.len() - 1)..(value.len() - 1).max(1)];
+                    assert!(middle.iter().all(|byte| *byte == middle[0]), "torn: {middle:?}");
+                    found += 1;
+                }
+            });
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            ended.store(true, Ordering::SeqCst);
+            reading.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn places_are_told_by_their_bytes() {
+        let table = Table::new(100, 4, 8);
+        let size = table.size();
+        assert_eq!(table.places(0..100), 0..0);
+        assert_eq!(table.places(0..101), 0..1);
+        assert_eq!(table.places(100 + size..100 + size + 1), 1..2);
+        assert_eq!(table.places(100 + size - 1..100 + size + 1), 0..2);
+        assert_eq!(table.places(0..u64::MAX), 0..4);
+        assert!(table.places(table.end()..u64::MAX).is_empty());
+    }
+}
