@@ -44,3 +44,59 @@ fn a_way_that_becomes_longer_is_learned() {
     assert!(sent <= 20, "{sent} datagrams for ten calls");
     assert!((20..30).all(|token| far(&mut pair, token, away) == 1));
 }
+
+/// One call of a procedure that takes so long. Gives how many datagrams the client sent for it.
+fn slow(pair: &mut Pair, token: u64, takes: Duration) -> usize {
+    pair.start(token, b"slow");
+    let began = pair.now;
+    let mut times = 0;
+    loop {
+        let sent = pair.sent();
+        times += sent.len();
+        pair.receive(&sent);
+        let answers = pair.answered();
+        pair.hear(&answers);
+        match pair.client.timeout() {
+            Some(due) if due.since(began) < takes => pair.now = due.max(pair.now),
+            _ => break,
+        }
+        pair.tick();
+    }
+    pair.now = began + takes;
+    let (key, _) = pair.asked.pop().unwrap();
+    let result = pair.finish(key, Finish::Result, b"slow");
+    pair.hear(&result);
+    assert_eq!(pair.told.pop(), Some((token, Told::Result(b"slow".to_vec()))));
+    times
+}
+
+#[test]
+fn who_knows_that_a_procedure_is_slow_asks_later() {
+    let mut pair = Pair::acquainted();
+    let quick = Duration::from_micros(100);
+    assert!((1..10).all(|token| slow(&mut pair, token, quick) == 1));
+    let takes = Duration::from_millis(50);
+    assert_eq!(slow(&mut pair, 10, takes), 3, "the call, again, and a probe");
+    assert!((11..20).all(|token| slow(&mut pair, token, takes) == 1));
+    // One that is lost is sent again after twice that time.
+    pair.start(20, b"slow");
+    assert_eq!(pair.sent().len(), 1);
+    pair.pass(Duration::from_millis(99));
+    pair.tick();
+    assert_eq!(pair.sent().len(), 0);
+    pair.pass(Duration::from_millis(2));
+    pair.tick();
+    assert_eq!(pair.sent().len(), 1);
+    // However slow it becomes, a lost call of it is sent again after 200 ms.
+    let mut pair = Pair::acquainted();
+    for token in 1..4 {
+        slow(&mut pair, token, Duration::from_secs(5));
+    }
+    pair.start(4, b"slow");
+    pair.sent();
+    pair.pass(Duration::from_millis(201));
+    pair.tick();
+    assert_eq!(pair.sent().len(), 1);
+    pair.starve();
+    assert!(matches!(pair.told.pop(), Some((4, Told::Failed(..)))), "and failed after ten seconds of silence");
+}

@@ -8,12 +8,14 @@
 //! | `receive.rs` | what each frame from the server means |
 //! | `send.rs` | what goes into the next datagram |
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
+//! | `usual.rs` | what slow procedures usually take |
 
 mod receive;
 mod send;
 mod session;
 mod slots;
 mod timers;
+mod usual;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -27,6 +29,7 @@ use crate::wire;
 use crate::{ClientConfig, Failure, Kind, Ran, Rule, Time, Trace};
 use session::Session;
 use slots::{Slots, Stage, Want};
+use usual::Usual;
 
 /// A call that was started: its activity and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -151,6 +154,7 @@ pub struct Conversation {
     least_patience: u64,
     most_patience: u64,
     round_trip: RoundTrip,
+    usual: Usual,
     congestion: Congestion,
     mtu: Mtu,
     /// Bytes of fragments under way, of all calls.
@@ -182,6 +186,7 @@ impl Conversation {
     /// zero, and unlike any other of its endpoint.
     pub fn new(config: ClientConfig, id: u64) -> Conversation {
         debug_assert_ne!(id, 0);
+        let usual = Usual::new(nanos(config.min_retransmit) / 2, nanos(config.max_retransmit));
         Conversation {
             mtu: Mtu::new(config.max_datagram),
             least_patience: nanos(config.min_retransmit),
@@ -197,6 +202,7 @@ impl Conversation {
             local: false,
             check: Time::default(),
             round_trip: RoundTrip::default(),
+            usual,
             congestion: Congestion::default(),
             in_flight: 0,
             granted: 0,

@@ -75,7 +75,7 @@ impl Conversation {
         };
         writer.call(&head, Part { fragment: None, bytes: &slot.args });
         slot.wants = Want::NONE;
-        slot.sent(now, patience);
+        slot.sent(now, self.usual.lengthen(patience, &slot.call));
         self.check = self.check.min(slot.due);
         self.slots.dequeue();
         Some(self.count_sent(writer))
@@ -229,7 +229,7 @@ impl Conversation {
             if writer.call_room(&head.meta, false).is_some_and(|room| slot.args.len() <= room) {
                 slot.wants.take(Want::CALL);
                 writer.call(&head, Part { fragment: None, bytes: &slot.args });
-                slot.sent(now, patience);
+                slot.sent(now, self.usual.lengthen(patience, &slot.call));
                 self.check = self.check.min(slot.due);
                 return Written::All;
             }

@@ -1,0 +1,114 @@
+//! What procedures usually take, of those that take long: who asks about their calls no earlier than they can have
+//! ended asks mostly not at all.
+
+use super::Call;
+
+/// Procedures that are remembered.
+const MOST: usize = 16;
+
+/// For no procedure, however long it takes, is a lost call sent again later than that, in nanoseconds.
+const LATEST: u64 = 200_000_000;
+
+/// The slow procedures of one conversation.
+#[derive(Debug)]
+pub(super) struct Usual {
+    /// What is long, and the longest patience, in nanoseconds.
+    long: u64,
+    most: u64,
+    known: Vec<Known>,
+    /// Whom the next one beyond [`MOST`] replaces.
+    next: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    export: u64,
+    procedure: u32,
+    /// What its calls take, smoothed as round trips are; nanoseconds.
+    nanos: u64,
+}
+
+impl Usual {
+    /// Procedures are slow that take `long`; no patience is longer than `most`. Both in nanoseconds.
+    pub fn new(long: u64, most: u64) -> Usual {
+        Usual { long, most: most.min(LATEST), known: Vec::new(), next: 0 }
+    }
+
+    /// A call took so many nanoseconds.
+    #[inline]
+    pub fn took(&mut self, call: &Call, nanos: u64) {
+        if nanos >= self.long || !self.known.is_empty() {
+            self.learn(call, nanos);
+        }
+    }
+
+    #[cold]
+    fn learn(&mut self, call: &Call, nanos: u64) {
+        let Call { export, procedure, .. } = *call;
+        let Some(at) = self.place(call) else {
+            if nanos < self.long {
+                return;
+            }
+            let new = Known { export, procedure, nanos };
+            if self.known.len() < MOST {
+                self.known.push(new);
+            } else {
+                self.known[self.next] = new;
+                self.next = (self.next + 1) % MOST;
+            }
+            return;
+        };
+        let known = &mut self.known[at];
+        known.nanos = known.nanos - known.nanos / 8 + nanos / 8;
+        if known.nanos < self.long / 2 {
+            self.known.swap_remove(at);
+        }
+    }
+
+    /// How long to wait for a call's answer before asking, in nanoseconds: `patience`, or twice what it usually takes if
+    /// that is longer, but no longer than is decent for one that may be lost.
+    #[inline]
+    pub fn lengthen(&self, patience: u64, call: &Call) -> u64 {
+        if self.known.is_empty() { patience } else { patience.max(self.patience(call)) }
+    }
+
+    #[cold]
+    fn patience(&self, call: &Call) -> u64 {
+        self.place(call).map_or(0, |at| (self.known[at].nanos.saturating_mul(2)).min(self.most))
+    }
+
+    fn place(&self, call: &Call) -> Option<usize> {
+        self.known.iter().position(|known| known.procedure == call.procedure && known.export == call.export)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: u64 = 10_000_000;
+
+    fn call(procedure: u32) -> Call {
+        Call { export: 1, procedure, deadline: None, trace: None, token: 0 }
+    }
+
+    #[test]
+    fn only_what_takes_long_is_remembered() {
+        let mut usual = Usual::new(LONG, u64::MAX);
+        usual.took(&call(1), LONG - 1);
+        assert!(usual.known.is_empty());
+        usual.took(&call(2), 50_000_000);
+        usual.took(&call(1), LONG - 1);
+        assert_eq!((usual.patience(&call(2)), usual.patience(&call(1))), (100_000_000, 0));
+        (0..40).for_each(|_| usual.took(&call(2), 1000));
+        assert!(usual.known.is_empty(), "it has become quick");
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_so_is_patience() {
+        let mut usual = Usual::new(LONG, u64::MAX);
+        (0..1000).for_each(|procedure| usual.took(&call(procedure), u64::MAX / 2));
+        assert_eq!(usual.known.len(), MOST);
+        assert_eq!(usual.patience(&call(999)), LATEST);
+    }
+}
