@@ -36,6 +36,10 @@ pub use spares::Spares;
 pub use time::Time;
 pub use wire::VERSION;
 
+/// Procedures with these numbers and greater ones only read: a server holds no result of theirs, and executes them again
+/// when their call comes again.
+pub const READINGS: u32 = 0xffff_8000;
+
 /// Where a datagram that a client's socket received belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {

@@ -7,6 +7,7 @@
 //! exported   an interface that is offered, and what is known of its procedures
 //! task       calls that are executed as futures
 //! watched    interceptors around what executes calls
+//! accesses   what is executed by whoever receives: reading and writing memory
 //! handed     calls that came otherwise than by the socket
 //! sentinel   looks after a receiver that executes
 //! ```
@@ -33,6 +34,7 @@
 //! costs 3 % of its time; a sentinel's looks cost more than rare calls do. So the rate decides. Where who receives
 //! spins, one does.
 
+mod accesses;
 mod call;
 mod crew;
 mod exported;
@@ -52,6 +54,7 @@ use std::time::Duration;
 use farcall_proto::server::{CallKey, Transmit};
 use farcall_proto::{ServerConfig, Time, server as proto};
 
+pub(crate) use accesses::{ACCESSES, Accesses};
 pub(crate) use call::Work;
 pub(crate) use crew::{Crew, Plan, Relief, Seat};
 use exported::Exports;

@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use crate::ticket::Issuer;
 use crate::{Failure, ServerConfig, Spares, Time, Trace};
 use exports::Exports;
-pub use receive::{Taken, Unread};
+pub use receive::{Reading, Taken, Unread};
 use table::Table;
 use work::Work;
 
@@ -71,6 +71,13 @@ pub struct Incoming<'a> {
     pub trace: Option<Trace>,
     /// The arguments, borrowed from the datagram when they came in one.
     pub args: Cow<'a, [u8]>,
+}
+
+impl Incoming<'_> {
+    /// The same with a copy of the arguments.
+    pub fn into_owned(self) -> Incoming<'static> {
+        Incoming { args: Cow::Owned(self.args.into_owned()), ..self }
+    }
 }
 
 /// What the server's user must do.

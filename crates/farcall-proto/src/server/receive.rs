@@ -11,7 +11,7 @@ use super::{CallKey, Incoming, Request, Server};
 use crate::config::LOCAL_WINDOW;
 use crate::transfer;
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
-use crate::{BASE_DATAGRAM, Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time};
+use crate::{BASE_DATAGRAM, Failure, Kind, MAX_DATAGRAM, READINGS, Ran, Rule, Time};
 
 /// A datagram that is being read.
 struct Visit<'s, S> {
@@ -31,10 +31,26 @@ struct Visit<'s, S> {
 pub enum Taken<'d> {
     /// It was just this call, which is to be executed.
     Call(Incoming<'d>),
+    /// It was just this reading, which is to be answered at once, or [taken on](Server::take_on) as a call.
+    Reading(Reading<'d>),
     /// It is to be read on, before anything else happens to the server.
     Other(Unread<'d>),
     /// It is nothing.
     Nothing,
+}
+
+/// A call that only reads. Nothing is held of it: should it come again, it is executed again.
+#[derive(Debug)]
+pub struct Reading<'d> {
+    /// The export that it names, which exists.
+    pub export: u64,
+    /// The procedure's number, which [reads](crate::READINGS).
+    pub procedure: u32,
+    /// The arguments.
+    pub args: &'d [u8],
+    pub(super) place: usize,
+    pub(super) position: Position,
+    header: Header,
 }
 
 /// A datagram that was opened: to be given to [`Server::handle_rest`].
@@ -52,6 +68,10 @@ impl Server {
     pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &[u8], sink: &mut impl FnMut(Request<'_>)) {
         match self.take_call(now, from, datagram) {
             Taken::Call(call) => sink(Request::Call(call)),
+            Taken::Reading(reading) => {
+                let call = self.take_on(now, from, reading);
+                sink(Request::Call(call));
+            }
             Taken::Other(unread) => self.handle_rest(now, from, unread, sink),
             Taken::Nothing => {}
         }
@@ -74,14 +94,49 @@ impl Server {
         }
         match (place, wire::only_call(frames)) {
             (Some(place), Some((head, args)))
-                if self.is_new(place, head.position)
+                if head.procedure < READINGS
+                    && self.is_new(place, head.position)
                     && self.accepts(&head, args.len())
                     && self.take_over(now, place, head.position) =>
             {
                 Taken::Call(self.incoming(now, from, header, &head, Cow::Borrowed(args)))
             }
+            (Some(place), Some((head, args))) if head.procedure >= READINGS && self.takes_reading(place, &head, args) => {
+                let CallHead { position, export, procedure, .. } = head;
+                Taken::Reading(Reading { export, procedure, args, place, position, header })
+            }
             _ => Taken::Other(Unread { header, place, len: datagram.len(), frames }),
         }
+    }
+
+    /// Whether a call that reads may be answered at once: it is no older than what its activity did last, of which nothing is
+    /// held any more.
+    fn takes_reading(&mut self, place: usize, head: &CallHead, args: &[u8]) -> bool {
+        let Position { activity, sequence, .. } = head.position;
+        let last = self.last(place, activity);
+        if !is_sound(head.position)
+            || activity >= self.config.max_activities
+            || sequence < last.sequence()
+            || sequence == last.sequence() && last.refused()
+            || !self.accepts(head, args.len())
+        {
+            return false;
+        }
+        match self.existing_work(place, activity) {
+            Some(work) if !work.may_be_taken_over() || work.position.sequence == sequence => return false,
+            Some(work) if !work.payload.is_empty() => self.release(place, activity),
+            _ => {}
+        }
+        self.set_last(place, activity, Last::new(sequence, false));
+        true
+    }
+
+    /// Makes a reading a call like any other, to be finished.
+    pub fn take_on<'d>(&mut self, now: Time, from: SocketAddr, reading: Reading<'d>) -> Incoming<'d> {
+        let Reading { export, procedure, args, place, position, header } = reading;
+        self.work(now, place, position.activity).begin(now, position);
+        let head = CallHead { position, export, procedure, meta: wire::Meta::default() };
+        self.incoming(now, from, header, &head, Cow::Borrowed(args))
     }
 
     /// The second half, for what is not just one call of an activity whose last one is over.
@@ -325,6 +380,9 @@ impl Server {
             Some(Phase::Receiving) => self.receive(visit, place, head, part),
             Some(Phase::Running) => self.reply_state(place, position, Progress::Running),
             Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
+            None | Some(Phase::Over) if head.procedure >= READINGS && !self.last(place, position.activity).refused() => {
+                self.on_new_call(visit, place, head, part);
+            }
             _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => {
                 self.on_new_call(visit, place, head, part);
             }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::table::Last;
 use super::work::{Phase, Work};
-use super::{CallKey, Finish, Server, Transmit};
+use super::{CallKey, Finish, Reading, Server, Transmit};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
     Fragment, Header, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale, Status, Ticket, VERSION, Welcome,
@@ -74,6 +74,32 @@ impl Server {
         }
         self.enforce_held(now, (key.conversation, key.activity));
         sent
+    }
+
+    /// Answers a reading, with a body of `len` bytes (a multiple of four) that `fill` writes, in the one datagram that is
+    /// written into `out`. `None` if it does not fit; then nothing has changed.
+    #[inline]
+    pub fn answer(
+        &mut self,
+        reading: &Reading<'_>,
+        len: usize,
+        out: &mut [u8],
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Option<Transmit> {
+        let entry = self.table.at(reading.place);
+        let header = Header { conversation: entry.client, number: self.next_number, local: entry.is_local() };
+        let size = entry.more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
+        let to = entry.address();
+        if out.len() < size {
+            return None;
+        }
+        let mut writer = Writer::new(out, size, header);
+        if !len.is_multiple_of(4) || writer.room() < RESULT_HEAD + len {
+            return None;
+        }
+        fill(writer.result_room(reading.position, len));
+        self.stats.calls += 1;
+        Some(self.count_sent(to, writer))
     }
 
     /// As [`Server::finish`], but leaves the sending to [`Server::transmit`], where outcomes of one

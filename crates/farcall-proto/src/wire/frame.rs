@@ -616,6 +616,15 @@ impl Writer<'_> {
         body.bytes(args.bytes);
     }
 
+    /// A result of so many bytes, which are to be filled in.
+    #[inline(always)]
+    pub fn result_room(&mut self, position: Position, len: usize) -> &mut [u8] {
+        let (first, body) = self.frame_after::<RESULT_HEAD>(RESULT, 0, RESULT_HEAD + len);
+        position.write(first);
+        first[POSITION..].copy_from_slice(&[RETURNED, 0, 0, 0]);
+        body.into_room()
+    }
+
     pub fn select(&mut self, p: Position, pull: bool, incoming: &Incoming) {
         let fits = self.room().saturating_sub(POSITION + 16) / 8;
         let ranges = incoming.beyond();

@@ -135,7 +135,13 @@ pub(crate) struct Body<'a> {
     rest: &'a mut [u8],
 }
 
-impl Body<'_> {
+impl<'a> Body<'a> {
+    /// All of it, to be filled in.
+    #[inline]
+    pub fn into_room(self) -> &'a mut [u8] {
+        self.rest
+    }
+
     pub fn u16(&mut self, v: u16) -> &mut Self {
         self.bytes(&v.to_be_bytes())
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use super::accesses::{ACCESSES, Accesses};
 use super::task::Spawn;
 use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
@@ -37,6 +38,8 @@ pub(crate) enum Executor {
 pub(crate) struct Exported {
     pub(crate) id: u64,
     executor: Executor,
+    /// Memory that is offered beside the interface.
+    accesses: Option<Arc<dyn Accesses>>,
     /// What it answers to those who ask what it is.
     described: Option<&'static idl::Interface>,
     since: Time,
@@ -167,6 +170,7 @@ impl Exported {
         Exported {
             id,
             executor,
+            accesses: None,
             described,
             since: env.now(),
             procedures: procedures.iter().map(known).collect(),
@@ -174,6 +178,17 @@ impl Exported {
             draining: AtomicBool::new(false),
             idle: env.event(),
         }
+    }
+
+    /// The same, which offers memory too.
+    pub(crate) fn with_accesses(self, accesses: Option<Arc<dyn Accesses>>) -> Exported {
+        Exported { accesses, ..self }
+    }
+
+    /// The memory that it offers.
+    #[inline]
+    pub(super) fn accesses(&self) -> Option<&dyn Accesses> {
+        self.accesses.as_deref()
     }
 
     /// What is known of the procedure of this number. Numbers mostly begin at 1 without a gap.
@@ -208,6 +223,9 @@ impl Exported {
     ) -> Dispatched {
         match (which, &self.executor) {
             (Some(_), Executor::Here(server)) => server.dispatch(number, arguments, reply),
+            _ if number >= ACCESSES && let Some(accesses) = self.accesses() => {
+                accesses.access(crate::context().caller(), number, arguments, reply)
+            }
             _ => builtin::dispatch(number, self.described, || self.health(now), arguments, reply),
         }
     }

@@ -5,9 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Finish, Request, Taken, Transmit};
+use farcall_proto::server::{CallKey, Finish, Incoming, Request, Taken, Transmit};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
+use super::accesses::ACCESSES;
 use super::call::Work;
 use super::crew::{Plan, Relief, Seat};
 use super::{Aside, Core, Server};
@@ -39,6 +40,10 @@ struct Worker<'s> {
     now: Time,
     /// The call that is to be executed here.
     current: Option<Work>,
+    /// Memory was read, and this leaves at once.
+    answer: Option<Transmit>,
+    /// Accesses to memory that came in one datagram, empty between two.
+    accesses: Vec<Incoming<'static>>,
     /// Calls that came, calls that were given up, and calls to refuse: empty between two receives.
     arrived: Vec<Work>,
     cancelled: Vec<CallKey>,
@@ -110,6 +115,8 @@ impl<'s> Worker<'s> {
             alone: true,
             now: server.env.now(),
             current: None,
+            answer: None,
+            accesses: Vec::new(),
             arrived: Vec::new(),
             cancelled: Vec::new(),
             refused: Vec::new(),
@@ -160,17 +167,24 @@ impl<'s> Worker<'s> {
     /// Takes in what was received: one call is executed here, others are queued.
     fn take_in(&mut self, from: &SocketAddr, len: usize, each: usize) -> Next {
         let server = self.server;
-        let (planned, sent) = {
+        let (mut planned, mut sent) = (None, None);
+        {
             let mut core = server.lock();
             let core = &mut *core;
-            train(len, each).for_each(|place| self.handle(core, from, place));
-            let planned = self.choose(core, len);
-            self.look(core);
-            // A refusal must be there before the word that its call is with us, or the caller who
-            // cancelled it never learns that it did not run.
-            let sent = if self.refused.is_empty() { self.transmit(core) } else { None };
-            (planned, sent)
-        };
+            train(len, each).for_each(|place| self.handle(core, from, place, len));
+            if self.answer.is_none() {
+                planned = self.choose(core, len);
+                self.look(core);
+                // A refusal must be there before the word that its call is with us, or the caller who
+                // cancelled it never learns that it did not run.
+                sent = if self.refused.is_empty() { self.transmit(core) } else { None };
+            }
+        }
+        if self.answer.is_some() {
+            let answer = self.answer.take();
+            self.send(answer);
+            return Next::Receive;
+        }
         if !self.refused.is_empty() {
             self.refuse();
         }
@@ -190,15 +204,15 @@ impl<'s> Worker<'s> {
     }
 
     /// Gives a datagram to the protocol. Of the calls that it brings the first stands in `current`, the quick
-    /// ones among the others in the batch, and the rest in `arrived`.
-    fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>) {
+    /// ones among the others in the batch, and the rest in `arrived`; accesses to memory are executed.
+    fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, len: usize) {
         let Core { protocol, exports, batch, .. } = core;
         let datagram = &self.buffer[place.clone()];
         let now = self.now;
         let unread = match protocol.take_call(now, *from, datagram) {
             Taken::Nothing => return,
             Taken::Other(unread) => unread,
-            Taken::Call(incoming) => {
+            Taken::Call(incoming) if incoming.procedure < ACCESSES => {
                 let Some(exported) = exports.find(incoming.export) else { return };
                 // Made where it stays: it is some 200 bytes.
                 if self.current.is_none() {
@@ -208,11 +222,23 @@ impl<'s> Worker<'s> {
                 let work = Work::new(now, incoming, exported, datagram, place.start);
                 return if work.is_quick() { batch.push_back(work) } else { self.arrived.push(work) };
             }
+            Taken::Call(incoming) => return core.access(now, incoming, &mut self.reply),
+            Taken::Reading(reading) => {
+                // The one datagram that is made here must leave before the next.
+                let reading = match core.read(reading, if place.len() == len { &mut self.out } else { &mut [] }) {
+                    Ok(answer) => return self.answer = Some(answer),
+                    Err(reading) => reading,
+                };
+                let incoming = core.protocol.take_on(now, *from, reading);
+                return core.access(now, incoming, &mut self.reply);
+            }
         };
         self.now = self.server.now();
         let now = self.now;
         let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
+        let accesses = &mut self.accesses;
         protocol.handle_rest(now, *from, unread, &mut |request| match request {
+            Request::Call(incoming) if incoming.procedure >= ACCESSES => accesses.push(incoming.into_owned()),
             Request::Call(incoming) => {
                 let Some(exported) = exports.find(incoming.export) else { return };
                 let work = Work::new(now, incoming, exported, datagram, place.start);
@@ -224,6 +250,9 @@ impl<'s> Worker<'s> {
             }
             Request::Cancel(key) => cancelled.push(key),
         });
+        for incoming in self.accesses.drain(..) {
+            core.access(now, incoming, &mut self.reply);
+        }
         if !self.cancelled.is_empty() {
             self.cancel(core);
         }
