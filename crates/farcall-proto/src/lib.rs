@@ -36,7 +36,10 @@ pub use spares::Spares;
 pub use time::Time;
 pub use wire::VERSION;
 
-/// Procedures with these numbers and greater ones only read: a server holds no result of theirs, and executes them again
+/// Procedures with these numbers and greater ones access memory: whoever receives their calls executes them.
+pub const ACCESSES: u32 = 0xffff_4000;
+
+/// Of them, procedures with these numbers and greater ones only read: a server holds no result of theirs, and executes them again
 /// when their call comes again.
 pub const READINGS: u32 = 0xffff_8000;
 

@@ -39,7 +39,7 @@ use crate::idl::Interface;
 use crate::intercept::Interceptors;
 use crate::memory::{Offers, Watcher};
 use crate::multi::{Fixed, Group, Roster};
-use crate::server::{Limits, Server, Task};
+use crate::server::{Accesses, Limits, Server, Task};
 use crate::shm::{Host, Link};
 use crate::stats::Stats;
 use crate::stub::{self, AsyncServer, Binding};
@@ -197,6 +197,16 @@ impl Runtime {
     /// As there.
     pub fn export<T: ?Sized + stub::Interface>(&self, name: &str, server: Arc<T>) -> crate::Result<Export> {
         Ok(export::export(self, name, server)?)
+    }
+
+    /// The same, and memory beside it.
+    pub(crate) fn export_with<T: ?Sized + stub::Interface>(
+        &self,
+        name: &str,
+        server: Arc<T>,
+        accesses: Arc<dyn Accesses>,
+    ) -> crate::Result<Export> {
+        Ok(export::export_with(self, name, server, accesses)?)
     }
 
     /// Offers an interface that is served by `async fn`s. Each call becomes a future that

@@ -54,7 +54,7 @@ use std::time::Duration;
 use farcall_proto::server::{CallKey, Transmit};
 use farcall_proto::{ServerConfig, Time, server as proto};
 
-pub(crate) use accesses::{ACCESSES, Accesses};
+pub(crate) use accesses::Accesses;
 pub(crate) use call::Work;
 pub(crate) use crew::{Crew, Plan, Relief, Seat};
 use exported::Exports;

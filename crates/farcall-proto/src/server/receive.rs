@@ -11,7 +11,7 @@ use super::{CallKey, Incoming, Request, Server};
 use crate::config::LOCAL_WINDOW;
 use crate::transfer;
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
-use crate::{BASE_DATAGRAM, Failure, Kind, MAX_DATAGRAM, READINGS, Ran, Rule, Time};
+use crate::{ACCESSES, BASE_DATAGRAM, Failure, Kind, MAX_DATAGRAM, READINGS, Ran, Rule, Time};
 
 /// A datagram that is being read.
 struct Visit<'s, S> {
@@ -31,10 +31,8 @@ struct Visit<'s, S> {
 pub enum Taken<'d> {
     /// It was just this call, which is to be executed.
     Call(Incoming<'d>),
-    /// It was just this reading, which is to be answered at once, or [taken on](Server::take_on) as a call.
-    Reading(Reading<'d>),
     /// It is to be read on, before anything else happens to the server.
-    Other(Unread<'d>),
+    Other(Unread),
     /// It is nothing.
     Nothing,
 }
@@ -55,11 +53,9 @@ pub struct Reading<'d> {
 
 /// A datagram that was opened: to be given to [`Server::handle_rest`].
 #[derive(Debug)]
-pub struct Unread<'d> {
+pub struct Unread {
     header: Header,
     place: Option<usize>,
-    len: usize,
-    frames: &'d [u8],
 }
 
 impl Server {
@@ -68,11 +64,7 @@ impl Server {
     pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &[u8], sink: &mut impl FnMut(Request<'_>)) {
         match self.take_call(now, from, datagram) {
             Taken::Call(call) => sink(Request::Call(call)),
-            Taken::Reading(reading) => {
-                let call = self.take_on(now, from, reading);
-                sink(Request::Call(call));
-            }
-            Taken::Other(unread) => self.handle_rest(now, from, unread, sink),
+            Taken::Other(unread) => self.handle_rest(now, from, datagram, unread, sink),
             Taken::Nothing => {}
         }
     }
@@ -94,41 +86,39 @@ impl Server {
         }
         match (place, wire::only_call(frames)) {
             (Some(place), Some((head, args)))
-                if head.procedure < READINGS
+                if head.procedure < ACCESSES
                     && self.is_new(place, head.position)
                     && self.accepts(&head, args.len())
                     && self.take_over(now, place, head.position) =>
             {
                 Taken::Call(self.incoming(now, from, header, &head, Cow::Borrowed(args)))
             }
-            (Some(place), Some((head, args))) if head.procedure >= READINGS && self.takes_reading(place, &head, args) => {
-                let CallHead { position, export, procedure, .. } = head;
-                Taken::Reading(Reading { export, procedure, args, place, position, header })
-            }
-            _ => Taken::Other(Unread { header, place, len: datagram.len(), frames }),
+            _ => Taken::Other(Unread { header, place }),
         }
     }
 
-    /// Whether a call that reads may be answered at once: it is no older than what its activity did last, of which nothing is
-    /// held any more.
-    fn takes_reading(&mut self, place: usize, head: &CallHead, args: &[u8]) -> bool {
-        let Position { activity, sequence, .. } = head.position;
-        let last = self.last(place, activity);
-        if !is_sound(head.position)
-            || activity >= self.config.max_activities
-            || sequence < last.sequence()
-            || sequence == last.sequence() && last.refused()
-            || !self.accepts(head, args.len())
+    /// The reading that a datagram just is, if it may be answered at once: it is no older than what its activity did last,
+    /// of which nothing is to be held any more.
+    pub fn take_reading<'d>(&mut self, unread: &Unread, datagram: &'d [u8]) -> Option<Reading<'d>> {
+        let (head, args) = wire::only_call(frames(datagram)).filter(|(head, _)| head.procedure >= READINGS)?;
+        let (place, position) = (unread.place?, head.position);
+        let last = self.last(place, position.activity);
+        let sound = is_sound(position) && position.activity < self.config.max_activities;
+        let again = position.sequence == last.sequence();
+        if !sound || position.sequence < last.sequence() || again && last.refused() || !self.accepts(&head, args.len())
         {
-            return false;
+            return None;
         }
-        match self.existing_work(place, activity) {
-            Some(work) if !work.may_be_taken_over() || work.position.sequence == sequence => return false,
-            Some(work) if !work.payload.is_empty() => self.release(place, activity),
-            _ => {}
+        if let Some(work) = self.existing_work(place, position.activity) {
+            if again || !work.may_be_taken_over() {
+                return None;
+            }
+            if !work.payload.is_empty() {
+                self.release(place, position.activity);
+            }
         }
-        self.set_last(place, activity, Last::new(sequence, false));
-        true
+        self.set_last(place, position.activity, Last::new(position.sequence, false));
+        Some(Reading { export: head.export, procedure: head.procedure, args, place, position, header: unread.header })
     }
 
     /// Makes a reading a call like any other, to be finished.
@@ -141,9 +131,16 @@ impl Server {
 
     /// The second half, for what is not just one call of an activity whose last one is over.
     #[inline(never)]
-    pub fn handle_rest(&mut self, now: Time, from: SocketAddr, unread: Unread<'_>, sink: &mut impl FnMut(Request<'_>)) {
-        let Unread { header, place, len, frames } = unread;
-        self.handle_frames(Visit { now, from: &from, len, header, place, acknowledged: false, sink }, frames);
+    pub fn handle_rest(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &[u8],
+        unread: Unread,
+        sink: &mut impl FnMut(Request<'_>),
+    ) {
+        let (Unread { header, place }, len) = (unread, datagram.len());
+        self.handle_frames(Visit { now, from: &from, len, header, place, acknowledged: false, sink }, frames(datagram));
         self.enforce_slots(now);
     }
 
@@ -380,7 +377,9 @@ impl Server {
             Some(Phase::Receiving) => self.receive(visit, place, head, part),
             Some(Phase::Running) => self.reply_state(place, position, Progress::Running),
             Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
-            None | Some(Phase::Over) if head.procedure >= READINGS && !self.last(place, position.activity).refused() => {
+            None | Some(Phase::Over)
+                if head.procedure >= READINGS && !self.last(place, position.activity).refused() =>
+            {
                 self.on_new_call(visit, place, head, part);
             }
             _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => {
@@ -689,6 +688,11 @@ impl Server {
         work.since = now;
         self.send_again(now, place, position.activity);
     }
+}
+
+/// What stands in a datagram that was opened.
+fn frames(datagram: &[u8]) -> &[u8] {
+    datagram.len().checked_sub(wire::TAG).and_then(|end| datagram.get(wire::HEADER..end)).unwrap_or_default()
 }
 
 /// Whether there can be such a call.

@@ -76,28 +76,21 @@ impl Server {
         sent
     }
 
-    /// Answers a reading, with a body of `len` bytes (a multiple of four) that `fill` writes, in the one datagram that is
-    /// written into `out`. `None` if it does not fit; then nothing has changed.
+    /// Answers a reading in the one datagram that is written into `out`: `fill` writes the body and says how many bytes it
+    /// has, a multiple of four, or that they do not fit. `None` then; nothing has changed.
     #[inline]
     pub fn answer(
         &mut self,
         reading: &Reading<'_>,
-        len: usize,
         out: &mut [u8],
-        fill: impl FnOnce(&mut [u8]),
+        fill: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Option<Transmit> {
         let entry = self.table.at(reading.place);
         let header = Header { conversation: entry.client, number: self.next_number, local: entry.is_local() };
         let size = entry.more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
         let to = entry.address();
-        if out.len() < size {
-            return None;
-        }
-        let mut writer = Writer::new(out, size, header);
-        if !len.is_multiple_of(4) || writer.room() < RESULT_HEAD + len {
-            return None;
-        }
-        fill(writer.result_room(reading.position, len));
+        let mut writer = Writer::new(out.get_mut(..size)?, size, header);
+        writer.result_by(reading.position, fill)?;
         self.stats.calls += 1;
         Some(self.count_sent(to, writer))
     }

@@ -616,13 +616,14 @@ impl Writer<'_> {
         body.bytes(args.bytes);
     }
 
-    /// A result of so many bytes, which are to be filled in.
+    /// A result that `fill` writes into the room that there is; it says how many bytes, or that they do not fit.
     #[inline(always)]
-    pub fn result_room(&mut self, position: Position, len: usize) -> &mut [u8] {
-        let (first, body) = self.frame_after::<RESULT_HEAD>(RESULT, 0, RESULT_HEAD + len);
+    pub fn result_by(&mut self, position: Position, fill: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<()> {
+        let len = fill(self.later(RESULT_HEAD)?)?;
+        let (first, _) = self.frame_after::<RESULT_HEAD>(RESULT, 0, RESULT_HEAD + len);
         position.write(first);
         first[POSITION..].copy_from_slice(&[RETURNED, 0, 0, 0]);
-        body.into_room()
+        Some(())
     }
 
     pub fn select(&mut self, p: Position, pull: bool, incoming: &Incoming) {

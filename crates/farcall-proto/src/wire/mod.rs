@@ -121,6 +121,13 @@ impl<'a> Writer<'a> {
         (first, Body { rest })
     }
 
+    /// Where the body of the next frame will stand, from its byte `from` on.
+    #[inline]
+    fn later(&mut self, from: usize) -> Option<&mut [u8]> {
+        let end = self.out.len().checked_sub(scheme::TAG)?;
+        self.out.get_mut(self.len + FRAME_HEAD + from..end)
+    }
+
     /// Seals the datagram and gives its length.
     #[inline(always)]
     pub fn finish(self) -> usize {
@@ -135,13 +142,7 @@ pub(crate) struct Body<'a> {
     rest: &'a mut [u8],
 }
 
-impl<'a> Body<'a> {
-    /// All of it, to be filled in.
-    #[inline]
-    pub fn into_room(self) -> &'a mut [u8] {
-        self.rest
-    }
-
+impl Body<'_> {
     pub fn u16(&mut self, v: u16) -> &mut Self {
         self.bytes(&v.to_be_bytes())
     }

@@ -1,11 +1,18 @@
 //! Accesses as calls: what an importer asks of an exporter whose memory it has not mapped.
+//!
+//! An importer asks for a segment's [`Facts`] by an ordinary call. Accesses are calls of the same export, by numbers that no
+//! interface can have; each names the generation that it means.
 
 use std::fmt;
+use std::net::SocketAddr;
 
-use bytes::Bytes;
+use farcall_proto::{ACCESSES, READINGS};
 
 use super::segment::{Core, Rights};
 use crate::Result;
+use crate::server::Accesses;
+use crate::stub::{self, Dispatched, Procedure};
+use crate::xdr::{self, Decoder, Encoder};
 
 /// Why an access was refused: it was not done, and nothing of it was.
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
@@ -45,33 +52,12 @@ pub(super) struct Facts {
     pub(super) rights: u32,
 }
 
-/// A part of a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, farcall::Xdr)]
-pub(super) struct Range {
-    pub(super) offset: u64,
-    pub(super) length: u32,
-}
-
-/// A segment, of which every access names the generation that it means.
+/// A segment, as who imports it first asks for it.
 #[farcall::interface]
 pub(super) trait Access {
     /// What it is now.
     #[idempotent]
     fn facts(&self) -> Result<Facts, Refused>;
-
-    /// The bytes of one range.
-    #[idempotent]
-    fn read(&self, generation: u64, range: Range) -> Result<Bytes, Refused>;
-
-    /// The bytes of several ranges, one behind the other.
-    #[idempotent]
-    fn read_each(&self, generation: u64, ranges: Vec<Range>) -> Result<Bytes, Refused>;
-
-    /// Writes.
-    fn write(&self, generation: u64, offset: u64, notify: bool, bytes: &[u8]) -> Result<(), Refused>;
-
-    /// Compares and swaps; gives what was there.
-    fn compare_and_swap(&self, generation: u64, offset: u64, old: u64, new: u64) -> Result<u64, Refused>;
 }
 
 impl Access for Core {
@@ -79,47 +65,146 @@ impl Access for Core {
         let generation = self.generation().ok_or(Refused::Stale)?;
         Ok(Facts { generation, size: self.size(), rights: self.far().bits() })
     }
+}
 
-    fn read(&self, generation: u64, range: Range) -> Result<Bytes, Refused> {
-        self.read_each(generation, vec![range])
+/// Takes a generation and ranges, each an offset and a length of four bytes, up to its end; gives opaque data: their bytes,
+/// one behind the other.
+pub(super) static READ: Procedure = access("read", READINGS);
+
+/// Takes a generation, an offset, whether the exporter is to hear of it, and opaque data, which it writes.
+pub(super) static WRITE: Procedure = access("write", ACCESSES);
+
+/// Takes a generation, an offset, the old and the new word; gives what was there.
+pub(super) static COMPARE_AND_SWAP: Procedure = access("compare_and_swap", ACCESSES + 1);
+
+const fn access(name: &'static str, number: u32) -> Procedure {
+    Procedure { number, name, idempotent: number >= READINGS, blocking: false, deadline: None }
+}
+
+/// What a read asks for.
+struct Reading<'d> {
+    generation: u64,
+    ranges: &'d [[u8; RANGE]],
+    /// How many bytes, all in all.
+    total: usize,
+}
+
+const RANGE: usize = 12;
+
+/// Where a range is, and how long.
+fn range(range: &[u8; RANGE]) -> (u64, usize) {
+    let [a, b, c, d, e, f, g, h, length @ ..] = *range;
+    (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u32::from_be_bytes(length) as usize)
+}
+
+impl<'d> Reading<'d> {
+    fn parse(arguments: &'d [u8]) -> Option<Reading<'d>> {
+        let (generation, ranges) = arguments.split_first_chunk()?;
+        let (ranges, []) = ranges.as_chunks() else { return None };
+        let total = ranges.iter().map(|bytes| range(bytes).1).fold(0, usize::saturating_add);
+        Some(Reading { generation: u64::from_be_bytes(*generation), ranges, total })
     }
+}
 
-    fn read_each(&self, generation: u64, ranges: Vec<Range>) -> Result<Bytes, Refused> {
-        self.check(generation, Rights::READ)?;
-        let mut total = 0_u64;
-        for range in &ranges {
-            self.check_range(range.offset, range.length as usize)?;
-            total += u64::from(range.length);
+impl Core {
+    /// Whether a reading may be executed.
+    fn check_reading(&self, reading: &Reading<'_>) -> Result<(), Refused> {
+        self.check(reading.generation, Rights::READ)?;
+        for bytes in reading.ranges {
+            let (offset, length) = range(bytes);
+            self.check_range(offset, length)?;
         }
-        // However often they name the same bytes: no more than a segment at once.
-        if total > self.size() {
+        // However often they name the same bytes: no more than a segment, or a packet, at once.
+        if reading.total as u64 > self.size().max(u64::from(u16::MAX)) {
             return Err(Refused::OutOfRange(self.size()).into());
         }
-        let mut bytes = vec![0; total as usize];
-        let mut rest = &mut bytes[..];
-        for range in &ranges {
-            let (now, behind) = rest.split_at_mut(range.length as usize);
-            self.area().read(range.offset, now);
-            rest = behind;
-        }
-        Ok(bytes.into())
-    }
-
-    fn write(&self, generation: u64, offset: u64, notify: bool, bytes: &[u8]) -> Result<(), Refused> {
-        self.check(generation, Rights::WRITE)?;
-        self.check_range(offset, bytes.len())?;
-        self.area().write(offset, bytes);
-        self.written(offset, bytes.len(), notify);
         Ok(())
     }
 
-    fn compare_and_swap(&self, generation: u64, offset: u64, old: u64, new: u64) -> Result<u64, Refused> {
-        self.check(generation, Rights::CAS)?;
-        self.check_word(offset)?;
-        let found = self.area().compare_and_swap(offset, old, new);
-        if found == old {
-            self.written(offset, 8, false);
+    /// Fills in the result of a reading that may be executed.
+    fn read_all(&self, reading: &Reading<'_>, result: &mut [u8]) {
+        let Some((length, mut rest)) = result.split_first_chunk_mut() else { return };
+        *length = (reading.total as u32).to_be_bytes();
+        for bytes in reading.ranges {
+            let (offset, length) = range(bytes);
+            let Some((now, behind)) = std::mem::take(&mut rest).split_at_mut_checked(length) else { return };
+            self.area().read(offset, now);
+            rest = behind;
         }
-        Ok(found)
+        rest.fill(0);
+    }
+
+    fn read_long(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        let bytes = arguments.opaque(arguments.remaining())?;
+        let truncated = xdr::ErrorKind::Truncated { needed: RANGE, remaining: bytes.len() % RANGE };
+        let reading = Reading::parse(bytes).ok_or_else(|| arguments.error(truncated))?;
+        if let Err(why) = self.check_reading(&reading) {
+            return Ok(stub::reply::<(), _>(reply, Err(why)));
+        }
+        let mut result = vec![0; opaque(reading.total)];
+        self.read_all(&reading, &mut result);
+        reply.opaque(&result)?;
+        Ok(Dispatched::Result)
+    }
+
+    fn write(&self, from: Option<SocketAddr>, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        let (generation, offset) = (arguments.u64()?, arguments.u64()?);
+        let (notify, bytes) = (arguments.bool()?, arguments.bytes()?);
+        let may = self.check(generation, Rights::WRITE).and_then(|()| self.check_range(offset, bytes.len()));
+        let written = may.map(|()| {
+            self.area().write(offset, bytes);
+            self.written(offset, bytes.len(), notify, from);
+        });
+        Ok(stub::reply(reply, written))
+    }
+
+    fn swap(&self, from: Option<SocketAddr>, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        let (generation, offset) = (arguments.u64()?, arguments.u64()?);
+        let (old, new) = (arguments.u64()?, arguments.u64()?);
+        let may = self.check(generation, Rights::CAS).and_then(|()| self.check_word(offset));
+        let found = may.map(|()| {
+            let found = self.area().compare_and_swap(offset, old, new);
+            if found == old {
+                self.written(offset, 8, false, from);
+            }
+            found
+        });
+        Ok(stub::reply(reply, found))
+    }
+}
+
+/// How an access ended, or that its arguments are none.
+type Outcome = std::result::Result<Dispatched, xdr::Error>;
+
+/// How many bytes opaque data of that length has.
+fn opaque(len: usize) -> usize {
+    4 + len.next_multiple_of(4)
+}
+
+impl Accesses for Core {
+    fn access(
+        &self,
+        from: Option<SocketAddr>,
+        number: u32,
+        arguments: &mut Decoder<'_>,
+        reply: &mut Encoder<'_>,
+    ) -> Dispatched {
+        let outcome = match number {
+            number if number == READ.number => self.read_long(arguments, reply),
+            number if number == WRITE.number => self.write(from, arguments, reply),
+            number if number == COMPARE_AND_SWAP.number => self.swap(from, arguments, reply),
+            _ => return Dispatched::NoSuchProcedure,
+        };
+        outcome.unwrap_or_else(Dispatched::BadArguments)
+    }
+
+    fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
+        let reading = Reading::parse(arguments)?;
+        if number != READ.number || opaque(reading.total) > result.len() || self.check_reading(&reading).is_err() {
+            return None;
+        }
+        let result = &mut result[..opaque(reading.total)];
+        self.read_all(&reading, result);
+        Some(result.len())
     }
 }

@@ -1,6 +1,7 @@
 //! Memory that is exported, and what may be done with it.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -142,7 +143,7 @@ impl Runtime {
             inhibited: AtomicBool::new(false),
             notices: Notices::new(self.env()),
         });
-        let export = self.export::<dyn Access>(&format!("{TYPE}/{name}"), core.clone())?;
+        let export = self.export_with::<dyn Access>(&format!("{TYPE}/{name}"), core.clone(), core.clone())?;
         self.offers().add(export.id(), &core);
         Ok(Segment { core, export, process: fork::generation() })
     }
@@ -368,14 +369,14 @@ impl Core {
     }
 
     /// Somebody else wrote there, and perhaps asks that we hear of it.
-    pub(super) fn written(&self, offset: u64, len: usize, asked: bool) {
+    pub(super) fn written(&self, offset: u64, len: usize, asked: bool, from: Option<SocketAddr>) {
         let heard = match self.settings.notify {
             Notify::Never => false,
             Notify::Asked => asked,
             Notify::Always => true,
         };
         if heard {
-            self.notices.add(offset, len as u64, crate::context().caller());
+            self.notices.add(offset, len as u64, from);
         }
     }
 }

@@ -3,39 +3,94 @@
 use bytes::Bytes;
 
 use super::Result;
-use super::access::{Access, AccessClient, Range, Refused};
+use super::access::{COMPARE_AND_SWAP, READ, Refused, WRITE};
 use super::carrier::Carrier;
+use crate::stub::{Binding, Call, Procedure, Reply};
+use crate::xdr::{self, Decode, Encode, Encoder};
 use crate::{CallFailed, Kind, Pending, Ran};
 
 /// Accesses of one generation, as calls.
 pub(super) struct Served {
-    access: AccessClient,
+    binding: Binding,
     generation: u64,
 }
 
 impl Served {
-    pub(super) fn new(access: AccessClient, generation: u64) -> Served {
-        Served { access, generation }
+    pub(super) fn new(binding: Binding, generation: u64) -> Served {
+        Served { binding, generation }
+    }
+
+    /// Reads ranges, which `encode` names and `take` takes.
+    #[inline(always)]
+    fn read_by(
+        &self,
+        encode: impl Fn(&mut Encoder<'_>) -> std::result::Result<(), xdr::Error>,
+        take: impl FnOnce(&[u8]) -> std::result::Result<(), CallFailed>,
+    ) -> Result<()> {
+        let (mut take, mut outcome) = (Some(take), Ok(()));
+        let encode = |e: &mut Encoder<'_>| {
+            e.u64(self.generation)?;
+            encode(e)
+        };
+        self.binding.channel().call(Call { procedure: &READ, within: None, encode: &encode }, &mut |reply| {
+            outcome = match (reply, take.take()) {
+                (Reply::Result(mut result), Some(take)) => {
+                    result.bytes().map_err(no_result).and_then(take).map_err(crate::Error::from)
+                }
+                (reply, _) => crate::stub::decode_reply::<(), Refused>(reply),
+            };
+        });
+        outcome
+    }
+
+    fn call<T: for<'a> Decode<'a>>(&self, procedure: &Procedure, arguments: impl Encode) -> Result<T> {
+        self.binding.call(procedure, &|e| encode(self.generation, &arguments, e))
+    }
+
+    fn start<T>(&self, procedure: &Procedure, arguments: impl Encode) -> Pending<T, Refused> {
+        self.binding.start(procedure, &|e| encode(self.generation, &arguments, e))
     }
 }
 
+fn encode(generation: u64, arguments: &impl Encode, e: &mut Encoder<'_>) -> std::result::Result<(), xdr::Error> {
+    e.u64(generation)?;
+    arguments.encode(e)
+}
+
 impl Carrier for Served {
+    #[inline]
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        let range = Range { offset, length: into.len() as u32 };
-        fill(&self.access.read(self.generation, range)?, &mut [(offset, into)])
+        let length = into.len() as u32;
+        let encode = |e: &mut Encoder<'_>| {
+            e.u64(offset)?;
+            e.u32(length)
+        };
+        self.read_by(encode, |bytes| {
+            if bytes.len() != into.len() {
+                return Err(other_length(into.len(), bytes.len()));
+            }
+            into.copy_from_slice(bytes);
+            Ok(())
+        })
     }
 
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
-        let asked = ranges.iter().map(|(offset, into)| Range { offset: *offset, length: into.len() as u32 }).collect();
-        fill(&self.access.read_each(self.generation, asked)?, ranges)
+        let asked: Vec<(u64, u32)> = ranges.iter().map(|(offset, into)| (*offset, into.len() as u32)).collect();
+        let encode = |e: &mut Encoder<'_>| {
+            asked.iter().try_for_each(|(offset, length)| {
+                e.u64(*offset)?;
+                e.u32(*length)
+            })
+        };
+        self.read_by(encode, |bytes| distribute(bytes, ranges))
     }
 
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
-        self.access.write(self.generation, offset, notify, bytes)
+        self.call(&WRITE, (offset, notify, bytes))
     }
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
-        self.access.compare_and_swap(self.generation, offset, old, new)
+        self.call(&COMPARE_AND_SWAP, (offset, old, new))
     }
 
     fn flush(&self) -> Result<()> {
@@ -43,24 +98,23 @@ impl Carrier for Served {
     }
 
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused> {
-        self.access.start().read(self.generation, Range { offset, length: len })
+        self.start(&READ, (offset, len))
     }
 
     fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
-        self.access.start().write(self.generation, offset, false, bytes)
+        self.start(&WRITE, (offset, false, bytes))
     }
 
     fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
-        self.access.start().compare_and_swap(self.generation, offset, old, new)
+        self.start(&COMPARE_AND_SWAP, (offset, old, new))
     }
 }
 
 /// Distributes what was read.
-fn fill(mut bytes: &[u8], ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
+fn distribute(mut bytes: &[u8], ranges: &mut [(u64, &mut [u8])]) -> std::result::Result<(), CallFailed> {
     let wanted: usize = ranges.iter().map(|(_, into)| into.len()).sum();
     if bytes.len() != wanted {
-        let why = format!("{wanted} bytes were asked for, {} came", bytes.len());
-        return Err(CallFailed::new(Kind::BadResult, Ran::Yes).because(why).into());
+        return Err(other_length(wanted, bytes.len()));
     }
     for (_, into) in ranges {
         let (now, rest) = bytes.split_at(into.len());
@@ -68,4 +122,14 @@ fn fill(mut bytes: &[u8], ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
         bytes = rest;
     }
     Ok(())
+}
+
+#[cold]
+fn other_length(wanted: usize, came: usize) -> CallFailed {
+    CallFailed::new(Kind::BadResult, Ran::Yes).because(format!("{wanted} bytes were asked for, {came} came"))
+}
+
+#[cold]
+fn no_result(why: xdr::Error) -> CallFailed {
+    CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why)
 }

@@ -10,7 +10,7 @@ use farcall_proto::server as proto;
 
 use super::{Inner, Runtime};
 use crate::env::Event;
-use crate::server::{Direct, Executor, Exported, Server, Spawned, Task, watched};
+use crate::server::{Accesses, Direct, Executor, Exported, Server, Spawned, Task, watched};
 use crate::stub::{AsyncServer, Interface};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran};
@@ -37,7 +37,17 @@ pub(super) fn export<T: ?Sized + Interface>(
     name: &str,
     server: Arc<T>,
 ) -> Result<Export, CallFailed> {
-    offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))))
+    offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))), None)
+}
+
+/// Offers memory under the same name.
+pub(super) fn export_with<T: ?Sized + Interface>(
+    runtime: &Runtime,
+    name: &str,
+    server: Arc<T>,
+    accesses: Arc<dyn Accesses>,
+) -> Result<Export, CallFailed> {
+    offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))), Some(accesses))
 }
 
 pub(super) fn export_async<S: AsyncServer>(
@@ -47,10 +57,15 @@ pub(super) fn export_async<S: AsyncServer>(
     executor: impl Fn(Task) + Send + Sync + 'static,
 ) -> Result<Export, CallFailed> {
     let spawned = Spawned { server: Arc::new(server), executor };
-    offer::<S::Interface>(runtime, name, Executor::Elsewhere(Box::new(spawned)))
+    offer::<S::Interface>(runtime, name, Executor::Elsewhere(Box::new(spawned)), None)
 }
 
-fn offer<T: ?Sized + Interface>(runtime: &Runtime, name: &str, executor: Executor) -> Result<Export, CallFailed> {
+fn offer<T: ?Sized + Interface>(
+    runtime: &Runtime,
+    name: &str,
+    executor: Executor,
+    accesses: Option<Arc<dyn Accesses>>,
+) -> Result<Export, CallFailed> {
     let inner = &runtime.0;
     inner.check_process()?;
     let (type_name, instance) = inner.name_of_export(name)?;
@@ -58,7 +73,7 @@ fn offer<T: ?Sized + Interface>(runtime: &Runtime, name: &str, executor: Executo
     let id = inner.random();
     let described = inner.settings.describe.then(T::interface);
     let executor = watched(&inner.serving, T::NAME, T::PROCEDURES, &inner.env, executor);
-    let exported = Exported::new(id, T::PROCEDURES, described, executor, &*inner.env);
+    let exported = Exported::new(id, T::PROCEDURES, described, executor, &*inner.env).with_accesses(accesses);
     let exported = Arc::new(exported);
     let fingerprints = T::interface().fingerprints();
     let offer = proto::Export {

@@ -6,16 +6,13 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
+use farcall_proto::Time;
 use farcall_proto::server::{Incoming, Reading, Transmit};
-use farcall_proto::{READINGS, Time};
 
 use super::Core;
 use super::call::finish;
 use crate::stub::Dispatched;
 use crate::xdr::{Decoder, Encoder};
-
-/// Procedures with these numbers and greater ones are accesses: from [`READINGS`] on such as only read.
-pub(crate) const ACCESSES: u32 = READINGS - 0x4000;
 
 /// What can be accessed. Nothing of this waits, or takes longer than copying what it is about.
 pub(crate) trait Accesses: Send + Sync + 'static {
@@ -28,26 +25,38 @@ pub(crate) trait Accesses: Send + Sync + 'static {
         reply: &mut Encoder<'_>,
     ) -> Dispatched;
 
-    /// How many bytes a reading's result has, a multiple of four; `None` if it has none, which [`access`](Accesses::access) says.
-    fn measure(&self, number: u32, arguments: &[u8]) -> Option<usize>;
-
-    /// Fills in the result of a reading that was measured.
-    fn fill(&self, arguments: &[u8], result: &mut [u8]);
+    /// Writes a reading's result, and says how many bytes it has, a multiple of four. `None` if there is no room, or no
+    /// result: then [`access`](Accesses::access) says so.
+    fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize>;
 }
 
 impl Core {
-    /// Answers a reading in the one datagram that is written into `out`; gives it back if it cannot be.
-    #[inline]
-    pub(super) fn read<'d>(&mut self, reading: Reading<'d>, out: &mut [u8]) -> Result<Transmit, Reading<'d>> {
-        let Some(accesses) = self.exports.find(reading.export).and_then(|exported| exported.accesses()) else {
-            return Err(reading);
-        };
-        let Some(len) = accesses.measure(reading.procedure, reading.args) else { return Err(reading) };
-        let sent = self.protocol.answer(&reading, len, out, |result| accesses.fill(reading.args, result));
-        sent.ok_or(reading)
+    /// Answers a reading in the one datagram that is written into `out`, to be sent at once; as a call if it cannot be.
+    #[inline(never)]
+    pub(super) fn read(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        reading: Reading<'_>,
+        out: &mut [u8],
+        reply: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        if let Some(exported) = self.exports.find(reading.export)
+            && let Some(accesses) = exported.accesses()
+        {
+            let fill = |result: &mut [u8]| accesses.read(reading.procedure, reading.args, result);
+            let answer = self.protocol.answer(&reading, out, fill);
+            if answer.is_some() {
+                return answer;
+            }
+        }
+        let incoming = self.protocol.take_on(now, from, reading);
+        self.access(now, incoming, reply);
+        None
     }
 
     /// Executes an access as a call, whose result is held until it is acknowledged; it leaves with the next datagrams.
+    #[inline(never)]
     pub(super) fn access(&mut self, now: Time, incoming: Incoming<'_>, reply: &mut Vec<u8>) {
         let Incoming { key, from, export, procedure, args, .. } = incoming;
         reply.clear();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::accesses::{ACCESSES, Accesses};
+use super::accesses::Accesses;
 use super::task::Spawn;
 use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
@@ -223,7 +223,9 @@ impl Exported {
     ) -> Dispatched {
         match (which, &self.executor) {
             (Some(_), Executor::Here(server)) => server.dispatch(number, arguments, reply),
-            _ if number >= ACCESSES && let Some(accesses) = self.accesses() => {
+            _ if number >= farcall_proto::ACCESSES
+                && let Some(accesses) = self.accesses() =>
+            {
                 accesses.access(crate::context().caller(), number, arguments, reply)
             }
             _ => builtin::dispatch(number, self.described, || self.health(now), arguments, reply),

@@ -5,15 +5,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Finish, Incoming, Request, Taken, Transmit};
+use farcall_proto::server::{CallKey, Finish, Incoming, Request, Taken, Transmit, Unread};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
-use super::accesses::ACCESSES;
 use super::call::Work;
 use super::crew::{Plan, Relief, Seat};
 use super::{Aside, Core, Server};
 use crate::env::{Received, Wait, train};
 use crate::{context, depart};
+use farcall_proto::ACCESSES;
 
 /// What a worker does next.
 enum Next {
@@ -171,7 +171,7 @@ impl<'s> Worker<'s> {
         {
             let mut core = server.lock();
             let core = &mut *core;
-            train(len, each).for_each(|place| self.handle(core, from, place, len));
+            train(len, each).for_each(|place| self.handle(core, from, place, each >= len));
             if self.answer.is_none() {
                 planned = self.choose(core, len);
                 self.look(core);
@@ -205,14 +205,14 @@ impl<'s> Worker<'s> {
 
     /// Gives a datagram to the protocol. Of the calls that it brings the first stands in `current`, the quick
     /// ones among the others in the batch, and the rest in `arrived`; accesses to memory are executed.
-    fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, len: usize) {
+    fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, only: bool) {
         let Core { protocol, exports, batch, .. } = core;
         let datagram = &self.buffer[place.clone()];
         let now = self.now;
         let unread = match protocol.take_call(now, *from, datagram) {
             Taken::Nothing => return,
             Taken::Other(unread) => unread,
-            Taken::Call(incoming) if incoming.procedure < ACCESSES => {
+            Taken::Call(incoming) => {
                 let Some(exported) = exports.find(incoming.export) else { return };
                 // Made where it stays: it is some 200 bytes.
                 if self.current.is_none() {
@@ -222,22 +222,26 @@ impl<'s> Worker<'s> {
                 let work = Work::new(now, incoming, exported, datagram, place.start);
                 return if work.is_quick() { batch.push_back(work) } else { self.arrived.push(work) };
             }
-            Taken::Call(incoming) => return core.access(now, incoming, &mut self.reply),
-            Taken::Reading(reading) => {
-                // The one datagram that is made here must leave before the next.
-                let reading = match core.read(reading, if place.len() == len { &mut self.out } else { &mut [] }) {
-                    Ok(answer) => return self.answer = Some(answer),
-                    Err(reading) => reading,
-                };
-                let incoming = core.protocol.take_on(now, *from, reading);
-                return core.access(now, incoming, &mut self.reply);
-            }
         };
+        self.handle_rest(core, from, place, unread, only);
+    }
+
+    /// What is not just one call.
+    #[inline(never)]
+    fn handle_rest(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, unread: Unread, only: bool) {
+        let datagram = &self.buffer[place.clone()];
+        if let Some(reading) = core.protocol.take_reading(&unread, datagram) {
+            // The one datagram that is made here must leave before the next.
+            let out = if only { &mut self.out[..] } else { &mut [] };
+            self.answer = core.read(self.now, *from, reading, out, &mut self.reply);
+            return;
+        }
+        let Core { protocol, exports, batch, .. } = core;
         self.now = self.server.now();
         let now = self.now;
         let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
         let accesses = &mut self.accesses;
-        protocol.handle_rest(now, *from, unread, &mut |request| match request {
+        protocol.handle_rest(now, *from, datagram, unread, &mut |request| match request {
             Request::Call(incoming) if incoming.procedure >= ACCESSES => accesses.push(incoming.into_owned()),
             Request::Call(incoming) => {
                 let Some(exported) = exports.find(incoming.export) else { return };
