@@ -122,8 +122,8 @@ impl Server {
     }
 
     /// Makes a reading a call like any other, to be finished.
-    pub fn take_on<'d>(&mut self, now: Time, from: SocketAddr, reading: Reading<'d>) -> Incoming<'d> {
-        let Reading { export, procedure, args, place, position, header } = reading;
+    pub fn take_on<'d>(&mut self, now: Time, from: SocketAddr, reading: &Reading<'d>) -> Incoming<'d> {
+        let Reading { export, procedure, args, place, position, header } = *reading;
         self.work(now, place, position.activity).begin(now, position);
         let head = CallHead { position, export, procedure, meta: wire::Meta::default() };
         self.incoming(now, from, header, &head, Cow::Borrowed(args))

@@ -121,6 +121,25 @@ impl Core {
         Ok(())
     }
 
+    /// As [`Accesses::read`], of one range.
+    fn read_one(&self, number: u32, arguments: &[u8; 8 + RANGE], result: &mut [u8]) -> Option<usize> {
+        let (generation, ranges) = arguments.split_first_chunk()?;
+        let (offset, len) = range(ranges.first_chunk()?);
+        let total = opaque(len);
+        let result = result.get_mut(..total)?;
+        if number != READ.number
+            || self.check(u64::from_be_bytes(*generation), Rights::READ).is_err()
+            || !self.area().has(offset, len)
+        {
+            return None;
+        }
+        let (length, bytes) = result.split_first_chunk_mut()?;
+        *length = (len as u32).to_be_bytes();
+        self.area().read(offset, &mut bytes[..len]);
+        bytes[len..].iter_mut().for_each(|byte| *byte = 0);
+        Some(total)
+    }
+
     /// Fills in the result of a reading that may be executed.
     fn read_all(&self, reading: &Reading<'_>, result: &mut [u8]) {
         let Some((length, mut rest)) = result.split_first_chunk_mut() else { return };
@@ -199,6 +218,9 @@ impl Accesses for Core {
     }
 
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
+        if let Ok(one) = <&[u8; 8 + RANGE]>::try_from(arguments) {
+            return self.read_one(number, one, result);
+        }
         let reading = Reading::parse(arguments)?;
         if number != READ.number || opaque(reading.total) > result.len() || self.check_reading(&reading).is_err() {
             return None;

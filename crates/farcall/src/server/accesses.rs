@@ -37,7 +37,7 @@ impl Core {
         &mut self,
         now: Time,
         from: SocketAddr,
-        reading: Reading<'_>,
+        reading: &Reading<'_>,
         out: &mut [u8],
         reply: &mut Vec<u8>,
     ) -> Option<Transmit> {
@@ -45,7 +45,7 @@ impl Core {
             && let Some(accesses) = exported.accesses()
         {
             let fill = |result: &mut [u8]| accesses.read(reading.procedure, reading.args, result);
-            let answer = self.protocol.answer(&reading, out, fill);
+            let answer = self.protocol.answer(reading, out, fill);
             if answer.is_some() {
                 return answer;
             }

@@ -180,9 +180,8 @@ impl<'s> Worker<'s> {
                 sent = if self.refused.is_empty() { self.transmit(core) } else { None };
             }
         }
-        if self.answer.is_some() {
-            let answer = self.answer.take();
-            self.send(answer);
+        if let Some(answer) = self.answer.take() {
+            self.send(Some(answer));
             return Next::Receive;
         }
         if !self.refused.is_empty() {
@@ -233,7 +232,7 @@ impl<'s> Worker<'s> {
         if let Some(reading) = core.protocol.take_reading(&unread, datagram) {
             // The one datagram that is made here must leave before the next.
             let out = if only { &mut self.out[..] } else { &mut [] };
-            self.answer = core.read(self.now, *from, reading, out, &mut self.reply);
+            self.answer = core.read(self.now, *from, &reading, out, &mut self.reply);
             return;
         }
         let Core { protocol, exports, batch, .. } = core;
