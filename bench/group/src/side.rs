@@ -1,11 +1,12 @@
 //! The process of one side: serves, or calls as it is ordered, until standard input ends.
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, Read};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use farcall_bench_method::alloc;
 use farcall_bench_method::counters::{Counters, What, processor_time};
+use farcall_bench_method::process::{say, stay_on};
 
 use crate::work::{Answer, Calls, Counted, Order, Server, Way};
 
@@ -44,7 +45,7 @@ pub fn main(
 }
 
 fn stand(side: &Side, serve: impl FnOnce(&[u64]) -> Result<Box<dyn Server>>) -> Result<()> {
-    side.stay()?;
+    side.core.map_or(Ok(()), stay_on)?;
     let seeds: Vec<u64> = (0..side.servers as u64).map(|n| side.seed + n).collect();
     let server = serve(&seeds)?;
     say(&Answer::Ready(server.addresses(), String::new()))?;
@@ -53,7 +54,7 @@ fn stand(side: &Side, serve: impl FnOnce(&[u64]) -> Result<Box<dyn Server>>) -> 
 }
 
 fn call(side: &Side, connect: impl FnOnce(&[String]) -> Result<Box<dyn Calls>>) -> Result<()> {
-    side.stay()?;
+    side.core.map_or(Ok(()), stay_on)?;
     let mut input = std::io::stdin().lock();
     let mut line = String::new();
     input.read_line(&mut line)?;
@@ -126,35 +127,5 @@ fn once(calls: &mut dyn Calls, order: &Order) -> Result<()> {
         Way::Iterative => (first..first + many).try_for_each(|member| calls.one(member, kind)),
         Way::Multi => calls.all((first, many), kind, None),
         Way::Until(enough) => calls.all((first, many), kind, Some(enough)),
-    }
-}
-
-fn say(answer: &Answer) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, answer)?;
-    out.write_all(b"\n")?;
-    Ok(out.flush()?)
-}
-
-impl Side {
-    /// Keeps this thread, and those that it will start, on its core.
-    #[cfg(target_os = "linux")]
-    fn stay(&self) -> Result<()> {
-        use rustix::thread::{CpuSet, sched_setaffinity};
-        let Some(core) = self.core else { return Ok(()) };
-        if core >= CpuSet::MAX_CPU {
-            bail!("there is no core {core}");
-        }
-        let mut set = CpuSet::new();
-        set.set(core);
-        sched_setaffinity(None, &set).with_context(|| format!("cannot stay on core {core}"))
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn stay(&self) -> Result<()> {
-        match self.core {
-            None => Ok(()),
-            Some(core) => bail!("cannot stay on core {core}: pinning is done on Linux only; use --pin none"),
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! What the bench orders: how a group is called, and how long its servers compute.
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 /// How computation times are distributed (Satyanarayanan & Siegel 1990, section VI-B3).
@@ -157,6 +157,15 @@ pub enum Answer {
     Number(u64),
     /// It did not work.
     Failed(String),
+}
+
+impl farcall_bench_method::process::Answer for Answer {
+    fn checked(self) -> Result<Answer> {
+        match self {
+            Answer::Failed(why) => bail!(why),
+            answer => Ok(answer),
+        }
+    }
 }
 
 /// Servers that run; each has an address.

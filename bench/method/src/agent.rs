@@ -1,5 +1,5 @@
 //! The process of one side of a peer: does what its bench orders, line by line, until the bench is gone.
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::counters::{Counters, Counts, What, processor_time};
 use crate::load::{Load, Work};
 use crate::peer::{Calling, Cannot, Carry, Mode, Peer, Serving, Setup};
+use crate::process::{Answer, say, stay_on};
 
 /// The command line of an agent. The bench writes it; people have no use for it.
 #[derive(Debug, clap::Args)]
@@ -39,7 +40,7 @@ impl Agent {
 
 /// The words of an [`Agent`]'s command line, in order.
 pub(crate) fn arguments(peer: &str, setup: &Setup, core: Option<usize>, address: Option<&str>) -> Vec<String> {
-    let mut words = vec![peer.to_owned()];
+    let mut words = vec!["agent".to_owned(), peer.to_owned()];
     words.extend([format!("--bytes={}", setup.bytes), format!("--carry={}", setup.carry.name())]);
     words.extend([format!("--mode={}", setup.mode.name()), format!("--outstanding={}", setup.outstanding)]);
     words.extend(core.map(|core| format!("--core={core}")));
@@ -72,6 +73,16 @@ pub(crate) enum Reply {
     Failed(String),
 }
 
+impl Answer for Reply {
+    fn checked(self) -> Result<Reply> {
+        match self {
+            Reply::Cannot(why) => Err(Cannot(why).into()),
+            Reply::Failed(why) => bail!(why),
+            reply => Ok(reply),
+        }
+    }
+}
+
 fn one() -> usize {
     1
 }
@@ -84,14 +95,14 @@ pub fn main(agent: &Agent, peer: Option<Box<dyn Peer>>) -> Result<()> {
     }
     let mut role = match role(agent, &*peer) {
         Ok(role) => role,
-        Err(why) => return reply(&failure(&why)),
+        Err(why) => return say(&failure(&why)),
     };
     let (address, transport) = (role.address(), peer.transport().into());
-    reply(&Reply::Ready { address, transport, version: peer.version(), calls_per_lap: peer.calls_per_lap() })?;
+    say(&Reply::Ready { address, transport, version: peer.version(), calls_per_lap: peer.calls_per_lap() })?;
     let mut line = String::with_capacity(64);
     let mut input = std::io::stdin().lock();
     while input.read_line(&mut line)? > 0 {
-        reply(&role.obey(&line).unwrap_or_else(|why| failure(&why)))?;
+        say(&role.obey(&line).unwrap_or_else(|why| failure(&why)))?;
         line.clear();
     }
     drop(role);
@@ -114,13 +125,6 @@ fn failure(why: &anyhow::Error) -> Reply {
         Some(why) => Reply::Cannot(why.to_string()),
         None => Reply::Failed(format!("{why:#}")),
     }
-}
-
-fn reply(reply: &Reply) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, reply)?;
-    out.write_all(b"\n")?;
-    Ok(out.flush()?)
 }
 
 trait Role {
@@ -258,21 +262,4 @@ impl What {
 fn parse(what: &str) -> Result<What> {
     let known = [What::Instructions, What::Events];
     known.into_iter().find(|w| w.name() == what).with_context(|| format!("cannot count {what:?}"))
-}
-
-/// Keeps this thread, and those that it will start, on one core.
-#[cfg(target_os = "linux")]
-fn stay_on(core: usize) -> Result<()> {
-    use rustix::thread::{CpuSet, sched_setaffinity};
-    if core >= CpuSet::MAX_CPU {
-        bail!("there is no core {core}");
-    }
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set).with_context(|| format!("cannot stay on core {core}"))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn stay_on(core: usize) -> Result<()> {
-    bail!("cannot stay on core {core}: pinning is done on Linux only; use --pin none")
 }

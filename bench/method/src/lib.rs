@@ -23,6 +23,7 @@ mod load;
 mod options;
 mod pair;
 mod peer;
+pub mod process;
 mod report;
 mod row;
 mod socket;

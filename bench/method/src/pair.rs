@@ -1,26 +1,18 @@
 //! The bench's hold on one peer: a server process and a client process that obey it.
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::agent::{self, Reply};
 use crate::counters::{Counts, What};
 use crate::latencies::Latencies;
 use crate::load::Load;
 use crate::options::Pin;
-use crate::peer::{Cannot, Carry, Mode, Setup};
+use crate::peer::{Carry, Mode, Setup};
+use crate::process::Process;
 use crate::row::{Row, rounded};
 use crate::stats;
-
-/// No order takes this long, unless something hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Nor does an end.
-const END: Duration = Duration::from_secs(1);
 
 /// One cell of a bench's table: everything but the peer.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +38,11 @@ pub struct Pair {
     transport: String,
     version: String,
     calls_per_lap: usize,
-    server: Process,
-    client: Process,
+    server: Process<Reply>,
+    client: Process<Reply>,
     /// What its client was started with: another one can be.
     start_client: (PathBuf, Vec<String>),
-    neighbour: Option<Process>,
+    neighbour: Option<Process<Reply>>,
 }
 
 impl Pair {
@@ -59,7 +51,7 @@ impl Pair {
     pub fn start(program: &Path, name: &str, cell: &Cell) -> Result<Pair> {
         let cores = cell.pin.cores();
         let start = |core, address: Option<&str>| {
-            let mut process = Process::start(program, &agent::arguments(name, &cell.setup, core, address))?;
+            let mut process = Process::<Reply>::start(program, &agent::arguments(name, &cell.setup, core, address))?;
             match process.hear()? {
                 ready @ Reply::Ready { .. } => Ok((process, ready)),
                 _ => bail!("it is not ready"),
@@ -170,7 +162,7 @@ impl Pair {
     fn start_neighbour(&mut self) -> Result<()> {
         if self.neighbour.is_none() {
             let (program, words) = &self.start_client;
-            let mut neighbour = Process::start(program, words)?;
+            let mut neighbour = Process::<Reply>::start(program, words)?;
             neighbour.hear()?;
             self.neighbour = Some(neighbour);
         }
@@ -243,55 +235,7 @@ impl Tally {
     }
 }
 
-/// One agent. Dropped, it is told to end, and killed if it does not.
-struct Process {
-    child: Child,
-    /// None at the end.
-    orders: Option<ChildStdin>,
-    replies: Receiver<String>,
-}
-
-impl Process {
-    fn start(program: &Path, arguments: &[String]) -> Result<Process> {
-        let mut command = Command::new(program);
-        command.arg("agent").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // The user's settings are not the bench's conditions.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FARCALL_")) {
-            command.env_remove(name);
-        }
-        let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
-        let orders = Some(child.stdin.take().context("no pipe")?);
-        let mut lines = BufReader::new(child.stdout.take().context("no pipe")?).lines();
-        let (sender, replies) = channel();
-        std::thread::spawn(move || {
-            while let Some(Ok(line)) = lines.next() {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Ok(Process { child, orders, replies })
-    }
-
-    fn order(&mut self, order: &str) -> Result<Reply> {
-        self.tell(order)?;
-        self.hear().with_context(|| format!("told to `{order}`"))
-    }
-
-    fn tell(&mut self, order: &str) -> Result<()> {
-        let orders = self.orders.as_mut().context("it is told to end")?;
-        orders.write_all(format!("{order}\n").as_bytes()).context("it is gone")
-    }
-
-    fn hear(&mut self) -> Result<Reply> {
-        let line = self.replies.recv_timeout(PATIENCE).map_err(|_| anyhow!("it ended, or hangs"))?;
-        match serde_json::from_str(&line).with_context(|| format!("it said {line:?}"))? {
-            Reply::Cannot(why) => Err(Cannot(why).into()),
-            Reply::Failed(why) => bail!(why),
-            reply => Ok(reply),
-        }
-    }
-
+impl Process<Reply> {
     /// Returns the processor time that it has used.
     fn done(&mut self, order: &str) -> Result<u64> {
         match self.order(order)? {
@@ -305,16 +249,5 @@ impl Process {
             Reply::Counts(counts) => Ok(counts),
             other => bail!("expected counts to `{order}`, not {other:?}"),
         }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Without orders it ends, and its replies do.
-        self.orders = None;
-        while self.replies.recv_timeout(END).is_ok() {}
-        // Both fail only if it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
