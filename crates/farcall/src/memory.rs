@@ -33,6 +33,7 @@
 //! remote     a segment that is imported
 //! carrier    the seam below it: how accesses reach the memory;  served: by packets;  mapped: by themselves
 //! access     what is served: accesses as an interface
+//! clerk      how a segment is found by its name
 //! notice     how an exporter hears that others wrote
 //! area       the words
 //! ```
@@ -40,6 +41,7 @@
 mod access;
 mod area;
 mod carrier;
+pub mod clerk;
 #[cfg_attr(not(target_os = "linux"), path = "memory/unmapped.rs")]
 mod mapped;
 mod notice;

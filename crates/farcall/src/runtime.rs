@@ -21,7 +21,7 @@ mod watched;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -37,6 +37,7 @@ use crate::client::{Endpoint, bind_address};
 use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
 use crate::intercept::Interceptors;
+use crate::memory::clerk::Desk;
 use crate::memory::{Offers, Watcher};
 use crate::multi::{Fixed, Group, Roster};
 use crate::server::{Accesses, Limits, Server, Task};
@@ -93,6 +94,8 @@ struct State {
     watcher: Option<Arc<Watcher>>,
     /// By the address of the server.
     links: Vec<(SocketAddr, Weak<Link>)>,
+    /// Which clerk is this machine's.
+    desk: Desk,
 }
 
 thread_local! {
@@ -199,14 +202,14 @@ impl Runtime {
         Ok(export::export(self, name, server)?)
     }
 
-    /// The same, and memory beside it.
-    pub(crate) fn export_with<T: ?Sized + stub::Interface>(
+    /// Offers an interface, and perhaps memory, to whoever knows the address: no registry is told.
+    pub(crate) fn export_unlisted<T: ?Sized + stub::Interface>(
         &self,
         name: &str,
         server: Arc<T>,
-        accesses: Arc<dyn Accesses>,
-    ) -> crate::Result<Export> {
-        Ok(export::export_with(self, name, server, accesses)?)
+        accesses: Option<Arc<dyn Accesses>>,
+    ) -> Result<Export, CallFailed> {
+        export::export_unlisted(self, name, server, accesses)
     }
 
     /// Offers an interface that is served by `async fn`s. Each call becomes a future that
@@ -287,6 +290,50 @@ impl Runtime {
     /// Who exports that interface, as far as it is known, under a name: all instances of a type.
     pub(crate) fn roster(&self, name: &str, interface: Cow<'static, Interface>) -> crate::Result<Arc<dyn Roster>> {
         Ok(group::roster(self, name, interface)?)
+    }
+
+    /// The user-stub of a name that its first call is to bind.
+    pub(crate) fn import_unbound<T: ?Sized + stub::Interface>(&self, name: &str) -> Result<T::Client, CallFailed> {
+        Ok(import::binding_to(&self.0, bind::parse(name)?, Cow::Borrowed(T::interface()), None).into())
+    }
+
+    /// A runtime with the same settings, and a port of its own.
+    pub(crate) fn sibling(&self) -> Runtime {
+        let mut settings = self.0.settings.clone();
+        settings.address.set_port(0);
+        Runtime(Arc::new(Inner {
+            env: self.0.env.clone(),
+            settings,
+            registry: self.0.registry.clone(),
+            calls: Interceptors::default(),
+            serving: Interceptors::default(),
+            generation: self.0.generation,
+            rescues: AtomicUsize::new(0),
+            offers: Arc::default(),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// The host at which its exports can be called.
+    pub(crate) fn host(&self) -> Result<IpAddr, CallFailed> {
+        if let Some(address) = self.address() {
+            return Ok(address.ip());
+        }
+        // What is to be known is which host that is, for the outside.
+        let anywhere = SocketAddr::new(self.0.settings.address.ip(), 0);
+        let socket = self.0.env.bind(anywhere, &self.0.socket_options());
+        let socket = socket.map_err(|why| local(&format!("binding {anywhere}"), why))?;
+        Ok(socket.local_address().ip())
+    }
+
+    /// How long its threads look for a datagram before they block.
+    pub(crate) fn spin(&self) -> Duration {
+        self.0.settings.spin
+    }
+
+    /// Runs `f` with what it knows of the clerk of this machine.
+    pub(crate) fn with_desk<R>(&self, f: impl FnOnce(&mut Desk) -> R) -> R {
+        f(&mut self.0.lock().desk)
     }
 
     /// The clock, chance, sockets and threads that it uses.

@@ -5,7 +5,7 @@ use farcall::{Error, Runtime};
 
 /// A runtime that shares no memory with others.
 fn runtime() -> Runtime {
-    Runtime::builder().shared_memory(false).build().unwrap()
+    Runtime::builder().registry(farcall::names::Memory::new()).shared_memory(false).build().unwrap()
 }
 
 #[test]

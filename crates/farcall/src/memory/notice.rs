@@ -63,6 +63,11 @@ impl Notices {
         self.event.wait(most);
     }
 
+    /// Wakes who waits.
+    pub(super) fn wake(&self) {
+        self.event.set();
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<Notice>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,7 @@
 //! A segment that is imported.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
@@ -9,7 +10,7 @@ use super::carrier::Carrier;
 use super::segment::{Rights, TYPE};
 use super::served::Served;
 use super::{Memory, Result, mapped};
-use crate::names::Name;
+use crate::names::{Address, Name};
 use crate::runtime::Near;
 use crate::{CallFailed, Kind, Pending, Ran, Runtime};
 
@@ -20,6 +21,8 @@ pub struct Remote {
     generation: u64,
     size: u64,
     rights: Rights,
+    /// Whether it is known here that the exporter exports it no longer.
+    purged: Arc<AtomicBool>,
 }
 
 impl Runtime {
@@ -28,7 +31,21 @@ impl Runtime {
     /// # Errors
     /// As there.
     pub fn import_segment(&self, name: &str) -> crate::Result<Remote> {
-        let (access, place): (AccessClient, _) = self.import_placed::<dyn Access>(&full_name(name)?)?;
+        let wrong = |why| CallFailed::new(Kind::NoSuchName, Ran::No).caused_by(why);
+        match name.parse::<Name>().map_err(wrong)? {
+            Name::Type(segment) => self.import_named(segment.as_str(), None),
+            Name::At { address, type_name: segment, instance: None } => self.import_at(address, segment.as_str()),
+            _ => {
+                let why = format!("{name:?}: a segment's name has one part, behind an address or not");
+                Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why).into())
+            }
+        }
+    }
+
+    /// Imports the segment that is exported at an address.
+    pub(super) fn import_at(&self, address: Address, segment: &str) -> crate::Result<Remote> {
+        let (access, place): (AccessClient, _) =
+            self.import_placed::<dyn Access>(&format!("{address}/{TYPE}/{segment}"))?;
         let facts = access.facts().map_err(|why| match why {
             crate::Error::Declared(refused) => CallFailed::new(Kind::NotExported, Ran::No).caused_by(refused),
             crate::Error::CallFailed(why) => why,
@@ -41,20 +58,7 @@ impl Runtime {
             }
             None => Arc::new(served),
         };
-        Ok(Remote { carrier, generation, size, rights })
-    }
-}
-
-/// The name under which a segment's accesses are exported: `Load` is `Memory/Load`, at an address too.
-fn full_name(name: &str) -> crate::Result<String> {
-    let wrong = |why| CallFailed::new(Kind::NoSuchName, Ran::No).caused_by(why);
-    match name.parse::<Name>().map_err(wrong)? {
-        Name::Type(segment) => Ok(format!("{TYPE}/{segment}")),
-        Name::At { address, type_name: segment, instance: None } => Ok(format!("{address}/{TYPE}/{segment}")),
-        _ => {
-            let why = format!("{name:?}: a segment's name has one part, behind an address or not");
-            Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why).into())
-        }
+        Ok(Remote { carrier, generation, size, rights, purged: Arc::default() })
     }
 }
 
@@ -93,8 +97,16 @@ impl Remote {
         }
     }
 
+    /// The same, until it turns out that it is no longer so.
+    pub(super) fn unless(self, purged: Arc<AtomicBool>) -> Remote {
+        Remote { purged, ..self }
+    }
+
     /// Where it can be known here that an access would be refused, it is.
     fn check(&self, offset: u64, len: usize, right: Rights) -> Result<()> {
+        if self.purged.load(Ordering::Acquire) {
+            return Err(Refused::Stale.into());
+        }
         if !self.rights.contains(right) {
             return Err(Refused::NotPermitted.into());
         }

@@ -4,11 +4,15 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use super::access::{Access, Refused};
 use super::area::Area;
+use super::clerk::Named;
 use super::notice::{Notice, Notices};
 use super::{Memory, Result, mapped};
+use crate::names::Registration;
+use crate::server::Accesses;
 use crate::sys::fork;
 use crate::{CallFailed, Export, Kind, Ran, Runtime};
 
@@ -99,6 +103,8 @@ impl Settings {
 /// A segment of this process that others may import. Dropping it revokes it.
 #[derive(Debug)]
 pub struct Segment {
+    /// None if no clerk knows it.
+    named: Option<Named>,
     core: Arc<Core>,
     export: Export,
     /// The process it was made in.
@@ -130,9 +136,16 @@ impl Runtime {
     /// # Errors
     /// As there.
     pub fn export_segment(&self, name: &str, settings: Settings) -> crate::Result<Segment> {
+        let mut segment = self.offer_segment(name, settings)?;
+        segment.named = Some(Named::new(self, &segment, settings.anyone)?);
+        Ok(segment)
+    }
+
+    /// A segment that only those find who know the address.
+    pub(super) fn offer_segment(&self, name: &str, settings: Settings) -> std::result::Result<Segment, CallFailed> {
         if settings.size == 0 || settings.size > MAX_SIZE {
             let why = format!("a segment of {} bytes; it has from 1 to {MAX_SIZE}", settings.size);
-            return Err(CallFailed::new(Kind::Local, Ran::No).because(why).into());
+            return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
         }
         let generation = self.first_generation();
         let core = Arc::new(Core {
@@ -143,9 +156,10 @@ impl Runtime {
             inhibited: AtomicBool::new(false),
             notices: Notices::new(self.env()),
         });
-        let export = self.export_with::<dyn Access>(&format!("{TYPE}/{name}"), core.clone(), core.clone())?;
+        let accesses: Arc<dyn Accesses> = core.clone();
+        let export = self.export_unlisted::<dyn Access>(&format!("{TYPE}/{name}"), core.clone(), Some(accesses))?;
         self.offers().add(export.id(), &core);
-        Ok(Segment { core, export, process: fork::generation() })
+        Ok(Segment { named: None, core, export, process: fork::generation() })
     }
 
     /// Memory that those who may can map, where there is such memory.
@@ -220,12 +234,16 @@ impl Segment {
     /// Refuses whatever others do with it from now on; the memory stays this process's.
     pub fn revoke(&self) {
         self.core.generation.store(0, Ordering::SeqCst);
+        if let Some(named) = &self.named {
+            named.delete();
+        }
         if let Some(ground) = self.core.area.ground() {
             ground.part(None);
         }
     }
 
-    /// Exports it again as it is now, as a new generation: who had imported it must import it anew.
+    /// Exports it again as it is now, as a new generation: who had imported it must import it anew. (When the machine's clerk
+    /// does not hear of it, those who import it find out.)
     pub fn export_again(&self) {
         let generation = self.core.last.fetch_add(1, Ordering::SeqCst) + 1;
         self.core.generation.store(generation, Ordering::SeqCst);
@@ -233,6 +251,31 @@ impl Segment {
             let writes_are_inhibited = self.core.inhibited.load(Ordering::SeqCst) && ground.is_written_by_others();
             ground.part((!writes_are_inhibited).then_some(generation));
         }
+        if let Some(named) = &self.named {
+            let _ = named.add_anew(generation);
+        }
+    }
+
+    /// Which export of it is valid; none while it is revoked.
+    pub fn generation(&self) -> Option<u64> {
+        self.core.generation()
+    }
+
+    /// Where it can be imported from.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.export.address()
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        let name = self.export.name();
+        name.rsplit('/').next().unwrap_or(name)
+    }
+
+    /// Tells the registry of it, under this name.
+    pub(super) fn list_as(&self, name: &str) -> std::result::Result<Registration, CallFailed> {
+        let wrong = |why| CallFailed::new(Kind::NoSuchName, Ran::No).caused_by(why);
+        self.export.list_as(name.parse().map_err(wrong)?)
     }
 
     /// Blocks until somebody's write is to be heard of.
@@ -243,6 +286,19 @@ impl Segment {
             }
             self.core.notices.wait(None);
         }
+    }
+
+    /// As [`Segment::notice`], but for no longer than `most`, nor beyond a [`Segment::wake`].
+    pub(super) fn notice_within(&self, most: Option<Duration>) -> Option<Notice> {
+        self.core.notices.fetch().or_else(|| {
+            self.core.notices.wait(most);
+            self.core.notices.fetch()
+        })
+    }
+
+    /// Wakes who waits for a notice.
+    pub(super) fn wake(&self) {
+        self.core.notices.wake();
     }
 
     /// Somebody's write, if there is one to hear of.
@@ -260,8 +316,7 @@ impl Segment {
 
     /// Its name without a registry, as in `udp://127.0.0.1:7000/Load`.
     pub fn url(&self) -> String {
-        let name = self.export.name();
-        format!("udp://{}/{}", self.export.address(), name.rsplit('/').next().unwrap_or(name))
+        format!("udp://{}/{}", self.address(), self.name())
     }
 }
 

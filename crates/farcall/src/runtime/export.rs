@@ -29,6 +29,8 @@ struct Offer {
     server: Arc<Server>,
     exported: Arc<Exported>,
     name: String,
+    /// What a registry is told.
+    entry: Entry,
     ended: Arc<dyn Event>,
 }
 
@@ -37,17 +39,19 @@ pub(super) fn export<T: ?Sized + Interface>(
     name: &str,
     server: Arc<T>,
 ) -> Result<Export, CallFailed> {
-    offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))), None)
+    let mut export = offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))), None)?;
+    export.list()?;
+    Ok(export)
 }
 
-/// Offers memory under the same name.
-pub(super) fn export_with<T: ?Sized + Interface>(
+/// Offers an interface, and perhaps memory, to whoever knows the address: no registry is told.
+pub(super) fn export_unlisted<T: ?Sized + Interface>(
     runtime: &Runtime,
     name: &str,
     server: Arc<T>,
-    accesses: Arc<dyn Accesses>,
+    accesses: Option<Arc<dyn Accesses>>,
 ) -> Result<Export, CallFailed> {
-    offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))), Some(accesses))
+    offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))), accesses)
 }
 
 pub(super) fn export_async<S: AsyncServer>(
@@ -57,7 +61,9 @@ pub(super) fn export_async<S: AsyncServer>(
     executor: impl Fn(Task) + Send + Sync + 'static,
 ) -> Result<Export, CallFailed> {
     let spawned = Spawned { server: Arc::new(server), executor };
-    offer::<S::Interface>(runtime, name, Executor::Elsewhere(Box::new(spawned)), None)
+    let mut export = offer::<S::Interface>(runtime, name, Executor::Elsewhere(Box::new(spawned)), None)?;
+    export.list()?;
+    Ok(export)
 }
 
 fn offer<T: ?Sized + Interface>(
@@ -86,12 +92,8 @@ fn offer<T: ?Sized + Interface>(
     let name = format!("{type_name}/{instance}");
     let mut entry = Entry::new(type_name, instance, server.address().into(), id);
     entry.fingerprints = fingerprints;
-    let offer = Arc::new(Offer { server, exported, name, ended: inner.env.event() });
-    let mut export = Export { offer, runtime: runtime.clone(), registration: None };
-    // Last, so that whoever finds the name is served. If it fails, dropping takes the offer back.
-    let registration = inner.registry.publish(&entry);
-    export.registration = Some(registration.map_err(|why| CallFailed::new(Kind::Registry, Ran::No).caused_by(why))?);
-    Ok(export)
+    let offer = Arc::new(Offer { server, exported, name, entry, ended: inner.env.event() });
+    Ok(Export { offer, runtime: runtime.clone(), registration: None })
 }
 
 impl Inner {
@@ -167,6 +169,24 @@ impl Export {
     /// Its name without a registry, as in `udp://127.0.0.1:7000/Store/ebbets`.
     pub fn url(&self) -> String {
         format!("udp://{}/{}", self.address(), self.name())
+    }
+
+    /// Tells the registry. Last, so that whoever finds the name is served; if it fails, dropping takes the offer back.
+    fn list(&mut self) -> Result<(), CallFailed> {
+        self.registration = Some(self.publish(&self.offer.entry)?);
+        Ok(())
+    }
+
+    /// Tells the registry of it, as another instance, until the registration is dropped.
+    pub(crate) fn list_as(&self, instance: Label) -> Result<Registration, CallFailed> {
+        let mut entry = self.offer.entry.clone();
+        entry.instance = instance;
+        self.publish(&entry)
+    }
+
+    fn publish(&self, entry: &Entry) -> Result<Registration, CallFailed> {
+        let published = self.runtime.0.registry.publish(entry);
+        published.map_err(|why| CallFailed::new(Kind::Registry, Ran::No).caused_by(why))
     }
 
     fn take_back(&mut self) {
