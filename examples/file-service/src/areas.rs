@@ -59,14 +59,27 @@ pub(crate) struct Paged {
     pub(crate) names: Names,
 }
 
+impl Named {
+    /// How many bytes are kept of a name.
+    pub(crate) fn length(name: &str) -> usize {
+        4 + name.len().next_multiple_of(4) + 20
+    }
+}
+
 impl Areas {
+    /// Of a server's segment, behind the mailboxes.
     pub(crate) fn new(shape: &Shape) -> Areas {
-        let statistics = Table::new(MAILBOXES.end, 1, 64);
-        let attributes = Table::new(statistics.end(), shape.attributes, 64);
-        let names = Table::new(attributes.end(), shape.names, 288);
-        let links = Table::new(names.end(), shape.links, 512);
-        let pages = Table::new(links.end(), shape.pages, PAGE);
-        let blocks = Table::new(pages.end(), shape.blocks, BLOCK);
+        Areas::at(MAILBOXES.end, shape, 0)
+    }
+
+    /// Tables of this shape from `base` on, each value with so many more bytes than it takes at a server.
+    pub(crate) fn at(base: u64, shape: &Shape, more: usize) -> Areas {
+        let statistics = Table::new(base, 1, more + 64);
+        let attributes = Table::new(statistics.end(), shape.attributes, more + 64);
+        let names = Table::new(attributes.end(), shape.names, more + 288);
+        let links = Table::new(names.end(), shape.links, more + 512);
+        let pages = Table::new(links.end(), shape.pages, more + PAGE);
+        let blocks = Table::new(pages.end(), shape.blocks, more + BLOCK);
         Areas { statistics, attributes, names, links, pages, blocks }
     }
 
@@ -103,4 +116,29 @@ pub(crate) fn of_name(directory: Handle, name: &str) -> Key {
 /// The key of a block.
 pub(crate) fn of_block(file: Handle, block: u64) -> Key {
     [file.device, file.inode, block]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farcall_file_access::FileKind;
+
+    #[test]
+    fn a_name_takes_as_many_bytes_as_is_said() {
+        for name in ["a", "abcd", "a longer one"] {
+            let found = Found { handle: Handle { device: 1, inode: 2 }, kind: FileKind::File };
+            let encoded = farcall::xdr::to_vec(&Named { name: name.into(), found }).unwrap();
+            assert_eq!(encoded.len(), Named::length(name));
+        }
+    }
+
+    #[test]
+    fn a_mailbox_is_known_by_any_of_its_bytes() {
+        let end = |number| mailbox(number).end();
+        assert_eq!(mailboxes(0..8), 0..0);
+        assert_eq!(mailboxes(end(0) - 1..end(0)), 0..1);
+        assert_eq!(mailboxes(end(0) - 1..end(0) + 1), 0..2);
+        assert_eq!(mailboxes(0..u64::MAX), 0..CLERKS);
+        assert!(mailboxes(end(CLERKS - 1)..u64::MAX).is_empty());
+    }
 }

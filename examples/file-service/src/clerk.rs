@@ -1,4 +1,4 @@
-//! Clerks: a client's side of the service, in one of three structures.
+//! Clerks: a client's side of the service, in one of the structures.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,17 +11,21 @@ use farcall_file_access::{FileAccess, FileError};
 
 use crate::areas::{Areas, mailbox};
 use crate::calls::ByCalls;
+use crate::copies::Copies;
 use crate::direct::Direct;
 use crate::hybrid::{ANSWERS, Hybrid, Object, Post};
 use crate::imported::Imported;
+use crate::table::Hints;
 use crate::tally::Counted;
-use crate::{Addresses, Files, MoreFiles, MoreFilesClient, Tally};
+use crate::{Addresses, Files, MoreFiles, MoreFilesClient, Shape, Tally};
 
 /// How a clerk gets what its clients ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Structure {
     /// It reads the server's memory, and transfers control only for what is not there.
     Dx,
+    /// The same, and it keeps copies, which it asks the server's memory whether they are still the same.
+    DxCopies,
     /// It writes a request into the server's memory, with notice; the server writes the answer into the clerk's.
     Hy,
     /// It calls the server.
@@ -30,12 +34,13 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Structure; 3] = [Structure::Dx, Structure::Hy, Structure::Rpc];
+    pub const ALL: [Structure; 4] = [Structure::Dx, Structure::DxCopies, Structure::Hy, Structure::Rpc];
 
     /// What the paper calls it.
     pub fn name(self) -> &'static str {
         match self {
             Structure::Dx => "DX",
+            Structure::DxCopies => "DX with copies",
             Structure::Hy => "HY",
             Structure::Rpc => "RPC",
         }
@@ -63,10 +68,11 @@ impl Clerk {
                 let attached = attach(runtime, server, &tally)?;
                 Arc::new(by_letters(&attached.post, Object::Files, Object::More, &tally)?)
             }
-            Structure::Dx => {
+            Structure::Dx => Arc::new(direct(attach(runtime, server, &tally)?, &tally, None)?),
+            Structure::DxCopies => {
                 let attached = attach(runtime, server, &tally)?;
-                let missing = by_letters(&attached.post, Object::FilesAndKeep, Object::MoreAndKeep, &tally)?;
-                Arc::new(Direct { server: attached.post.server.clone(), areas: attached.areas, missing })
+                let copies = Copies::new(runtime, &format!("{}-copies", attached.name), &attached.shape)?;
+                Arc::new(direct(attached, &tally, Some(copies))?)
             }
         };
         Ok(Clerk { files, tally })
@@ -74,8 +80,16 @@ impl Clerk {
 }
 
 struct Attached {
+    /// What the clerk is called.
+    name: String,
     post: Arc<Post>,
-    areas: Areas,
+    shape: Shape,
+}
+
+fn direct(attached: Attached, tally: &Arc<Tally>, copies: Option<Copies>) -> Result<Direct, FileError> {
+    let missing = by_letters(&attached.post, Object::FilesAndKeep, Object::MoreAndKeep, tally)?;
+    let areas = Areas::new(&attached.shape);
+    Ok(Direct { server: attached.post.server.clone(), areas, hints: Hints::new(), copies, missing })
 }
 
 fn by_calls(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<ByCalls, FileError> {
@@ -115,5 +129,5 @@ fn attach(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<A
         last: Mutex::new(attached.last),
         patience: Duration::from_millis(20),
     };
-    Ok(Attached { post: Arc::new(post), areas: Areas::new(&attached.shape) })
+    Ok(Attached { name, post: Arc::new(post), shape: attached.shape })
 }

@@ -5,48 +5,71 @@ use std::sync::Arc;
 
 use farcall::memory::Memory;
 use farcall::xdr::{self, Decode};
-use farcall::{Bytes, Result, memory};
+use farcall::{Bytes, Result, ResultExt, memory};
 use farcall_file_access::{Attributes, Contents, FileError, Statistics};
 
 use crate::areas::{Areas, COUNTER, Named, Paged, of_block, of_file, of_name};
 use crate::calls::ByCalls;
+use crate::copies::{Copies, Which};
 use crate::imported::Imported;
 use crate::paths::check_name;
-use crate::table::{Entry, Key, Look, Table};
+use crate::table::{Entry, Hints, Key, Look};
 use crate::{BLOCK, Files, Found, Handle, Names};
 
 /// Reads where the server keeps things; asks it, by Hybrid-1, to keep what was missing.
 pub(crate) struct Direct {
     pub(crate) server: Arc<Imported>,
     pub(crate) areas: Areas,
+    pub(crate) hints: Hints,
+    /// What it keeps of what it has read, if anything.
+    pub(crate) copies: Option<Copies>,
     pub(crate) missing: ByCalls,
 }
 
 impl Direct {
-    /// What the server keeps under a key, if it does.
-    fn look(&self, table: &Table, key: Key, part: Range<usize>) -> Result<Option<Entry>, FileError> {
-        match self.server.with(|memory| table.look(memory, key, part.clone()))? {
+    /// A part of what the server keeps under a key, if it does.
+    fn look(&self, which: Which, key: Key, part: Range<usize>) -> Result<Option<Entry>, FileError> {
+        let Some(copies) = &self.copies else {
+            return self.read_entry(which, key, part);
+        };
+        if let Some(copy) = copies.look(&self.server, &self.areas, which, key)? {
+            return Ok(Some(copy.part(part)));
+        }
+        let Some(entry) = self.read_entry(which, key, 0..which(&self.areas).room())? else {
+            return Ok(None);
+        };
+        copies.keep(which, &entry).map_declared(|why| FileError::Failed(why.to_string()))?;
+        Ok(Some(entry.part(part)))
+    }
+
+    fn read_entry(&self, which: Which, key: Key, part: Range<usize>) -> Result<Option<Entry>, FileError> {
+        let table = which(&self.areas);
+        match self.server.with(|memory| table.look(memory, key, part.clone(), &self.hints))? {
             Look::Found(entry) => Ok(Some(entry)),
             Look::Missing | Look::Held => Ok(None),
         }
     }
 
-    fn value<T: for<'a> Decode<'a>>(&self, table: &Table, key: Key) -> Result<Option<T>, FileError> {
-        let entry = self.look(table, key, 0..table.room())?;
+    /// A value that seldom has more than `guess` bytes.
+    fn value<T: for<'a> Decode<'a>>(&self, which: Which, key: Key, guess: usize) -> Result<Option<T>, FileError> {
+        let mut entry = self.look(which, key, 0..guess)?;
+        if entry.as_ref().is_some_and(|entry| entry.length > guess) {
+            entry = self.look(which, key, 0..which(&self.areas).room())?;
+        }
         // What cannot be decoded is as good as missing: the server says what is so.
         Ok(entry.and_then(|entry| xdr::from_slice(&entry.bytes).ok()))
     }
 
     /// A part of one block.
     fn read_block(&self, file: Handle, block: u64, part: Range<usize>) -> Result<Option<(Bytes, usize)>, FileError> {
-        let entry = self.look(&self.areas.blocks, of_block(file, block), part)?;
+        let entry = self.look(|areas| &areas.blocks, of_block(file, block), part)?;
         Ok(entry.map(|entry| (entry.bytes, entry.length)))
     }
 
     /// Writes into a block that the server keeps, if clerks may, it has so many bytes, and nobody else is writing.
     fn write_block(&self, memory: &dyn Memory, key: Key, at: usize, bytes: &[u8]) -> memory::Result<bool> {
         let blocks = &self.areas.blocks;
-        let Look::Found(entry) = blocks.look(memory, key, 0..0)? else {
+        let Look::Found(entry) = blocks.look(memory, key, 0..0, &self.hints)? else {
             return Ok(false);
         };
         // What the file does not have yet must not be mixed with what may come to nothing.
@@ -75,7 +98,7 @@ impl Files for Direct {
     }
 
     fn attributes(&self, file: Handle) -> Result<Attributes, FileError> {
-        match self.value(&self.areas.attributes, of_file(file))? {
+        match self.value(|areas| &areas.attributes, of_file(file), 64)? {
             Some(attributes) => Ok(attributes),
             None => self.missing.attributes(file),
         }
@@ -83,7 +106,7 @@ impl Files for Direct {
 
     fn look_up(&self, directory: Handle, name: &str) -> Result<Found, FileError> {
         check_name(name)?;
-        match self.value::<Named>(&self.areas.names, of_name(directory, name))? {
+        match self.value::<Named>(|areas| &areas.names, of_name(directory, name), Named::length(name))? {
             Some(named) if named.name == name => {
                 let paths = self.missing.paths();
                 paths.learn_if_new(directory, name, named.found)?;
@@ -94,7 +117,7 @@ impl Files for Direct {
     }
 
     fn read_link(&self, link: Handle) -> Result<String, FileError> {
-        match self.value(&self.areas.links, of_file(link))? {
+        match self.value(|areas| &areas.links, of_file(link), 64)? {
             Some(target) => Ok(target),
             None => self.missing.read_link(link),
         }
@@ -119,7 +142,7 @@ impl Files for Direct {
     }
 
     fn read_directory(&self, directory: Handle, after: &str) -> Result<Names, FileError> {
-        match self.value::<Paged>(&self.areas.pages, of_name(directory, after))? {
+        match self.value::<Paged>(|areas| &areas.pages, of_name(directory, after), 1024)? {
             Some(page) if page.after == after => Ok(page.names),
             _ => self.missing.read_directory(directory, after),
         }
@@ -135,7 +158,7 @@ impl Files for Direct {
     }
 
     fn statistics(&self) -> Result<Statistics, FileError> {
-        match self.value(&self.areas.statistics, [0; 3])? {
+        match self.value(|areas| &areas.statistics, [0; 3], 64)? {
             Some(statistics) => Ok(statistics),
             None => self.missing.statistics(),
         }

@@ -11,9 +11,10 @@
 //! All three execute the same procedures at the server; HY is only another way for the same stubs' calls (`hybrid`),
 //! and the way by which DX asks for what it misses.
 //!
-//! **Coherence.** Clerks of DX keep no copies: whoever reads, reads the server's memory. There each entry has two
-//! version words, so that one read tells whether it is whole (`table`), and one of them is the token: who swaps it may
-//! change the entry, and nobody else. A clerk writes into a block that stands there by taking the token, writing, and
+//! **Coherence.** Whoever reads, reads the server's memory. There each entry has two version words, so that one read
+//! tells whether it is whole (`table`). With copies ([`Structure::DxCopies`]) it reads only these words, and uses its
+//! copy if they are what they were. One of them is the token: who swaps it may change the entry, and nobody else. A
+//! clerk writes into a block that stands there by taking the token, writing, and
 //! giving it back with notice; other clerks read it from then on, and the server takes it to the file
 //! ([`Files::commit`] waits for that, as NFS's). Everything else, a file that grows, a block that does not stand
 //! there, is written by the server, which takes the tokens of what it changes. A clerk that dies with a token in its
@@ -48,7 +49,8 @@
 //! clerk      the three structures                  direct     DX
 //! calls      RPC, and HY over hybrid               hybrid     Hybrid-1, as what carries calls
 //! server     a directory and its memory            areas      where what stands in the memory
-//! table      hash tables whose entries are whole   letter     requests and answers in memory
+//! copies     what a clerk keeps                    letter     requests and answers in memory
+//! table      hash tables whose entries are whole   mix        table 1a, replayed
 //! ```
 
 #![cfg(unix)]
@@ -57,11 +59,13 @@
 mod areas;
 mod calls;
 mod clerk;
+mod copies;
 mod direct;
 mod files;
 mod hybrid;
 mod imported;
 mod letter;
+pub mod mix;
 mod more;
 mod paths;
 mod server;

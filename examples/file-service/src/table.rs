@@ -17,6 +17,7 @@
 
 use std::hint::spin_loop;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use farcall::Bytes;
 use farcall::memory::{Memory, Result};
@@ -66,6 +67,15 @@ pub(crate) struct Entry {
     pub(crate) bytes: Bytes,
 }
 
+impl Entry {
+    /// The same with a part of its bytes, of which it has all.
+    pub(crate) fn part(mut self, part: Range<usize>) -> Entry {
+        let end = part.end.min(self.bytes.len());
+        self.bytes = self.bytes.slice(part.start.min(end)..end);
+        self
+    }
+}
+
 /// The right to change an entry.
 #[derive(Debug)]
 pub(crate) struct Token {
@@ -91,9 +101,10 @@ impl Table {
         self.room
     }
 
-    /// The value of a key, or a part of it. Seldom more than one read.
-    pub(crate) fn look(&self, memory: &dyn Memory, key: Key, part: Range<usize>) -> Result<Look> {
-        let mut place = self.home(key);
+    /// The value of a key, or a part of it. One read where nothing is in its place, or the hint is right.
+    pub(crate) fn look(&self, memory: &dyn Memory, key: Key, part: Range<usize>, hints: &Hints) -> Result<Look> {
+        let home = self.home(key);
+        let mut place = (home + hints.of(self, key)) % self.entries;
         for _ in 0..TRIES {
             let read = self.read(memory, place, &part)?;
             if read.key == key {
@@ -103,19 +114,19 @@ impl Table {
                 }
                 continue;
             }
-            match self.search(memory, key, read.unused)? {
-                Some(other) => place = other,
-                None => return Ok(Look::Missing),
-            }
+            let found = match read.unused && place == home {
+                true => None,
+                false => self.place(memory, key)?,
+            };
+            let Some(found) = found else { return Ok(Look::Missing) };
+            place = found;
+            hints.set(self, key, (place + self.entries - home) % self.entries);
         }
         Ok(Look::Held)
     }
 
-    /// Where a key seems to stand.
-    fn search(&self, memory: &dyn Memory, key: Key, home_unused: bool) -> Result<Option<u64>> {
-        if home_unused {
-            return Ok(None);
-        }
+    /// Where a key seems to stand, whole or not.
+    pub(crate) fn place(&self, memory: &dyn Memory, key: Key) -> Result<Option<u64>> {
         let mut keys = [[0; 3 * WORD]; WINDOW as usize];
         let places = self.window(key);
         let mut ranges: Vec<(u64, &mut [u8])> =
@@ -125,7 +136,7 @@ impl Table {
     }
 
     /// Where a key may stand, its own place first.
-    pub(crate) fn window(&self, key: Key) -> impl Iterator<Item = u64> + Clone + use<> {
+    fn window(&self, key: Key) -> impl Iterator<Item = u64> + Clone + use<> {
         let (home, entries) = (self.home(key), self.entries);
         (0..WINDOW.min(entries)).map(move |step| (home + step) % entries)
     }
@@ -149,19 +160,17 @@ impl Table {
         Ok(self.read(memory, token.place, &(0..self.room))?.taken())
     }
 
-    /// Where a key stands, whole or not.
-    pub(crate) fn place(&self, memory: &dyn Memory, key: Key) -> Result<Option<u64>> {
-        self.search(memory, key, false)
-    }
-
-    /// Where a key would stand that is nowhere: a place that was never used.
-    pub(crate) fn unused(&self, memory: &dyn Memory, key: Key) -> Result<Option<u64>> {
+    /// Where a key stands, else a place that was never used, else one whose entry has to go: `turn` chooses.
+    pub(crate) fn spot(&self, memory: &dyn Memory, key: Key, turn: u64) -> Result<u64> {
+        if let Some(place) = self.place(memory, key)? {
+            return Ok(place);
+        }
         for place in self.window(key) {
             if self.versions(memory, place)? == (0, 0) {
-                return Ok(Some(place));
+                return Ok(place);
             }
         }
-        Ok(None)
+        Ok((self.home(key) + turn % WINDOW.min(self.entries)) % self.entries)
     }
 
     /// The token of a whole entry, if nobody was faster.
@@ -207,16 +216,14 @@ impl Table {
         let mut bytes = vec![0; HEADER + part.len() + WORD];
         if part.len() == self.room {
             memory.read(self.at(place), &mut bytes)?;
+        } else if part.start == 0 {
+            let (front, begin) = bytes.split_at_mut(HEADER + part.len());
+            memory.read_each(&mut [(self.at(place), front), (self.begin(place), begin)])?;
         } else {
             let (header, rest) = bytes.split_at_mut(HEADER);
             let (value, begin) = rest.split_at_mut(part.len());
             let value_at = self.at(place) + (HEADER + part.start) as u64;
-            match part.is_empty() {
-                true => memory.read_each(&mut [(self.at(place), header), (self.begin(place), begin)])?,
-                false => {
-                    memory.read_each(&mut [(self.at(place), header), (value_at, value), (self.begin(place), begin)])?
-                }
-            }
+            memory.read_each(&mut [(self.at(place), header), (value_at, value), (self.begin(place), begin)])?;
         }
         let [end, first, second, third, length] = words(&bytes);
         let [begin] = words(&bytes[HEADER + part.len()..]);
@@ -247,7 +254,37 @@ impl Table {
     }
 
     fn home(&self, key: Key) -> u64 {
-        key.iter().fold(0, |hash, word| scatter(hash ^ word)) % self.entries
+        mix(key) % self.entries
+    }
+}
+
+/// How far from its own place a key was found last: what a clerk remembers, so that the next read is the right one.
+#[derive(Debug)]
+pub(crate) struct Hints(Vec<AtomicU8>);
+
+impl Hints {
+    /// For whoever is where the table is.
+    pub(crate) const NONE: &Hints = &Hints::EMPTY;
+
+    const EMPTY: Hints = Hints(Vec::new());
+
+    pub(crate) fn new() -> Hints {
+        Hints(std::iter::repeat_with(AtomicU8::default).take(1 << 16).collect())
+    }
+
+    fn of(&self, table: &Table, key: Key) -> u64 {
+        self.slot(table, key).map_or(0, |slot| slot.load(Ordering::Relaxed).into())
+    }
+
+    fn set(&self, table: &Table, key: Key, steps: u64) {
+        if let Some(slot) = self.slot(table, key) {
+            slot.store(steps as u8, Ordering::Relaxed);
+        }
+    }
+
+    /// Keys may share one: a hint is nothing but that.
+    fn slot(&self, table: &Table, key: Key) -> Option<&AtomicU8> {
+        self.0.get((scatter(mix(key) ^ table.base) >> 48) as usize)
     }
 }
 
@@ -276,6 +313,11 @@ impl Read {
         let writable = self.length & WRITABLE != 0;
         Entry { place: self.place, version: self.end, key: self.key, length, writable, bytes }
     }
+}
+
+/// The hash of a key, the same everywhere.
+fn mix(key: Key) -> u64 {
+    key.iter().fold(0, |hash, word| scatter(hash ^ word))
 }
 
 /// The hash of a name, the same everywhere.
@@ -327,12 +369,14 @@ mod tests {
         for place in table.window(key).skip(1) {
             put(&table, &memory, table.home(key), [9, 9, 9], b"other");
             put(&table, &memory, place, key, b"mine");
-            let Look::Found(entry) = table.look(&memory, key, 0..32).unwrap() else { panic!("at {place}") };
+            let Look::Found(entry) = table.look(&memory, key, 0..32, Hints::NONE).unwrap() else {
+                panic!("at {place}")
+            };
             assert_eq!((&*entry.bytes, entry.place, entry.length), (&b"mine"[..], place, 4));
-            let Look::Found(entry) = table.look(&memory, key, 1..3).unwrap() else { panic!("at {place}") };
+            let Look::Found(entry) = table.look(&memory, key, 1..3, Hints::NONE).unwrap() else { panic!("at {place}") };
             assert_eq!(&*entry.bytes, b"in");
             put(&table, &memory, place, [8, 8, 8], b"");
-            assert!(matches!(table.look(&memory, key, 0..32).unwrap(), Look::Missing));
+            assert!(matches!(table.look(&memory, key, 0..32, Hints::NONE).unwrap(), Look::Missing));
         }
     }
 
@@ -342,13 +386,13 @@ mod tests {
         let memory = segment(&table);
         let key = [1, 2, 3];
         put(&table, &memory, table.home(key), key, b"mine");
-        let Look::Found(entry) = table.look(&memory, key, 0..0).unwrap() else { panic!() };
+        let Look::Found(entry) = table.look(&memory, key, 0..0, Hints::NONE).unwrap() else { panic!() };
         let token = table.acquire(&memory, entry.place, entry.version, true).unwrap().unwrap();
         assert!(table.acquire(&memory, entry.place, entry.version, true).unwrap().is_none());
-        assert!(matches!(table.look(&memory, key, 0..32).unwrap(), Look::Held));
+        assert!(matches!(table.look(&memory, key, 0..32, Hints::NONE).unwrap(), Look::Held));
         table.change(&memory, &token, 1, b"e").unwrap();
         table.release(&memory, token, false).unwrap();
-        let Look::Found(entry) = table.look(&memory, key, 0..32).unwrap() else { panic!() };
+        let Look::Found(entry) = table.look(&memory, key, 0..32, Hints::NONE).unwrap() else { panic!() };
         assert_eq!((&*entry.bytes, entry.version % 2), (&b"mene"[..], 1));
     }
 
@@ -388,7 +432,7 @@ mod tests {
                 let mut rng = fastrand::Rng::with_seed(5);
                 while !ended.load(Ordering::SeqCst) || found == 0 {
                     let key = keys[rng.usize(..keys.len())];
-                    let Look::Found(entry) = table.look(&memory, key, 0..256).unwrap() else { continue };
+                    let Look::Found(entry) = table.look(&memory, key, 0..256, Hints::NONE).unwrap() else { continue };
                     let value = &entry.bytes;
                     assert_eq!(value.len(), entry.length);
                     assert_eq!((value[0], value[value.len() - 1]), (key[0] as u8, key[0] as u8));

@@ -9,6 +9,7 @@ use farcall::memory::{Memory, Result};
 #[derive(Debug, Default)]
 pub struct Tally {
     reads: AtomicU64,
+    bytes: AtomicU64,
     writes: AtomicU64,
     swaps: AtomicU64,
     letters: AtomicU64,
@@ -20,6 +21,8 @@ pub struct Tally {
 pub struct Counts {
     /// Remote reads, of one range or of several.
     pub reads: u64,
+    /// The bytes that these gave.
+    pub bytes: u64,
     /// Remote writes without notice.
     pub writes: u64,
     /// Remote compare-and-swaps.
@@ -36,11 +39,17 @@ impl Tally {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counts {
             reads: of(&self.reads),
+            bytes: of(&self.bytes),
             writes: of(&self.writes),
             swaps: of(&self.swaps),
             letters: of(&self.letters),
             calls: of(&self.calls),
         }
+    }
+
+    fn read(&self, bytes: usize) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn called(&self) {
@@ -54,6 +63,7 @@ impl Counts {
     pub fn since(self, before: Counts) -> Counts {
         Counts {
             reads: self.reads - before.reads,
+            bytes: self.bytes - before.bytes,
             writes: self.writes - before.writes,
             swaps: self.swaps - before.swaps,
             letters: self.letters - before.letters,
@@ -66,6 +76,7 @@ impl Counts {
     pub fn plus(self, other: Counts) -> Counts {
         Counts {
             reads: self.reads + other.reads,
+            bytes: self.bytes + other.bytes,
             writes: self.writes + other.writes,
             swaps: self.swaps + other.swaps,
             letters: self.letters + other.letters,
@@ -86,12 +97,12 @@ impl<M: Memory> Memory for Counted<M> {
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        self.tally.reads.fetch_add(1, Ordering::Relaxed);
+        self.tally.read(into.len());
         self.memory.read(offset, into)
     }
 
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
-        self.tally.reads.fetch_add(1, Ordering::Relaxed);
+        self.tally.read(ranges.iter().map(|(_, into)| into.len()).sum());
         self.memory.read_each(ranges)
     }
 

@@ -46,17 +46,20 @@ fn a_block_is_read_as_it_was_written_whole() {
     };
     // Two that read memory, and one whose letters the server answers by writing the same block.
     let writers = [hammer(Structure::Dx, 0), hammer(Structure::Dx, 60), hammer(Structure::Hy, 120)];
-    let reader = clerk(&server, Structure::Dx);
+    let readers = [Structure::Dx, Structure::DxCopies].map(|structure| clerk(&server, structure));
+    let reader = &readers[0];
     let block = file(&*reader.files);
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| {
             let mut seen = 0;
             while !ended.load(Ordering::SeqCst) {
                 for (offset, length) in [(0, 8192), (1024, 4096)] {
-                    let bytes = reader.files.read(block, offset, length).unwrap().0;
-                    assert_eq!(bytes.len(), length as usize);
-                    assert!(bytes.iter().all(|byte| *byte == bytes[0]), "torn");
-                    seen += 1;
+                    for reader in &readers {
+                        let bytes = reader.files.read(file(&*reader.files), offset, length).unwrap().0;
+                        assert_eq!(bytes.len(), length as usize);
+                        assert!(bytes.iter().all(|byte| *byte == bytes[0]), "torn");
+                        seen += 1;
+                    }
                 }
             }
             seen

@@ -14,7 +14,7 @@ use farcall_file_access::{Contents, FileAccess, FileError, MAX_READ, Page};
 
 use super::{Core, State};
 use crate::areas::{Named, PAGE, Paged, of_block, of_file, of_name};
-use crate::table::{Entry, Key, Look, Table, Token};
+use crate::table::{Entry, Hints, Key, Look, Table, Token};
 use crate::{BLOCK, Found, Handle, Looked, MoreFiles, Names};
 
 /// The key of an entry that holds nothing any more.
@@ -198,7 +198,7 @@ impl Core {
     /// Keeps a block, unless it is kept.
     fn keep_block(&self, state: &mut State, path: &str, file: Handle, block: u64) -> memory::Result<()> {
         let (blocks, key) = (&self.areas.blocks, of_block(file, block));
-        if let Look::Found(_) = blocks.look(&self.segment, key, 0..0)? {
+        if let Look::Found(_) = blocks.look(&self.segment, key, 0..0, Hints::NONE)? {
             return Ok(());
         }
         state.paths.insert(file, path.to_owned());
@@ -242,16 +242,8 @@ impl Core {
 
     /// The token of the place where a key stands, or where there is room for it, or where another has to go.
     fn take_place(&self, state: &mut State, table: &Table, key: Key) -> memory::Result<Taken> {
-        let place = match table.place(&self.segment, key)? {
-            Some(place) => Some(place),
-            None => table.unused(&self.segment, key)?,
-        };
-        let place = place.unwrap_or_else(|| {
-            state.turn += 1;
-            let window = table.window(key);
-            let places = window.clone().count().max(1);
-            window.clone().nth(state.turn as usize % places).unwrap_or_default()
-        });
+        state.turn += 1;
+        let place = table.spot(&self.segment, key, state.turn)?;
         self.take_settled(state, table, place)
     }
 

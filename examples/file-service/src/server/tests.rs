@@ -8,7 +8,7 @@ use farcall::{Error, Runtime};
 
 use super::*;
 use crate::areas::of_block;
-use crate::table::{Look, Token};
+use crate::table::{Hints, Look, Token};
 use crate::{BLOCK, Clerk, Structure};
 
 fn runtime() -> Runtime {
@@ -40,7 +40,7 @@ impl Scene {
     fn taken(&self) -> (impl Memory + use<>, Token) {
         let memory = runtime().import_segment(&self.server.addresses().memory).unwrap();
         let blocks = &self.server.core.areas.blocks;
-        let Look::Found(entry) = blocks.look(&memory, of_block(self.file, 0), 0..0).unwrap() else {
+        let Look::Found(entry) = blocks.look(&memory, of_block(self.file, 0), 0..0, Hints::NONE).unwrap() else {
             panic!("the block is kept");
         };
         let token = blocks.acquire(&memory, entry.place, entry.version, true).unwrap().unwrap();

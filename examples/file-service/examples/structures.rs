@@ -1,0 +1,67 @@
+//! Replays the operation mix of table 1a by each structure, on a directory of real files made for it.
+//!
+//! `cargo run --release -p farcall-file-service --example structures -- [OPERATIONS] [SEED]`
+
+use farcall::Runtime;
+use farcall::names::Memory as Registry;
+use farcall_file_service::mix::{Operation, Row, Tree, plant, replay};
+use farcall_file_service::{Clerk, Counts, Server, Shape, Structure, client};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let operations = arguments.next().map_or(Ok(20_000), |text| text.parse())?;
+    let seed = arguments.next().map_or(Ok(1), |text| text.parse())?;
+
+    println!("{operations} of {} operations of table 1a, seed {seed}", Operation::TOTAL);
+    for structure in Structure::ALL {
+        let began = std::time::Instant::now();
+        let (rows, letters) = run(structure, operations, seed)?;
+        print(structure, &rows, letters);
+        println!("in {:.1} s with what came before", began.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+/// What a clerk does for the mix, and how many letters its server answers meanwhile.
+fn run(structure: Structure, operations: u64, seed: u64) -> Result<(Vec<Row>, u64)> {
+    let directory = tempfile::tempdir()?;
+    plant(directory.path(), seed)?;
+    let runtime = || Runtime::builder().registry(Registry::new()).shared_memory(false).build();
+    let server_runtime = runtime()?;
+    let server = Server::export(&server_runtime, "files", directory.path(), Shape::SMALL)?;
+    let clerk = Clerk::new(&runtime()?, &server.addresses(), structure)?;
+    let files = client(clerk.files.clone());
+    let tree = Tree::walk(&files)?;
+    tree.touch(&files)?;
+    let before = server.letters();
+    let rows = replay(&files, &clerk.tally, &tree, operations, seed)?;
+    Ok((rows, server.letters() - before))
+}
+
+fn print(structure: Structure, rows: &[Row], letters: u64) {
+    println!(
+        "\n{:4}{:26}{:>8}{:>8}{:>11}{:>8}{:>8}{:>9}{:>8}",
+        structure.name(),
+        "",
+        "times",
+        "reads",
+        "bytes",
+        "writes",
+        "swaps",
+        "notices",
+        "calls"
+    );
+    for row in rows {
+        line(row.operation.name(), row.times, row.counts);
+    }
+    let times = rows.iter().map(|row| row.times).sum();
+    line("in all", times, rows.iter().fold(Counts::default(), |sum, row| sum.plus(row.counts)));
+    println!("    the server answered {letters} letters");
+}
+
+fn line(name: &str, times: u64, counts: Counts) {
+    let Counts { reads, bytes, writes, swaps, letters, calls } = counts;
+    println!("    {name:26}{times:>8}{reads:>8}{bytes:>11}{writes:>8}{swaps:>8}{letters:>9}{calls:>8}");
+}

@@ -1,0 +1,64 @@
+//! A clerk's own areas: copies of what it has read, each used only while the server's entry is still the same.
+//!
+//! A copy is kept with the place and the version of the entry that it is of. One read of that entry's two version words
+//! says whether it would be read the same now: versions never come back. It saves the bytes, not the read.
+
+use farcall::memory::{Rights, Segment, Settings};
+use farcall::{Result, Runtime, memory};
+
+use crate::Shape;
+use crate::areas::Areas;
+use crate::imported::Imported;
+use crate::table::{Entry, Hints, Key, Look, Table};
+
+/// The same tables as the server's, each value behind [`OF`] bytes.
+pub(crate) struct Copies {
+    areas: Areas,
+    memory: Segment,
+}
+
+/// Which of the tables.
+pub(crate) type Which = fn(&Areas) -> &Table;
+
+/// The bytes of a place and a version.
+const OF: usize = 16;
+
+impl Copies {
+    /// Nothing yet. The segment is the clerk's own: nobody else may do anything with it.
+    pub(crate) fn new(runtime: &Runtime, name: &str, shape: &Shape) -> Result<Copies> {
+        let areas = Areas::at(0, shape, OF);
+        let settings = Settings::new(areas.size() as usize).anyone(Rights::NONE);
+        Ok(Copies { areas, memory: runtime.export_segment(name, settings)? })
+    }
+
+    /// A copy, if the server's entry is still what it is a copy of.
+    pub(crate) fn look(&self, server: &Imported, areas: &Areas, which: Which, key: Key) -> Result<Option<Entry>> {
+        let own = which(&self.areas);
+        let Ok(Look::Found(mut copy)) = own.look(&self.memory, key, 0..own.room(), Hints::NONE) else {
+            return Ok(None);
+        };
+        let Some(of) = copy.bytes.as_chunks().0.first_chunk::<2>() else { return Ok(None) };
+        let [place, version] = of.map(u64::from_le_bytes);
+        let now = server.with(|memory| which(areas).versions(memory, place))?;
+        if now != (version, version) {
+            return Ok(None);
+        }
+        copy.bytes = copy.bytes.slice(OF.min(copy.bytes.len())..);
+        copy.length = copy.bytes.len();
+        Ok(Some(copy))
+    }
+
+    /// Keeps a copy of a whole entry, unless another thread is about to change what would have to go.
+    pub(crate) fn keep(&self, which: Which, entry: &Entry) -> memory::Result<()> {
+        let (own, memory) = (which(&self.areas), &self.memory);
+        let place = own.spot(memory, entry.key, entry.version)?;
+        let (end, begin) = own.versions(memory, place)?;
+        if end != begin {
+            return Ok(());
+        }
+        let Some(token) = own.acquire(memory, place, begin, false)? else { return Ok(()) };
+        let value = [&entry.place.to_le_bytes()[..], &entry.version.to_le_bytes(), &entry.bytes].concat();
+        own.put(memory, &token, entry.key, &value, false)?;
+        own.release(memory, token, false)
+    }
+}
