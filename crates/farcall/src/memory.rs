@@ -31,7 +31,7 @@
 //! ```text
 //! segment    memory that is exported, and what may be done with it
 //! remote     a segment that is imported
-//! carrier    the seam below it: how accesses reach the memory;  served: by packets;  mapped: by themselves
+//! carrier    the seam below it: how accesses reach the memory;  served: by packets;  mapped: by themselves;  pipeline: reads that share them
 //! access     what is served: accesses as an interface
 //! clerk      how a segment is found by its name
 //! notice     how an exporter hears that others wrote
@@ -45,6 +45,7 @@ pub mod clerk;
 #[cfg_attr(not(target_os = "linux"), path = "memory/unmapped.rs")]
 mod mapped;
 mod notice;
+mod pipeline;
 mod remote;
 mod segment;
 mod served;

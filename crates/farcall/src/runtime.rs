@@ -337,8 +337,8 @@ impl Runtime {
     }
 
     /// The clock, chance, sockets and threads that it uses.
-    pub(crate) fn env(&self) -> &dyn Env {
-        &*self.0.env
+    pub(crate) fn env(&self) -> &Arc<dyn Env> {
+        &self.0.env
     }
 
     /// The registry that it publishes to and asks.

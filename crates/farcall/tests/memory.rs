@@ -91,3 +91,36 @@ fn accesses_that_are_started_are_checked_too() {
     assert_eq!(remote.start_write(u64::MAX, &[1]).wait(), Err(Error::Declared(Refused::OutOfRange(64))));
     assert_eq!(remote.start_compare_and_swap(1, 0, 1).wait(), Err(Error::Declared(Refused::NotAWord)));
 }
+
+#[test]
+fn reads_under_way_together_each_give_their_own_bytes() {
+    let exporter = runtime();
+    let segment = exporter.export_segment("Many", Settings::new(8 << 10).anyone(Rights::READ)).unwrap();
+    let bytes: Vec<u8> = (0..8 << 10).map(|i| (i * 7 % 251) as u8).collect();
+    segment.write(0, &bytes).unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    let place = |i: usize| (i * 97 % 5000, [0, 1, 5, 32, 400, 3000][i % 6]);
+    let pending: Vec<_> = (0..500).map(|i| remote.start_read(place(i).0 as u64, place(i).1)).collect();
+    for (i, pending) in pending.into_iter().enumerate().rev() {
+        let (offset, len) = place(i);
+        assert_eq!(pending.wait().unwrap(), bytes[offset..offset + len], "read {i}");
+    }
+    // By threads that wait for one another's.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let pending: Vec<_> = (0..100).map(|i| remote.start_read(place(i).0 as u64, place(i).1)).collect();
+            let bytes = &bytes;
+            scope.spawn(move || {
+                for (i, pending) in pending.into_iter().enumerate() {
+                    let (offset, len) = place(i);
+                    assert_eq!(pending.wait().unwrap(), bytes[offset..offset + len], "read {i}");
+                }
+            });
+        }
+    });
+    let stale: Vec<_> = (0..10).map(|i| remote.start_read(i, 1)).collect();
+    drop(stale);
+    segment.revoke();
+    let refused = remote.start_read(0, 8).wait();
+    assert!(matches!(refused, Err(Error::Declared(Refused::Stale))), "{refused:?}");
+}

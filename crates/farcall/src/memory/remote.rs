@@ -51,7 +51,7 @@ impl Runtime {
             crate::Error::CallFailed(why) => why,
         })?;
         let (generation, size, rights) = (facts.generation, facts.size, Rights::from_bits(facts.rights));
-        let served = Served::new(access.binding().clone(), generation);
+        let served = Served::new(self.env().clone(), access.binding().clone(), generation);
         let carrier = match place {
             Some(Near { address, export, watcher }) => {
                 mapped::map(address, export, (generation, size, rights), watcher, served)

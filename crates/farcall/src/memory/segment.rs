@@ -154,7 +154,7 @@ impl Runtime {
             generation: AtomicU64::new(generation),
             last: AtomicU64::new(generation),
             inhibited: AtomicBool::new(false),
-            notices: Notices::new(self.env()),
+            notices: Notices::new(&**self.env()),
         });
         let accesses: Arc<dyn Accesses> = core.clone();
         let export = self.export_unlisted::<dyn Access>(&format!("{TYPE}/{name}"), core.clone(), Some(accesses))?;

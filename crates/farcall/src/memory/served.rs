@@ -1,10 +1,14 @@
 //! The carrier by packets: the exporter's runtime serves each access.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::Result;
 use super::access::{COMPARE_AND_SWAP, READ, Refused, WRITE};
 use super::carrier::Carrier;
+use super::pipeline::Pipeline;
+use crate::env::Env;
 use crate::stub::{Binding, Call, Procedure, Reply};
 use crate::xdr::{self, Decode, Encode, Encoder};
 use crate::{CallFailed, Kind, Pending, Ran};
@@ -13,11 +17,13 @@ use crate::{CallFailed, Kind, Pending, Ran};
 pub(super) struct Served {
     binding: Binding,
     generation: u64,
+    reads: Arc<Pipeline>,
 }
 
 impl Served {
-    pub(super) fn new(binding: Binding, generation: u64) -> Served {
-        Served { binding, generation }
+    pub(super) fn new(env: Arc<dyn Env>, binding: Binding, generation: u64) -> Served {
+        let reads = Pipeline::new(env, binding.clone(), generation);
+        Served { binding, generation, reads }
     }
 
     /// Reads ranges, which `encode` names and `take` takes.
@@ -98,7 +104,7 @@ impl Carrier for Served {
     }
 
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused> {
-        self.start(&READ, (offset, len))
+        self.reads.start(offset, len)
     }
 
     fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
@@ -125,7 +131,7 @@ fn distribute(mut bytes: &[u8], ranges: &mut [(u64, &mut [u8])]) -> std::result:
 }
 
 #[cold]
-fn other_length(wanted: usize, came: usize) -> CallFailed {
+pub(super) fn other_length(wanted: usize, came: usize) -> CallFailed {
     CallFailed::new(Kind::BadResult, Ran::Yes).because(format!("{wanted} bytes were asked for, {came} came"))
 }
 

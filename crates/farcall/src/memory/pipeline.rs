@@ -1,0 +1,267 @@
+//! Reads that are under way together share packets.
+//!
+//! A read that was started leaves at once, but for one that is started while four times as many as wait with it are under
+//! way: these leave together when they are a quarter of those, or fill a packet, or one of them is waited for. So both ends
+//! always have something to do, and a packet's cost is that of many reads (Nagle, RFC 896, by reads instead of bytes).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+
+use super::Result;
+use super::access::{READ, Refused};
+use crate::env::{Env, Event};
+use crate::stub::{Binding, PendingCall, Reply, Sink, decode_reply};
+use crate::xdr::{Decoder, Encode, Encoder};
+use crate::{Error, Pending};
+
+/// The reads of one import.
+pub(super) struct Pipeline {
+    env: Arc<dyn Env>,
+    binding: Binding,
+    generation: u64,
+    open: Mutex<Option<Arc<Batch>>>,
+    /// Reads that have left, and whose bytes nobody has seen yet.
+    under_way: AtomicUsize,
+}
+
+/// So many reads of one packet, and no more bytes than the smallest datagram brings, unless it is of one read.
+const READS: usize = 64;
+const BYTES: usize = 1_000;
+
+/// Reads that leave together.
+struct Batch {
+    pipeline: Arc<Pipeline>,
+    stage: Mutex<Stage>,
+    watchers: Mutex<Vec<Watcher>>,
+}
+
+enum Stage {
+    /// It is not full, and has not left.
+    Open { ranges: Vec<(u64, u32)>, bytes: usize },
+    /// It left; somebody waits for it, or has the call in hand, if there is none here.
+    Sent { call: Option<Box<dyn PendingCall>>, reads: usize },
+    /// All bytes of all reads, or why not.
+    Over(Result<Bytes>),
+}
+
+/// One who is to hear that a batch is over.
+enum Watcher {
+    Task(Waker),
+    Thread(Arc<dyn Event>),
+}
+
+impl Pipeline {
+    pub(super) fn new(env: Arc<dyn Env>, binding: Binding, generation: u64) -> Arc<Pipeline> {
+        Arc::new(Pipeline { env, binding, generation, open: Mutex::default(), under_way: AtomicUsize::new(0) })
+    }
+
+    /// Starts a read.
+    pub(super) fn start(self: &Arc<Self>, offset: u64, len: u32) -> Pending<Bytes, Refused> {
+        let mut open = lock(&self.open);
+        if let Some(batch) = open.take_if(|batch| !batch.has_room(len as usize)) {
+            batch.send();
+        }
+        let batch = open.get_or_insert_with(|| Arc::new(Batch::new(self.clone())));
+        let (at, reads, full) = batch.add(offset, len);
+        let part = Part { batch: batch.clone(), at, len: len as usize };
+        if full || reads * 4 >= self.under_way.load(Ordering::Relaxed) {
+            open.take().inspect(|batch| batch.send());
+        }
+        Pending::new(Box::new(part))
+    }
+
+    /// Has a batch leave, if it waits for others to share its packet.
+    fn send(&self, batch: &Arc<Batch>) {
+        let waits = lock(&self.open).take_if(|open| Arc::ptr_eq(open, batch));
+        waits.inspect(|batch| batch.send());
+    }
+}
+
+impl Batch {
+    fn new(pipeline: Arc<Pipeline>) -> Batch {
+        let stage = Stage::Open { ranges: Vec::new(), bytes: 0 };
+        Batch { pipeline, stage: Mutex::new(stage), watchers: Mutex::default() }
+    }
+
+    fn has_room(&self, len: usize) -> bool {
+        match &*lock(&self.stage) {
+            Stage::Open { ranges, bytes } => ranges.is_empty() || bytes + len <= BYTES,
+            _ => false,
+        }
+    }
+
+    /// Adds a read: where its bytes will stand, how many reads there are, whether there is room for no other.
+    fn add(&self, offset: u64, len: u32) -> (usize, usize, bool) {
+        let Stage::Open { ranges, bytes } = &mut *lock(&self.stage) else { return (0, 0, true) };
+        let at = *bytes;
+        ranges.push((offset, len));
+        *bytes += len as usize;
+        (at, ranges.len(), ranges.len() >= READS || *bytes >= BYTES)
+    }
+
+    /// Has it leave.
+    fn send(&self) {
+        let mut stage = lock(&self.stage);
+        let Stage::Open { ranges, .. } = &*stage else { return };
+        let Pipeline { binding, generation, under_way, .. } = &*self.pipeline;
+        let reads = ranges.len();
+        under_way.fetch_add(reads, Ordering::Relaxed);
+        let pending = binding.start::<Bytes, Refused>(&READ, &|e| {
+            e.u64(*generation)?;
+            ranges.iter().try_for_each(|range| range.encode(e))
+        });
+        *stage = Stage::Sent { call: pending.into_call(), reads };
+    }
+
+    /// Blocks until it is over.
+    fn wait(self: &Arc<Self>) {
+        self.pipeline.send(self);
+        loop {
+            let call = match &mut *lock(&self.stage) {
+                Stage::Over(_) => return,
+                Stage::Sent { call, .. } => call.take(),
+                Stage::Open { .. } => None,
+            };
+            if let Some(call) = call {
+                let mut outcome = None;
+                call.wait(&mut |reply| outcome = Some(decode_reply(reply)));
+                return self.end(outcome);
+            }
+            let event = self.pipeline.env.event();
+            lock(&self.watchers).push(Watcher::Thread(event.clone()));
+            if !self.is_over() {
+                event.wait(None);
+            }
+        }
+    }
+
+    /// Whether it is over; else the task is woken when it is.
+    fn poll(self: &Arc<Self>, context: &Context<'_>) -> bool {
+        self.pipeline.send(self);
+        self.watch(context.waker());
+        let mut outcome = None;
+        match &mut *lock(&self.stage) {
+            Stage::Over(_) => return true,
+            Stage::Sent { call: Some(call), .. } => {
+                let waker = Waker::from(self.clone());
+                let mut context = Context::from_waker(&waker);
+                if call.poll(&mut context, &mut |reply| outcome = Some(decode_reply(reply))).is_pending() {
+                    return false;
+                }
+            }
+            // Whoever has the call in hand will say.
+            _ => return false,
+        }
+        self.end(outcome);
+        true
+    }
+
+    fn watch(&self, waker: &Waker) {
+        let mut watchers = lock(&self.watchers);
+        let same = |watcher: &Watcher| matches!(watcher, Watcher::Task(known) if known.will_wake(waker));
+        if !watchers.iter().any(same) {
+            watchers.push(Watcher::Task(waker.clone()));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(&*lock(&self.stage), Stage::Over(_))
+    }
+
+    /// Its bytes have come, or never will.
+    fn end(&self, outcome: Option<Result<Bytes>>) {
+        let outcome = outcome.unwrap_or_else(|| Err(crate::stub::no_reply().into()));
+        if let Stage::Sent { reads, .. } = std::mem::replace(&mut *lock(&self.stage), Stage::Over(outcome)) {
+            self.pipeline.under_way.fetch_sub(reads, Ordering::Relaxed);
+        }
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        for watcher in std::mem::take(&mut *lock(&self.watchers)) {
+            match watcher {
+                Watcher::Task(waker) => waker.wake(),
+                Watcher::Thread(event) => event.set(),
+            }
+        }
+    }
+
+    /// Gives one of its reads.
+    fn give(&self, at: usize, len: usize, sink: Sink<'_>) {
+        /// Shorter ones need no memory.
+        const SHORT: usize = 64;
+        let stage = lock(&self.stage);
+        let Stage::Over(outcome) = &*stage else { return };
+        match outcome {
+            Ok(bytes) => {
+                let Some(bytes) = bytes.get(at..at + len) else {
+                    return sink(Reply::Failed(super::served::other_length(at + len, bytes.len())));
+                };
+                // As it would have come alone.
+                let mut encoded = Vec::with_capacity(SHORT);
+                match bytes.encode(&mut Encoder::new(&mut encoded)) {
+                    Ok(()) => sink(Reply::Result(Decoder::new(&encoded))),
+                    Err(why) => sink(Reply::Failed(crate::stub::bad_arguments(why))),
+                }
+            }
+            Err(Error::Declared(refused)) => {
+                let mut encoded = Vec::new();
+                match refused.encode(&mut Encoder::new(&mut encoded)) {
+                    Ok(()) => sink(Reply::Exception(Decoder::new(&encoded))),
+                    Err(why) => sink(Reply::Failed(crate::stub::bad_arguments(why))),
+                }
+            }
+            Err(Error::CallFailed(why)) => sink(Reply::Failed(why.clone())),
+        }
+    }
+}
+
+/// A task's word that a batch's call may have ended is everybody's.
+impl Wake for Batch {
+    fn wake(self: Arc<Self>) {
+        self.wake_all();
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let stage = self.stage.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Stage::Sent { reads, .. } = stage {
+            self.pipeline.under_way.fetch_sub(*reads, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One of a batch's reads.
+struct Part {
+    batch: Arc<Batch>,
+    at: usize,
+    len: usize,
+}
+
+impl PendingCall for Part {
+    fn wait(self: Box<Self>, sink: Sink<'_>) {
+        self.batch.wait();
+        self.batch.give(self.at, self.len, sink);
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        if !self.batch.poll(context) {
+            return Poll::Pending;
+        }
+        self.batch.give(self.at, self.len, sink);
+        Poll::Ready(())
+    }
+
+    /// The others of its packet go on; that it is read does no harm.
+    fn cancel(&mut self) {}
+
+    fn detach(self: Box<Self>) {}
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
