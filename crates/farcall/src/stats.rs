@@ -114,6 +114,8 @@ pub struct Export {
     pub procedures: Vec<Procedure>,
     /// Calls that execute or are queued.
     pub running: usize,
+    /// Accesses to its memory that were served, if it is a segment.
+    pub accesses: u64,
 }
 
 /// A procedure that is exported.

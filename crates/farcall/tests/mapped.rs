@@ -3,6 +3,7 @@
 
 use farcall::memory::{Memory, Notify, Refused, Remote, Rights, Segment, Settings};
 use farcall::names::Memory as Names;
+use farcall::stats::Export;
 use farcall::{Error, Kind, Ran, Runtime};
 
 fn runtime() -> Runtime {
@@ -24,10 +25,10 @@ impl Pair {
         Pair { exporter, segment, remote }
     }
 
-    /// How many calls the exporter has served.
+    /// How many calls and accesses the exporter has served.
     fn calls(&self) -> u64 {
-        let stats = self.exporter.stats();
-        stats.exports.iter().flat_map(|export| &export.procedures).map(|procedure| procedure.results).sum()
+        let results = |export: &Export| export.procedures.iter().map(|procedure| procedure.results).sum::<u64>();
+        self.exporter.stats().exports.iter().map(|export| results(export) + export.accesses).sum()
     }
 }
 

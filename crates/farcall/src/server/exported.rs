@@ -40,6 +40,8 @@ pub(crate) struct Exported {
     executor: Executor,
     /// Memory that is offered beside the interface.
     accesses: Option<Arc<dyn Accesses>>,
+    /// How often it was accessed.
+    accessed: AtomicU64,
     /// What it answers to those who ask what it is.
     described: Option<&'static idl::Interface>,
     since: Time,
@@ -171,6 +173,7 @@ impl Exported {
             id,
             executor,
             accesses: None,
+            accessed: AtomicU64::new(0),
             described,
             since: env.now(),
             procedures: procedures.iter().map(known).collect(),
@@ -185,9 +188,10 @@ impl Exported {
         Exported { accesses, ..self }
     }
 
-    /// The memory that it offers.
+    /// The memory that it offers, for one access.
     #[inline]
     pub(super) fn accesses(&self) -> Option<&dyn Accesses> {
+        self.accessed.fetch_add(1, Ordering::Relaxed);
         self.accesses.as_deref()
     }
 
@@ -203,7 +207,8 @@ impl Exported {
     /// What was counted.
     pub(super) fn stats(&self) -> stats::Export {
         let procedures = self.procedures.iter().map(|known| known.counters.snapshot(known.facts.name));
-        stats::Export { id: self.id, procedures: procedures.collect(), running: self.running.load(Ordering::Relaxed) }
+        let (running, accesses) = (self.running.load(Ordering::Relaxed), self.accessed.load(Ordering::Relaxed));
+        stats::Export { id: self.id, procedures: procedures.collect(), running, accesses }
     }
 
     #[inline]
