@@ -327,6 +327,8 @@ impl Named {
             );
         }
         let address = segment.address();
+        // First the clerk: one that starts now need not ask us for what we are about to tell it.
+        runtime.clerk(None)?;
         let registration = segment.list_as(&listed(name, address.ip()))?;
         let (generation, size, rights) = (segment.generation().unwrap_or(1), segment.size(), rights.bits());
         let entry = Entry { name: name.to_owned(), address, generation, size, rights };
