@@ -36,6 +36,7 @@
 //! clerk      how a segment is found by its name
 //! notice     how an exporter hears that others wrote
 //! area       the words
+//! word       one as an atomic number;  record: many that nobody reads half of;  ring: messages
 //! ```
 
 mod access;
@@ -46,9 +47,12 @@ pub mod clerk;
 mod mapped;
 mod notice;
 mod pipeline;
+mod record;
 mod remote;
+mod ring;
 mod segment;
 mod served;
+mod word;
 
 use crate::Runtime;
 
@@ -59,8 +63,11 @@ pub(crate) use segment::Offers;
 
 pub use access::Refused;
 pub use notice::Notice;
+pub use record::{Record, Unread, Writer};
 pub use remote::Remote;
+pub use ring::{Consumer, Producer, Ring, Stuck};
 pub use segment::{Notify, Rights, Segment, Settings};
+pub use word::Word;
 
 /// What an access gives: a value, or that it was [`Refused`], or failed.
 pub type Result<T> = crate::Result<T, Refused>;
@@ -84,7 +91,7 @@ pub trait Memory: Send + Sync {
         self.read(offset, into)
     }
 
-    /// Reads several ranges, in one packet if they fit one.
+    /// Reads several ranges, one after the other, in one packet if they fit one.
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
         ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into))
     }
@@ -118,6 +125,43 @@ pub trait Memory: Send + Sync {
         self.write(offset, &word.to_le_bytes())
     }
 }
+
+macro_rules! forward {
+    ($memory:ty) => {
+        impl<M: Memory + ?Sized> Memory for $memory {
+            fn size(&self) -> u64 {
+                (**self).size()
+            }
+            fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+                (**self).read(offset, into)
+            }
+            fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+                (**self).read_bytes(offset, into)
+            }
+            fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
+                (**self).read_each(ranges)
+            }
+            fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+                (**self).write(offset, bytes)
+            }
+            fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+                (**self).write_bytes(offset, bytes)
+            }
+            fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+                (**self).write_notify(offset, bytes)
+            }
+            fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
+                (**self).compare_and_swap(offset, old, new)
+            }
+            fn flush(&self) -> Result<()> {
+                (**self).flush()
+            }
+        }
+    };
+}
+
+forward!(&M);
+forward!(std::sync::Arc<M>);
 
 /// Exports a new segment of zeros under a name, until the handle is dropped.
 ///

@@ -1,5 +1,7 @@
 //! Segments that are exported by one runtime and imported by another, over the network.
 
+mod common;
+
 use farcall::memory::{Memory, Notify, Refused, Rights, Settings};
 use farcall::{Error, Runtime};
 
@@ -123,4 +125,58 @@ fn reads_under_way_together_each_give_their_own_bytes() {
     segment.revoke();
     let refused = remote.start_read(0, 8).wait();
     assert!(matches!(refused, Err(Error::Declared(Refused::Stale))), "{refused:?}");
+}
+
+#[test]
+fn a_task_hears_of_writes() {
+    let segment = runtime().export_segment("Awaited", Settings::new(64).notify(Notify::Asked).anyone(Rights::WRITE));
+    let segment = segment.unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    std::thread::scope(|scope| {
+        let heard =
+            scope.spawn(|| common::block_on(async { (segment.next_notice().await, segment.next_notice().await) }));
+        remote.write_notify(8, b"one").unwrap();
+        remote.write_notify(16, b"two").unwrap();
+        let (one, two) = heard.join().unwrap();
+        assert_eq!((one.offset, one.len, two.offset, two.len), (8, 3, 16, 3));
+        assert!(one.from.is_some());
+    });
+}
+
+#[test]
+fn a_callback_hears_of_writes_until_the_segment_is_dropped() {
+    let segment = runtime().export_segment("Called", Settings::new(1024).notify(Notify::Always).anyone(Rights::WRITE));
+    let segment = segment.unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    let (send, receive) = std::sync::mpsc::channel();
+    segment.on_notice(move |notice| send.send(notice).unwrap()).unwrap();
+    for at in 0..100 {
+        remote.write(at * 8, &[1; 8]).unwrap();
+    }
+    remote.flush().unwrap();
+    let (mut writes, mut end) = (0, 0);
+    while writes < 100 {
+        let notice = receive.recv().unwrap();
+        writes += notice.writes;
+        assert_eq!(notice.offset, end);
+        end = notice.offset + notice.len;
+    }
+    assert_eq!((writes, end), (100, 800));
+    drop(segment);
+    assert!(receive.recv().is_err());
+}
+
+#[test]
+fn notices_that_nobody_fetches_become_one() {
+    let segment = runtime().export_segment("Unheard", Settings::new(4096).notify(Notify::Always).anyone(Rights::WRITE));
+    let segment = segment.unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    for at in 0..500 {
+        remote.write(at * 8, &[1; 8]).unwrap();
+    }
+    remote.flush().unwrap();
+    let notices: Vec<_> = std::iter::from_fn(|| segment.try_notice()).collect();
+    assert!(notices.len() <= 64, "{}", notices.len());
+    assert_eq!(notices.iter().map(|notice| notice.writes).sum::<u64>(), 500);
+    assert_eq!(notices.last().map(|last| last.offset + last.len), Some(4000));
 }

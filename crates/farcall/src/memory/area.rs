@@ -115,28 +115,31 @@ fn part(word: Option<u64>, skip: usize, into: &mut [u8]) {
     into.copy_from_slice(&bytes[skip..skip + into.len()]);
 }
 
-/// Copies bytes into words, in ascending order.
+/// Copies bytes into words, in ascending order. Those that are not written whole may be written by others meanwhile.
 #[inline]
-pub(super) fn write(words: &[AtomicU64], offset: u64, mut bytes: &[u8]) {
-    let (mut word, mut skip) = (offset as usize / WORD, offset as usize % WORD);
-    while !bytes.is_empty() {
-        let (now, rest) = bytes.split_at(bytes.len().min(WORD - skip));
-        match <[u8; WORD]>::try_from(now) {
-            Ok(whole) => words[word].store(u64::from_le_bytes(whole), Ordering::Release),
-            // Its other bytes may be somebody else's.
-            Err(_) => merge(&words[word], skip, now),
-        }
-        (bytes, word, skip) = (rest, word + 1, 0);
+pub(super) fn write(words: &[AtomicU64], offset: u64, bytes: &[u8]) {
+    let skip = offset as usize % WORD;
+    let (begin, rest) = bytes.split_at(if skip == 0 { 0 } else { bytes.len().min(WORD - skip) });
+    let mut words = words[offset as usize / WORD..].iter();
+    if !begin.is_empty() {
+        merge(words.next(), skip, begin);
+    }
+    let (whole, end) = rest.as_chunks::<WORD>();
+    for (bytes, word) in whole.iter().zip(&mut words) {
+        word.store(u64::from_le_bytes(*bytes), Ordering::Release);
+    }
+    if !end.is_empty() {
+        merge(words.next(), 0, end);
     }
 }
 
-fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
+fn merge(word: Option<&AtomicU64>, skip: usize, bytes: &[u8]) {
     let merged = |old: u64| {
         let mut whole = old.to_le_bytes();
         whole[skip..skip + bytes.len()].copy_from_slice(bytes);
         Some(u64::from_le_bytes(whole))
     };
-    let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, merged);
+    let _ = word.map(|word| word.fetch_update(Ordering::AcqRel, Ordering::Acquire, merged));
 }
 
 /// Compares and swaps the word at an offset that [`WORD`] divides; gives what it was.

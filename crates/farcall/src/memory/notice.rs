@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::env::{Env, Event};
@@ -23,8 +24,17 @@ pub struct Notice {
 
 /// Notices that wait to be fetched.
 pub(super) struct Notices {
-    waiting: Mutex<VecDeque<Notice>>,
+    state: Mutex<State>,
     event: Arc<dyn Event>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Notice>,
+    /// Tasks that wait for one.
+    wakers: Vec<Waker>,
+    /// There will be no more.
+    ended: bool,
 }
 
 /// As many wait one by one; then each takes in the next.
@@ -32,35 +42,61 @@ const MOST: usize = 64;
 
 impl std::fmt::Debug for Notices {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Notices").field(&self.lock()).finish()
+        f.debug_tuple("Notices").field(&self.lock().waiting).finish()
     }
 }
 
 impl Notices {
     pub(super) fn new(env: &dyn Env) -> Notices {
-        Notices { waiting: Mutex::default(), event: env.event() }
+        Notices { state: Mutex::default(), event: env.event() }
     }
 
     /// Somebody wrote there.
     pub(super) fn add(&self, offset: u64, len: u64, from: Option<SocketAddr>) {
         let notice = Notice { offset, len, from, writes: 1 };
-        let mut waiting = self.lock();
-        let full = waiting.len() >= MOST;
-        if !waiting.back_mut().is_some_and(|last| last.takes_in(&notice, full)) {
-            waiting.push_back(notice);
+        let mut state = self.lock();
+        let full = state.waiting.len() >= MOST;
+        if !state.waiting.back_mut().is_some_and(|last| last.takes_in(&notice, full)) {
+            state.waiting.push_back(notice);
         }
-        drop(waiting);
-        self.event.set();
+        self.tell(state);
     }
 
-    /// The oldest.
+    /// Nobody need wait any more.
+    pub(super) fn end(&self) {
+        let mut state = self.lock();
+        state.ended = true;
+        self.tell(state);
+    }
+
+    /// The oldest, if there is one.
     pub(super) fn fetch(&self) -> Option<Notice> {
-        self.lock().pop_front()
+        self.fetch_from(&mut self.lock())
     }
 
-    /// Blocks until there may be one, but no longer than `most`.
-    pub(super) fn wait(&self, most: Option<Duration>) {
-        self.event.wait(most);
+    /// Blocks until there is one. None: there will be no more.
+    pub(super) fn wait(&self) -> Option<Notice> {
+        loop {
+            let mut state = self.lock();
+            if let Some(notice) = self.fetch_from(&mut state) {
+                return Some(notice);
+            }
+            if state.ended {
+                // The event wakes one: the next who waits hears it from us.
+                self.event.set();
+                return None;
+            }
+            drop(state);
+            self.event.wait(None);
+        }
+    }
+
+    /// The same, but for no longer than `most`, nor beyond a [`Notices::wake`].
+    pub(super) fn wait_within(&self, most: Option<Duration>) -> Option<Notice> {
+        self.fetch().or_else(|| {
+            self.event.wait(most);
+            self.fetch()
+        })
     }
 
     /// Wakes who waits.
@@ -68,8 +104,36 @@ impl Notices {
         self.event.set();
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Notice>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The oldest; else the task is woken when there may be one.
+    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Notice> {
+        let mut state = self.lock();
+        if let Some(notice) = self.fetch_from(&mut state) {
+            return Poll::Ready(notice);
+        }
+        if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.wakers.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn fetch_from(&self, state: &mut State) -> Option<Notice> {
+        let notice = state.waiting.pop_front()?;
+        if !state.waiting.is_empty() {
+            // Two that came close together may have woken one.
+            self.event.set();
+        }
+        Some(notice)
+    }
+
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.event.set();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

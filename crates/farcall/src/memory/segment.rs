@@ -278,22 +278,37 @@ impl Segment {
         self.export.list_as(name.parse().map_err(wrong)?)
     }
 
-    /// Blocks until somebody's write is to be heard of.
+    /// Blocks until somebody's write is to be heard of. Each notice goes to one of those who wait, however they do.
     pub fn notice(&self) -> Notice {
-        loop {
-            if let Some(notice) = self.core.notices.fetch() {
-                return notice;
-            }
-            self.core.notices.wait(None);
-        }
+        self.core.notices.wait().unwrap_or_else(|| unreachable!("there are notices as long as there is a segment"))
+    }
+
+    /// The same, for a task of any executor.
+    pub fn next_notice(&self) -> impl Future<Output = Notice> + Send + '_ {
+        std::future::poll_fn(|context| self.core.notices.poll(context))
+    }
+
+    /// Has a thread of its own call `f` with each notice from now on, until the segment is dropped.
+    ///
+    /// # Errors
+    /// When there can be no more threads.
+    pub fn on_notice(&self, mut f: impl FnMut(Notice) + Send + 'static) -> crate::Result<()> {
+        let (core, runtime) = (self.core.clone(), self.export.runtime().clone());
+        let inside = runtime.clone();
+        let body = move || {
+            inside.enter(|| {
+                while let Some(notice) = core.notices.wait() {
+                    f(notice);
+                }
+            });
+        };
+        let spawned = runtime.env().spawn("farcall-notices", Box::new(body));
+        Ok(spawned.map_err(|why| crate::runtime::local("starting a thread", why))?)
     }
 
     /// As [`Segment::notice`], but for no longer than `most`, nor beyond a [`Segment::wake`].
     pub(super) fn notice_within(&self, most: Option<Duration>) -> Option<Notice> {
-        self.core.notices.fetch().or_else(|| {
-            self.core.notices.wait(most);
-            self.core.notices.fetch()
-        })
+        self.core.notices.wait_within(most)
     }
 
     /// Wakes who waits for a notice.
@@ -370,6 +385,7 @@ impl Drop for Segment {
             return;
         }
         self.core.generation.store(0, Ordering::SeqCst);
+        self.core.notices.end();
         if let Some(ground) = self.core.area.ground() {
             ground.withdraw();
         }

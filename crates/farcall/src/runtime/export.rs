@@ -156,6 +156,10 @@ impl Export {
         self.offer.server.address()
     }
 
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     /// Its identifier.
     pub(crate) fn id(&self) -> u64 {
         self.offer.exported.id
