@@ -53,9 +53,14 @@ impl Field {
 
     /// Processes of all that are made for this cell. One at a time is to run a block.
     pub fn contenders(&mut self, cell: &Cell) -> Result<Vec<Contender>> {
+        self.some(cell, |_| true)
+    }
+
+    /// Those among them that are `wanted`.
+    pub fn some(&mut self, cell: &Cell, wanted: impl Fn(&str) -> bool) -> Result<Vec<Contender>> {
         self.progress.set_message(name(cell));
         let mut contenders = Vec::new();
-        for (name, program) in self.programs.clone() {
+        for (name, program) in self.programs.clone().into_iter().filter(|(name, _)| wanted(name)) {
             let mut contender = Contender { name, program, cell: *cell, pair: None };
             match contender.pair() {
                 Ok(pair) => {

@@ -1,18 +1,14 @@
 //! One call outstanding: farcall and its peers beside raw sockets.
 use anyhow::Result;
-use farcall_bench_method::counters::{Counts, What};
-use farcall_bench_method::interleave::abba;
-use farcall_bench_method::stats::estimate;
-use farcall_bench_method::{Carry, Cell, Load, Mode, Options, Pair, Row, Setup, Tally, chart};
+use farcall_bench_method::{Carry, Cell, Mode, Options, Row, Setup, chart};
 
-use crate::field::{Contender, Field, begin_group, name};
+use crate::field::Field;
+use crate::laps::{self, faults, laps};
 use crate::peers::{self, CONTROL, FARCALL, RAW};
 use crate::profile;
 
-/// How far raw's user instructions may lie from what they are known to be.
-const RAW_TOLERANCE: f64 = 0.05;
-/// How far from 1 the ratio of raw to itself may lie.
-const CONTROL_TOLERANCE: f64 = 0.02;
+/// User instructions that a raw blocking round trip is known to take, both sides, with one reading of the clock.
+pub const RAW_INSTRUCTIONS: u32 = 413;
 
 #[derive(Debug, clap::Args)]
 pub struct Latency {
@@ -26,7 +22,7 @@ pub struct Latency {
     mode: Vec<Mode>,
     /// User instructions that a raw blocking round trip is known to take, both sides, its one reading
     /// of the clock included: a run in which it takes others measures something else, and is void.
-    #[arg(long, value_name = "COUNT", default_value_t = 413)]
+    #[arg(long, value_name = "COUNT", default_value_t = RAW_INSTRUCTIONS)]
     raw_instructions: u32,
     /// Instead, say where the instructions of one blocking call of 32 bytes go.
     #[arg(long)]
@@ -68,63 +64,21 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Measures all peers in one cell; one at a time runs a block.
+    /// Measures all peers in one cell.
     fn measure(&mut self, cell: &Cell) -> Result<()> {
-        let options = &self.latency.options;
-        let mut contenders = self.field.contenders(cell)?;
-        let mut results: Vec<Results> = contenders.iter().map(|_| Results::default()).collect();
-        for group in 0..options.groups() {
-            begin_group(group, options.groups(), &mut contenders);
-            let ([raw, others @ ..], [raws, results @ ..]) = (&mut contenders[..], &mut results[..]) else {
-                unreachable!("raw is always among them")
-            };
-            for (other, results) in others.iter_mut().zip(results) {
-                let raw = || raw.block(|pair| pair.time(options.block(), &mut raws.tally));
-                let ratios = abba(raw, || other.block(|pair| pair.time(options.block(), &mut results.tally)))?;
-                results.ratios.extend(ratios);
-            }
-            self.field.progress.inc(1);
-        }
-        self.enter(cell, contenders, results)
-    }
-
-    /// Turns blocks into rows, and counts what the last processes do.
-    fn enter(&mut self, cell: &Cell, contenders: Vec<Contender>, results: Vec<Results>) -> Result<()> {
-        let mut rows = Vec::new();
-        for (mut contender, results) in contenders.into_iter().zip(results) {
-            let mut row = count(contender.pair()?, cell, self.latency.options.quick)?;
-            results.tally.enter(&mut row);
-            if let Some(ratio) = estimate(results.ratios) {
-                row.set_ratio(ratio);
-            }
-            rows.push(row);
-        }
-        let reasons = self.faults(cell, &rows);
+        let contenders = self.field.contenders(cell)?;
+        let measured = laps("latency", contenders, &self.latency.options, || self.field.progress.inc(1))?;
+        let mut rows: Vec<Row> = measured.into_iter().map(|one| one.row).collect();
+        let reasons = faults(cell, &rows, self.latency.raw_instructions.into());
         rows.iter_mut().for_each(|row| row.void = (!reasons.is_empty()).then_some(true));
         self.reasons.extend(reasons);
         self.rows.extend(rows);
         Ok(())
     }
 
-    /// Why the rows of this cell, raw's first and the control's second, must not be quoted.
-    fn faults(&self, cell: &Cell, rows: &[Row]) -> Vec<String> {
-        let mut faults = Vec::new();
-        if let Some(ratio) = rows[1].ratio.filter(|ratio| (ratio - 1.0).abs() > CONTROL_TOLERANCE) {
-            faults.push(format!("{}: raw is {ratio:.3} of itself", name(cell)));
-        }
-        let known = f64::from(self.latency.raw_instructions);
-        let off = |count: &f64| (count / known - 1.0).abs() > RAW_TOLERANCE;
-        if let Some(count) = rows[0].user_instructions.filter(off) {
-            faults.push(format!("{}: raw takes {count:.0} user instructions, not {known}", name(cell)));
-        }
-        faults
-    }
-
     fn show(self) -> Result<()> {
         let options = &self.latency.options;
-        let (ratios, calls) = (2 * options.groups(), options.block().calls);
-        let method = format!("each ratio the median of {ratios} pairs of blocks of {calls} calls");
-        let (rows, conditions) = self.field.show(self.rows, method, &self.reasons, options)?;
+        let (rows, conditions) = self.field.show(self.rows, laps::method(options), &self.reasons, options)?;
         match &options.svg {
             Some(path) => {
                 chart::ratios(path, "Latency beside a raw UDP round trip", "ratio to raw", &rows, &conditions)
@@ -132,27 +86,4 @@ impl Run<'_> {
             None => Ok(()),
         }
     }
-}
-
-/// What the blocks of one peer in one cell have given.
-#[derive(Default)]
-struct Results {
-    tally: Tally,
-    ratios: Vec<f64>,
-}
-
-/// A row with what `pair` does for a call.
-fn count(pair: &mut Pair, cell: &Cell, quick: bool) -> Result<Row> {
-    let (warm, load) = (Load::Laps { calls: 200 }, Load::Laps { calls: if quick { 2_000 } else { 10_000 } });
-    let mut row = Row { outstanding: Some(1), ..pair.row("latency", cell) };
-    let calls = load.calls() * pair.calls_per_lap();
-    let events = pair.count(What::Events, warm, load)?;
-    // What spins counts its own waiting: its instructions and system calls say nothing.
-    if cell.setup.mode == Mode::Spin {
-        row.set_counts(Counts { syscalls: None, ..events }, calls);
-        return Ok(row);
-    }
-    row.set_counts(events, calls);
-    row.set_counts(pair.count(What::Instructions, warm, load)?, calls);
-    Ok(row)
 }

@@ -2,7 +2,9 @@
 mod bulk;
 mod field;
 mod idle;
+mod laps;
 mod latency;
+mod memory;
 mod mixed;
 mod multi;
 mod peers;
@@ -39,6 +41,8 @@ enum Bench {
     Mixed(mixed::Mixed),
     /// Groups: one call of every member at once, beside one call after the other.
     Multi(multi::Multi),
+    /// Memory without calls: accesses, and a file service made of them, beside Thekkath, Levy and Lazowska 1994.
+    Memory(memory::Memory),
     /// The server's memory for a conversation in which nothing happens.
     Idle(idle::Idle),
     #[command(hide = true)]
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Bench::Mixed(mixed) => mixed::run(&mixed),
         Bench::Multi(multi) => multi::run(&multi),
         Bench::Side(side) => return multi::side(&side),
+        Bench::Memory(memory) => memory::run(&memory),
         Bench::Idle(idle) => idle::run(&idle),
         Bench::Agent(agent) => agent::main(&agent, peers::peer(agent.peer())),
     };

@@ -13,7 +13,7 @@ const PILOT: usize = 4 << 20;
 /// A peer's row, without a ratio yet.
 pub struct Measured {
     pub row: Row,
-    /// Its time for a call ÷ farcall's in the block beside it; empty for farcall, where it is 1.
+    /// Its time for a call ÷ that of the first peer in the block beside it; empty for the first, where it is 1.
     pub ratios: Vec<f64>,
 }
 
@@ -23,7 +23,7 @@ impl Measured {
     }
 
     /// Calls per second ÷ those of another, pair of blocks by pair of blocks: both stand beside a block of
-    /// farcall's in the same group.
+    /// the first peer's in the same group.
     pub fn beside(&self, other: &[f64]) -> Vec<f64> {
         other.iter().enumerate().map(|(n, other)| other / self.ratios.get(n).unwrap_or(&1.0)).collect()
     }

@@ -179,13 +179,19 @@ impl Pair {
 
     /// Counts one block, both sides together. Not among the blocks that are timed: see [`What`].
     pub fn count(&mut self, what: What, warm: Load, load: Load) -> Result<Counts> {
+        let [client, server] = self.count_each(what, warm, load)?;
+        Ok(client.and(server))
+    }
+
+    /// The same, client and server apart.
+    pub fn count_each(&mut self, what: What, warm: Load, load: Load) -> Result<[Counts; 2]> {
         self.server.done("active 1")?;
         self.client.done(&format!("warm {warm}"))?;
         self.server.done(&format!("count {}", what.name()))?;
         let client = self.client.counts(&format!("count {} {load}", what.name()))?;
         let server = self.server.counts("counted")?;
         self.server.done("active 0")?;
-        Ok(client.and(server))
+        Ok([client, server])
     }
 
     /// A row that says what was measured, and no figure yet.

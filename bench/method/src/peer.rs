@@ -170,6 +170,12 @@ impl Laps {
         self.nanoseconds.len() < self.laps
     }
 
+    /// Enters a lap that somebody else has timed; false when all are done.
+    pub fn enter(&mut self, nanoseconds: u64) -> bool {
+        self.nanoseconds.push(u32::try_from(nanoseconds).unwrap_or(u32::MAX));
+        self.nanoseconds.len() < self.laps
+    }
+
     /// The time of each lap in nanoseconds, in order.
     pub fn nanoseconds(&self) -> &[u32] {
         &self.nanoseconds

@@ -15,6 +15,12 @@ pub struct Row {
     /// What carries the calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
+    /// What is asked of memory or of files: `read`, `cas`, `getattr`, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// How a file service does it: `DX`, `HY`, `RPC`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structure: Option<String>,
     /// How both sides wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
@@ -111,6 +117,12 @@ pub struct Row {
     /// Per call, both sides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocations: Option<f64>,
+    /// Per call, the server's part of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_user_instructions: Option<f64>,
+    /// Per call, the server's part of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_kernel_instructions: Option<f64>,
     /// The server's processor time per call, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpu_us: Option<f64>,
@@ -168,6 +180,13 @@ impl Row {
         self.kernel_instructions = per_call(counts.kernel_instructions).or(self.kernel_instructions);
         self.syscalls = per_call(counts.syscalls).or(self.syscalls);
         self.allocations = per_call(counts.allocations).or(self.allocations);
+    }
+
+    /// Enters the server's part of them.
+    pub fn set_server_counts(&mut self, counts: Counts, calls: usize) {
+        let per_call = |count: Option<u64>| Some(rounded(count? as f64 / calls as f64));
+        self.server_user_instructions = per_call(counts.user_instructions);
+        self.server_kernel_instructions = per_call(counts.kernel_instructions);
     }
 }
 

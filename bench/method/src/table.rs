@@ -16,6 +16,9 @@ const COLUMNS: &[Column] = &[
     ("members", |r| count(r.members)),
     ("computation ms", |r| count(r.computation_ms)),
     ("distribution", |r| r.distribution.clone().unwrap_or_default()),
+    ("operation", |r| r.operation.clone().unwrap_or_default()),
+    ("structure", |r| r.structure.clone().unwrap_or_default()),
+    ("transport", |r| r.transport.clone().filter(|_| r.operation.is_some()).unwrap_or_default()),
     ("peer", |r| r.peer.clone()),
     ("part", |r| r.part.clone().unwrap_or_default()),
     ("slow %", |r| count(r.slow_percent)),
@@ -43,6 +46,8 @@ const COLUMNS: &[Column] = &[
     ("allocs", |r| number(r.allocations, 2)),
     ("sent again", |r| number(r.retransmitted, 1)),
     ("client µs", |r| number(r.client_cpu_us, 2)),
+    ("server's user", |r| number(r.server_user_instructions.filter(|_| r.operation.is_some()), 0)),
+    ("kernel", |r| number(r.server_kernel_instructions.filter(|_| r.operation.is_some()), 0)),
     ("server µs", |r| number(r.server_cpu_us, 2)),
     ("", |r| if r.void == Some(true) { "VOID".into() } else { String::new() }),
 ];

@@ -1,0 +1,89 @@
+//! How long a call takes, peer by peer: blocks of an anchor's and of a peer's, interleaved.
+use anyhow::Result;
+use farcall_bench_method::counters::{Counts, What};
+use farcall_bench_method::interleave::abba;
+use farcall_bench_method::stats::estimate;
+use farcall_bench_method::{Cell, Load, Mode, Options, Pair, Row, Tally};
+
+use crate::field::{Contender, begin_group, name};
+use crate::rates::Measured;
+
+/// How far raw's user instructions may lie from what they are known to be.
+const RAW_TOLERANCE: f64 = 0.05;
+/// How far from 1 the ratio of raw to itself may lie.
+const CONTROL_TOLERANCE: f64 = 0.02;
+
+/// How [`laps`] measures, in words.
+pub fn method(options: &Options) -> String {
+    let (ratios, calls) = (2 * options.groups(), options.block().calls);
+    format!("each ratio the median of {ratios} pairs of blocks of {calls} calls")
+}
+
+/// Measures all peers in one cell; one at a time runs a block. The first is the anchor. `progress` is called after each
+/// of [`Options::groups`].
+pub fn laps(
+    bench: &str,
+    mut contenders: Vec<Contender>,
+    options: &Options,
+    mut progress: impl FnMut(),
+) -> Result<Vec<Measured>> {
+    let mut results: Vec<Results> = contenders.iter().map(|_| Results::default()).collect();
+    for group in 0..options.groups() {
+        begin_group(group, options.groups(), &mut contenders);
+        let ([anchor, others @ ..], [anchors, results @ ..]) = (&mut contenders[..], &mut results[..]) else { break };
+        for (other, results) in others.iter_mut().zip(results) {
+            let anchor = || anchor.block(|pair| pair.time(options.block(), &mut anchors.tally));
+            let ratios = abba(anchor, || other.block(|pair| pair.time(options.block(), &mut results.tally)))?;
+            results.ratios.extend(ratios);
+        }
+        progress();
+    }
+    let enter = |(mut contender, results): (Contender, Results)| {
+        let cell = contender.cell;
+        let mut row = count(bench, contender.pair()?, &cell, options.quick)?;
+        results.tally.enter(&mut row);
+        estimate(results.ratios.clone()).into_iter().for_each(|ratio| row.set_ratio(ratio));
+        Ok(Measured { row, ratios: results.ratios })
+    };
+    contenders.into_iter().zip(results).map(enter).collect()
+}
+
+/// Why the rows of a cell, raw's first and the control's second, must not be quoted. A raw round trip is known to take
+/// so many user instructions.
+pub fn faults(cell: &Cell, rows: &[Row], known: f64) -> Vec<String> {
+    let mut faults = Vec::new();
+    let far = |ratio: &f64| (ratio - 1.0).abs() > CONTROL_TOLERANCE;
+    if let Some(ratio) = rows.get(1).and_then(|row| row.ratio).filter(far) {
+        faults.push(format!("{}: {} is {ratio:.3} of itself", name(cell), rows[0].peer));
+    }
+    let off = |count: &f64| (count / known - 1.0).abs() > RAW_TOLERANCE;
+    if let Some(count) = rows.first().and_then(|row| row.user_instructions).filter(off) {
+        faults.push(format!("{}: raw takes {count:.0} user instructions, not {known}", name(cell)));
+    }
+    faults
+}
+
+/// What the blocks of one peer in one cell have given.
+#[derive(Default)]
+struct Results {
+    tally: Tally,
+    ratios: Vec<f64>,
+}
+
+/// A row with what `pair` does for a call.
+fn count(bench: &str, pair: &mut Pair, cell: &Cell, quick: bool) -> Result<Row> {
+    let (warm, load) = (Load::Laps { calls: 200 }, Load::Laps { calls: if quick { 2_000 } else { 10_000 } });
+    let mut row = Row { outstanding: Some(1), ..pair.row(bench, cell) };
+    let calls = load.calls() * pair.calls_per_lap();
+    let events = pair.count(What::Events, warm, load)?;
+    // What spins counts its own waiting: its instructions and system calls say nothing.
+    if cell.setup.mode == Mode::Spin {
+        row.set_counts(Counts { syscalls: None, ..events }, calls);
+        return Ok(row);
+    }
+    row.set_counts(events, calls);
+    let [client, server] = pair.count_each(What::Instructions, warm, load)?;
+    row.set_counts(client.and(server), calls);
+    row.set_server_counts(server, calls);
+    Ok(row)
+}

@@ -1,0 +1,275 @@
+//! Accesses to a segment of the server's memory: served over UDP, or mapped by a process of the same user.
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result};
+use farcall::memory::{self, Memory, Notify, Remote, Rights, Segment, Settings};
+use farcall::{Pending, Runtime, names};
+use farcall_bench_method::{Calling, Laps, Peer, Serving, Setup};
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Operation {
+    /// Words, in ascending order.
+    Read,
+    /// Bytes, in any order.
+    ReadBytes,
+    /// As many ranges, in one access.
+    ReadEach,
+    /// As many reads are under way.
+    ReadMany,
+    /// And waits until the exporter has it.
+    Write,
+    WriteBytes,
+    /// As many writes are under way.
+    WriteMany,
+    CompareAndSwap,
+    /// With notice, until a thread of the exporter's has been told.
+    Notify,
+}
+
+/// As they stand in rows and behind the names of peers.
+const OPERATIONS: [(&str, Operation); 9] = [
+    ("read", Operation::Read),
+    ("read-bytes", Operation::ReadBytes),
+    ("read-16", Operation::ReadEach),
+    ("read-64", Operation::ReadMany),
+    ("write", Operation::Write),
+    ("write-bytes", Operation::WriteBytes),
+    ("write-64", Operation::WriteMany),
+    ("cas", Operation::CompareAndSwap),
+    ("notify", Operation::Notify),
+];
+
+/// The ranges of [`Operation::ReadEach`].
+const RANGES: usize = 16;
+/// How many accesses are under way where there are many.
+const MANY: usize = 64;
+/// Where the exporter says when it was told.
+const TOLD: u64 = 0;
+/// Where accesses are made, a page further for each range.
+const AT: u64 = 4096;
+const SIZE: usize = 1 << 20;
+/// How long a client lets the exporter's core alone that has something to be told.
+const QUIET: Duration = Duration::from_micros(40);
+
+/// One operation by one carrier.
+#[derive(Clone, Copy)]
+pub struct Accesses {
+    operation: Operation,
+    mapped: bool,
+}
+
+impl Accesses {
+    /// `memory-read`, over UDP, or `mapped-read`.
+    pub fn named(name: &str) -> Option<Accesses> {
+        let (carrier, operation) = name.split_once('-')?;
+        let mapped = match carrier {
+            "memory" => false,
+            "mapped" => true,
+            _ => return None,
+        };
+        let (_, operation) = OPERATIONS.into_iter().find(|(known, _)| *known == operation)?;
+        Some(Accesses { operation, mapped })
+    }
+
+    fn runtime(&self) -> farcall::Result<Runtime> {
+        Runtime::builder().registry(names::Memory::new()).shared_memory(self.mapped).build()
+    }
+}
+
+impl Peer for Accesses {
+    fn transport(&self) -> &'static str {
+        if self.mapped { "mapped" } else { "udp" }
+    }
+
+    fn calls_per_lap(&self) -> usize {
+        match (self.operation, self.mapped) {
+            (Operation::Notify, _) => 1,
+            (Operation::ReadMany | Operation::WriteMany, _) => 4 * MANY,
+            (_, true) => 1_000,
+            (_, false) => 1,
+        }
+    }
+
+    fn serve(&self, _: &Setup) -> Result<Box<dyn Serving>> {
+        let settings = Settings::new(SIZE);
+        let settings = if self.mapped { settings.same_user(Rights::ALL) } else { settings.anyone(Rights::ALL) };
+        let heard = if self.operation == Operation::Notify { Notify::Asked } else { Notify::Never };
+        let segment = Arc::new(self.runtime()?.export_segment("Bench", settings.notify(heard))?);
+        if heard == Notify::Asked {
+            let segment = segment.clone();
+            std::thread::spawn(move || {
+                loop {
+                    segment.notice();
+                    let _ = segment.store(TOLD, now());
+                }
+            });
+        }
+        Ok(Box::new(Exported(segment)))
+    }
+
+    fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
+        let remote = self.runtime()?.import_segment(address)?;
+        Ok(Box::new(Client {
+            remote,
+            operation: self.operation,
+            lap: self.calls_per_lap(),
+            data: vec![7; setup.bytes],
+        }))
+    }
+}
+
+/// Nanoseconds on the clock that all processes of a machine read.
+fn now() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
+}
+
+struct Exported(Arc<Segment>);
+
+impl Serving for Exported {
+    fn address(&self) -> String {
+        self.0.url()
+    }
+}
+
+struct Client {
+    remote: Remote,
+    operation: Operation,
+    lap: usize,
+    data: Vec<u8>,
+}
+
+impl Calling for Client {
+    fn run(&mut self, laps: &mut Laps) -> Result<()> {
+        let Client { remote, lap, data, .. } = self;
+        let (lap, length) = (*lap, data.len());
+        match self.operation {
+            Operation::Read => each(laps, lap, || remote.read(AT, black_box(data))),
+            Operation::ReadBytes => each(laps, lap, || remote.read_bytes(AT, black_box(data))),
+            Operation::ReadEach => {
+                let mut into = vec![0; RANGES * length];
+                let chunks = into.chunks_mut(length.max(1)).enumerate();
+                let mut ranges: Vec<(u64, &mut [u8])> = chunks.map(|(n, chunk)| (AT * (n as u64 + 1), chunk)).collect();
+                each(laps, lap, || remote.read_each(black_box(&mut ranges)))
+            }
+            Operation::ReadMany => many(laps, lap, || remote.start_read(AT, length)),
+            Operation::Write => each(laps, lap, || remote.write(AT, black_box(data)).and_then(|()| remote.flush())),
+            Operation::WriteBytes => {
+                each(laps, lap, || remote.write_bytes(AT, black_box(data)).and_then(|()| remote.flush()))
+            }
+            Operation::WriteMany => many(laps, lap, || remote.start_write(AT, data)),
+            Operation::CompareAndSwap => {
+                let mut word = remote.load(AT)?;
+                each(laps, lap, || {
+                    let swapped = remote.compare_and_swap(AT, word, word + 1);
+                    word += 1;
+                    swapped
+                })
+            }
+            Operation::Notify => notify(remote, data, laps),
+        }
+    }
+}
+
+/// As many accesses to a lap, one after the other.
+#[inline]
+fn each<T>(laps: &mut Laps, lap: usize, mut access: impl FnMut() -> memory::Result<T>) -> Result<()> {
+    while laps.next() {
+        for _ in 0..lap {
+            black_box(access()?);
+        }
+    }
+    Ok(())
+}
+
+/// As many accesses to a lap; so many are under way, and the oldest is waited for before another is started.
+fn many<T>(laps: &mut Laps, lap: usize, mut start: impl FnMut() -> Pending<T, memory::Refused>) -> Result<()>
+where
+    T: for<'a> farcall::xdr::Decode<'a>,
+{
+    let mut under_way = VecDeque::with_capacity(MANY);
+    while laps.next() {
+        for _ in 0..lap {
+            if under_way.len() == MANY {
+                under_way.pop_front().map(Pending::wait).transpose()?;
+            }
+            under_way.push_back(start());
+        }
+    }
+    under_way.into_iter().try_for_each(|access| access.wait().map(drop))?;
+    Ok(())
+}
+
+/// Each lap ends when the exporter has been told, by the clock of both.
+fn notify(remote: &Remote, data: &[u8], laps: &mut Laps) -> Result<()> {
+    let mut told = remote.load(TOLD)?;
+    loop {
+        let (begun, before) = (Instant::now(), now());
+        remote.write_notify(AT, data)?;
+        let last = told;
+        while told == last {
+            while begun.elapsed() < QUIET {
+                std::hint::spin_loop();
+            }
+            told = remote.load(TOLD)?;
+        }
+        let took = told.checked_sub(before).context("the clock was set back")?;
+        if !laps.enter(took) {
+            return Ok(());
+        }
+    }
+}
+
+/// The same bytes copied within the client: what no access can beat.
+pub struct Copying;
+
+impl Peer for Copying {
+    fn transport(&self) -> &'static str {
+        "memory"
+    }
+
+    fn calls_per_lap(&self) -> usize {
+        1_000
+    }
+
+    fn serve(&self, _: &Setup) -> Result<Box<dyn Serving>> {
+        Ok(Box::new(Nobody))
+    }
+
+    fn connect(&self, setup: &Setup, _: &str) -> Result<Box<dyn Calling>> {
+        Ok(Box::new(Copy { from: vec![7; setup.bytes + PAGE], to: vec![0; setup.bytes], lap: self.calls_per_lap() }))
+    }
+}
+
+/// Segments begin where a page does, so what is copied instead does too.
+const PAGE: usize = 4096;
+
+struct Nobody;
+
+impl Serving for Nobody {
+    fn address(&self) -> String {
+        "here".into()
+    }
+}
+
+struct Copy {
+    from: Vec<u8>,
+    to: Vec<u8>,
+    lap: usize,
+}
+
+impl Calling for Copy {
+    fn run(&mut self, laps: &mut Laps) -> Result<()> {
+        let Copy { from, to, lap } = self;
+        let skip = from.as_ptr().align_offset(PAGE).min(PAGE);
+        let from = &from[skip..skip + to.len()];
+        each(laps, *lap, || {
+            to.copy_from_slice(black_box(from));
+            black_box(&mut *to);
+            Ok(())
+        })
+    }
+}
