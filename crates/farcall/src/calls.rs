@@ -120,7 +120,7 @@ impl<K, T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Calls<K, T, E> {
             if until.is_some_and(|until| until <= station.now()) {
                 return None;
             }
-            if let Err(why) = station.wait(&self.bells, until) {
+            if let Err(why) = station.wait(&self.bells, 1, until) {
                 let place = self.under_way.iter().position(Option::is_some)?;
                 let (key, mut call) = self.remove(place)?;
                 call.cancel();

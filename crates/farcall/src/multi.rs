@@ -54,7 +54,7 @@ mod station;
 
 mod sync {
     //! What `bells` is made of; loom's stand in its place in tests/bells.rs.
-    pub(super) use std::sync::atomic::{AtomicBool, Ordering};
+    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
     pub(super) use std::sync::{Mutex, MutexGuard};
 
     /// A number that no other living thread has, and that is not 0.

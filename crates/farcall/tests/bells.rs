@@ -6,7 +6,7 @@
 mod bells;
 
 mod sync {
-    pub(super) use loom::sync::atomic::{AtomicBool, Ordering};
+    pub(super) use loom::sync::atomic::{AtomicUsize, Ordering};
     pub(super) use loom::sync::{Mutex, MutexGuard};
 
     loom::thread_local! {

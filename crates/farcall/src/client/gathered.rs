@@ -48,13 +48,13 @@ impl Station for Endpoint {
         self.env.now()
     }
 
-    fn wait(&self, bells: &Bells, until: Option<Time>) -> Result<(), CallFailed> {
+    fn wait(&self, bells: &Bells, enough: usize, until: Option<Time>) -> Result<(), CallFailed> {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let Caller { waiter, tools, .. } = &mut *caller;
         // Calls that were left to share a datagram wait on: results are expected that will bring more of them, or the
         // service thread sends them.
-        let over = || bells.any() || self.is_past(until);
+        let over = || bells.are(enough) || self.is_past(until);
         bells.hear(
             Arc::as_ptr(waiter).addr(),
             || Arc::new(Seated { socket: self.socket.clone(), waiter: waiter.clone() }),

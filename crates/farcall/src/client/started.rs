@@ -25,15 +25,9 @@ pub(crate) struct Started {
 /// Where the outcome of a call that was started comes to.
 #[derive(Default)]
 pub(super) struct Landing {
-    landed: Mutex<Landed>,
+    /// With the arguments of a call that failed, encoded, perhaps to make it again.
+    kept: Mutex<Kept>,
     over: AtomicBool,
-}
-
-#[derive(Default)]
-struct Landed {
-    kept: Kept,
-    /// Those of a call that failed, encoded, perhaps to make it again.
-    arguments: Vec<u8>,
 }
 
 /// Takes an outcome and, with a failure that may be repaired, the encoded arguments.
@@ -44,12 +38,10 @@ impl Landing {
     #[inline]
     pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>) {
         debug_assert!(!self.is_over(), "a call ends once");
-        let mut landed = self.lock();
-        if let Outcome::Failed(_) = outcome {
-            landed.arguments = std::mem::take(arguments);
-        }
-        landed.kept.put(outcome);
-        drop(landed);
+        let mut kept = self.lock();
+        kept.put(outcome);
+        kept.put_arguments(arguments);
+        drop(kept);
         self.over.store(true, Ordering::Release);
     }
 
@@ -61,15 +53,16 @@ impl Landing {
     /// Gives the outcome, once, if it has come. Nobody else needs the lock then.
     #[inline]
     fn give(&self, taker: Taker<'_>) {
-        let Landed { kept, arguments } = &mut *self.lock();
+        let mut kept = self.lock();
+        let arguments = kept.take_arguments();
         if let Some(outcome) = kept.take() {
-            taker(outcome, arguments);
+            taker(outcome, &arguments);
         }
     }
 
     #[inline]
-    fn lock(&self) -> MutexGuard<'_, Landed> {
-        self.landed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

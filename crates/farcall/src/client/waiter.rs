@@ -23,7 +23,7 @@ use crate::{CallFailed, Kind, Ran, depart};
 pub(super) enum Ending {
     Result,
     Exception,
-    Failed(Failure),
+    Failed(Box<Failure>),
 }
 
 /// Bodies as long as that are kept in place, longer ones in a buffer.
@@ -54,7 +54,7 @@ impl Kept {
         let (ending, body) = match outcome {
             Outcome::Result(body) => (Ending::Result, body),
             Outcome::Exception(body) => (Ending::Exception, body),
-            Outcome::Failed(failure) => (Ending::Failed(failure), Cow::Borrowed(&[][..])),
+            Outcome::Failed(failure) => (Ending::Failed(Box::new(failure)), Cow::Borrowed(&[][..])),
         };
         self.ending = Some(ending);
         self.len = body.len();
@@ -65,6 +65,22 @@ impl Kept {
                 self.long.clear();
                 self.long.extend_from_slice(body);
             }
+        }
+    }
+
+    /// A failure has no body: the arguments of the call that failed stand in its place.
+    pub(super) fn put_arguments(&mut self, arguments: &mut Vec<u8>) {
+        if let Some(Ending::Failed(_)) = self.ending {
+            self.long = std::mem::take(arguments);
+        }
+    }
+
+    /// These arguments.
+    #[inline]
+    pub(super) fn take_arguments(&mut self) -> Vec<u8> {
+        match self.ending {
+            Some(Ending::Failed(_)) => std::mem::take(&mut self.long),
+            _ => Vec::new(),
         }
     }
 
@@ -79,7 +95,7 @@ impl Kept {
         Some(match ending {
             Ending::Result => Outcome::Result(body),
             Ending::Exception => Outcome::Exception(body),
-            Ending::Failed(failure) => Outcome::Failed(failure),
+            Ending::Failed(failure) => Outcome::Failed(*failure),
         })
     }
 

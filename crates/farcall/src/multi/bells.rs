@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 use std::task::{Wake, Waker};
 
-use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering, this_thread};
+use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, this_thread};
 
 /// The bells of a group's members: which were rung, and who is to hear of it. Clones are the same.
 #[derive(Clone, Default)]
@@ -22,8 +22,8 @@ pub struct Bell {
 
 #[derive(Default)]
 struct Shared {
-    /// There are members in `State::rung`.
-    any: AtomicBool,
+    /// How many members there are in `State::rung`.
+    rung: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -55,7 +55,12 @@ impl Bells {
 
     /// Whether a bell was rung that nobody has answered.
     pub fn any(&self) -> bool {
-        self.0.any.load(Ordering::Acquire)
+        self.are(1)
+    }
+
+    /// The same of so many bells.
+    pub fn are(&self, many: usize) -> bool {
+        self.0.rung.load(Ordering::Acquire) >= many
     }
 
     /// The next member whose bell was rung.
@@ -65,9 +70,7 @@ impl Bells {
         }
         let mut state = self.lock();
         let member = state.rung.pop_front();
-        if state.rung.is_empty() {
-            self.0.any.store(false, Ordering::Relaxed);
-        }
+        self.0.rung.store(state.rung.len(), Ordering::Relaxed);
         member
     }
 
@@ -83,7 +86,7 @@ impl Bells {
         drop(former);
     }
 
-    /// Runs `wait`, which ends when it finds that [`any`](Bells::any) bell was rung. Whoever rings interrupts it.
+    /// Runs `wait`, which ends when it finds that [enough](Bells::are) bells were rung. Whoever rings interrupts it.
     /// `seat` is the address of what `interrupt` wakes.
     pub fn hear<R>(&self, seat: usize, interrupt: impl FnOnce() -> Arc<dyn Interrupt>, wait: impl FnOnce() -> R) -> R {
         let former = {
@@ -103,7 +106,7 @@ impl Bells {
         let (interrupt, task) = {
             let mut state = self.lock();
             state.rung.push_back(member);
-            self.0.any.store(true, Ordering::Release);
+            self.0.rung.store(state.rung.len(), Ordering::Release);
             // A thread that rings while it waits itself takes in what has arrived, and will look.
             let sleeps = state.waits != 0 && state.waits != this_thread();
             (state.interrupt.clone().filter(|_| sleeps), state.task.take())

@@ -200,7 +200,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
             ControlFlow::Continue(multi) => multi,
         };
         let mut engine = Engine::new(members.clone(), prepared, &settings);
-        while let Some((index, result)) = engine.next() {
+        while let Some((index, result)) = engine.next(1) {
             if take(&members, &mut outcomes, index, result) == Next::Stop {
                 break;
             }
@@ -256,7 +256,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
         let mut tally = Tally::new(members.clone(), needed, settings.counts.take());
         let mut engine = Engine::new(members, prepared, &settings);
         while !tally.is_met() {
-            let Some((index, result)) = engine.next() else { break };
+            let Some((index, result)) = engine.next(tally.lacks()) else { break };
             tally.take(index, result);
         }
         engine.stop(&mut tally.outcomes);
@@ -309,6 +309,11 @@ impl<T, E> Tally<T, E> {
 
     pub(super) fn is_met(&self) -> bool {
         self.counted >= self.needed
+    }
+
+    /// How many replies must come before it can be met.
+    fn lacks(&self) -> usize {
+        self.needed - self.counted
     }
 
     pub(super) fn take(&mut self, index: usize, result: Result<T, E>) {

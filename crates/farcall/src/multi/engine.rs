@@ -17,6 +17,9 @@ use crate::{CallFailed, Ran, Result, System};
 /// took in while it still sent were lost).
 const BURST: usize = 8;
 
+/// Replies that are taken in before they are looked at, if the caller needs as many.
+const TOGETHER: usize = 32;
+
 /// What the smallest reply takes of a socket's buffer, in bytes: the kernel counts its own book-keeping too.
 const SMALLEST: usize = 1024;
 
@@ -71,8 +74,9 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
     }
 
-    /// The next reply, whoever gives it; none when all have, or the time is up.
-    pub(super) fn next(&mut self) -> Option<(usize, Result<T, E>)> {
+    /// The next reply, whoever gives it; none when all have, or the time is up. The caller has no use for fewer than
+    /// `needed` of them: several are taken in before it is woken for the first.
+    pub(super) fn next(&mut self, needed: usize) -> Option<(usize, Result<T, E>)> {
         let mut burst = 0;
         loop {
             if let Some(reply) = self.take() {
@@ -90,7 +94,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             if self.out == 0 || self.is_late() {
                 return None;
             }
-            if let Err(why) = self.station.wait(&self.bells, self.wake_at()) {
+            let enough = if self.called == self.members.len() { needed.min(self.out).min(TOGETHER) } else { 1 };
+            if let Err(why) = self.station.wait(&self.bells, enough, self.wake_at()) {
                 return self.give_up(&why);
             }
         }

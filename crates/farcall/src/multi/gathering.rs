@@ -32,7 +32,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Gathering<T, E> {
 
     /// Blocks for the next reply; none when all members have replied, or the time is up.
     pub fn wait_next(&mut self) -> Option<Reply<'_, T, E>> {
-        let (index, result) = self.engine.next()?;
+        let (index, result) = self.engine.next(1)?;
         Some(reply(&self.members, index, result))
     }
 

@@ -11,11 +11,11 @@ pub trait Station: Send + Sync {
     /// The time.
     fn now(&self) -> Time;
 
-    /// Waits until a bell was rung, or until the time has come, or for no reason.
+    /// Waits until so many bells were rung, or until the time has come, or for no reason.
     ///
     /// # Errors
     /// This thread must not wait now.
-    fn wait(&self, bells: &Bells, until: Option<Time>) -> Result<(), CallFailed>;
+    fn wait(&self, bells: &Bells, enough: usize, until: Option<Time>) -> Result<(), CallFailed>;
 
     /// Takes in what has arrived, without waiting.
     ///
@@ -45,13 +45,13 @@ impl Station for Parking {
         self.env.now()
     }
 
-    fn wait(&self, bells: &Bells, until: Option<Time>) -> Result<(), CallFailed> {
+    fn wait(&self, bells: &Bells, enough: usize, until: Option<Time>) -> Result<(), CallFailed> {
         let _waiting = crate::server::waiting();
         bells.hear(
             Arc::as_ptr(&self.event).addr(),
             || Arc::new(Alarm(self.event.clone())),
             || {
-                if !bells.any() {
+                if !bells.are(enough) {
                     self.event.wait(until.map(|until| until.since(self.env.now())));
                 }
             },

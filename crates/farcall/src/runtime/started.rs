@@ -19,14 +19,36 @@ use crate::stub::{PendingCall, Procedure, Reply, Sink, bad_arguments};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran};
 
-/// A call under way.
+/// A call under way. There may be many: what few have stands elsewhere.
 struct Flight {
     importer: Arc<Importer>,
-    procedure: Procedure,
+    procedure: Called,
     deadline: Option<Time>,
-    trace: Option<Trace>,
+    trace: Option<Box<Trace>>,
     stage: Stage,
     detached: bool,
+}
+
+/// What must still be known of the procedure when its call has begun.
+#[derive(Clone, Copy)]
+struct Called {
+    name: &'static str,
+    number: u32,
+    idempotent: bool,
+    blocking: bool,
+}
+
+impl Called {
+    fn new(procedure: &Procedure) -> Called {
+        let Procedure { number, name, idempotent, blocking, .. } = *procedure;
+        Called { name, number, idempotent, blocking }
+    }
+
+    /// The procedure, without its deadline, which is the call's by now.
+    fn procedure(self) -> Procedure {
+        let Called { name, number, idempotent, blocking } = self;
+        Procedure { number, name, idempotent, blocking, deadline: None }
+    }
 }
 
 /// A call that was sent, by what carries it.
@@ -141,14 +163,15 @@ impl Flight {
 
     fn new(importer: &Arc<Importer>, trip: &Trip<'_>, stage: Stage) -> Flight {
         let Trip { procedure, deadline, trace, .. } = *trip;
-        Flight { importer: importer.clone(), procedure: *procedure, deadline, trace, stage, detached: false }
+        let (procedure, trace) = (Called::new(procedure), trace.map(Box::new));
+        Flight { importer: importer.clone(), procedure, deadline, trace, stage, detached: false }
     }
 
     /// What it takes to make the call again, with the arguments that its first attempt gave back.
     fn again(&self, arguments: Vec<u8>) -> Again {
         let Flight { importer, procedure, deadline, trace, .. } = self;
-        let (importer, procedure) = (importer.clone(), *procedure);
-        Again { importer, procedure, arguments, deadline: *deadline, trace: *trace }
+        let (importer, procedure, trace) = (importer.clone(), procedure.procedure(), trace.as_deref().copied());
+        Again { importer, procedure, arguments, deadline: *deadline, trace }
     }
 }
 
@@ -229,8 +252,9 @@ impl PendingCall for Flight {
         let (Some((failure, arguments)), Stage::First(_, target)) = (failed, former) else {
             return Poll::Ready(());
         };
-        let why = describe(failure.clone(), &self.procedure, target.address);
-        if !self.importer.worth_repeating(&target, &failure, &self.procedure) {
+        let procedure = self.procedure.procedure();
+        let why = describe(failure.clone(), &procedure, target.address);
+        if !self.importer.worth_repeating(&target, &failure, &procedure) {
             sink(Reply::Failed(why));
             return Poll::Ready(());
         }
