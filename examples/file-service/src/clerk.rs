@@ -111,7 +111,8 @@ fn stub<C: Client>(post: &Arc<Post>, object: Object) -> C {
 fn attach(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<Attached, FileError> {
     static CLERKS: AtomicU32 = AtomicU32::new(0);
     let name = format!("clerk-{}-{}", std::process::id(), CLERKS.fetch_add(1, Ordering::Relaxed));
-    let settings = Settings::new(ANSWERS.end() as usize).anyone(Rights::READ | Rights::WRITE);
+    // All rights, so that a server on this machine maps it.
+    let settings = Settings::new(ANSWERS.end() as usize).anyone(Rights::ALL);
     let answers = runtime.export_segment(&name, settings)?;
 
     let more: MoreFilesClient = runtime.import::<dyn MoreFiles>(&server.more)?;

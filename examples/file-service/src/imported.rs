@@ -35,6 +35,8 @@ impl Imported {
                 Ok(value) => return Ok(value),
                 Err(Error::Declared(Refused::Stale)) => self.renew()?,
                 Err(Error::Declared(other)) => return Err(refused(other).into()),
+                // It was taken away while we wrote. Whatever was done, nobody reads it any more.
+                Err(Error::CallFailed(why)) if why.kind() == Kind::NotExported => self.renew()?,
                 Err(Error::CallFailed(why)) => return Err(why.into()),
             }
         }

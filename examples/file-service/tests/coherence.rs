@@ -10,19 +10,21 @@ use farcall::Runtime;
 use farcall::names::Memory as Registry;
 use farcall_file_service::{BLOCK, Clerk, Files, Handle, Server, Shape, Structure};
 
-/// A runtime that shares no memory with others.
-fn runtime() -> Runtime {
-    Runtime::builder().registry(Registry::new()).shared_memory(false).build().unwrap()
+/// By packets, and by mapping where this machine can.
+const CARRIERS: [bool; 2] = [false, true];
+
+fn runtime(mapped: bool) -> Runtime {
+    Runtime::builder().registry(Registry::new()).shared_memory(mapped).build().unwrap()
 }
 
-fn serve(path: &Path) -> (Runtime, Server) {
-    let runtime = runtime();
+fn serve(path: &Path, mapped: bool) -> (Runtime, Server) {
+    let runtime = runtime(mapped);
     let server = Server::export(&runtime, "files", path, Shape::SMALL).unwrap();
     (runtime, server)
 }
 
-fn clerk(server: &Server, structure: Structure) -> Clerk {
-    Clerk::new(&runtime(), &server.addresses(), structure).unwrap()
+fn clerk(server: &Server, structure: Structure, mapped: bool) -> Clerk {
+    Clerk::new(&runtime(mapped), &server.addresses(), structure).unwrap()
 }
 
 fn file(files: &dyn Files) -> Handle {
@@ -31,12 +33,16 @@ fn file(files: &dyn Files) -> Handle {
 
 #[test]
 fn a_block_is_read_as_it_was_written_whole() {
+    CARRIERS.into_iter().for_each(hammer_a_block);
+}
+
+fn hammer_a_block(mapped: bool) {
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("file"), vec![0; 2 * BLOCK]).unwrap();
-    let (_runtime, server) = serve(scratch.path());
+    let (_runtime, server) = serve(scratch.path(), mapped);
     let ended = AtomicBool::new(false);
     let hammer = |structure, first: u8| {
-        let clerk = clerk(&server, structure);
+        let clerk = clerk(&server, structure, mapped);
         let file = file(&*clerk.files);
         move || {
             for n in 0..150 {
@@ -46,7 +52,7 @@ fn a_block_is_read_as_it_was_written_whole() {
     };
     // Two that read memory, and one whose letters the server answers by writing the same block.
     let writers = [hammer(Structure::Dx, 0), hammer(Structure::Dx, 60), hammer(Structure::Hy, 120)];
-    let readers = [Structure::Dx, Structure::DxCopies].map(|structure| clerk(&server, structure));
+    let readers = [Structure::Dx, Structure::DxCopies].map(|structure| clerk(&server, structure, mapped));
     let reader = &readers[0];
     let block = file(&*reader.files);
     std::thread::scope(|scope| {
@@ -77,10 +83,14 @@ fn a_block_is_read_as_it_was_written_whole() {
 
 #[test]
 fn what_is_written_is_seen_by_every_structure_after_commit() {
+    CARRIERS.into_iter().for_each(write_and_commit);
+}
+
+fn write_and_commit(mapped: bool) {
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("file"), vec![b'.'; BLOCK]).unwrap();
-    let (_runtime, server) = serve(scratch.path());
-    let clerks = Structure::ALL.map(|structure| clerk(&server, structure));
+    let (_runtime, server) = serve(scratch.path(), mapped);
+    let clerks = Structure::ALL.map(|structure| clerk(&server, structure, mapped));
     let file = clerks[..].iter().map(|clerk| file(&*clerk.files)).collect::<Vec<_>>();
     for round in 0..20_u8 {
         for (writer, handle) in clerks.iter().zip(&file) {
@@ -106,9 +116,9 @@ fn a_file_that_may_not_be_written_says_so() {
         let _ = writeln!(std::io::stderr(), "skipped: this user may write every file");
         return;
     }
-    let (_runtime, server) = serve(scratch.path());
+    let (_runtime, server) = serve(scratch.path(), false);
     for structure in Structure::ALL {
-        let clerk = clerk(&server, structure);
+        let clerk = clerk(&server, structure, false);
         let file = file(&*clerk.files);
         clerk.files.read(file, 0, 8192).unwrap();
         assert!(clerk.files.write(file, 0, b"no").is_err());
@@ -120,7 +130,7 @@ fn a_file_that_may_not_be_written_says_so() {
 fn a_server_that_is_gone_is_not_waited_for() {
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("file"), vec![b'.'; BLOCK]).unwrap();
-    let (runtime, server) = serve(scratch.path());
+    let (runtime, server) = serve(scratch.path(), false);
     let impatient =
         Runtime::builder().registry(Registry::new()).shared_memory(false).patience(Duration::from_millis(100));
     let clerks_runtime = impatient.build().unwrap();

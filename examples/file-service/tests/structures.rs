@@ -13,7 +13,12 @@ use fastrand::Rng;
 
 /// A runtime that shares no memory with others.
 fn runtime() -> Runtime {
-    Runtime::builder().registry(Registry::new()).shared_memory(false).build().unwrap()
+    runtime_that(false)
+}
+
+/// One that does, if `maps`, where this machine can.
+fn runtime_that(maps: bool) -> Runtime {
+    Runtime::builder().registry(Registry::new()).shared_memory(maps).build().unwrap()
 }
 
 /// Files of many lengths, in directories, with links.
@@ -110,6 +115,10 @@ fn random_ask(rng: &mut Rng, handles: &[Handle]) -> Ask {
 fn all_structures_give_the_same_answers() {
     let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     println!("SEED={seed}");
+    [false, true].into_iter().for_each(|maps| compare(seed, maps));
+}
+
+fn compare(seed: u64, maps: bool) {
     let mut rng = Rng::with_seed(seed);
     // Each structure has a tree of its own, with the same contents; small tables, so that much is missed.
     let shape = Shape { attributes: 64, names: 32, links: 2, pages: 8, blocks: 32 };
@@ -117,10 +126,10 @@ fn all_structures_give_the_same_answers() {
     for structure in Structure::ALL {
         let scratch = tempfile::tempdir().unwrap();
         tree(scratch.path(), &mut Rng::with_seed(seed));
-        let runtime = runtime();
+        let runtime = runtime_that(maps);
         let server = Server::export(&runtime, "files", scratch.path(), shape).unwrap();
         let clerks: Vec<Clerk> =
-            (0..2).map(|_| Clerk::new(&self::runtime(), &server.addresses(), structure).unwrap()).collect();
+            (0..2).map(|_| Clerk::new(&runtime_that(maps), &server.addresses(), structure).unwrap()).collect();
         let handles: Vec<_> = clerks.iter().map(|clerk| handles(&*clerk.files)).collect();
         assert_eq!(handles[0], handles[1]);
         trees.push((server, clerks, handles[0].clone(), scratch));

@@ -11,11 +11,13 @@ use crate::areas::of_block;
 use crate::table::{Hints, Look, Token};
 use crate::{BLOCK, Clerk, Structure};
 
-fn runtime() -> Runtime {
-    Runtime::builder().registry(Registry::new()).shared_memory(false).build().unwrap()
+fn runtime(maps: bool) -> Runtime {
+    Runtime::builder().registry(Registry::new()).shared_memory(maps).build().unwrap()
 }
 
 struct Scene {
+    /// Whether clerks map the memory, where this machine can.
+    maps: bool,
     server: Server,
     clerk: Clerk,
     file: Handle,
@@ -23,22 +25,27 @@ struct Scene {
     _runtime: Runtime,
 }
 
+/// With each carrier.
+fn scenes() -> [Scene; 2] {
+    [false, true].map(Scene::new)
+}
+
 impl Scene {
     /// A file of one block, which the server keeps.
-    fn new() -> Scene {
+    fn new(maps: bool) -> Scene {
         let scratch = tempfile::tempdir().unwrap();
         fs::write(scratch.path().join("file"), [b'.'; BLOCK]).unwrap();
-        let runtime = runtime();
+        let runtime = runtime(maps);
         let server = Server::export(&runtime, "files", scratch.path(), Shape::SMALL).unwrap();
-        let clerk = Clerk::new(&self::runtime(), &server.addresses(), Structure::Dx).unwrap();
+        let clerk = Clerk::new(&self::runtime(maps), &server.addresses(), Structure::Dx).unwrap();
         let file = clerk.files.look_up(clerk.files.root().unwrap(), "file").unwrap().handle;
         clerk.files.read(file, 0, 1).unwrap();
-        Scene { server, clerk, file, scratch, _runtime: runtime }
+        Scene { maps, server, clerk, file, scratch, _runtime: runtime }
     }
 
     /// Another clerk's way to the memory, and the token that it has taken of the block.
     fn taken(&self) -> (impl Memory + use<>, Token) {
-        let memory = runtime().import_segment(&self.server.addresses().memory).unwrap();
+        let memory = runtime(self.maps).import_segment(&self.server.addresses().memory).unwrap();
         let blocks = &self.server.core.areas.blocks;
         let Look::Found(entry) = blocks.look(&memory, of_block(self.file, 0), 0..0, Hints::NONE).unwrap() else {
             panic!("the block is kept");
@@ -54,80 +61,86 @@ impl Scene {
 
 #[test]
 fn a_clerk_that_dies_while_it_writes_holds_up_no_reader() {
-    let scene = Scene::new();
-    let (memory, token) = scene.taken();
-    scene.server.core.areas.blocks.change(&memory, &token, 0, &[b'x'; 4000]).unwrap();
-    assert_eq!(scene.bytes(), [b'.'; BLOCK], "as the file has it");
-    assert_eq!(scene.bytes(), [b'.'; BLOCK]);
+    for scene in scenes() {
+        let (memory, token) = scene.taken();
+        scene.server.core.areas.blocks.change(&memory, &token, 0, &[b'x'; 4000]).unwrap();
+        assert_eq!(scene.bytes(), [b'.'; BLOCK], "as the file has it");
+        assert_eq!(scene.bytes(), [b'.'; BLOCK]);
+    }
 }
 
 #[test]
 fn a_clerk_that_dies_while_it_writes_holds_up_no_writer() {
-    let scene = Scene::new();
-    let (memory, token) = scene.taken();
-    scene.server.core.areas.blocks.change(&memory, &token, 0, &[b'x'; 4000]).unwrap();
-    scene.clerk.files.write(scene.file, 8000, b"alive").unwrap();
-    let mut expected = [b'.'; BLOCK];
-    expected[8000..8005].copy_from_slice(b"alive");
-    assert_eq!(scene.bytes(), expected);
-    assert_eq!(fs::read(scene.scratch.path().join("file")).unwrap(), expected);
+    for scene in scenes() {
+        let (memory, token) = scene.taken();
+        scene.server.core.areas.blocks.change(&memory, &token, 0, &[b'x'; 4000]).unwrap();
+        scene.clerk.files.write(scene.file, 8000, b"alive").unwrap();
+        let mut expected = [b'.'; BLOCK];
+        expected[8000..8005].copy_from_slice(b"alive");
+        assert_eq!(scene.bytes(), expected);
+        assert_eq!(fs::read(scene.scratch.path().join("file")).unwrap(), expected);
+    }
 }
 
 #[test]
 fn a_clerk_that_only_lags_cannot_go_on_with_what_was_taken_from_it() {
-    let scene = Scene::new();
-    let (memory, token) = scene.taken();
-    scene.clerk.files.write(scene.file, 0, b"first").unwrap();
-    let late = scene.server.core.areas.blocks.change(&memory, &token, 0, b"later");
-    assert_eq!(late.and_then(|()| memory.flush()), Err(Error::Declared(Refused::Stale)));
-    let late = scene.server.core.areas.blocks.release(&memory, token, true);
-    assert_eq!(late.and_then(|()| memory.flush()), Err(Error::Declared(Refused::Stale)));
-    assert_eq!(scene.bytes()[..5], *b"first");
+    for scene in scenes() {
+        let (memory, token) = scene.taken();
+        scene.clerk.files.write(scene.file, 0, b"first").unwrap();
+        let late = scene.server.core.areas.blocks.change(&memory, &token, 0, b"later");
+        assert_eq!(late.and_then(|()| memory.flush()), Err(Error::Declared(Refused::Stale)));
+        let late = scene.server.core.areas.blocks.release(&memory, token, true);
+        assert_eq!(late.and_then(|()| memory.flush()), Err(Error::Declared(Refused::Stale)));
+        assert_eq!(scene.bytes()[..5], *b"first");
+    }
 }
 
 #[test]
 fn what_a_clerk_has_written_whole_is_not_lost_with_it() {
-    let scene = Scene::new();
-    let (memory, token) = scene.taken();
-    scene.server.core.areas.blocks.change(&memory, &token, 0, b"testament").unwrap();
-    // Without notice: the server finds it by itself, before it writes there.
-    scene.server.core.areas.blocks.release(&memory, token, false).unwrap();
-    memory.flush().unwrap();
-    scene.clerk.files.write(scene.file, 4, b"AMENDED").unwrap();
-    assert_eq!(scene.bytes()[..11], *b"testAMENDED");
-    assert_eq!(fs::read(scene.scratch.path().join("file")).unwrap()[..11], *b"testAMENDED");
+    for scene in scenes() {
+        let (memory, token) = scene.taken();
+        scene.server.core.areas.blocks.change(&memory, &token, 0, b"testament").unwrap();
+        // Without notice: the server finds it by itself, before it writes there.
+        scene.server.core.areas.blocks.release(&memory, token, false).unwrap();
+        memory.flush().unwrap();
+        scene.clerk.files.write(scene.file, 4, b"AMENDED").unwrap();
+        assert_eq!(scene.bytes()[..11], *b"testAMENDED");
+        assert_eq!(fs::read(scene.scratch.path().join("file")).unwrap()[..11], *b"testAMENDED");
+    }
 }
 
 #[test]
 fn what_the_system_refuses_is_told_to_who_commits() {
-    let scene = Scene::new();
-    let path = scene.scratch.path().join("file");
-    fs::rename(&path, scene.scratch.path().join("elsewhere")).unwrap();
-    fs::write(&path, b"another").unwrap();
-    let (memory, token) = scene.taken();
-    scene.server.core.areas.blocks.change(&memory, &token, 0, b"nowhere to go").unwrap();
-    scene.server.core.areas.blocks.release(&memory, token, false).unwrap();
-    memory.flush().unwrap();
-    scene.server.core.settle_all();
-    let handle = scene.file;
-    assert!(scene.server.core.lock().failed.contains_key(&handle));
-    assert_eq!(fs::read(&path).unwrap(), b"another");
+    for scene in scenes() {
+        let path = scene.scratch.path().join("file");
+        fs::rename(&path, scene.scratch.path().join("elsewhere")).unwrap();
+        fs::write(&path, b"another").unwrap();
+        let (memory, token) = scene.taken();
+        scene.server.core.areas.blocks.change(&memory, &token, 0, b"nowhere to go").unwrap();
+        scene.server.core.areas.blocks.release(&memory, token, false).unwrap();
+        memory.flush().unwrap();
+        scene.server.core.settle_all();
+        let handle = scene.file;
+        assert!(scene.server.core.lock().failed.contains_key(&handle));
+        assert_eq!(fs::read(&path).unwrap(), b"another");
+    }
 }
 
 #[test]
 fn a_letter_that_is_no_request_is_answered_so() {
-    let scene = Scene::new();
-    let memory = runtime().import_segment(&scene.server.addresses().memory).unwrap();
-    let mut rng = fastrand::Rng::with_seed(11);
-    for number in 1..200 {
-        let letter: Vec<u8> = (0..rng.usize(..100)).map(|_| rng.u8(..4)).collect();
-        crate::areas::mailbox(0).post(&memory, 1_000 + number, &letter, true).unwrap();
+    for scene in scenes() {
+        let memory = runtime(scene.maps).import_segment(&scene.server.addresses().memory).unwrap();
+        let mut rng = fastrand::Rng::with_seed(11);
+        for number in 1..200 {
+            let letter: Vec<u8> = (0..rng.usize(..100)).map(|_| rng.u8(..4)).collect();
+            crate::areas::mailbox(0).post(&memory, 1_000 + number, &letter, true).unwrap();
+        }
+        // Nor do bytes in its tables that nobody understands stop it.
+        for _ in 0..200 {
+            let offset = rng.u64(memory.size() / 2..memory.size() - 64);
+            memory.write(offset / 8 * 8, &[rng.u8(..); 64]).unwrap();
+        }
+        memory.flush().unwrap();
+        assert_eq!(scene.bytes().len(), BLOCK);
     }
-    // Nor do bytes in its tables that nobody understands stop it.
-    for _ in 0..200 {
-        let offset = rng.u64(memory.size() / 2..memory.size() - 64);
-        memory.write(offset / 8 * 8, &[rng.u8(..); 64]).unwrap();
-    }
-    memory.flush().unwrap();
-    assert_eq!(scene.bytes().len(), BLOCK);
 }
