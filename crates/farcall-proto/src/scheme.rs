@@ -29,6 +29,14 @@ pub(crate) fn seal(datagram: &mut [u8], local: bool) {
     *tag = if local { len.to_be_bytes() } else { hash(body) };
 }
 
+/// The same in the local scheme, of a datagram that has `inserted` bytes more, which stand elsewhere.
+pub(crate) fn seal_around(datagram: &mut [u8], inserted: usize) {
+    let len = (datagram.len() + inserted) as u64;
+    if let Some(tag) = datagram.last_chunk_mut::<TAG>() {
+        *tag = len.to_be_bytes();
+    }
+}
+
 /// The bytes between header and tag, if the tag is right.
 #[inline(always)]
 pub(crate) fn open(datagram: &[u8], header: usize, local: bool, check: bool) -> Option<&[u8]> {

@@ -4,8 +4,10 @@ mod common;
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use common::*;
-use farcall_proto::server::Finish;
+use farcall_proto::client::CallId;
+use farcall_proto::server::{Finish, Insert, Parted};
 use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -294,4 +296,35 @@ fn what_was_allowed_before_a_short_call_came_beside_is_taken_in() {
     pair.carry(4, SECOND, |_, _, _| true);
     assert!(whole(&pair, 4, 1 << 20) && whole(&pair, 5, 1 << 19) && whole(&pair, 6, 8));
     assert_eq!(pair.server.stats().retransmitted, 0);
+}
+
+#[test]
+fn what_is_inserted_is_sent_from_where_it_stands() {
+    let (mut pair, _) = long_result_on_one_machine();
+    pair.client.cancel(pair.now, CallId { activity: 0, sequence: 4 });
+    pair.settle();
+    let (mut rest, bytes) = (vec![1; 101], Bytes::from((0..300_003).map(|n| n as u8).collect::<Vec<u8>>()));
+    pair.start(9, b"fetch...");
+    let sent = pair.sent();
+    pair.receive(&sent);
+    let (key, _) = pair.asked.pop().unwrap();
+    let mut whole = rest.clone();
+    whole.splice(6..6, bytes.iter().copied());
+    let insert = Insert { at: 6, bytes: bytes.clone() };
+    pair.server.finish_around(pair.now, key, Finish::Result, &mut rest, insert);
+    let (mut out, mut apart) = (vec![0; 65_536], 0);
+    while let Some(Parted { len, insert, .. }) = pair.server.transmit_parted(pair.now, &mut out) {
+        let mut datagram = out[..len].to_vec();
+        if let Some(Insert { at, bytes: part }) = insert {
+            assert!(bytes.as_ptr_range().contains(&part.as_ptr()), "it was copied");
+            datagram.splice(at..at, part.iter().copied());
+            apart += part.len();
+        }
+        pair.hear(&[datagram]);
+    }
+    assert!(apart > 290_000, "{apart}");
+    assert_eq!(pair.told.last(), Some(&(9, Told::Result(whole))));
+    let sent = pair.sent();
+    pair.receive(&sent);
+    assert_eq!((pair.server.held_bytes(), pair.server.take_loose()), (0, vec![bytes]));
 }

@@ -72,7 +72,7 @@ impl<'a, 'de: 'a> Decode<'de> for &'a [u8] {
 impl Encode for Bytes {
     #[inline]
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        e.bytes(self)
+        e.shared(self)
     }
 }
 

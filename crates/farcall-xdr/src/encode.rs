@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use bytes::Bytes;
+
 use crate::{DEPTH, Error, ErrorKind};
 
 /// The bytes that bring `length` up to a multiple of four (RFC 4506 section 3).
@@ -41,6 +43,13 @@ pub trait Spill {
     /// Takes `before`, then `bytes` from their beginning: returns how many of these, or `None` if nothing. Where that
     /// is not all of them it is not asked again. `more` bytes, at least, will follow `bytes`.
     fn take(&mut self, before: &[u8], bytes: &[u8], more: usize) -> Option<usize>;
+
+    /// Keeps bytes that then belong behind the first `at` of those that the encoder's buffer will hold. If it does it is
+    /// not asked again.
+    fn keep(&mut self, at: usize, bytes: &Bytes) -> bool {
+        let _ = (at, bytes);
+        false
+    }
 }
 
 /// Opaque data of so many bytes is worth a [`Spill`].
@@ -165,6 +174,28 @@ impl<'b> Encoder<'b> {
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.count(bytes.len())?;
         self.opaque(bytes)
+    }
+
+    /// The same, of bytes that a [`Spill`] may keep.
+    #[inline]
+    pub fn shared(&mut self, bytes: &Bytes) -> Result<(), Error> {
+        self.count(bytes.len())?;
+        if bytes.len() < LONG || !self.keep(bytes) {
+            return self.opaque(bytes);
+        }
+        self.out.extend_from_slice(&[0; 3][..padding(bytes.len())]);
+        Ok(())
+    }
+
+    #[cold]
+    fn keep(&mut self, bytes: &Bytes) -> bool {
+        let at = self.out.len() - self.start;
+        let kept = self.spill.as_mut().is_some_and(|spill| spill.keep(at, bytes));
+        if kept {
+            self.spill = None;
+            self.spilled += bytes.len();
+        }
+        kept
     }
 
     /// The length that begins an array, a string or opaque data.

@@ -3,12 +3,16 @@
 use std::io;
 use std::net::SocketAddr;
 
+use farcall_proto::server::Insert;
+
 use crate::env::Socket;
 
 /// A datagram that was written.
 pub(crate) struct Departing {
     pub(crate) to: SocketAddr,
     pub(crate) len: usize,
+    /// What belongs into it and stands elsewhere.
+    pub(crate) insert: Option<Insert>,
     /// There is, or may be, another one.
     pub(crate) more: bool,
 }
@@ -32,29 +36,40 @@ pub(crate) fn depart(
 ) {
     // What was written and has not left: datagrams of `each` bytes from `start` to `end`.
     let (mut to, mut each, mut start, mut end) = (None, 0, 0, 0);
-    let mut send = |to: Option<SocketAddr>, train: &[u8], each: usize| {
+    let mut send = |to: Option<SocketAddr>, train: &[u8], each: usize, insert: Option<Insert>| {
         let Some(to) = to else { return };
-        let sent = if train.len() <= each { socket.send(to, train) } else { socket.send_train(to, train, each) };
+        let sent = match insert {
+            Some(insert) => send_around(socket, to, train, &insert),
+            None if train.len() <= each => socket.send(to, train),
+            None => socket.send_train(to, train, each),
+        };
         if let Err(why) = sent {
             failed(to, why);
         }
     };
     while let Some(departing) = write(&mut out[end..]) {
-        if to != Some(departing.to) || departing.len > each {
-            send(to, &out[start..end], each);
+        let apart = departing.insert.is_some();
+        if to != Some(departing.to) || departing.len > each || apart {
+            send(to, &out[start..end], each, None);
             (to, each, start) = (Some(departing.to), departing.len, end);
         }
         end += departing.len;
-        let is_last = !departing.more || departing.len < each || each > SHORT || end >= TOGETHER;
+        let is_last = !departing.more || departing.len < each || each > SHORT || end >= TOGETHER || apart;
         if is_last {
-            send(to.take(), &out[start..end], each);
+            send(to.take(), &out[start..end], each, departing.insert);
             (start, end) = (0, 0);
             if !departing.more {
                 return;
             }
         }
     }
-    send(to, &out[start..end], each);
+    send(to, &out[start..end], each, None);
+}
+
+/// Sends a datagram that was written but for an insert.
+pub(crate) fn send_around(socket: &dyn Socket, to: SocketAddr, written: &[u8], insert: &Insert) -> io::Result<()> {
+    let (before, behind) = written.split_at(insert.at);
+    socket.send_parts(to, [before, &insert.bytes, behind])
 }
 
 #[cfg(test)]
@@ -99,7 +114,7 @@ mod tests {
         let mut left = datagrams.iter();
         let write = |_: &mut [u8]| {
             let &(port, len) = left.next()?;
-            Some(Departing { to: ([127, 0, 0, 1], port).into(), len, more: left.len() > 0 })
+            Some(Departing { to: ([127, 0, 0, 1], port).into(), len, insert: None, more: left.len() > 0 })
         };
         depart(&noted, &mut vec![0; ROOM], write, |_, _| ());
         noted.0.into_inner().unwrap()

@@ -90,6 +90,14 @@ pub trait Socket: Send + Sync + 'static {
         train.chunks(each.max(1)).try_for_each(|datagram| self.send(to, datagram))
     }
 
+    /// Sends one datagram that stands in several places.
+    ///
+    /// # Errors
+    /// As [`Socket::send`].
+    fn send_parts(&self, to: SocketAddr, parts: [&[u8]; 3]) -> io::Result<()> {
+        self.send(to, &parts.concat())
+    }
+
     /// Waits for a datagram, or a train of them.
     ///
     /// # Errors

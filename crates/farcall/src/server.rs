@@ -5,6 +5,7 @@
 //! crew       who receives, who executes, who rests; when another is needed
 //! queue      calls that wait for a worker, fair between conversations
 //! exported   an interface that is offered, and what is known of its procedures
+//! apart      long bytes of a result that are not copied
 //! task       calls that are executed as futures
 //! watched    interceptors around what executes calls
 //! accesses   what is executed by whoever receives: reading and writing memory
@@ -35,6 +36,7 @@
 //! spins, one does.
 
 mod accesses;
+mod apart;
 mod call;
 mod crew;
 mod exported;
@@ -51,7 +53,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Transmit};
+use farcall_proto::server::{CallKey, Parted};
 use farcall_proto::{ServerConfig, Time, server as proto};
 
 pub(crate) use accesses::Accesses;
@@ -289,8 +291,8 @@ impl Server {
             if core.protocol.is_quiet() {
                 return None;
             }
-            let Transmit { to, len } = core.protocol.transmit(self.now(), out)?;
-            Some(Departing { to, len, more: !core.protocol.is_quiet() })
+            let Parted { to, len, insert } = core.protocol.transmit_parted(self.now(), out)?;
+            Some(Departing { to, len, insert, more: !core.protocol.is_quiet() })
         };
         depart(&*self.socket, out, write, |_, _| ());
     }

@@ -102,6 +102,11 @@ impl Server {
         };
         self.moving -= len;
         more.in_flight -= outgoing.in_flight();
+        if let Some(insert) = more.find_mut(activity).and_then(|work| work.insert.take()) {
+            self.moving -= insert.bytes.len();
+            self.held -= insert.bytes.len();
+            self.loose.push(insert.bytes);
+        }
         self.wake_next(place);
     }
 
@@ -247,12 +252,13 @@ impl Server {
     /// A forgotten conversation's memory.
     pub(super) fn dissolve(&mut self, more: More) {
         for work in more.into_works() {
-            self.held -= work.payload.len();
-            self.moving -= work.outgoing.as_ref().map_or(0, |_| work.payload.len());
+            self.held -= work.len();
+            self.moving -= work.outgoing.as_ref().map_or(0, |_| work.len());
             if let Some(incoming) = &work.incoming {
                 self.reassembling -= incoming.memory() + ASSEMBLY;
                 self.receiving -= 1;
             }
+            self.loose.extend(work.insert.map(|insert| insert.bytes));
         }
     }
 
@@ -309,6 +315,7 @@ impl Work {
             outgoing: None,
             position,
             payload: Vec::new(),
+            insert: None,
             since: Time::default(),
             queued: false,
             waiting: false,

@@ -23,6 +23,8 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use bytes::Bytes;
+
 use crate::ticket::Issuer;
 use crate::{Failure, ServerConfig, Spares, Time, Trace};
 use exports::Exports;
@@ -137,6 +139,26 @@ pub struct Stats {
     pub refused: [u64; 24],
 }
 
+/// Bytes that belong into a result, or a datagram, and are sent from where they stand.
+#[derive(Clone, Debug)]
+pub struct Insert {
+    /// How much of the rest comes before them.
+    pub at: usize,
+    /// They.
+    pub bytes: Bytes,
+}
+
+/// A datagram that was written, but for what is to be inserted.
+#[derive(Clone, Debug)]
+pub struct Parted {
+    /// Where to.
+    pub to: SocketAddr,
+    /// The length of what was written.
+    pub len: usize,
+    /// What is to be inserted there.
+    pub insert: Option<Insert>,
+}
+
 /// The serving end of every conversation of one socket.
 pub struct Server {
     config: ServerConfig,
@@ -170,6 +192,8 @@ pub struct Server {
     spare_works: Vec<Box<Work>>,
     spare_buffers: Vec<Vec<u8>>,
     spares: Spares,
+    /// Inserts of results that are not held any more.
+    loose: Vec<Bytes>,
     stats: Stats,
 }
 
@@ -199,6 +223,7 @@ impl Server {
             spare_works: Vec::new(),
             spare_buffers: Vec::new(),
             spares: Spares::default(),
+            loose: Vec::new(),
             stats: Stats::default(),
         }
     }
@@ -217,6 +242,12 @@ impl Server {
     /// Refuses every new call from now on; those that were begun are finished.
     pub fn drain(&mut self) {
         self.draining = true;
+    }
+
+    /// What was inserted into results that are not held any more: to be dropped where that may take its time.
+    #[inline]
+    pub fn take_loose(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.loose)
     }
 
     /// This incarnation's identifier.

@@ -4,13 +4,16 @@ use std::net::SocketAddr;
 
 use super::table::Last;
 use super::work::{Phase, Work};
-use super::{CallKey, Finish, Reading, Server, Transmit};
+use super::{CallKey, Finish, Insert, Parted, Reading, Server, Transmit};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
     Fragment, Header, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale, Status, Ticket, VERSION, Welcome,
     Writer,
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
+
+/// Fewer bytes are copied into a datagram, whatever they stand in.
+const WORTH: usize = 8 << 10;
 
 /// Short answers that may wait to be sent; further ones are dropped, and asked for again.
 const MAX_REPLIES: usize = 8192;
@@ -66,7 +69,7 @@ impl Server {
         payload: &mut Vec<u8>,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        let place = self.conclude(now, key, finish, payload)?;
+        let place = self.conclude(now, key, finish, payload, 0)?;
         let sent = self.write_whole(place, key.activity, out);
         if sent.is_none() {
             self.begin_fragments(place, key.activity);
@@ -98,16 +101,41 @@ impl Server {
     /// As [`Server::finish`], but leaves the sending to [`Server::transmit`], where outcomes of one
     /// conversation share datagrams.
     pub fn finish_later(&mut self, now: Time, key: CallKey, finish: Finish, payload: &mut Vec<u8>) {
-        if let Some(place) = self.conclude(now, key, finish, payload) {
+        if let Some(place) = self.conclude(now, key, finish, payload, 0) {
             self.queue(place, key.activity);
             self.enforce_held(now, (key.conversation, key.activity));
         }
     }
 
+    /// The same for an outcome that has `insert` in it.
+    #[cold]
+    pub fn finish_around(&mut self, now: Time, key: CallKey, finish: Finish, payload: &mut Vec<u8>, insert: Insert) {
+        debug_assert!(insert.at <= payload.len() && insert.bytes.len() > self.config.max_datagram);
+        let Some(place) = self.conclude(now, key, finish, payload, insert.bytes.len()) else {
+            return self.loose.push(insert.bytes);
+        };
+        match self.existing_work(place, key.activity) {
+            Some(work) if matches!(work.phase, Phase::Done(Status::Result | Status::Exception)) => {
+                work.insert = Some(Box::new(insert));
+                self.begin_fragments(place, key.activity);
+            }
+            _ => self.loose.push(insert.bytes),
+        }
+        self.queue(place, key.activity);
+        self.enforce_held(now, (key.conversation, key.activity));
+    }
+
     /// Holds a call's outcome; the conversation's place, if the outcome is to be sent. Nothing if the
     /// user does not have the call, or it is not the last of its activity.
     #[inline(always)]
-    fn conclude(&mut self, now: Time, key: CallKey, finish: Finish, payload: &mut Vec<u8>) -> Option<usize> {
+    fn conclude(
+        &mut self,
+        now: Time,
+        key: CallKey,
+        finish: Finish,
+        payload: &mut Vec<u8>,
+        inserted: usize,
+    ) -> Option<usize> {
         self.unfinished = self.unfinished.saturating_sub(1);
         let place = self.table.find(key.conversation);
         let work = place.and_then(|place| self.table.work_mut(place, key.activity));
@@ -115,7 +143,7 @@ impl Server {
             self.recycle(std::mem::take(payload));
             return None;
         };
-        let len = payload.len();
+        let len = payload.len() + inserted;
         let fits = len.is_multiple_of(4) && u32::try_from(len).is_ok();
         let status = match finish {
             Finish::Result if fits => Status::Result,
@@ -192,7 +220,16 @@ impl Server {
     /// [`crate::ServerConfig::max_datagram`]).
     #[inline]
     pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
-        if self.is_quiet() { None } else { self.transmit_next(now, out) }
+        if self.is_quiet() {
+            return None;
+        }
+        self.transmit_next(now, out, false).map(|Parted { to, len, .. }| Transmit { to, len })
+    }
+
+    /// The same, but much of a datagram may stand elsewhere, in a result that was finished around it.
+    #[inline]
+    pub fn transmit_parted(&mut self, now: Time, out: &mut [u8]) -> Option<Parted> {
+        if self.is_quiet() { None } else { self.transmit_next(now, out, true) }
     }
 
     /// Whether there is nothing for [`Server::transmit`].
@@ -201,10 +238,10 @@ impl Server {
         self.replies.is_empty() && self.sending.is_empty()
     }
 
-    fn transmit_next(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
+    fn transmit_next(&mut self, now: Time, out: &mut [u8], parted: bool) -> Option<Parted> {
         while let Some(reply) = self.replies.pop_front() {
             if let Some(sent) = self.write_reply(&reply, out) {
-                return Some(sent);
+                return Some(sent.into());
             }
         }
         // Conversations take turns: each sends one datagram and goes to the end of the queue.
@@ -219,11 +256,11 @@ impl Server {
             if work.outgoing.is_none() {
                 if let Some(sent) = self.write_whole(place, activity, out) {
                     self.wake_next(place);
-                    return Some(sent);
+                    return Some(sent.into());
                 }
                 self.begin_fragments(place, activity);
             }
-            if let Some(sent) = self.write_fragment(now, place, activity, out) {
+            if let Some(sent) = self.write_fragment(now, place, activity, out, parted) {
                 self.wake_next(place);
                 self.queue(place, activity);
                 return Some(sent);
@@ -248,7 +285,14 @@ impl Server {
     }
 
     /// Writes the next fragment of a result; `None` if it must wait for the receiver's word.
-    fn write_fragment(&mut self, now: Time, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
+    fn write_fragment(
+        &mut self,
+        now: Time,
+        place: usize,
+        activity: u32,
+        out: &mut [u8],
+        parted: bool,
+    ) -> Option<Parted> {
         let (number, window) = (self.next_number, self.window(place));
         let entry = self.table.at(place);
         let header = Header { conversation: entry.client, number, local: entry.is_local() };
@@ -257,11 +301,11 @@ impl Server {
         let datagram = more.datagram as usize;
         let room = more.congestion.room(datagram, more.in_flight, more.waiting.len(), window);
         let work = more.find_mut(activity)?;
+        let total = work.len() as u32;
         let (Phase::Done(status), Some(outgoing)) = (work.phase, &mut work.outgoing) else {
             self.wake_next(place);
             return None;
         };
-        let total = work.payload.len() as u32;
         let mut writer = Writer::new(out, datagram, header);
         let max = writer.fragment_room() & !3;
         let (start, end, again, ask) = match outgoing.next(max as u32, room) {
@@ -277,15 +321,29 @@ impl Server {
                 return None;
             }
         };
-        let bytes = &work.payload[start as usize..end as usize];
-        let part = Part { fragment: Some(Fragment { total, offset: start, ask }), bytes };
-        writer.result(&ResultHead { position: work.position, status }, part);
         let before = outgoing.in_flight();
         outgoing.sent(now, number, start, end, ask);
         let flying = outgoing.in_flight() - before;
+        let (before, range, behind) = work.pieces(start as usize..end as usize);
+        let bytes = work.insert.as_deref().map(|insert| &insert.bytes);
+        let within = bytes.map_or(&[][..], |bytes| &bytes[range.clone()]);
+        // (A checksum is best made of what stands in one place.)
+        let apart = parted && header.local && within.len() >= WORTH;
+        let (head, fragment) = (ResultHead { position: work.position, status }, Fragment { total, offset: start, ask });
+        let at = writer.result_fragment(&head, fragment, [before, within, behind], apart);
+        let insert = bytes.filter(|_| apart).map(|bytes| Insert { at, bytes: bytes.slice(range) });
         more.in_flight += flying;
         self.stats.retransmitted += u64::from(again);
-        Some(self.count_sent(to, writer))
+        Some(self.count_parted(to, writer, insert))
+    }
+
+    fn count_parted(&mut self, to: SocketAddr, writer: Writer<'_>, insert: Option<Insert>) -> Parted {
+        let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
+        let len = writer.finish_around(inserted);
+        self.next_number += 1;
+        self.stats.sent += 1;
+        self.stats.bytes_sent += (len + inserted) as u64;
+        Parted { to, len, insert }
     }
 
     /// A result does not fit one datagram, or no longer does.
@@ -295,7 +353,7 @@ impl Server {
             && let Some(work) = more.find_mut(activity)
             && matches!(work.phase, Phase::Done(_))
         {
-            let total = work.payload.len();
+            let total = work.len();
             work.outgoing = Some(Box::new(Outgoing::new(total as u32, granted)));
             self.moving += total;
         }
@@ -425,6 +483,12 @@ impl Server {
             Answer::MtuEcho => writer.mtu(true, reply.limit),
         }
         Some(self.count_sent(reply.to, writer))
+    }
+}
+
+impl From<Transmit> for Parted {
+    fn from(Transmit { to, len }: Transmit) -> Parted {
+        Parted { to, len, insert: None }
     }
 }
 

@@ -2,8 +2,10 @@
 //! fragments, its result.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
+use super::Insert;
 use super::table::Last;
 use crate::Time;
 use crate::path::{Congestion, RoundTrip};
@@ -107,6 +109,8 @@ pub(super) struct Work {
     pub position: Position,
     /// The result, while it is held.
     pub payload: Vec<u8>,
+    /// What belongs into it, if there is any: only of a result that is being sent in fragments.
+    pub insert: Option<Box<Insert>>,
     /// When its phase began, or a fragment came.
     pub since: Time,
     /// Whether it stands in the queue of those who have something to send.
@@ -115,6 +119,27 @@ pub(super) struct Work {
     pub waiting: bool,
     /// A fragment came since the reassembly budget was last enforced.
     pub progressed: bool,
+}
+
+impl Work {
+    /// Bytes of the result that is held.
+    pub fn len(&self) -> usize {
+        self.payload.len() + self.insert.as_ref().map_or(0, |insert| insert.bytes.len())
+    }
+
+    /// A range of the result: what stands before the insert, which part of that, what stands behind it.
+    pub fn pieces(&self, range: Range<usize>) -> (&[u8], Range<usize>, &[u8]) {
+        let Some(Insert { at, bytes }) = self.insert.as_deref() else {
+            return (&self.payload[range], 0..0, &[]);
+        };
+        let within = |place: Range<usize>| {
+            let clamp = |end: usize| end.clamp(place.start, place.end) - place.start;
+            clamp(range.start)..clamp(range.end)
+        };
+        let behind = at + bytes.len();
+        let (first, last) = self.payload.split_at(*at);
+        (&first[within(0..*at)], within(*at..behind), &last[within(behind..self.len())])
+    }
 }
 
 /// What is happening to a call.

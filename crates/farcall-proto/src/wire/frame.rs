@@ -597,23 +597,50 @@ impl Writer<'_> {
     }
 
     #[inline(always)]
-    pub fn result(&mut self, head: &ResultHead, args: Part<'_>) {
-        let fragment = if args.fragment.is_some() { 8 } else { 0 };
-        let flags = args.flags();
+    pub fn result(&mut self, head: &ResultHead, part: Part<'_>) {
+        let fragment = if part.fragment.is_some() { 8 } else { 0 };
+        let mut body = self.result_body(head, part.flags(), fragment + part.bytes.len(), 0);
+        if let Some(f) = part.fragment {
+            body.u32(f.total).u32(f.offset);
+        }
+        body.bytes(part.bytes);
+    }
+
+    /// A fragment whose bytes stand before, in and behind an insert. What is in it is not written if `apart`: the place
+    /// in the datagram where it belongs.
+    pub fn result_fragment(
+        &mut self,
+        head: &ResultHead,
+        fragment: Fragment,
+        [before, within, behind]: [&[u8]; 3],
+        apart: bool,
+    ) -> usize {
+        let len = before.len() + within.len() + behind.len();
+        let flags = Part { fragment: Some(fragment), bytes: &[] }.flags();
+        let inserted = if apart { within.len() } else { 0 };
+        let mut body = self.result_body(head, flags, 8 + len, inserted);
+        body.u32(fragment.total).u32(fragment.offset);
+        body.bytes(before);
+        if !apart {
+            body.bytes(within);
+        }
+        body.bytes(behind);
+        self.len() - behind.len()
+    }
+
+    /// Writes a RESULT's head; `len` bytes come after it, of which `inserted` are not written.
+    #[inline(always)]
+    fn result_body(&mut self, head: &ResultHead, flags: u8, len: usize, inserted: usize) -> super::Body<'_> {
         let (status, ran, kind) = match head.status {
             Status::Result => (RETURNED, 0, 0),
             Status::Exception => (RAISED, 0, 0),
             Status::Failed { ran, kind } => (FAILED, ran, kind),
         };
         let [high, low] = u16::to_be_bytes(kind);
-        let len = RESULT_HEAD + fragment + args.bytes.len();
-        let (first, mut body) = self.frame_after::<RESULT_HEAD>(RESULT, flags, len);
+        let (first, body) = self.frame_around::<RESULT_HEAD>(RESULT, flags, RESULT_HEAD + len, inserted);
         head.position.write(first);
         first[POSITION..].copy_from_slice(&[status, ran, high, low]);
-        if let Some(f) = args.fragment {
-            body.u32(f.total).u32(f.offset);
-        }
-        body.bytes(args.bytes);
+        body
     }
 
     /// A result that `fill` writes into the room that there is; it says how many bytes, or that they do not fit.

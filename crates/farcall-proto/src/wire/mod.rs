@@ -91,6 +91,11 @@ impl<'a> Writer<'a> {
         Writer { out, len: HEADER, local: header.local }
     }
 
+    /// Bytes that were written.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// Bytes that the body of one more frame may have.
     #[inline]
     pub fn room(&self) -> usize {
@@ -112,12 +117,25 @@ impl<'a> Writer<'a> {
     /// The same, whose first `N` bytes are given apart, to be written without further checks.
     #[inline(always)]
     fn frame_after<const N: usize>(&mut self, kind: u8, flags: u8, len: usize) -> (&mut [u8; N], Body<'_>) {
+        self.frame_around::<N>(kind, flags, len, 0)
+    }
+
+    /// The same, of which `inserted` bytes are not written.
+    #[inline(always)]
+    fn frame_around<const N: usize>(
+        &mut self,
+        kind: u8,
+        flags: u8,
+        len: usize,
+        inserted: usize,
+    ) -> (&mut [u8; N], Body<'_>) {
         debug_assert!(len <= self.room() && len.is_multiple_of(4));
         let (head, rest) = self.out[self.len..].split_first_chunk_mut::<FRAME_HEAD>().expect("room for a frame");
-        self.len += FRAME_HEAD + len;
         let [high, low] = (len as u16).to_be_bytes();
         *head = [kind, flags, high, low];
-        let (first, rest) = rest[..len].split_first_chunk_mut::<N>().expect("what is always there");
+        let written = len - inserted;
+        self.len += FRAME_HEAD + written;
+        let (first, rest) = rest[..written].split_first_chunk_mut::<N>().expect("what is always there");
         (first, Body { rest })
     }
 
@@ -133,6 +151,17 @@ impl<'a> Writer<'a> {
     pub fn finish(self) -> usize {
         let end = self.len + scheme::TAG;
         scheme::seal(&mut self.out[..end], self.local);
+        end
+    }
+
+    /// The same where `inserted` bytes were not written, which is only of use in the local scheme.
+    pub fn finish_around(self, inserted: usize) -> usize {
+        debug_assert!(self.local || inserted == 0);
+        let end = self.len + scheme::TAG;
+        match inserted {
+            0 => scheme::seal(&mut self.out[..end], self.local),
+            _ => scheme::seal_around(&mut self.out[..end], inserted),
+        }
         end
     }
 }

@@ -374,7 +374,7 @@ impl Endpoint {
             let sent = state.conversation.transmit(now, out);
             timer = state.conversation.timeout();
             let more = !state.conversation.is_quiet();
-            sent.map(|len| Departing { to: peer.address, len, more })
+            sent.map(|len| Departing { to: peer.address, len, insert: None, more })
         };
         // What the system refuses is a hint.
         depart(&*self.socket, out, write, |_, _| peer.lock().conversation.handle_unreachable(now));

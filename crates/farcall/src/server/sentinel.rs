@@ -47,7 +47,7 @@ impl Server {
     fn stand(self: Arc<Self>) {
         while !self.is_stopped() {
             let now = self.now();
-            let (timer, guarded) = {
+            let (timer, guarded, loose) = {
                 let mut core = self.lock();
                 if core.protocol.timeout().is_some_and(|timer| timer <= now) {
                     core.protocol.handle_timeout(now);
@@ -55,8 +55,9 @@ impl Server {
                 let timer = core.protocol.timeout();
                 // While it watches nobody needs to wake it.
                 core.sleeping = if core.crew.guarded { Some(Time::default()) } else { timer };
-                (timer, core.crew.guarded)
+                (timer, core.crew.guarded, core.protocol.take_loose())
             };
+            drop(loose);
             if guarded {
                 self.watch();
             } else {

@@ -5,14 +5,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Finish, Incoming, Request, Taken, Transmit, Unread};
+use farcall_proto::server::{CallKey, Finish, Incoming, Parted, Request, Taken, Transmit, Unread};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
+use super::apart::Apart;
 use super::call::Work;
 use super::crew::{Plan, Relief, Seat};
-use super::{Aside, Core, Server};
+use super::{Aside, Core, Outlet, Server};
+use crate::Bytes;
+use crate::context;
+use crate::depart::{self, send_around};
 use crate::env::{Received, Wait, train};
-use crate::{context, depart};
 use farcall_proto::ACCESSES;
 
 /// What a worker does next.
@@ -28,12 +31,18 @@ struct Worker<'s> {
     server: &'s Arc<Server>,
     seat: Arc<Seat>,
     buffer: Box<[u8]>,
-    /// Room for one datagram that leaves.
+    /// Room for one datagram that leaves, and one that was written there and is to be sent when nothing is locked.
     out: Box<[u8]>,
-    /// Room for a result.
+    written: Option<Parted>,
+    /// Room for a result, and what of it was not copied.
     reply: Vec<u8>,
-    /// The sentinel sleeps too long.
-    alarm: bool,
+    apart: Apart,
+    /// It will be long.
+    long: bool,
+    /// What else there is to do before the next call.
+    errands: u8,
+    /// What was not copied of results that were sent. It may be the user's, and is dropped when nothing is locked.
+    loose: Vec<Bytes>,
     /// Nobody executes, so that spinning takes the processor from none of ours.
     alone: bool,
     /// About the time of the last thing that happened.
@@ -52,6 +61,26 @@ struct Worker<'s> {
     deferred: usize,
     /// Who is to help with a train's calls that are not quick.
     relief: Option<Relief>,
+}
+
+/// The sentinel sleeps too long.
+const ALARM: u8 = 1;
+/// There is something to be dropped.
+const LOOSE: u8 = 2;
+
+/// Has a procedure executed whose results are long: they are not all copied.
+#[cold]
+fn run_long(
+    work: &mut Work,
+    server: &Arc<Server>,
+    buffer: &[u8],
+    reply: &mut Vec<u8>,
+    now: &mut Time,
+    apart: &mut Apart,
+) -> Option<Finish> {
+    apart.0 = None;
+    let outlet = work.back.is_none().then_some(apart as &mut dyn Outlet);
+    work.run(server, buffer, reply, now, outlet)
 }
 
 /// How long to keep off a socket that fails in a way that we do not know.
@@ -110,8 +139,12 @@ impl<'s> Worker<'s> {
             seat: Seat::new(server.env.event()),
             buffer: vec![0; 64 << 10].into_boxed_slice(),
             out: vec![0; depart::ROOM].into_boxed_slice(),
+            written: None,
             reply: Vec::new(),
-            alarm: false,
+            apart: Apart::default(),
+            long: false,
+            errands: 0,
+            loose: Vec::new(),
             alone: true,
             now: server.env.now(),
             current: None,
@@ -160,14 +193,14 @@ impl<'s> Worker<'s> {
 
     /// Notes what the next wait depends on, and whether the sentinel is to be woken.
     fn look(&mut self, core: &mut Core) {
-        self.alarm |= core.alarm();
+        self.errands |= if core.alarm() { ALARM } else { 0 };
         self.alone = core.crew.nobody_executes();
     }
 
     /// Takes in what was received: one call is executed here, others are queued.
     fn take_in(&mut self, from: &SocketAddr, len: usize, each: usize) -> Next {
         let server = self.server;
-        let (mut planned, mut sent) = (None, None);
+        let (mut planned, mut sent) = (None, false);
         {
             let mut core = server.lock();
             let core = &mut *core;
@@ -177,7 +210,7 @@ impl<'s> Worker<'s> {
                 self.look(core);
                 // A refusal must be there before the word that its call is with us, or the caller who
                 // cancelled it never learns that it did not run.
-                sent = if self.refused.is_empty() { self.transmit(core) } else { None };
+                sent = self.refused.is_empty() && self.transmit(core);
             }
         }
         if let Some(answer) = self.answer.take() {
@@ -187,8 +220,8 @@ impl<'s> Worker<'s> {
         if !self.refused.is_empty() {
             self.refuse();
         }
-        if sent.is_some() {
-            self.flush(sent);
+        if sent {
+            self.flush();
         }
         match self.begin(planned) {
             Next::Receive => self.make_way(),
@@ -259,6 +292,8 @@ impl<'s> Worker<'s> {
         if !self.cancelled.is_empty() {
             self.cancel(core);
         }
+        self.loose.append(&mut core.protocol.take_loose());
+        self.errands |= if self.loose.is_empty() { 0 } else { LOOSE };
     }
 
     /// Refuses the calls that were given up and have not begun, and marks the others.
@@ -344,6 +379,7 @@ impl<'s> Worker<'s> {
     #[inline]
     fn make_room(&mut self, core: &mut Core, usual: usize) {
         if self.reply.capacity() < usual.max(1) {
+            self.long = usual > 0;
             self.reply = core.protocol.buffer(self.now, usual);
         }
     }
@@ -360,9 +396,8 @@ impl<'s> Worker<'s> {
     /// Does what was planned, as far as it concerns others.
     #[inline(always)]
     fn begin(&mut self, planned: Option<Plan>) -> Next {
-        if self.alarm {
-            self.alarm = false;
-            self.server.sentinel.set();
+        if self.errands != 0 {
+            self.run_errands();
         }
         if let Some(relief) = self.relief.take() {
             self.server.relieve(relief);
@@ -374,6 +409,16 @@ impl<'s> Worker<'s> {
             _ => {}
         }
         Next::Execute
+    }
+
+    /// Sees to what there is but rarely.
+    #[cold]
+    fn run_errands(&mut self) {
+        let errands = std::mem::take(&mut self.errands);
+        self.loose.clear();
+        if errands & ALARM != 0 {
+            self.server.sentinel.set();
+        }
     }
 
     /// Refuses the calls for which there is no room, and those given up.
@@ -398,7 +443,10 @@ impl<'s> Worker<'s> {
     /// Executes a call, gives its outcome back, and says what is next.
     fn execute(&mut self) -> Next {
         let Some(work) = &mut self.current else { return Next::Receive };
-        let finish = work.run(self.server, &self.buffer, &mut self.reply, &mut self.now, None);
+        let finish = match self.long {
+            false => work.run(self.server, &self.buffer, &mut self.reply, &mut self.now, None),
+            true => run_long(work, self.server, &self.buffer, &mut self.reply, &mut self.now, &mut self.apart),
+        };
         let key = work.call.key;
         let elsewhere = finish.is_none();
         let finish = work.give_back(finish, &mut self.reply);
@@ -407,7 +455,13 @@ impl<'s> Worker<'s> {
             let mut core = server.lock();
             let core = &mut *core;
             let alone = self.deferred == 0 && core.batch.is_empty();
-            let sent = self.finish(core, key, finish);
+            let sent = match self.long {
+                false => self.finish(core, key, finish),
+                true => {
+                    self.finish_long(core, key, finish);
+                    None
+                }
+            };
             if !core.cancelled.is_empty() && !elsewhere {
                 core.cancelled.remove(&key);
             }
@@ -421,7 +475,7 @@ impl<'s> Worker<'s> {
         if alone {
             self.send(sent);
         } else {
-            self.flush(sent);
+            self.flush();
         }
         if let Some(exported) = executed {
             exported.end();
@@ -447,21 +501,39 @@ impl<'s> Worker<'s> {
         } else if !self.deferred.is_multiple_of(TOGETHER) {
             return None;
         }
-        self.transmit(core)
+        self.transmit(core);
+        None
+    }
+
+    /// The same for a long one, of which something may be kept apart.
+    #[cold]
+    fn finish_long(&mut self, core: &mut Core, key: CallKey, finish: Option<Finish>) {
+        self.long = false;
+        let alone = self.deferred == 0 && core.batch.is_empty();
+        let Some(finish) = finish else { return };
+        match (finish, self.apart.0.take()) {
+            (finish, Some(insert)) => core.protocol.finish_around(self.now, key, finish, &mut self.reply, insert),
+            (finish, None) => core.protocol.finish_later(self.now, key, finish, &mut self.reply),
+        }
+        if !alone {
+            self.deferred = 0;
+            self.transmit(core);
+        }
     }
 
     /// Of one who is at the socket: is there a call that waits, or a result of one who overruns?
     fn next(&mut self) -> Next {
         let server = self.server;
-        let (planned, rest, sent) = {
+        let (planned, rest) = {
             let mut core = server.lock();
             self.look(&mut core);
             let planned = self.next_in_line(&mut core);
             // One who was called to a call that somebody else has taken since is one too many.
             let rest = planned.is_none() && core.crew.rest(&self.seat);
-            (planned, rest, self.transmit(&mut core))
+            self.transmit(&mut core);
+            (planned, rest)
         };
-        self.flush(sent);
+        self.flush();
         let next = self.begin(planned);
         if rest { Next::Rest } else { next }
     }
@@ -479,24 +551,29 @@ impl<'s> Worker<'s> {
     #[cold]
     fn send_rest(&mut self) {
         let server = self.server;
-        let sent = self.transmit(&mut server.lock());
-        self.flush(sent);
+        self.transmit(&mut server.lock());
+        self.flush();
     }
 
-    /// The next datagram that is ready.
+    /// Writes the next datagram that is ready, and says whether there is one.
     #[inline]
-    fn transmit(&mut self, core: &mut Core) -> Option<Transmit> {
+    fn transmit(&mut self, core: &mut Core) -> bool {
         if core.protocol.is_quiet() {
-            return None;
+            return false;
         }
         self.now = self.server.now();
-        core.protocol.transmit(self.now, &mut self.out)
+        self.written = core.protocol.transmit_parted(self.now, &mut self.out);
+        self.written.is_some()
     }
 
-    /// Sends a datagram and whatever else is ready.
-    fn flush(&mut self, sent: Option<Transmit>) {
-        let Some(Transmit { to, len }) = sent else { return };
-        let _ = self.server.socket.send(to, &self.out[..len]);
+    /// Sends the datagram that was written, and whatever else is ready.
+    fn flush(&mut self) {
+        let Some(Parted { to, len, insert }) = self.written.take() else { return };
+        // What the system refuses is lost, like any datagram.
+        let _ = match insert {
+            None => self.server.socket.send(to, &self.out[..len]),
+            Some(insert) => send_around(&*self.server.socket, to, &self.out[..len], &insert),
+        };
         self.server.flush(&mut self.out);
     }
 }

@@ -1,6 +1,6 @@
 //! A UDP socket on Unix: one system call to send, one to receive.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, connect, connect_unspec, recv, recvfrom, send, sendto, sockopt};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendFlags, connect, connect_unspec, recv, recvfrom, send, sendmsg, sendmsg_addr,
+    sendto, sockopt,
+};
 
 use super::{Timeout, own_address};
 use crate::env::{Received, Socket, SocketOptions, Wait};
@@ -193,21 +196,18 @@ impl Udp {
 
 impl Socket for Udp {
     fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
-        // What a send reports may be an ICMP error that an earlier datagram to another host
-        // raised; it says nothing of this one, which was not sent. Reporting clears it.
-        for _ in 0..4 {
-            let sent = match self.partner() {
-                Some(_) => send(&self.socket, datagram, SendFlags::empty()),
-                None => sendto(&self.socket, datagram, SendFlags::empty(), &to),
-            };
-            match sent {
-                Ok(_) => return Ok(()),
-                // The last: it was disconnected just now.
-                Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::INTR | Errno::DESTADDRREQ) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(Errno::HOSTUNREACH.into())
+        persist(|| match self.partner() {
+            Some(_) => send(&self.socket, datagram, SendFlags::empty()),
+            None => sendto(&self.socket, datagram, SendFlags::empty(), &to),
+        })
+    }
+
+    fn send_parts(&self, to: SocketAddr, parts: [&[u8]; 3]) -> io::Result<()> {
+        let (parts, flags) = (parts.map(IoSlice::new), SendFlags::empty());
+        persist(|| match self.partner() {
+            Some(_) => sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), flags),
+            None => sendmsg_addr(&self.socket, &to, &parts, &mut SendAncillaryBuffer::default(), flags),
+        })
     }
 
     fn send_train(&self, to: SocketAddr, train: &[u8], each: usize) -> io::Result<()> {
@@ -282,6 +282,21 @@ impl Socket for Udp {
     fn receive_buffer(&self) -> usize {
         self.receive_buffer
     }
+}
+
+/// Sends. What that reports may be an ICMP error that an earlier datagram to another host raised; it says nothing of
+/// this one, which was not sent. Reporting clears it.
+#[inline(always)]
+fn persist(send: impl Fn() -> Result<usize, Errno>) -> io::Result<()> {
+    for _ in 0..4 {
+        match send() {
+            Ok(_) => return Ok(()),
+            // The last: it was disconnected just now.
+            Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::INTR | Errno::DESTADDRREQ) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno::HOSTUNREACH.into())
 }
 
 /// A socket at an address. It asks for its port by number, for the system takes a port that it chose itself

@@ -1,0 +1,62 @@
+//! Long bytes that an encoder does not copy.
+#![allow(missing_docs)]
+
+use bytes::Bytes;
+use farcall_xdr::{Encode, Encoder, Error, Spill, to_vec};
+
+/// Keeps what it is offered.
+#[derive(Default)]
+struct Kept(Option<(usize, Bytes)>);
+
+impl Spill for Kept {
+    fn take(&mut self, _before: &[u8], _bytes: &[u8], _more: usize) -> Option<usize> {
+        None
+    }
+
+    fn keep(&mut self, at: usize, bytes: &Bytes) -> bool {
+        self.0 = Some((at, bytes.clone()));
+        true
+    }
+}
+
+/// What `encode` makes of an encoder that keeps, put together; where the kept bytes were put, if there are any.
+fn together(encode: impl Fn(&mut Encoder<'_>) -> Result<(), Error>) -> (Vec<u8>, Option<usize>) {
+    let (mut out, mut kept) = (vec![9; 5], Kept::default());
+    let mut encoder = Encoder::with_spill(&mut out, &mut kept);
+    encode(&mut encoder).unwrap();
+    let len = encoder.offset();
+    let mut whole = out.split_off(5);
+    let at = kept.0.map(|(at, bytes)| {
+        whole.splice(at..at, bytes);
+        at
+    });
+    assert_eq!(whole.len(), len);
+    (whole, at)
+}
+
+fn long(len: usize) -> Bytes {
+    (0..len).map(|n| n as u8).collect()
+}
+
+#[test]
+fn kept_bytes_belong_where_the_encoder_says() {
+    for len in [0, 100, 20_000, 20_001, 20_002, 20_003] {
+        let value = (7u32, vec![long(len), long(len + 1)], "after".to_owned());
+        let (whole, at) = together(|e| value.encode(e));
+        assert_eq!(whole, to_vec(&value).unwrap(), "{len}");
+        assert_eq!(at, (len >= 20_000).then_some(12), "{len}");
+    }
+}
+
+#[test]
+fn what_is_counted_in_bytes_is_not_kept() {
+    let value = long(20_001);
+    let (whole, at) = together(|e| {
+        e.sized(|e| value.encode(e))?;
+        value.encode(e)
+    });
+    let len = to_vec(&value).unwrap().len();
+    assert_eq!(whole[..4], (len as u32).to_be_bytes());
+    assert_eq!((&whole[4..4 + len], &whole[4 + len..]), (&*to_vec(&value).unwrap(), &*to_vec(&value).unwrap()));
+    assert_eq!(at, Some(4 + len + 4));
+}
