@@ -1,0 +1,250 @@
+//! Segments under loss, duplication, reordering, pauses, partitions and crashes: words are linearizable, of a record nobody
+//! sees a part, and nothing is done twice.
+//!
+//! An exporter that comes back has new memory, so what happens in the memory of each generation is a history of its own.
+//! Words take few values: a swap that were done twice would find its old value again, and show.
+//!
+//! The long run, some 1,000,000 operations: `FARCALL_SIM_SEEDS=8000 cargo test --profile soak -p farcall-sim --test memory
+//! -- --nocapture`
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use farcall::memory::{Memory, Refused, Remote, Result, Rights, Settings};
+use farcall::{Error, Ran};
+use farcall_sim::history::History;
+use farcall_sim::{Process, Sim, check, sim};
+
+const CLIENTS: u64 = 3;
+const OPERATIONS: u64 = 40;
+const WORDS: u64 = 2;
+/// Where the record stands: its end's number, its body, its beginning's.
+const RECORD: u64 = 64;
+const BODY: usize = 40;
+const SIZE: usize = 256;
+
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Store(u64),
+    /// What was read, when it is known.
+    Load(Option<u64>),
+    /// The old word, the new one, and what was found, when it is known.
+    Swap(u64, u64, Option<u64>),
+}
+
+fn word(held: &u64, operation: &Operation) -> Option<u64> {
+    match operation {
+        Operation::Store(value) => Some(*value),
+        Operation::Load(seen) => seen.is_none_or(|seen| seen == *held).then_some(*held),
+        Operation::Swap(old, new, found) => {
+            let after = if held == old { *new } else { *held };
+            found.is_none_or(|found| found == *held).then_some(after)
+        }
+    }
+}
+
+/// What happened to each word of each generation.
+#[derive(Default)]
+struct Histories(Mutex<HashMap<(u64, u64), Arc<History<Operation>>>>);
+
+impl Histories {
+    fn of(&self, generation: u64, word: u64) -> Arc<History<Operation>> {
+        self.0.lock().unwrap().entry((generation, word)).or_default().clone()
+    }
+
+    fn check(&self) -> (usize, usize) {
+        let (mut begun, mut ended) = (0, 0);
+        for ((generation, which), history) in &*self.0.lock().unwrap() {
+            if let Err(why) = history.check(0, word) {
+                panic!("word {which} of generation {generation}: {why}");
+            }
+            let counts = history.counts();
+            (begun, ended) = (begun + counts.0, ended + counts.1);
+        }
+        (begun, ended)
+    }
+}
+
+/// The segment of whoever exports it now.
+fn import() -> Remote {
+    loop {
+        if let Ok(remote) = farcall::memory::import("Words") {
+            return remote;
+        }
+        sim::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Whether an access was not done and never will be, and what came of it if it was.
+fn settled<T>(outcome: &Result<T>) -> bool {
+    match outcome {
+        Ok(_) | Err(Error::Declared(_)) => true,
+        Err(Error::CallFailed(why)) => why.ran() == Ran::No,
+    }
+}
+
+fn client(histories: &Histories) {
+    let mut remote = import();
+    for _ in 0..OPERATIONS {
+        let which = sim::below(WORDS);
+        let history = histories.of(remote.generation(), which);
+        let few = || sim::below(4);
+        let outcome = match sim::below(4) {
+            0 => {
+                let store = Operation::Store(few());
+                let Operation::Store(value) = store else { unreachable!() };
+                let begun = history.begin(store);
+                let outcome = remote.store(which * 8, value).and_then(|()| remote.flush());
+                match outcome {
+                    Ok(()) => history.end(begun, store),
+                    // It was not done: as if it had been a read of which nothing is known.
+                    _ if settled(&outcome) => history.end(begun, Operation::Load(None)),
+                    _ => {}
+                }
+                outcome
+            }
+            1 => {
+                let begun = history.begin(Operation::Load(None));
+                let outcome = remote.load(which * 8);
+                history.end(begun, Operation::Load(outcome.as_ref().ok().copied()));
+                outcome.map(drop)
+            }
+            _ => {
+                let (old, new) = (few(), few());
+                let begun = history.begin(Operation::Swap(old, new, None));
+                let outcome = remote.compare_and_swap(which * 8, old, new);
+                match &outcome {
+                    Ok(found) => history.end(begun, Operation::Swap(old, new, Some(*found))),
+                    _ if settled(&outcome) => history.end(begun, Operation::Load(None)),
+                    _ => {}
+                }
+                outcome.map(drop)
+            }
+        };
+        if outcome.is_err() {
+            remote = import();
+        }
+        if sim::below(3) == 0 {
+            sim::sleep(Duration::from_millis(sim::below(200)));
+        }
+    }
+}
+
+/// Writes whole records: all bytes of one are the same.
+fn writer() -> Result<()> {
+    let mut remote = import();
+    let mut number = 0;
+    for _ in 0..OPERATIONS / 4 {
+        number += 1;
+        let write = |remote: &Remote| {
+            remote.store(RECORD + 8 + BODY as u64, number)?;
+            remote.flush()?;
+            remote.write(RECORD + 8, &[number as u8; BODY])?;
+            remote.flush()?;
+            remote.store(RECORD, number)?;
+            remote.flush()
+        };
+        // What failed may stand there in part: nobody takes it for whole before the next is.
+        if let Err(Error::Declared(_)) | Err(Error::CallFailed(_)) = write(&remote) {
+            remote = import();
+        }
+        sim::sleep(Duration::from_millis(sim::below(100)));
+    }
+    Ok(())
+}
+
+/// Reads records, and counts those that were whole.
+fn reader(whole: &AtomicU64) {
+    let mut remote = import();
+    for _ in 0..OPERATIONS {
+        let mut bytes = [0; 8 + BODY + 8];
+        if remote.read(RECORD, &mut bytes).is_err() {
+            remote = import();
+            continue;
+        }
+        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        if number(0) == number(8 + BODY) {
+            assert_eq!(bytes[8..8 + BODY], [number(0) as u8; BODY], "a torn record");
+            whole.fetch_add(1, Ordering::Relaxed);
+        }
+        sim::sleep(Duration::from_millis(sim::below(50)));
+    }
+}
+
+fn run(sim: &Sim) -> [u64; 3] {
+    let histories = Arc::new(Histories::default());
+    let whole = Arc::new(AtomicU64::new(0));
+    if sim.below(5) > 0 {
+        sim.random_faults();
+    }
+    let exporter = sim.server("exporter", || {
+        // Nobody asks for its notice: it serves for ever.
+        farcall::memory::export("Words", Settings::new(SIZE).anyone(Rights::ALL))?.notice();
+        Ok::<(), Error>(())
+    });
+    let mut clients: Vec<Process> = (0..CLIENTS)
+        .map(|which| {
+            let histories = histories.clone();
+            sim.process(&format!("client {which}"), move || client(&histories))
+        })
+        .collect();
+    let seen = whole.clone();
+    clients.push(sim.process("reader", move || reader(&seen)));
+    let writer = sim.process("writer", || drop(writer()));
+    for _ in 0..sim.below(8) {
+        sim.sleep(Duration::from_millis(sim.below(500)));
+        let client = &clients[sim.below(clients.len() as u64) as usize];
+        match sim.below(5) {
+            0 => {
+                exporter.crash();
+                sim.sleep(Duration::from_millis(sim.below(2_000)));
+                exporter.restart();
+            }
+            1 => {
+                exporter.pause();
+                sim.sleep(Duration::from_millis(sim.below(3_000)));
+                exporter.resume();
+            }
+            2 => sim.partition(&exporter, client),
+            3 => sim.cut(&writer, &exporter),
+            _ => sim.heal(),
+        }
+    }
+    sim.heal();
+    exporter.restart();
+    sim.run();
+    let (begun, ended) = histories.check();
+    [begun as u64, ended as u64, whole.load(Ordering::Relaxed)]
+}
+
+#[test]
+fn words_are_linearizable_and_records_whole() {
+    static COUNTS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+    check(100, |sim| {
+        for (count, more) in COUNTS.iter().zip(run(sim)) {
+            count.fetch_add(more, Ordering::Relaxed);
+        }
+    });
+    let [begun, ended, whole] = COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed));
+    println!("{begun} operations on words, {ended} ended; {whole} whole records seen");
+    assert!(ended > begun / 2 && whole > 0, "{ended} of {begun} ended, {whole} records: that shows little");
+}
+
+#[test]
+fn what_is_refused_is_not_done() {
+    check(10, |sim| {
+        sim.server("exporter", || {
+            farcall::memory::export("Words", Settings::new(16).anyone(Rights::READ))?.notice();
+            Ok::<(), Error>(())
+        });
+        sim.process("client", || {
+            let remote = import();
+            let refused = remote.compare_and_swap(0, 0, 1);
+            assert!(matches!(refused, Err(Error::Declared(Refused::NotPermitted))), "{refused:?}");
+            assert_eq!(remote.load(0).ok(), Some(0));
+        });
+        sim.run();
+    });
+}
