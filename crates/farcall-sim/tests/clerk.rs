@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::memory::clerk::{Clerk, Entry, Settings};
-use farcall::memory::{self, Memory, Refused, Rights};
+use farcall::memory::{self, Beat, Memory, Pulse, Refused, Rights};
 use farcall::{Error, Kind, Runtime};
 use farcall_sim::{Process, Sim, check, replay, sim};
 
@@ -216,6 +216,40 @@ fn clerks_start_by_themselves() {
         }
         let none = memory::import("load-3").map(drop).expect_err("nobody exports it");
         assert_eq!(none.call_failed().unwrap().kind(), Kind::NoSuchName);
+        Ok(())
+    });
+}
+
+/// A machine that crashes is noticed; one that is paused too, and lives again when it goes on.
+#[test]
+fn a_pulse_tells_of_a_crash_and_of_a_pause() {
+    check(40, |sim| -> farcall::Result<()> {
+        let (every, patience) = (Duration::from_millis(100), Duration::from_secs(1));
+        let machine = sim.server("exporter", move || -> farcall::Result<()> {
+            let runtime = Runtime::current()?;
+            let segment = Arc::new(runtime.export_segment("load", memory::Settings::new(8).anyone(Rights::READ))?);
+            let _beat = Beat::start(&runtime, segment, 0, every)?;
+            loop {
+                sim::sleep(Duration::from_secs(3600));
+            }
+        });
+        let remote = memory::import("load")?;
+        let pulse = Pulse::watch(&Runtime::current()?, remote, 0, every, patience)?;
+        sim::sleep(Duration::from_secs(sim::below(20)));
+        pulse.check()?;
+
+        machine.pause();
+        let paused = sim::now();
+        assert!(is_gone(pulse.wait().kind()));
+        assert!(sim::now() - paused <= patience);
+        machine.resume();
+        sim::sleep(4 * patience);
+        pulse.check()?;
+
+        machine.crash();
+        let crashed = sim::now();
+        assert!(is_gone(pulse.wait().kind()));
+        assert!(sim::now() - crashed <= patience);
         Ok(())
     });
 }

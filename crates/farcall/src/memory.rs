@@ -35,6 +35,7 @@
 //! access     what is served: accesses as an interface
 //! clerk      how a segment is found by its name
 //! notice     how an exporter hears that others wrote
+//! pulse      whether an exporter lives
 //! area       the words
 //! word       one as an atomic number;  record: many that nobody reads half of;  ring: messages
 //! ```
@@ -47,6 +48,7 @@ pub mod clerk;
 mod mapped;
 mod notice;
 mod pipeline;
+mod pulse;
 mod record;
 mod remote;
 mod ring;
@@ -63,6 +65,7 @@ pub(crate) use segment::Offers;
 
 pub use access::Refused;
 pub use notice::Notice;
+pub use pulse::{Beat, Pulse};
 pub use record::{Record, Unread, Writer};
 pub use remote::Remote;
 pub use ring::{Consumer, Producer, Ring, Stuck};

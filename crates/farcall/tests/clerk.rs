@@ -1,9 +1,11 @@
 //! The segment name service: machines are runtimes with registries of their own, whose clerks know one another by address.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use farcall::memory::clerk::{Clerk, Fault, MAX_NAME, Settings};
-use farcall::memory::{self, Memory, Refused, Rights};
+use farcall::memory::{self, Beat, Memory, Pulse, Refused, Rights};
 use farcall::{Error, Kind, Runtime, names};
 
 /// A machine of its own, as far as names go: it shares neither a registry nor memory with others.
@@ -223,7 +225,7 @@ fn a_hint_at_which_there_is_no_clerk_says_so() {
     let (_here, clerk) = machine_with(Settings::default());
     // It exports, but no segments.
     let other = machine();
-    let _export = other.export::<dyn Idle>("Idle", std::sync::Arc::new(Nobody)).unwrap();
+    let _export = other.export::<dyn Idle>("Idle", Arc::new(Nobody)).unwrap();
     let hint: SocketAddr = other.address().unwrap();
     assert!(matches!(fault(clerk.look_up("Load", Some(hint))), Fault::Silent(why) if why.contains("not exported")));
     assert!(matches!(fault(clerk.look_up_asking("Load", hint)), Fault::Silent(_)));
@@ -240,4 +242,28 @@ impl Idle for Nobody {
     fn rest(&self) -> farcall::Result<()> {
         Ok(())
     }
+}
+
+#[test]
+fn who_is_watched_lives_while_its_counter_moves() {
+    const EVERY: Duration = Duration::from_millis(5);
+    let (there, here) = (machine(), machine());
+    let segment = Arc::new(there.export_segment("Load", readable(64)).unwrap());
+    let import = || here.import_segment(&segment.url()).unwrap();
+    let beat = Beat::start(&there, segment.clone(), 56, EVERY).unwrap();
+    let patient = Pulse::watch(&here, import(), 56, EVERY, Duration::from_secs(3600)).unwrap();
+    let watched = Pulse::watch(&here, import(), 56, EVERY, Duration::from_millis(200)).unwrap();
+    patient.check().unwrap();
+
+    drop(beat);
+    let why = watched.wait();
+    assert_eq!(why.kind(), Kind::Unreachable);
+    assert!(why.detail().contains("stood still"), "{why}");
+    patient.check().unwrap();
+    segment.export_again();
+    assert_eq!(patient.wait().kind(), Kind::NotExported);
+    assert_eq!(kind(patient.check()), Kind::NotExported);
+
+    assert_eq!(kind(Pulse::watch(&here, import(), 60, EVERY, EVERY)), Kind::NotPermitted);
+    assert_eq!(kind(Beat::start(&there, segment.clone(), 60, EVERY)), Kind::NotPermitted);
 }

@@ -341,4 +341,15 @@ fn registry() {
     }
     drop((first, second));
     std::fs::remove_dir_all(&directory).expect("removed");
+    seed("clerk", "entry", &record());
+}
+
+/// An entry in a clerk's table, without its flag: the target tries the one that would be right.
+fn record() -> [u8; 128] {
+    let mut bytes = [0; 128];
+    bytes[8..16].copy_from_slice(&[4, 4, 0x58, 0x1b, 1, 0, 0, 0]);
+    bytes[26..32].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 7]);
+    (bytes[32], bytes[41]) = (9, 1);
+    bytes[48..52].copy_from_slice(b"Load");
+    bytes
 }

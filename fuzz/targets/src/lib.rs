@@ -22,7 +22,7 @@ pub use client::client;
 pub use dump::dump;
 pub use idl::{interface, json, values};
 pub use memory::{memory_caller, memory_server};
-pub use names::{name, names_file};
+pub use names::{clerk, name, names_file};
 pub use server::{server, server_bytes};
 pub use xdr::{schema, specimen, xdr};
 
@@ -60,4 +60,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "json", run: json, memory_per_byte: 256, memory: 40 * MIB },
     Target { name: "names_file", run: names_file, memory_per_byte: 32, memory: 8 * KIB },
     Target { name: "name", run: name, memory_per_byte: 8, memory: 4 * KIB },
+    Target { name: "clerk", run: clerk, memory_per_byte: 8, memory: 4 * KIB },
 ];

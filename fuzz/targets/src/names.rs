@@ -1,10 +1,15 @@
-//! What the registry reads: its file, and the names that users write.
+//! What the registry reads, its file and the names that users write; and what clerks read of one another's memory.
 
 use farcall_names::{Address, Label, Name};
 
 /// The text of a registry's file; what is read is written and read again.
 pub fn names_file(data: &[u8]) {
     farcall_names::fuzz_file(data);
+}
+
+/// A record in a clerk's memory; what is read is written and read again.
+pub fn clerk(data: &[u8]) {
+    farcall::memory::clerk::fuzz_record(data);
 }
 
 /// A name, a label, an address; what is read is written and read again.

@@ -43,6 +43,8 @@ use post::Post;
 
 pub(crate) use desk::Desk;
 pub(in crate::memory) use desk::Named;
+#[doc(hidden)]
+pub use entry::fuzz_record;
 pub use entry::{Entry, MAX_NAME};
 
 /// The name of every clerk's table.
