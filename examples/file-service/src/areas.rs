@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! counter            how many letters the server has answered: a null ping reads it
+//! identity           which server it is
 //! mailboxes          one for each clerk
 //! statistics         one entry
 //! attributes         by handle
@@ -24,6 +25,9 @@ pub(crate) const CLERKS: u32 = 64;
 
 /// Where the counter stands.
 pub(crate) const COUNTER: u64 = 0;
+
+/// Where the number stands that no other server has.
+pub(crate) const IDENTITY: u64 = 8;
 
 /// The most bytes of names in a page: a page has at most so many.
 pub(crate) const PAGE: usize = 4096;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use farcall::memory::{Memory, Rights, Settings};
 use farcall::stub::{Binding, Client};
-use farcall::{Result, Runtime};
+use farcall::{CallFailed, Kind, Ran, Result, Runtime};
 use farcall_file_access::{FileAccess, FileError};
 
-use crate::areas::{Areas, mailbox};
+use crate::areas::{Areas, IDENTITY, mailbox};
 use crate::calls::ByCalls;
 use crate::copies::Copies;
 use crate::direct::Direct;
@@ -121,6 +121,10 @@ fn attach(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<A
     let (runtime, memory, tally) = (runtime.clone(), server.memory.clone(), tally.clone());
     let import = move || {
         let memory = runtime.import_segment(&memory)?;
+        // Another server of this name may keep things elsewhere, and does not know this clerk.
+        if memory.load(IDENTITY).ok() != Some(attached.identity) {
+            return Err(CallFailed::new(Kind::ServerRestarted, Ran::Maybe).into());
+        }
         Ok(Box::new(Counted { memory, tally: tally.clone() }) as Box<dyn Memory>)
     };
     let post = Post {

@@ -49,6 +49,9 @@ pub(crate) struct Hybrid {
 /// Where answers are written in a clerk's segment: there is room for the longest page of a directory.
 pub(crate) const ANSWERS: Mailbox = Mailbox::new(0, 512 << 10);
 
+/// How often a letter is repeated to a server that is there.
+const REPEATS: usize = 3000;
+
 impl Post {
     /// Sends a letter and waits for the answer to it.
     fn exchange(&self, letter: &[u8]) -> farcall::Result<Vec<u8>> {
@@ -58,7 +61,7 @@ impl Post {
         }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = last.wrapping_add(1);
-        loop {
+        for _ in 0..REPEATS {
             self.server.with(|memory| self.requests.post(memory, *last, letter, true))?;
             if self.has_come(*last)? {
                 return Ok(ANSWERS.letter(&self.answers).map_err(own)?);
@@ -66,6 +69,8 @@ impl Post {
             // A server that is there may have missed it: it knows letters by their numbers.
             self.server.with(|memory| memory.flush().and_then(|()| memory.load(COUNTER)))?;
         }
+        // It took us for gone, and gave our mailbox to another.
+        Err(CallFailed::new(Kind::Forgotten, Ran::Maybe).because("the server is there, and does not answer").into())
     }
 
     /// Waits for as long as patience lasts.

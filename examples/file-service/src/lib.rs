@@ -20,7 +20,7 @@
 //! there, is written by the server, which takes the tokens of what it changes. A clerk that dies with a token in its
 //! hand holds it for 20 ms at most: the server then exports its segment anew, so that nothing arrives that the clerk
 //! may still send, and fills the entry from the file (`server::keep`).
-//! What others than this service change in the directory is seen where it is not kept.
+//! What others than this service change in the directory is seen after [`Server::refresh`].
 //!
 //! **Trust** is as in section 3.5: clerks and server are one service and may do anything to one another's segments;
 //! clients only call.

@@ -49,9 +49,11 @@ pub struct Looked {
 /// What a clerk must know of the server's segment.
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
 pub struct Attached {
+    /// Which server it is: what stands in its memory from its eighth byte on.
+    pub identity: u64,
     /// Which mailbox is the clerk's.
     pub mailbox: u32,
-    /// The number of the last letter in it.
+    /// The number after which the clerk's letters are numbered.
     pub last: u64,
     /// How many entries its tables have.
     pub shape: Shape,

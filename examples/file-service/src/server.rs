@@ -4,9 +4,10 @@ mod keep;
 mod serve;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use farcall::memory::{Memory, Notify, Rights, Segment, Settings};
 use farcall::{CallFailed, Export, Kind, Ran, Result, Runtime};
 use farcall_file_access::{Directory, FileAccess};
 
-use crate::areas::{Areas, COUNTER};
+use crate::areas::{Areas, COUNTER, IDENTITY};
 use crate::{Handle, MoreFiles, Shape};
 use serve::Clerk;
 
@@ -54,12 +55,14 @@ struct Core {
     /// Held by whoever changes an entry or writes a file.
     state: Mutex<State>,
     clerks: Mutex<Vec<Arc<Clerk>>>,
+    /// How many clerks there have been.
+    admitted: AtomicU64,
     stopping: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The paths of files of which blocks are kept.
+    /// The paths of files of which something is kept.
     paths: HashMap<Handle, String>,
     /// What clerks wrote to a file and the system refused, to be told to whoever commits it.
     failed: HashMap<Handle, String>,
@@ -87,8 +90,13 @@ impl Server {
             patience: Duration::from_millis(20),
             state: Mutex::default(),
             clerks: Mutex::default(),
+            admitted: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         });
+        let identity = RandomState::new().build_hasher().finish();
+        core.segment
+            .store(IDENTITY, identity)
+            .map_err(|why| CallFailed::new(Kind::Local, Ran::No).because(why.to_string()))?;
         core.keep_statistics();
         // The plain server of the plain interface: nothing of this service makes its calls slower.
         let files = runtime.export::<dyn FileAccess>(&format!("FileAccess/{instance}"), Arc::new(directory()?))?;
@@ -104,6 +112,13 @@ impl Server {
     pub fn addresses(&self) -> Addresses {
         let [files, more] = &self.exports;
         Addresses { files: files.url(), more: more.url(), memory: self.core.segment.url() }
+    }
+
+    /// Looks whether files that it keeps something of were changed by others than this service, and reads those again.
+    ///
+    /// It is for whoever shares a directory with others to call as often as they want to be up to date.
+    pub fn refresh(&self) {
+        self.core.refresh();
     }
 
     /// How many letters it has answered.

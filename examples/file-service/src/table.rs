@@ -150,6 +150,18 @@ impl Table {
         place(bytes.start).min(self.entries)..(place(bytes.end - 1) + 1).min(self.entries)
     }
 
+    /// All places.
+    pub(crate) fn all(&self) -> Range<u64> {
+        0..self.entries
+    }
+
+    /// Whose entry seems to stand there.
+    pub(crate) fn key(&self, memory: &dyn Memory, place: u64) -> Result<Key> {
+        let mut key = [0; 3 * WORD];
+        memory.read(self.at(place) + WORD as u64, &mut key)?;
+        Ok(words(&key))
+    }
+
     /// An entry, if it is whole.
     pub(crate) fn entry(&self, memory: &dyn Memory, place: u64) -> Result<Option<Entry>> {
         Ok(self.read(memory, place, &(0..self.room))?.entry())

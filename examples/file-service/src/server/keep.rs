@@ -5,6 +5,7 @@
 //! does not give it back loses it: the server exports the segment anew, so that nothing that clerk may still send
 //! arrives, and fills the entry from the file. Every other clerk imports the segment anew, once.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use farcall::{Result, xdr};
 use farcall_file_access::{Contents, FileAccess, FileError, MAX_READ, Page};
 
 use super::{Core, State};
-use crate::areas::{Named, PAGE, Paged, of_block, of_file, of_name};
+use crate::areas::{Areas, Named, PAGE, Paged, of_block, of_file, of_name};
 use crate::table::{Entry, Hints, Key, Look, Table, Token};
 use crate::{BLOCK, Found, Handle, Looked, MoreFiles, Names};
 
@@ -40,12 +41,18 @@ impl Core {
     fn keep_attributes_of(&self, state: &mut State, path: &str) {
         if let Ok(looked) = self.look_up(path) {
             self.keep(state, &self.areas.attributes, of_file(looked.found.handle), &looked.attributes);
+            if state.paths.get(&looked.found.handle).is_none_or(|known| known != path) {
+                state.paths.insert(looked.found.handle, path.to_owned());
+            }
         }
     }
 
     /// That a path's last name was found in the directory before it.
     pub(super) fn keep_name(&self, path: &str, found: Found) {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        if name.is_empty() {
+            return; // the directory that is served
+        }
         if let Ok(parent) = self.look_up(parent) {
             let key = of_name(parent.found.handle, name);
             self.keep(&mut self.lock(), &self.areas.names, key, &Named { name: name.to_owned(), found });
@@ -120,6 +127,49 @@ impl Core {
         drop(state);
         self.keep_statistics();
         Ok(outcome?)
+    }
+
+    /// Reads again what is not as it was when it was kept.
+    pub(super) fn refresh(&self) {
+        let paths: Vec<(Handle, String)> = self.lock().paths.iter().map(|(file, path)| (*file, path.clone())).collect();
+        let changed: HashMap<Handle, String> =
+            paths.into_iter().filter(|(file, path)| !self.is_as_kept(*file, path)).collect();
+        if changed.is_empty() {
+            return;
+        }
+        let Areas { attributes, names, links, pages, blocks, .. } = &self.areas;
+        for table in [attributes, names, links, pages, blocks] {
+            for place in table.all() {
+                // What cannot be read again now is found out the next time.
+                let _ = self.refresh_entry(table, place, &changed);
+            }
+        }
+        let mut state = self.lock();
+        for (file, path) in &changed {
+            state.paths.remove(file);
+            self.keep_attributes_of(&mut state, path);
+        }
+    }
+
+    fn is_as_kept(&self, file: Handle, path: &str) -> bool {
+        let key = of_file(file);
+        let kept = self.areas.attributes.look(&self.segment, key, 0..self.areas.attributes.room(), Hints::NONE);
+        let Ok(Look::Found(kept)) = kept else { return false };
+        self.look_up(path).is_ok_and(|now| {
+            now.found.handle == file && xdr::to_vec(&now.attributes).is_ok_and(|attributes| attributes == *kept.bytes)
+        })
+    }
+
+    fn refresh_entry(&self, table: &Table, place: u64, changed: &HashMap<Handle, String>) -> memory::Result<()> {
+        let mut state = self.lock();
+        let [device, inode, block] = table.key(&self.segment, place)?;
+        let Some(path) = changed.get(&Handle { device, inode }) else { return Ok(()) };
+        let token = self.take_settled(&mut state, table, place)?.token;
+        if std::ptr::eq(table, &self.areas.blocks) {
+            return self.fill_block(token, path, [device, inode, block]);
+        }
+        table.put(&self.segment, &token, GONE, &[], false)?;
+        table.release(&self.segment, token, false)
     }
 
     /// Takes to their files what clerks wrote into the blocks at these places.

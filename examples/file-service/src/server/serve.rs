@@ -11,7 +11,7 @@ use farcall::{CallFailed, Kind, Ran, Result};
 use farcall_file_access::{Attributes, Contents, FileAccess, FileError, Page, Statistics};
 
 use super::Core;
-use crate::areas::{CLERKS, COUNTER, mailbox, mailboxes};
+use crate::areas::{CLERKS, COUNTER, IDENTITY, mailbox, mailboxes};
 use crate::hybrid::{self, ANSWERS, Object};
 use crate::letter::Mailbox;
 use crate::{Attached, Found, Handle, Looked, MoreFiles};
@@ -19,6 +19,8 @@ use crate::{Attached, Found, Handle, Looked, MoreFiles};
 /// A clerk, and what it was told last.
 pub(super) struct Clerk {
     answers: Remote,
+    /// Every letter's number is greater, and none of another clerk's is near it.
+    first: u64,
     last: AtomicU64,
     answer: Mutex<Vec<u8>>,
 }
@@ -44,7 +46,7 @@ impl Core {
     fn answer_letter(self: &Arc<Core>, clerk: &Clerk, requests: Mailbox) -> farcall::memory::Result<()> {
         let number = requests.number(&self.segment)?;
         let last = clerk.last.load(Ordering::SeqCst);
-        if number == 0 {
+        if number >> 32 != clerk.first >> 32 || number == clerk.first {
             return Ok(());
         }
         let mut answer = clerk.answer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,17 +78,19 @@ impl Core {
     }
 
     /// A mailbox for a new clerk: one that is free, or whose clerk is gone.
-    fn admit(&self, answers: Remote) -> Option<u32> {
-        let clerk = |last| Arc::new(Clerk { answers, last: AtomicU64::new(last), answer: Mutex::default() });
+    fn admit(&self, answers: Remote) -> Option<(u32, u64)> {
+        let first = (self.admitted.fetch_add(1, Ordering::SeqCst) + 1) << 32;
+        let clerk = Arc::new(Clerk { answers, first, last: AtomicU64::new(first), answer: Mutex::default() });
         let mut clerks = self.clerks.lock().unwrap_or_else(PoisonError::into_inner);
-        if clerks.len() < CLERKS as usize {
-            clerks.push(clerk(0));
-            return u32::try_from(clerks.len() - 1).ok();
+        let mailbox = match clerks.len() < CLERKS as usize {
+            true => clerks.len(),
+            false => clerks.iter().position(|clerk| clerk.answers.load(0).is_err())?,
+        };
+        match clerks.get_mut(mailbox) {
+            Some(gone) => *gone = clerk,
+            None => clerks.push(clerk),
         }
-        let gone = clerks.iter().position(|clerk| clerk.answers.load(0).is_err())?;
-        let last = clerks[gone].last.load(Ordering::SeqCst);
-        clerks[gone] = clerk(last);
-        u32::try_from(gone).ok()
+        Some((u32::try_from(mailbox).ok()?, first))
     }
 }
 
@@ -121,10 +125,9 @@ impl MoreFiles for Core {
     fn attach(&self, answers: &str) -> Result<Attached, FileError> {
         let answers = self.runtime.import_segment(answers)?;
         let full = || CallFailed::new(Kind::Overloaded, Ran::No).because("every mailbox has its clerk");
-        let mailbox = self.admit(answers).ok_or_else(full)?;
-        let clerks = self.clerks.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = clerks.get(mailbox as usize).map_or(0, |clerk| clerk.last.load(Ordering::SeqCst));
-        Ok(Attached { mailbox, last, shape: self.shape })
+        let (mailbox, last) = self.admit(answers).ok_or_else(full)?;
+        let identity = self.segment.load(IDENTITY).unwrap_or_default();
+        Ok(Attached { identity, mailbox, last, shape: self.shape })
     }
 }
 

@@ -133,7 +133,7 @@ fn a_letter_that_is_no_request_is_answered_so() {
         let mut rng = fastrand::Rng::with_seed(11);
         for number in 1..200 {
             let letter: Vec<u8> = (0..rng.usize(..100)).map(|_| rng.u8(..4)).collect();
-            crate::areas::mailbox(0).post(&memory, 1_000 + number, &letter, true).unwrap();
+            crate::areas::mailbox(0).post(&memory, (1 << 32) + 1_000 + number, &letter, true).unwrap();
         }
         // Nor do bytes in its tables that nobody understands stop it.
         for _ in 0..200 {
@@ -143,4 +143,39 @@ fn a_letter_that_is_no_request_is_answered_so() {
         memory.flush().unwrap();
         assert_eq!(scene.bytes().len(), BLOCK);
     }
+}
+
+#[test]
+fn what_others_change_is_seen_after_a_refresh() {
+    for scene in scenes() {
+        let (path, files) = (scene.scratch.path(), &scene.clerk.files);
+        let root = files.root().unwrap();
+        files.attributes(scene.file).unwrap();
+        assert_eq!(files.read_directory(root, "").unwrap().names, ["file"]);
+
+        fs::write(path.join("file"), b"shorter").unwrap();
+        fs::write(path.join("more"), b"").unwrap();
+        scene.server.refresh();
+        assert_eq!(scene.bytes(), b"shorter");
+        assert_eq!(files.attributes(scene.file).unwrap().size, 7);
+        assert_eq!(files.read_directory(root, "").unwrap().names, ["file", "more"]);
+
+        fs::remove_file(path.join("file")).unwrap();
+        scene.server.refresh();
+        assert!(files.look_up(root, "file").is_err());
+        assert!(files.read(scene.file, 0, 1).is_err());
+        let letters = scene.server.letters();
+        scene.server.refresh();
+        assert_eq!(files.read_directory(root, "").unwrap().names, ["more"]);
+        assert_eq!(scene.server.letters(), letters + 1, "what did not change is kept");
+    }
+}
+
+#[test]
+fn another_server_of_the_same_name_is_not_taken_for_the_first() {
+    let scene = Scene::new(false);
+    scene.server.core.segment.store(IDENTITY, 1).unwrap();
+    scene.server.core.segment.export_again();
+    let why = scene.clerk.files.null().unwrap_err();
+    assert_eq!(why.call_failed().map(CallFailed::kind), Some(Kind::ServerRestarted));
 }
