@@ -84,3 +84,31 @@ fn a_child_may_make_a_runtime_of_its_own() {
     });
     assert_eq!(status, 0);
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_child_leaves_alone_what_its_parent_shares_with_others() {
+    use farcall::Error;
+    use farcall::memory::{Memory, Result, Rights, Settings};
+
+    fn is_forked<T>(result: Result<T>) -> bool {
+        matches!(result, Err(Error::CallFailed(why)) if (why.kind(), why.ran()) == (Kind::Forked, Ran::No))
+    }
+    let exporter = common::builder().shared_memory(true).build().unwrap();
+    let segment = exporter.export_segment("Shared", Settings::new(64).same_user(Rights::ALL)).unwrap();
+    let remote = common::runtime().import_segment(&segment.url()).unwrap();
+    segment.store(0, 7).unwrap();
+    let status = in_child(|| {
+        let all: [&dyn Memory; 2] = [&segment, &remote];
+        all.iter().all(|memory| {
+            is_forked(memory.load(0)) && is_forked(memory.store(0, 8)) && is_forked(memory.compare_and_swap(0, 7, 8))
+        })
+    });
+    assert_eq!(status, 0);
+    let segment = std::cell::Cell::new(Some(segment));
+    let status = in_child(|| {
+        drop(segment.take());
+        true
+    });
+    assert_eq!((status, remote.load(0)), (0, Ok(7)));
+}
