@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{Datagram, EXPORT, Pair, Told};
 use farcall_proto::client::{Call, Conversation, Event};
-use farcall_proto::server::{Export, Finish, Request};
+use farcall_proto::server::{Export, Finish, Request, Taken};
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
 #[test]
@@ -327,13 +327,41 @@ fn a_call_that_was_never_sent_did_not_run() {
 }
 
 #[test]
+fn an_outcome_may_leave_before_it_is_noted_and_is_held_then() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"argument");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    let result = pair.finish(key, Finish::Result, b"result..");
+    pair.hear(&result);
+    // Of an activity that has been used.
+    pair.start(2, b"argument");
+    let call = pair.sent();
+    let Taken::Call(incoming, origin) = pair.server.take_call(pair.now, &pair.from, &call[0]) else {
+        panic!("not just one call");
+    };
+    let (key, envelope, mut out) = (incoming.key, pair.server.envelope(&origin), vec![0; 65_536]);
+    assert_eq!(envelope.write(key, &Failure::new(Kind::Other, Ran::Yes).into(), b"", &mut out), None);
+    assert_eq!(envelope.write(key, &Finish::Result, &[0; 2000], &mut out), None, "it does not fit");
+    let len = envelope.write(key, &Finish::Result, b"result..", &mut out).unwrap();
+    pair.hear(&[out[..len].to_vec()]);
+    assert_eq!(pair.told.pop(), Some((2, Told::Result(b"result..".to_vec()))));
+    pair.server.sent(pair.now, key, Finish::Result, &mut b"result..".to_vec(), len);
+    assert_eq!((pair.server.unfinished(), pair.server.held_bytes()), (0, 8));
+    pair.receive(&call);
+    assert!(pair.asked.is_empty(), "it does not run again");
+    assert_eq!(pair.answered().len(), 1, "its result is sent again");
+}
+
+#[test]
 fn a_refusal_is_remembered() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"much");
     let call = pair.sent();
     pair.receive(&call);
     let (key, _) = pair.asked.pop().unwrap();
-    let refusal = Finish::Failed(Failure::new(Kind::Overloaded, Ran::No).with_detail("queue of 8"));
+    let refusal = Finish::from(Failure::new(Kind::Overloaded, Ran::No).with_detail("queue of 8"));
     let refused = pair.finish(key, refusal, b"");
     pair.receive(&call);
     assert!(pair.asked.is_empty());

@@ -102,7 +102,7 @@ fn datagrams() -> String {
     s.title("a refusal");
     s.call(&[], None);
     let refused = Failure::new(Kind::Overloaded, Ran::No).with_detail("the queue is full");
-    s.run(&Finish::Failed(refused), &[], true);
+    s.run(&refused.into(), &[], true);
     s.title("a result that is lost, and the call sent again");
     s.call(b"once", None);
     s.run(&Finish::Result, b"done", false);

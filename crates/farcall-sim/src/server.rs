@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use farcall_proto::server::{CallKey, Export, Finish, Insert, Request, Server};
+use farcall_proto::server::{CallKey, Envelope, Export, Finish, Incoming, Insert, Request, Server, Taken};
 use farcall_proto::{Failure, Kind, Ran};
 
 use crate::clock::Clock;
@@ -46,6 +46,9 @@ pub struct ServerNode {
 /// A datagram waits in a stopped process's socket buffer, which holds so many.
 pub const SOCKET_BUFFER: usize = 256;
 
+/// The longest time from when an outcome leaves until that is noted.
+const NOTED: Nanos = 200_000;
+
 enum Ask {
     Call(Job),
     Cancel(CallKey),
@@ -57,6 +60,10 @@ struct Job {
     call: usize,
     deadline: Option<farcall_proto::Time>,
     executing: bool,
+    /// Whom its outcome goes to, and in what, before the serving end is told.
+    envelope: Option<(SocketAddr, Envelope)>,
+    /// Its outcome has left in so many bytes.
+    left: Option<usize>,
 }
 
 impl ServerNode {
@@ -187,7 +194,10 @@ impl ServerNode {
             return g.net.after(SECS, Event::Done { server: self.index, job });
         }
         if let Some(job) = self.remove(job) {
-            self.finish_executed(g, job);
+            match job.left {
+                Some(len) => self.note(g, job, len),
+                None => self.finish_executed(g, job),
+            }
             self.settle(g);
         }
     }
@@ -198,15 +208,19 @@ impl ServerNode {
         g.server_received(self.index, from, bytes.len());
         let export = self.export;
         let (oracle, asked, index, at) = (&mut g.oracle, &mut self.asked, self.index, g.net.now());
-        core.handle(now, from, &bytes, &mut |request| match request {
-            Request::Call(incoming) => {
-                if let Some(call) = oracle.arrived(at, index, export, &incoming) {
-                    let (key, deadline) = (incoming.key, incoming.deadline);
-                    asked.push(Ask::Call(Job { key, call, deadline, executing: false }));
-                }
-            }
-            Request::Cancel(key) => asked.push(Ask::Cancel(key)),
-        });
+        let mut call = |incoming: Incoming<'_>, envelope| {
+            let call = oracle.arrived(at, index, export, &incoming)?;
+            let Incoming { key, deadline, .. } = incoming;
+            Some(Ask::Call(Job { key, call, deadline, executing: false, envelope, left: None }))
+        };
+        match core.take_call(now, &from, &bytes) {
+            Taken::Call(incoming, origin) => asked.extend(call(incoming, Some((from, core.envelope(&origin))))),
+            Taken::Other(unread) => core.handle_rest(now, &from, &bytes, unread, &mut |request| match request {
+                Request::Call(incoming) => asked.extend(call(incoming, None)),
+                Request::Cancel(key) => asked.push(Ask::Cancel(key)),
+            }),
+            Taken::Nothing => {}
+        }
         g.net.recycle(bytes);
         for ask in std::mem::take(&mut self.asked) {
             match ask {
@@ -263,7 +277,7 @@ impl ServerNode {
         self.executing -= 1;
         g.last_done = g.now();
         if g.rng.chance(2_000) {
-            self.finish(g, job, Finish::Failed(Failure::new(Kind::Nested, Ran::Yes)));
+            self.finish(g, job, Failure::new(Kind::Nested, Ran::Yes).into());
         } else if g.oracle.calls[job.call].exception {
             self.finish(g, job, Finish::Exception);
         } else {
@@ -286,12 +300,12 @@ impl ServerNode {
             format!("server {} refuses call {}: {kind}", self.index, job.call)
         });
         g.oracle.refuse(job.call);
-        self.finish(g, job, Finish::Failed(Failure::new(kind, Ran::No)));
+        self.finish(g, job, Failure::new(kind, Ran::No).into());
     }
 
     /// The caller has given a call up: one that waits is refused, one that executes may stop early.
     fn give_up(&mut self, g: &mut Ground, key: CallKey) {
-        let found = self.jobs.iter().find(|(_, job)| job.key == key);
+        let found = self.jobs.iter().find(|(_, job)| job.key == key && job.left.is_none());
         let Some((number, job)) = found.copied() else {
             return;
         };
@@ -303,7 +317,7 @@ impl ServerNode {
         if g.rng.chance(500_000) {
             self.remove(number);
             self.executing -= 1;
-            self.finish(g, job, Finish::Failed(Failure::new(Kind::Cancelled, Ran::Yes)));
+            self.finish(g, job, Failure::new(Kind::Cancelled, Ran::Yes).into());
             self.next(g);
         }
     }
@@ -323,10 +337,38 @@ impl ServerNode {
             payload.extend(tail);
             return core.finish_around(now, job.key, finish, &mut payload, insert);
         }
+        if let Some((to, envelope)) = job.envelope
+            && let Some(len) = envelope.write(job.key, &finish, &payload, &mut g.scratch)
+        {
+            core.recycle(payload);
+            g.server_sent(self.index, to, len);
+            g.send(self.address, to, len);
+            return self.note_later(g, Job { left: Some(len), ..job });
+        }
         if let Some(t) = core.finish(now, job.key, finish, &mut payload, &mut g.scratch) {
             g.server_sent(self.index, t.to, t.len);
             g.send(self.address, t.to, t.len);
         }
+    }
+
+    /// An outcome has left. The serving end hears of it, mostly at once.
+    fn note_later(&mut self, g: &mut Ground, job: Job) {
+        let Some(len) = job.left else { return };
+        if g.rng.chance(700_000) {
+            return self.note(g, job, len);
+        }
+        self.taken += 1;
+        self.jobs.push((self.taken, job));
+        g.net.after(g.rng.below(NOTED), Event::Done { server: self.index, job: self.taken });
+    }
+
+    fn note(&mut self, g: &mut Ground, job: Job, len: usize) {
+        let Some(core) = &mut self.core else { return };
+        let now = self.clock.read(g.net.now());
+        let mut payload = core.buffer(now, 0);
+        g.oracle.write_result(job.call, &mut payload);
+        let exception = g.oracle.calls[job.call].exception;
+        core.sent(now, job.key, if exception { Finish::Exception } else { Finish::Result }, &mut payload, len);
     }
 
     /// Sends what is ready and arms the timer.

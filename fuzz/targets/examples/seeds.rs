@@ -183,7 +183,7 @@ fn protocol() {
     play.cancel(first);
     play.settle();
     let refusal = Failure::new(Kind::Overloaded, Ran::No).with_detail("enough");
-    play.finish(0, Finish::Failed(refusal));
+    play.finish(0, refusal.into());
     play.finish(0, Finish::Result);
     play.settle();
     play.keep("cancel_and_refusal");

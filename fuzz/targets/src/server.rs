@@ -126,7 +126,7 @@ impl World {
         let how = match script.byte() % 4 {
             0 | 1 => Finish::Result,
             2 => Finish::Exception,
-            _ => Finish::Failed(Failure::new(Kind::Overloaded, Ran::No).with_detail("enough")),
+            _ => Failure::new(Kind::Overloaded, Ran::No).with_detail("enough").into(),
         };
         let mut payload = script.filling();
         let Some(key) = picked else { return };

@@ -28,7 +28,8 @@ use bytes::Bytes;
 use crate::ticket::Issuer;
 use crate::{Failure, ServerConfig, Spares, Time, Trace};
 use exports::Exports;
-pub use receive::{Reading, Taken, Unread};
+pub use receive::{Origin, Reading, Taken, Unread};
+pub use send::Envelope;
 use table::Table;
 use work::Work;
 
@@ -61,8 +62,6 @@ pub struct Export {
 pub struct Incoming<'a> {
     /// To be given to [`Server::finish`], whatever happens.
     pub key: CallKey,
-    /// Who calls.
-    pub from: SocketAddr,
     /// The export that it names, which exists.
     pub export: u64,
     /// The procedure's number, not checked.
@@ -99,8 +98,14 @@ pub enum Finish {
     Result,
     /// The payload is a declared exception.
     Exception,
-    /// It failed; the payload is not sent.
-    Failed(Failure),
+    /// It failed; the payload is not sent. Apart, so that the others are a word.
+    Failed(Box<Failure>),
+}
+
+impl From<Failure> for Finish {
+    fn from(failure: Failure) -> Finish {
+        Finish::Failed(Box::new(failure))
+    }
 }
 
 /// A datagram to send.

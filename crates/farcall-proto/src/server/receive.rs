@@ -30,7 +30,7 @@ struct Visit<'s, S> {
 #[derive(Debug)]
 pub enum Taken<'d> {
     /// It was just this call, which is to be executed.
-    Call(Incoming<'d>),
+    Call(Incoming<'d>, Origin),
     /// It is to be read on, before anything else happens to the server.
     Other(Unread),
     /// It is nothing.
@@ -51,6 +51,10 @@ pub struct Reading<'d> {
     header: Header,
 }
 
+/// The conversation that a call has come from, as long as nothing else happens to the server.
+#[derive(Debug)]
+pub struct Origin(pub(super) usize);
+
 /// A datagram that was opened: to be given to [`Server::handle_rest`].
 #[derive(Debug)]
 pub struct Unread {
@@ -62,16 +66,16 @@ impl Server {
     /// Takes in a datagram.
     #[inline]
     pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &[u8], sink: &mut impl FnMut(Request<'_>)) {
-        match self.take_call(now, from, datagram) {
-            Taken::Call(call) => sink(Request::Call(call)),
-            Taken::Other(unread) => self.handle_rest(now, from, datagram, unread, sink),
+        match self.take_call(now, &from, datagram) {
+            Taken::Call(call, _) => sink(Request::Call(call)),
+            Taken::Other(unread) => self.handle_rest(now, &from, datagram, unread, sink),
             Taken::Nothing => {}
         }
     }
 
     /// The first half of [`Server::handle`]: most datagrams are just one call.
     #[inline(always)]
-    pub fn take_call<'d>(&mut self, now: Time, from: SocketAddr, datagram: &'d [u8]) -> Taken<'d> {
+    pub fn take_call<'d>(&mut self, now: Time, from: &SocketAddr, datagram: &'d [u8]) -> Taken<'d> {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
         let Ok((header, frames)) = wire::open(datagram, check) else {
             return self.reject();
@@ -80,7 +84,7 @@ impl Server {
             return self.reject();
         }
         self.stats.received += 1;
-        let place = self.table.find(header.conversation).filter(|place| self.table.at(*place).is_at(&from));
+        let place = self.table.find(header.conversation).filter(|place| self.table.at(*place).is_at(from));
         if let Some(place) = place {
             self.table.at_mut(place).heard = self.coarse(now) | u32::from(header.local);
         }
@@ -91,7 +95,7 @@ impl Server {
                     && self.accepts(&head, args.len())
                     && self.take_over(now, place, head.position) =>
             {
-                Taken::Call(self.incoming(now, from, header, &head, Cow::Borrowed(args)))
+                Taken::Call(self.incoming(now, header, &head, Cow::Borrowed(args)), Origin(place))
             }
             _ => Taken::Other(Unread { header, place }),
         }
@@ -122,11 +126,11 @@ impl Server {
     }
 
     /// Makes a reading a call like any other, to be finished.
-    pub fn take_on<'d>(&mut self, now: Time, from: SocketAddr, reading: &Reading<'d>) -> Incoming<'d> {
+    pub fn take_on<'d>(&mut self, now: Time, reading: &Reading<'d>) -> Incoming<'d> {
         let Reading { export, procedure, args, place, position, header } = *reading;
         self.work(now, place, position.activity).begin(now, position);
         let head = CallHead { position, export, procedure, meta: wire::Meta::default() };
-        self.incoming(now, from, header, &head, Cow::Borrowed(args))
+        self.incoming(now, header, &head, Cow::Borrowed(args))
     }
 
     /// The second half, for what is not just one call of an activity whose last one is over.
@@ -134,13 +138,13 @@ impl Server {
     pub fn handle_rest(
         &mut self,
         now: Time,
-        from: SocketAddr,
+        from: &SocketAddr,
         datagram: &[u8],
         unread: Unread,
         sink: &mut impl FnMut(Request<'_>),
     ) {
         let (Unread { header, place }, len) = (unread, datagram.len());
-        self.handle_frames(Visit { now, from: &from, len, header, place, acknowledged: false, sink }, frames(datagram));
+        self.handle_frames(Visit { now, from, len, header, place, acknowledged: false, sink }, frames(datagram));
         self.enforce_slots(now);
     }
 
@@ -308,24 +312,16 @@ impl Server {
 
     /// Gives the call to the user.
     fn run(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, head: &CallHead, args: Cow<'_, [u8]>) {
-        let incoming = self.incoming(visit.now, *visit.from, visit.header, head, args);
+        let incoming = self.incoming(visit.now, visit.header, head, args);
         (visit.sink)(Request::Call(incoming));
     }
 
     #[inline(always)]
-    fn incoming<'d>(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        header: Header,
-        head: &CallHead,
-        args: Cow<'d, [u8]>,
-    ) -> Incoming<'d> {
+    fn incoming<'d>(&mut self, now: Time, header: Header, head: &CallHead, args: Cow<'d, [u8]>) -> Incoming<'d> {
         self.stats.calls += 1;
         self.unfinished += 1;
         Incoming {
             key: key(header.conversation, head.position),
-            from,
             export: head.export,
             procedure: head.procedure,
             deadline: head.meta.deadline.map(|left| now + std::time::Duration::from_nanos(left)),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::receive::Origin;
 use super::table::Last;
 use super::work::{Phase, Work};
 use super::{CallKey, Finish, Insert, Parted, Reading, Server, Transmit};
@@ -56,7 +57,55 @@ pub(super) enum Answer {
     MtuEcho,
 }
 
+/// A datagram for one call's outcome that lacks only that. It leaves before the server is told of the outcome,
+/// so that the caller does not wait for what must be noted.
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope {
+    header: Header,
+    datagram: u32,
+}
+
+impl Envelope {
+    /// Writes the datagram of an outcome that is a result or an exception and fits, and gives its length. It goes to
+    /// whoever called, and [`Server::sent`] is told. Any other outcome is for [`Server::finish`].
+    #[inline(always)]
+    pub fn write(&self, key: CallKey, finish: &Finish, payload: &[u8], out: &mut [u8]) -> Option<usize> {
+        let status = match finish {
+            Finish::Result => Status::Result,
+            Finish::Exception => Status::Exception,
+            Finish::Failed(_) => return None,
+        };
+        let mut writer = Writer::new(out, self.datagram as usize, self.header);
+        if !writer.fits(RESULT_HEAD + payload.len()) || !payload.len().is_multiple_of(4) {
+            return None;
+        }
+        let position = Position { activity: key.activity, exchange: 0, sequence: key.sequence };
+        writer.result(&ResultHead { position, status }, Part { fragment: None, bytes: payload });
+        Some(writer.finish())
+    }
+}
+
 impl Server {
+    /// For the outcome of a call that has just come.
+    #[inline(always)]
+    pub fn envelope(&mut self, origin: &Origin) -> Envelope {
+        let entry = self.table.at(origin.0);
+        let header = Header { conversation: entry.client, number: self.next_number, local: entry.is_local() };
+        self.next_number += 1;
+        Envelope { header, datagram: entry.more.as_ref().map_or(BASE_DATAGRAM as u32, |more| more.datagram) }
+    }
+
+    /// A call's outcome has left in its [`Envelope`], in `len` bytes, and is held like any other. The payload is
+    /// taken, and an empty buffer left in its place, which was used before.
+    #[inline(always)]
+    pub fn sent(&mut self, now: Time, key: CallKey, finish: Finish, payload: &mut Vec<u8>, len: usize) {
+        self.stats.sent += 1;
+        self.stats.bytes_sent += len as u64;
+        if self.conclude(now, key, finish, payload, 0).is_some() {
+            self.enforce_held(now, (key.conversation, key.activity));
+        }
+    }
+
     /// Gives back a call's outcome. When it fits one datagram that is written into `out` and
     /// returned; else [`Server::transmit`] has the fragments. Ignored if the call is no longer the
     /// last of its activity. The payload is taken, and an empty buffer left in its place, which was used before.
@@ -166,7 +215,7 @@ impl Server {
         payload: &mut Vec<u8>,
     ) -> Option<usize> {
         let failure = match finish {
-            Finish::Failed(failure) => failure,
+            Finish::Failed(failure) => *failure,
             Finish::Result | Finish::Exception => {
                 let detail = format!("a result of {} bytes, which is not XDR or too long", payload.len());
                 Failure::new(Kind::BadResult, Ran::Yes).with_detail(detail)

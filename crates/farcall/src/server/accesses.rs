@@ -50,15 +50,15 @@ impl Core {
                 return answer;
             }
         }
-        let incoming = self.protocol.take_on(now, from, reading);
-        self.access(now, incoming, reply);
+        let incoming = self.protocol.take_on(now, reading);
+        self.access(now, from, incoming, reply);
         None
     }
 
     /// Executes an access as a call, whose result is held until it is acknowledged; it leaves with the next datagrams.
     #[inline(never)]
-    pub(super) fn access(&mut self, now: Time, incoming: Incoming<'_>, reply: &mut Vec<u8>) {
-        let Incoming { key, from, export, procedure, args, .. } = incoming;
+    pub(super) fn access(&mut self, now: Time, from: SocketAddr, incoming: Incoming<'_>, reply: &mut Vec<u8>) {
+        let Incoming { key, export, procedure, args, .. } = incoming;
         reply.clear();
         let dispatched = match self.exports.find(export).and_then(|exported| exported.accesses()) {
             Some(accesses) => {

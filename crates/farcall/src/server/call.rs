@@ -1,13 +1,14 @@
 //! A call that is to be executed: what is known of it, where its arguments stand.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use farcall_proto::server::{self as proto, Finish, Incoming};
+use farcall_proto::server::{self as proto, Envelope, Finish, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::Server;
@@ -29,6 +30,8 @@ pub(crate) struct Work {
     arguments: Arguments,
     /// When it came.
     arrived: Time,
+    /// What its outcome may leave in.
+    envelope: Option<Envelope>,
     /// Who gets the outcome, if the call did not come by the socket.
     pub(crate) back: Option<Arc<dyn Back>>,
 }
@@ -46,24 +49,27 @@ impl Work {
     #[inline(always)]
     pub(super) fn new(
         now: Time,
+        from: &SocketAddr,
         incoming: Incoming<'_>,
         exported: &Arc<Exported>,
         datagram: &[u8],
         start: usize,
+        envelope: Option<Envelope>,
     ) -> Work {
         exported.begin();
         let arguments = match place(datagram, &incoming.args) {
             Some(place) => Arguments::Received(start + place.start..start + place.end),
             None => Arguments::Kept(incoming.args.into_owned()),
         };
-        let Incoming { key, from, deadline, trace, .. } = incoming;
+        let Incoming { key, deadline, trace, .. } = incoming;
         Work {
-            call: context::Incoming { key, from, deadline, trace, same_user: false },
+            call: context::Incoming { key, from: *from, deadline, trace, same_user: false },
             which: exported.procedure(incoming.procedure),
             exported: exported.clone(),
             procedure: incoming.procedure,
             arguments,
             arrived: now,
+            envelope,
             back: None,
         }
     }
@@ -106,8 +112,16 @@ impl Work {
         matches!(self.arguments, Arguments::Received(_))
     }
 
-    /// The same, for one of many that came together and whose turn will be soon.
+    /// Writes the datagram that its outcome leaves in, if it may leave before anything is noted of it.
+    #[inline(always)]
+    pub(super) fn leave(&self, finish: Option<&Finish>, reply: &[u8], out: &mut [u8]) -> Option<usize> {
+        self.envelope.as_ref()?.write(self.call.key, finish?, reply, out)
+    }
+
+    /// The same as [`Work::keep_arguments`], for one of many that came together, whose turn will be soon, and whose
+    /// outcomes share datagrams.
     pub(super) fn share_arguments(&mut self, copy: &Arc<[u8]>) {
+        self.envelope = None;
         if let Arguments::Received(range) = &self.arguments {
             self.arguments = Arguments::Shared(copy.clone(), range.clone());
         }
@@ -159,7 +173,7 @@ impl Work {
             *now = server.now();
         }
         if self.call.deadline.is_some_and(|deadline| deadline <= *now) {
-            return Some(Finish::Failed(Failure::new(Kind::Deadline, Ran::No)));
+            return Some(Failure::new(Kind::Deadline, Ran::No).into());
         }
         let arguments = match &self.arguments {
             Arguments::Received(range) => &buffer[range.clone()],
@@ -206,7 +220,7 @@ impl Work {
     ) -> Option<Finish> {
         if self.exported.running() > server.tasks {
             let why = Failure::new(Kind::Overloaded, Ran::No).with_detail("the server's executor has too many calls");
-            return Some(Finish::Failed(why));
+            return Some(why.into());
         }
         let (call, exported) = (self.call, self.exported.clone());
         // What makes and executes futures is the user's, and this thread may be the one that receives.
@@ -249,7 +263,7 @@ pub(super) fn finish(dispatched: Dispatched) -> Finish {
     match dispatched {
         Dispatched::Result => Finish::Result,
         Dispatched::Exception => Finish::Exception,
-        other => Finish::Failed(failure(other)),
+        other => failure(other).into(),
     }
 }
 

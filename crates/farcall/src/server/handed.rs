@@ -1,5 +1,6 @@
 //! Calls that came otherwise than by the socket: they are found, queued, executed and given up like all others.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -36,7 +37,13 @@ impl Server {
     /// # Errors
     /// When there is no such export, or it takes no calls any more.
     #[inline]
-    pub(crate) fn admit(&self, now: Time, incoming: Incoming<'_>, buffer: &[u8]) -> Result<Work, Failure> {
+    pub(crate) fn admit(
+        &self,
+        now: Time,
+        from: &SocketAddr,
+        incoming: Incoming<'_>,
+        buffer: &[u8],
+    ) -> Result<Work, Failure> {
         // Held until the call has begun: who takes an offer back waits for those that have.
         let offers = self.read_offers();
         if offers.draining {
@@ -44,7 +51,7 @@ impl Server {
         }
         let exported = offers.exports.find(incoming.export);
         let exported = exported.ok_or_else(|| Failure::new(Kind::NotExported, Ran::No))?;
-        let mut work = Work::new(now, incoming, exported, buffer, 0);
+        let mut work = Work::new(now, from, incoming, exported, buffer, 0, None);
         work.call.same_user = true;
         Ok(work)
     }
@@ -108,7 +115,7 @@ impl Server {
     /// Refuses a call that had its place in the queue.
     fn refuse_one(self: &Server, work: Work, failure: Failure) {
         let now = self.now();
-        let finish = work.give_back(Some(Finish::Failed(failure)), &mut Vec::new());
+        let finish = work.give_back(Some(failure.into()), &mut Vec::new());
         if let Some(finish) = finish {
             self.give_back(now, work.call, finish, Vec::new());
         }

@@ -241,17 +241,18 @@ impl<'s> Worker<'s> {
         let Core { protocol, exports, batch, .. } = core;
         let datagram = &self.buffer[place.clone()];
         let now = self.now;
-        let unread = match protocol.take_call(now, *from, datagram) {
+        let unread = match protocol.take_call(now, from, datagram) {
             Taken::Nothing => return,
             Taken::Other(unread) => unread,
-            Taken::Call(incoming) => {
+            Taken::Call(incoming, origin) => {
                 let Some(exported) = exports.find(incoming.export) else { return };
                 // Made where it stays: it is some 200 bytes.
                 if self.current.is_none() {
-                    self.current = Some(Work::new(now, incoming, exported, datagram, place.start));
+                    let envelope = Some(protocol.envelope(&origin));
+                    self.current = Some(Work::new(now, from, incoming, exported, datagram, place.start, envelope));
                     return;
                 }
-                let work = Work::new(now, incoming, exported, datagram, place.start);
+                let work = Work::new(now, from, incoming, exported, datagram, place.start, None);
                 return if work.is_quick() { batch.push_back(work) } else { self.arrived.push(work) };
             }
         };
@@ -273,11 +274,11 @@ impl<'s> Worker<'s> {
         let now = self.now;
         let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
         let accesses = &mut self.accesses;
-        protocol.handle_rest(now, *from, datagram, unread, &mut |request| match request {
+        protocol.handle_rest(now, from, datagram, unread, &mut |request| match request {
             Request::Call(incoming) if incoming.procedure >= ACCESSES => accesses.push(incoming.into_owned()),
             Request::Call(incoming) => {
                 let Some(exported) = exports.find(incoming.export) else { return };
-                let work = Work::new(now, incoming, exported, datagram, place.start);
+                let work = Work::new(now, from, incoming, exported, datagram, place.start, None);
                 match current {
                     None => *current = Some(work),
                     Some(_) if work.is_quick() => batch.push_back(work),
@@ -287,7 +288,7 @@ impl<'s> Worker<'s> {
             Request::Cancel(key) => cancelled.push(key),
         });
         for incoming in self.accesses.drain(..) {
-            core.access(now, incoming, &mut self.reply);
+            core.access(now, *from, incoming, &mut self.reply);
         }
         if !self.cancelled.is_empty() {
             self.cancel(core);
@@ -426,7 +427,7 @@ impl<'s> Worker<'s> {
     fn refuse(&mut self) {
         for (work, failure) in std::mem::take(&mut self.refused) {
             let mut reply = Vec::new();
-            let finish = work.give_back(Some(Finish::Failed(failure)), &mut reply);
+            let finish = work.give_back(Some(failure.into()), &mut reply);
             let sent = {
                 let mut core = self.server.lock();
                 // Another worker may have heard meanwhile that it was given up.
@@ -447,16 +448,20 @@ impl<'s> Worker<'s> {
             false => work.run(self.server, &self.buffer, &mut self.reply, &mut self.now, None),
             true => run_long(work, self.server, &self.buffer, &mut self.reply, &mut self.now, &mut self.apart),
         };
-        let key = work.call.key;
+        let (server, key) = (self.server, work.call.key);
         let elsewhere = finish.is_none();
+        // Its caller waits for the outcome, and for nothing that comes after.
+        let left = if self.long { None } else { work.leave(finish.as_ref(), &self.reply, &mut self.out) };
+        if let Some(len) = left {
+            let _ = server.socket.send(work.call.from, &self.out[..len]);
+        }
         let finish = work.give_back(finish, &mut self.reply);
-        let server = self.server;
         let (planned, alone, sent, rest, executed) = {
             let mut core = server.lock();
             let core = &mut *core;
             let alone = self.deferred == 0 && core.batch.is_empty();
             let sent = match self.long {
-                false => self.finish(core, key, finish),
+                false => self.finish(core, key, finish, left),
                 true => {
                     self.finish_long(core, key, finish);
                     None
@@ -472,7 +477,7 @@ impl<'s> Worker<'s> {
             self.look(core);
             (planned, alone, sent, rest, executed)
         };
-        if alone {
+        if alone && left.is_none() {
             self.send(sent);
         } else {
             self.flush();
@@ -484,16 +489,26 @@ impl<'s> Worker<'s> {
         if rest { Next::Rest } else { next }
     }
 
-    /// Gives an outcome to the protocol, and says what to send. Those of a train leave together: at
-    /// its end, or some at a time, for the caller to have something to do meanwhile.
+    /// Gives an outcome to the protocol, which may have left already in so many bytes, and says what to send. Those of
+    /// a train leave together: at its end, or some at a time, for the caller to have something to do meanwhile.
     #[inline(always)]
-    fn finish(&mut self, core: &mut Core, key: CallKey, finish: Option<Finish>) -> Option<Transmit> {
+    fn finish(
+        &mut self,
+        core: &mut Core,
+        key: CallKey,
+        finish: Option<Finish>,
+        left: Option<usize>,
+    ) -> Option<Transmit> {
         const TOGETHER: usize = 64;
-        if self.deferred == 0 && core.batch.is_empty() {
-            return core.protocol.finish(self.now, key, finish?, &mut self.reply, &mut self.out);
+        let (now, reply, lone) = (self.now, &mut self.reply, self.deferred == 0 && core.batch.is_empty());
+        match (finish, left) {
+            (Some(finish), Some(len)) => core.protocol.sent(now, key, finish, reply, len),
+            (Some(finish), None) if lone => return core.protocol.finish(now, key, finish, reply, &mut self.out),
+            (Some(finish), None) => core.protocol.finish_later(now, key, finish, reply),
+            (None, _) => {}
         }
-        if let Some(finish) = finish {
-            core.protocol.finish_later(self.now, key, finish, &mut self.reply);
+        if lone {
+            return None;
         }
         self.deferred += 1;
         if core.batch.is_empty() {

@@ -325,7 +325,7 @@ impl<'p> Receiver<'p> {
         if let Err(failure) = self.read(slot, number) {
             drop(state);
             let outflow = Outflow::new(post, slot, number);
-            post.answer(slot, number, &Finish::Failed(failure), &mut self.reply, outflow);
+            post.answer(slot, number, &failure.into(), &mut self.reply, outflow);
             return Next::Again;
         }
         let Some(work) = &self.work else { return Next::Again };
@@ -390,14 +390,13 @@ impl<'p> Receiver<'p> {
         });
         let incoming = Incoming {
             key: post.key(slot, number),
-            from: post.from,
             export: call.export,
             procedure: call.procedure,
             deadline: call.within.map(|within| self.now + within),
             trace,
             args: (&self.buffer[..]).into(),
         };
-        let work = self.work.insert(post.server.admit(self.now, incoming, &self.buffer)?);
+        let work = self.work.insert(post.server.admit(self.now, &post.from, incoming, &self.buffer)?);
         if work.exported.elsewhere().is_some() {
             work.back = Some(post.clone());
         }
