@@ -65,12 +65,12 @@ impl Clerk {
         let files: Arc<dyn Files> = match structure {
             Structure::Rpc => Arc::new(by_calls(runtime, server, &tally)?),
             Structure::Hy => {
-                let attached = attach(runtime, server, &tally)?;
+                let attached = attach(runtime, server, &tally, false)?;
                 Arc::new(by_letters(&attached.post, Object::Files, Object::More, &tally)?)
             }
-            Structure::Dx => Arc::new(direct(attach(runtime, server, &tally)?, &tally, None)?),
+            Structure::Dx => Arc::new(direct(attach(runtime, server, &tally, true)?, &tally, None)?),
             Structure::DxCopies => {
-                let attached = attach(runtime, server, &tally)?;
+                let attached = attach(runtime, server, &tally, true)?;
                 let copies = Copies::new(runtime, &format!("{}-copies", attached.name), &attached.shape)?;
                 Arc::new(direct(attached, &tally, Some(copies))?)
             }
@@ -108,7 +108,7 @@ fn stub<C: Client>(post: &Arc<Post>, object: Object) -> C {
 }
 
 /// Makes the clerk known to the server, by a call.
-fn attach(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<Attached, FileError> {
+fn attach(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>, reads: bool) -> Result<Attached, FileError> {
     static CLERKS: AtomicU32 = AtomicU32::new(0);
     let name = format!("clerk-{}-{}", std::process::id(), CLERKS.fetch_add(1, Ordering::Relaxed));
     // All rights, so that a server on this machine maps it.
@@ -116,7 +116,7 @@ fn attach(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<A
     let answers = runtime.export_segment(&name, settings)?;
 
     let more: MoreFilesClient = runtime.import::<dyn MoreFiles>(&server.more)?;
-    let attached = more.attach(&answers.url())?;
+    let attached = more.attach(&answers.url(), reads)?;
 
     let (runtime, memory, tally) = (runtime.clone(), server.memory.clone(), tally.clone());
     let import = move || {

@@ -33,8 +33,9 @@ pub trait MoreFiles {
     fn commit(&self, path: &str) -> Result<(), FileError>;
 
     /// A new clerk, whose segment for answers is to be had under this name: where its requests may be written.
+    /// `reads` says whether it reads the server's memory: before the first that does, nothing is kept there.
     #[blocking]
-    fn attach(&self, answers: &str) -> Result<Attached, FileError>;
+    fn attach(&self, answers: &str, reads: bool) -> Result<Attached, FileError>;
 }
 
 /// What stands at a path.

@@ -55,6 +55,8 @@ struct Core {
     /// Held by whoever changes an entry or writes a file.
     state: Mutex<State>,
     clerks: Mutex<Vec<Arc<Clerk>>>,
+    /// There has been a clerk that reads what is kept. Until then a write is a write to a file, and no more.
+    is_read: AtomicBool,
     /// How many clerks there have been.
     admitted: AtomicU64,
     stopping: AtomicBool,
@@ -90,6 +92,7 @@ impl Server {
             patience: Duration::from_millis(20),
             state: Mutex::default(),
             clerks: Mutex::default(),
+            is_read: AtomicBool::new(false),
             admitted: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         });
@@ -97,7 +100,6 @@ impl Server {
         core.segment
             .store(IDENTITY, identity)
             .map_err(|why| CallFailed::new(Kind::Local, Ran::No).because(why.to_string()))?;
-        core.keep_statistics();
         // The plain server of the plain interface: nothing of this service makes its calls slower.
         let files = runtime.export::<dyn FileAccess>(&format!("FileAccess/{instance}"), Arc::new(directory()?))?;
         let more = runtime.export::<dyn MoreFiles>(&format!("MoreFiles/{instance}"), core.clone())?;

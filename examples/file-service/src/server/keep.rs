@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use farcall::memory;
@@ -107,6 +108,10 @@ impl Core {
             return Err(FileError::Failed(format!("more than {BLOCK} bytes at once")).into());
         }
         let mut state = self.lock();
+        if !self.is_read.load(Ordering::SeqCst) {
+            // Whoever reads later waits for the lock before it keeps anything.
+            return Ok(self.directory.write(path, offset, bytes)?);
+        }
         let looked = self.look_up(path)?;
         let (handle, size) = (looked.found.handle, looked.attributes.size);
         let mut touched: Vec<u64> = blocks(offset, bytes.len()).collect();

@@ -119,13 +119,21 @@ impl MoreFiles for Core {
     }
 
     fn commit(&self, path: &str) -> Result<(), FileError> {
-        self.settle_file(self.look_up(path)?)
+        let looked = self.look_up(path)?;
+        match self.is_read.load(Ordering::SeqCst) {
+            true => self.settle_file(looked),
+            false => Ok(()),
+        }
     }
 
-    fn attach(&self, answers: &str) -> Result<Attached, FileError> {
+    fn attach(&self, answers: &str, reads: bool) -> Result<Attached, FileError> {
         let answers = self.runtime.import_segment(answers)?;
         let full = || CallFailed::new(Kind::Overloaded, Ran::No).because("every mailbox has its clerk");
         let (mailbox, last) = self.admit(answers).ok_or_else(full)?;
+        if reads {
+            self.is_read.store(true, Ordering::SeqCst);
+            self.keep_statistics();
+        }
         let identity = self.segment.load(IDENTITY).unwrap_or_default();
         Ok(Attached { identity, mailbox, last, shape: self.shape })
     }
@@ -188,7 +196,7 @@ impl MoreFiles for Keeping {
         self.0.commit(path)
     }
 
-    fn attach(&self, answers: &str) -> Result<Attached, FileError> {
-        self.0.attach(answers)
+    fn attach(&self, answers: &str, reads: bool) -> Result<Attached, FileError> {
+        self.0.attach(answers, reads)
     }
 }
