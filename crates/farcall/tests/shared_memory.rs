@@ -77,8 +77,8 @@ fn arguments_and_results_of_any_size_cross() {
         assert!(block_on(async { ledger.start().reverse(&bytes).await }).unwrap() == reversed, "{len} bytes");
         sent += 3;
     }
-    // (Started calls with large arguments go by UDP.)
-    assert!(calls(&runtime) > sent / 2);
+    // (A started call does not wait for a lane to be emptied: more than one holds may go by UDP.)
+    assert!(calls(&runtime) >= sent - 2);
     let threads: Vec<_> = (0..8)
         .map(|which: u8| {
             let ledger = ledger.clone();

@@ -170,6 +170,9 @@ impl Link {
             bytes
         });
         self.calls.fetch_add(1, Ordering::Relaxed);
+        if lane.is_some() {
+            self.long.store(true, Ordering::Relaxed);
+        }
         let call = Call { export: outgoing.export, procedure: outgoing.trip.procedure.number, within, trace };
         Ok(self.caller.call(claim.keep(), &call, arguments, lane))
     }

@@ -16,6 +16,14 @@ pub(super) struct Long<'a> {
     deadline: Option<Time>,
     pub(super) lane: Option<Lane<'a>>,
     failed: Option<Stop>,
+    /// Room is not waited for, but for a moment.
+    hasty: bool,
+}
+
+/// The same of a call that is started: they are kept besides, for the call may have to be made again.
+pub(super) struct Kept<'a> {
+    pub(super) long: Long<'a>,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// Room that is made for a long result before it comes, in bytes.
@@ -25,7 +33,7 @@ const MORE: usize = 256;
 
 impl<'a> Long<'a> {
     pub(super) fn new(link: &'a Link, deadline: Option<Time>) -> Long<'a> {
-        Long { link, deadline, lane: None, failed: None }
+        Long { link, deadline, lane: None, failed: None, hasty: false }
     }
 
     /// Hands over what a slot does not hold. Returns what it does.
@@ -54,6 +62,7 @@ impl<'a> Long<'a> {
     fn try_put(&mut self, mut bytes: &[u8]) -> Result<(), Stop> {
         let lane = match &mut self.lane {
             Some(lane) => lane,
+            None if self.hasty => self.lane.insert(self.link.caller.lane(Duration::ZERO).ok_or(Stop::Late)?),
             None => self.lane.insert(self.link.lane(self.deadline)?),
         };
         loop {
@@ -63,6 +72,9 @@ impl<'a> Long<'a> {
             }
             // While the server empties parts we fill others.
             if !spin(&*self.link.env, self.link.brisk, || lane.has_room()) {
+                if self.hasty {
+                    return Err(Stop::Late);
+                }
                 let _waiting = crate::server::waiting();
                 self.link.wait_until(self.deadline, |most| lane.sleep(most), || lane.has_room())?;
             }
@@ -75,6 +87,34 @@ impl Spill for Long<'_> {
         self.put(before);
         self.put(bytes);
         // If it failed nobody wants the rest.
+        Some(bytes.len())
+    }
+}
+
+impl<'a> Kept<'a> {
+    pub(super) fn new(link: &'a Link) -> Kept<'a> {
+        Kept { long: Long { hasty: true, ..Long::new(link, None) }, bytes: Vec::new() }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        // What is copied twice stands in the processor's cache then.
+        for part in bytes.chunks(PART) {
+            self.bytes.extend_from_slice(part);
+            self.long.put(part);
+        }
+    }
+}
+
+impl Spill for Kept<'_> {
+    fn take(&mut self, before: &[u8], bytes: &[u8], more: usize) -> Option<usize> {
+        let len = self.bytes.len() + before.len() + bytes.len() + more + MORE;
+        if self.bytes.capacity() == 0 {
+            let link = self.long.link;
+            self.bytes = link.spares.take(link.env.now(), len).unwrap_or_default();
+        }
+        self.bytes.reserve(len - self.bytes.len());
+        self.put(before);
+        self.put(bytes);
         Some(bytes.len())
     }
 }

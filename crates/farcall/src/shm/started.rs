@@ -5,9 +5,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use farcall_proto::{Failure, Ran};
-use farcall_shm::{INLINE, Ticket};
+use farcall_shm::Ticket;
 
 use super::link::{Claim, Link, Scratch, Stop, give};
+use super::long::Kept;
 use super::service::Service;
 use crate::client::{Outgoing, Taker};
 use crate::env::Time;
@@ -48,22 +49,21 @@ enum Stage {
 }
 
 impl Started {
-    /// Starts a call. Never blocks. `None`: a slot, or room for large arguments, would have to be waited for.
+    /// Starts a call. Waits no longer than what empties a lane takes to go on. `None`: a slot, or room for large
+    /// arguments, would have to be waited for.
     pub(crate) fn start(link: &Arc<Link>, outgoing: &Outgoing<'_>) -> Result<Option<Arc<Started>>, CallFailed> {
         link.check_process()?;
         let Some(claim) = Claim::new(&link.caller) else { return Ok(None) };
         let mut scratch = Scratch::take();
-        (outgoing.trip.encode)(&mut Encoder::new(&mut scratch.bytes)).map_err(bad_arguments)?;
-        if scratch.bytes.len() > INLINE {
-            return Ok(None);
-        }
-        let (state, ticket) = match link.send(claim, outgoing, &scratch.bytes, None) {
-            Ok(ticket) => (State::default(), ticket),
-            Err(failure) => return Err(failure.into()),
-        };
-        let (link, deadline, kept) = (link.clone(), outgoing.trip.deadline, Condvar::new());
-        let (awaited, state, arguments) = (AtomicBool::new(false), Mutex::new(state), scratch.bytes.clone());
+        let mut kept = Kept::new(link);
+        (outgoing.trip.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut kept)).map_err(bad_arguments)?;
+        let Ok(rest) = kept.long.finish(&scratch.bytes) else { return Ok(None) };
+        let ticket = link.send(claim, outgoing, rest, kept.long.lane.as_mut())?;
+        let mut arguments = kept.bytes;
+        arguments.extend_from_slice(&scratch.bytes);
         scratch.keep();
+        let (link, deadline, kept) = (link.clone(), outgoing.trip.deadline, Condvar::new());
+        let (awaited, state) = (AtomicBool::new(false), Mutex::default());
         Ok(Some(Arc::new(Started { link, ticket, deadline, arguments, state, kept, awaited })))
     }
 
@@ -189,5 +189,6 @@ impl Drop for Started {
         if self.link.is_ours() && self.is_sent() {
             self.link.caller.abandon(self.ticket);
         }
+        self.link.spares.give(std::mem::take(&mut self.arguments));
     }
 }
