@@ -1,6 +1,7 @@
-//! Memory without calls: accesses to segments, as Thekkath, Levy & Lazowska 1994 measured theirs.
+//! Memory without calls: accesses to segments, and a file service, as Thekkath, Levy & Lazowska 1994 measured theirs.
 mod accesses;
 mod paper;
+mod service;
 
 use anyhow::Result;
 use farcall_bench_method::Options;
@@ -9,11 +10,60 @@ use farcall_bench_method::Options;
 pub struct Memory {
     #[command(flatten)]
     options: Options,
+    /// What to measure.
+    #[arg(long, value_enum, default_value_t = Part::Accesses)]
+    part: Part,
+    /// The carriers of a file service's accesses.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Carrier::Udp, Carrier::Mapped])]
+    transport: Vec<Carrier>,
+    /// The operations of a file service, or mixes of them. [default: all of figure 2; mix]
+    #[arg(long, value_delimiter = ',')]
+    operation: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum Carrier {
+    /// Served by the exporter's runtime. Calls go over UDP too.
+    Udp,
+    /// Mapped. Calls go through shared memory.
+    Mapped,
+}
+
+impl Carrier {
+    /// As it stands in rows.
+    fn name(self) -> &'static str {
+        match self {
+            Carrier::Udp => "udp",
+            Carrier::Mapped => "mapped",
+        }
+    }
+
+    /// What ends the names of its peers.
+    fn suffix(self) -> &'static str {
+        match self {
+            Carrier::Udp => "",
+            Carrier::Mapped => "-mapped",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Part {
+    /// Accesses to a segment: table 2.
+    Accesses,
+    /// Operations of a file service, in three structures: figures 2 and 3.
+    Service,
+    /// The same operations as often as in table 1a: the server's load.
+    Mix,
 }
 
 /// Measures what the options ask for, and shows it.
 pub fn run(memory: &Memory) -> Result<()> {
-    accesses::run(&memory.options)
+    match memory.part {
+        Part::Accesses => accesses::run(&memory.options),
+        Part::Service => service::operations(memory),
+        Part::Mix => service::mixes(memory),
+    }
 }
 
 /// Whether a peer takes part: all do unless some are named; the anchors always do.

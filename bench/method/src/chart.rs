@@ -132,6 +132,65 @@ fn draw_curves(area: &Area, (x, y): (&str, &str), panel: &Panel) -> Drawn {
     Ok(())
 }
 
+/// A panel of bars, in groups.
+pub struct Bars {
+    /// What stands above it.
+    pub caption: String,
+    /// What the bars are high in.
+    pub unit: String,
+    /// Names of the bars in a group.
+    pub bars: Vec<String>,
+    /// Each with its name and, for each of its bars, the parts that stand on one another; the upper ones paler.
+    pub groups: Vec<(String, Vec<Vec<f64>>)>,
+}
+
+/// Draws a panel of bars for each.
+pub fn bars(path: &Path, title: &str, panels: &[Bars], conditions: &[String]) -> Result<()> {
+    picture(path, title, conditions, (panels.len().div_ceil(2).max(1), panels.len().clamp(1, 2)), |areas| {
+        areas.iter().zip(panels).try_for_each(|(area, panel)| draw_bars(area, panel))
+    })
+}
+
+fn draw_bars(area: &Area, panel: &Bars) -> Drawn {
+    let heights = panel.groups.iter().flat_map(|(_, bars)| bars).map(|parts| parts.iter().sum::<f64>());
+    let highest = heights.fold(f64::MIN_POSITIVE, f64::max) * 1.25;
+    let mut chart = ChartBuilder::on(area)
+        .caption(&panel.caption, ("sans-serif", 15))
+        .margin(10)
+        .x_label_area_size(28)
+        .y_label_area_size(60)
+        .build_cartesian_2d(0.0..panel.groups.len() as f64, 0.0..highest)?;
+    chart.configure_mesh().disable_x_mesh().disable_x_axis().y_desc(&panel.unit).light_line_style(WHITE).draw()?;
+    let width = 0.84 / panel.bars.len().max(1) as f64;
+    for (b, name) in panel.bars.iter().enumerate() {
+        let colour = COLOURS[(b + 1) % COLOURS.len()];
+        let mut rectangles = Vec::new();
+        for (g, (_, bars)) in panel.groups.iter().enumerate() {
+            let (left, mut below) = (g as f64 + 0.08 + b as f64 * width, 0.0);
+            for (p, part) in bars.get(b).into_iter().flatten().enumerate() {
+                let fill = colour.mix(1.0 / (1 + p) as f64).filled();
+                rectangles.push(Rectangle::new([(left, below), (left + width * 0.9, below + part)], fill));
+                below += part;
+            }
+        }
+        chart
+            .draw_series(rectangles)?
+            .label(name)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
+    }
+    chart.draw_series(panel.groups.iter().enumerate().map(|(n, (group, _))| {
+        let style = ("sans-serif", 13).into_font().into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
+        Text::new(group.clone(), (n as f64 + 0.5, highest * -0.03), style)
+    }))?;
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .label_font(("sans-serif", 11))
+        .draw()?;
+    Ok(())
+}
+
 /// Draws how latencies are distributed: for each curve, the part of the calls that took no longer. Both
 /// axes are logarithmic, that of the parts in what is missing to all calls, so that the tail is seen.
 /// Every second curve is the one before it under other conditions: of its colour, and thin.

@@ -123,6 +123,12 @@ pub struct Row {
     /// Per call, the server's part of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_kernel_instructions: Option<f64>,
+    /// Accesses to the server's memory, per operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accesses: Option<f64>,
+    /// Transfers of control to the server, per operation: calls, and writes with notice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<f64>,
     /// The server's processor time per call, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpu_us: Option<f64>,

@@ -44,6 +44,8 @@ const COLUMNS: &[Column] = &[
     ("kernel", |r| number(r.kernel_instructions, 0)),
     ("syscalls", |r| number(r.syscalls, 2)),
     ("allocs", |r| number(r.allocations, 2)),
+    ("accesses", |r| number(r.accesses, 2)),
+    ("transfers", |r| number(r.transfers, 2)),
     ("sent again", |r| number(r.retransmitted, 1)),
     ("client µs", |r| number(r.client_cpu_us, 2)),
     ("server's user", |r| number(r.server_user_instructions.filter(|_| r.operation.is_some()), 0)),

@@ -157,11 +157,11 @@ impl Table {
     }
 }
 
-fn alone(value: f64) -> (f64, f64, f64) {
+pub fn alone(value: f64) -> (f64, f64, f64) {
     (value, value, value)
 }
 
-fn triple(ratios: Vec<f64>) -> Option<(f64, f64, f64)> {
+pub fn triple(ratios: Vec<f64>) -> Option<(f64, f64, f64)> {
     estimate(ratios).map(|Estimate { median, low, high }| (median, low, high))
 }
 

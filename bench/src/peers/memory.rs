@@ -11,7 +11,7 @@ use farcall_bench_method::{Calling, Laps, Peer, Serving, Setup};
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Operation {
+enum Operation {
     /// Words, in ascending order.
     Read,
     /// Bytes, in any order.
@@ -56,25 +56,24 @@ const SIZE: usize = 1 << 20;
 const QUIET: Duration = Duration::from_micros(40);
 
 /// One operation by one carrier.
-#[derive(Clone, Copy)]
-pub struct Accesses {
+struct Accesses {
     operation: Operation,
     mapped: bool,
 }
 
-impl Accesses {
-    /// `memory-read`, over UDP, or `mapped-read`.
-    pub fn named(name: &str) -> Option<Accesses> {
-        let (carrier, operation) = name.split_once('-')?;
-        let mapped = match carrier {
-            "memory" => false,
-            "mapped" => true,
-            _ => return None,
-        };
-        let (_, operation) = OPERATIONS.into_iter().find(|(known, _)| *known == operation)?;
-        Some(Accesses { operation, mapped })
-    }
+/// `memory-read`, over UDP, or `mapped-read`.
+pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
+    let (carrier, operation) = name.split_once('-')?;
+    let mapped = match carrier {
+        "memory" => false,
+        "mapped" => true,
+        _ => return None,
+    };
+    let (_, operation) = OPERATIONS.into_iter().find(|(known, _)| *known == operation)?;
+    Some(Box::new(Accesses { operation, mapped }))
+}
 
+impl Accesses {
     fn runtime(&self) -> farcall::Result<Runtime> {
         Runtime::builder().registry(names::Memory::new()).shared_memory(self.mapped).build()
     }

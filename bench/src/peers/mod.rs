@@ -2,6 +2,8 @@
 //! package of its own, so that cargo does not merge the features of what they depend on.
 mod build;
 pub mod farcall;
+#[cfg(unix)]
+pub mod files;
 mod in_process;
 pub mod memory;
 mod raw_gso;
@@ -69,8 +71,18 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "raw-unix" => Box::new(raw_stream::RawStream::Unix),
         "farcall-null" => Box::new(farcall::Null),
         "copy" | "copy-control" => Box::new(memory::Copying),
-        name => Box::new(memory::Accesses::named(name)?),
+        name => memory::peer(name).or_else(|| files(name))?,
     })
+}
+
+#[cfg(unix)]
+fn files(name: &str) -> Option<Box<dyn Peer>> {
+    files::peer(name)
+}
+
+#[cfg(not(unix))]
+fn files(_: &str) -> Option<Box<dyn Peer>> {
+    None
 }
 
 /// Whether it is farcall, over whatever.

@@ -1,0 +1,225 @@
+//! The file service in its three structures: latency of each operation, what it costs the server, and the mix of table 1a.
+use std::path::Path;
+
+use anyhow::Result;
+use farcall_bench_method::chart::{self, Bars};
+use farcall_bench_method::counters::What;
+use farcall_bench_method::interleave::abba;
+use farcall_bench_method::stats::estimate;
+use farcall_bench_method::{Carry, Cell, Load, Mode, Options, Row, Setup};
+
+use super::accesses::{alone, bar, triple};
+use super::{Carrier, Memory};
+use crate::field::{Contender, Field, begin_group};
+use crate::laps::{self, laps};
+
+/// Figure 2's, in its order.
+const OPERATIONS: [&str; 7] = ["getattr", "lookup", "readlink", "read-8k", "read-4k", "readdir", "write"];
+/// All of them as often as in table 1a, with the mean sizes of table 1b.
+const MIXES: [&str; 1] = ["mix"];
+/// The anchor first.
+const STRUCTURES: [&str; 3] = ["RPC", "HY", "DX"];
+/// Operations of a mix that are counted.
+const COUNTED: usize = 30_000;
+
+/// The operations asked for, or `default`.
+fn chosen(memory: &Memory, default: &[&str]) -> Vec<String> {
+    match &memory.operation[..] {
+        [] => default.iter().map(|&name| name.to_owned()).collect(),
+        named => named.to_vec(),
+    }
+}
+
+/// Operations of a block of a mix.
+fn block(options: &Options) -> usize {
+    3 * options.block().calls
+}
+
+/// Measures each operation, and shows figures 2 and 3.
+pub fn operations(memory: &Memory) -> Result<()> {
+    let (options, operations) = (&memory.options, chosen(memory, &OPERATIONS));
+    let (mut field, cell) = (field(memory, &operations)?, cell(options));
+    let mut rows = Vec::new();
+    for &carrier in &memory.transport {
+        for operation in &operations {
+            let contenders = field.some(&cell, is_one(operation, carrier))?;
+            let measured = laps("memory", contenders, options, || field.progress.inc(1))?;
+            rows.extend(measured.into_iter().map(|one| described(one.row, operation, carrier)));
+        }
+    }
+    let method = format!("{}; the ratio is to RPC by the same carrier", laps::method(options));
+    let (rows, conditions) = field.show(rows, method, &[], options)?;
+    match &options.svg {
+        Some(path) => picture(path, memory, &operations, &rows, &conditions),
+        None => Ok(()),
+    }
+}
+
+/// Replays the mix, and shows the server's load.
+pub fn mixes(memory: &Memory) -> Result<()> {
+    let (options, mixes) = (&memory.options, chosen(memory, &MIXES));
+    let (mut field, cell) = (field(memory, &mixes)?, cell(options));
+    let (mut rows, mut times) = (Vec::new(), Vec::new());
+    for &carrier in &memory.transport {
+        for mix in &mixes {
+            let contenders = field.some(&cell, is_one(mix, carrier))?;
+            for (row, ratios) in replayed(contenders, options, || field.progress.inc(1))? {
+                rows.push(described(row, mix, carrier));
+                times.push(ratios);
+            }
+        }
+    }
+    let method = format!(
+        "the ratio is of the server's processor time to that of RPC by the same carrier, the median of {} pairs of blocks of {} \
+         operations",
+        2 * options.groups(),
+        block(options)
+    );
+    let (rows, _) = field.show(rows, method, &[], options)?;
+    if options.json.as_deref() != Some(Path::new("-")) {
+        loads(memory, &mixes, &rows, &times);
+    }
+    Ok(())
+}
+
+fn field(memory: &Memory, operations: &[String]) -> Result<Field> {
+    let mut names = Vec::new();
+    for carrier in &memory.transport {
+        for operation in operations {
+            let name = |structure: &str| format!("{}-{operation}{}", structure.to_lowercase(), carrier.suffix());
+            names.extend(STRUCTURES.map(name));
+        }
+    }
+    Field::new(&names, operations.len() * memory.transport.len() * memory.options.groups())
+}
+
+fn cell(options: &Options) -> Cell {
+    let setup = Setup { bytes: 0, carry: Carry::Both, mode: Mode::Block, outstanding: 1 };
+    Cell { setup, pin: options.pinned()[0] }
+}
+
+/// Whether a peer's name is that of an operation by a carrier, in any structure.
+fn is_one(operation: &str, carrier: Carrier) -> impl Fn(&str) -> bool + use<> {
+    let wanted = format!("{operation}{}", carrier.suffix());
+    move |name| name.split_once('-').is_some_and(|(_, rest)| rest == wanted)
+}
+
+/// The row of a peer, with what its name says, and what its clerk does for an operation.
+fn described(mut row: Row, operation: &str, carrier: Carrier) -> Row {
+    let structure = row.peer.split('-').next().unwrap_or_default().to_uppercase();
+    // The client's part of HY is to look until the answer has come.
+    if structure == "HY" {
+        (row.user_instructions, row.kernel_instructions, row.syscalls) = (None, None, None);
+    }
+    if let Some([accesses, transfers]) = work(&structure, operation) {
+        (row.accesses, row.transfers) = (Some(accesses), Some(transfers));
+    }
+    let operation = Some(operation.to_owned());
+    Row { operation, structure: Some(structure), transport: Some(carrier.name().to_owned()), bytes: None, ..row }
+}
+
+#[cfg(unix)]
+fn work(structure: &str, operation: &str) -> Option<[f64; 2]> {
+    crate::peers::files::work(structure, operation).ok()
+}
+
+#[cfg(not(unix))]
+fn work(_: &str, _: &str) -> Option<[f64; 2]> {
+    None
+}
+
+/// The row of each structure, and the server's processor time ÷ that of the first in the block beside it.
+fn replayed(
+    mut contenders: Vec<Contender>,
+    options: &Options,
+    mut progress: impl FnMut(),
+) -> Result<Vec<(Row, Vec<f64>)>> {
+    let load = Load::Window { outstanding: 1, calls: block(options) };
+    let warm = load.of(load.calls().div_ceil(10));
+    let mut results: Vec<(Vec<f64>, Vec<f64>, Vec<f64>)> = contenders.iter().map(|_| Default::default()).collect();
+    for group in 0..options.groups() {
+        begin_group(group, options.groups(), &mut contenders);
+        let ([first, others @ ..], [firsts, theirs @ ..]) = (&mut contenders[..], &mut results[..]) else { break };
+        let time = |contender: &mut Contender, rates: &mut Vec<f64>, times: &mut Vec<f64>| {
+            let (rate, time) = contender.block(|pair| pair.rate(warm, load))?;
+            rates.push(rate);
+            times.push(time);
+            Ok(time)
+        };
+        for (other, (rates, times, ratios)) in others.iter_mut().zip(theirs) {
+            let first = || time(first, &mut firsts.0, &mut firsts.1);
+            ratios.extend(abba(first, || time(other, rates, times))?);
+        }
+        progress();
+    }
+    let enter = |(mut contender, (rates, times, ratios)): (Contender, (Vec<f64>, Vec<f64>, Vec<f64>))| {
+        let cell = contender.cell;
+        let mut row = contender.pair()?.row("memory", &cell);
+        let [client, server] = contender.pair()?.count_each(What::Instructions, load, load.of(COUNTED))?;
+        row.set_counts(client.and(server), COUNTED);
+        row.set_server_counts(server, COUNTED);
+        row.per_second = estimate(rates).map(|rate| rate.median.round());
+        row.server_cpu_us = estimate(times).map(|time| time.median.round() / 1e3);
+        estimate(ratios.clone()).into_iter().for_each(|ratio| row.set_ratio(ratio));
+        Ok((row, ratios))
+    };
+    contenders.into_iter().zip(results).map(enter).collect()
+}
+
+/// The server's load of DX ÷ RPC.
+fn loads(memory: &Memory, mixes: &[String], rows: &[Row], times: &[Vec<f64>]) {
+    println!();
+    for carrier in memory.transport.iter().map(|carrier| carrier.name()) {
+        for mix in mixes {
+            let of = |structure: &str| {
+                rows.iter().zip(times).find(|(row, _)| {
+                    let is = |field: &Option<String>, value: &str| field.as_deref() == Some(value);
+                    is(&row.operation, mix) && is(&row.structure, structure) && is(&row.transport, carrier)
+                })
+            };
+            let (Some((rpc, _)), Some((dx, times))) = (of("RPC"), of("DX")) else { continue };
+            let share = |figure: fn(&Row) -> Option<f64>| figure(dx).zip(figure(rpc)).map(|(dx, rpc)| alone(dx / rpc));
+            let asked = |udp, mapped| if carrier == "udp" { udp } else { mapped };
+            let name = |what: &str| format!("{mix}, {carrier}: server's {what}, DX ÷ RPC");
+            bar(
+                &name("user instructions"),
+                share(|row| row.server_user_instructions),
+                asked("at most 0.5", "at most 0.05"),
+            );
+            bar(&name("kernel instructions"), share(|row| row.server_kernel_instructions), "");
+            bar(&name("processor time"), triple(times.clone()), asked("", "at most 0.05"));
+            bar(&format!("{mix}, {carrier}: accesses per operation of DX"), dx.accesses.map(alone), "");
+            bar(&format!("{mix}, {carrier}: transfers of control per operation of DX"), dx.transfers.map(alone), "");
+        }
+    }
+}
+
+/// Figure 2, latency, and figure 3, what the server does: user and kernel instructions, and processor time.
+fn picture(path: &Path, memory: &Memory, operations: &[String], rows: &[Row], conditions: &[String]) -> Result<()> {
+    let mut panels = Vec::new();
+    for carrier in memory.transport.iter().map(|carrier| carrier.name()) {
+        let panel = |caption: &str, unit: &str, parts: fn(&Row) -> Vec<f64>| {
+            let of = |operation: &str, structure: &str| {
+                let is = |field: &Option<String>, value: &str| field.as_deref() == Some(value);
+                let row = rows.iter().find(|row| {
+                    is(&row.operation, operation) && is(&row.structure, structure) && is(&row.transport, carrier)
+                });
+                row.map(parts).unwrap_or_default()
+            };
+            let bars = |operation: &str| STRUCTURES.map(|structure| of(operation, structure)).to_vec();
+            Bars {
+                caption: format!("{caption}, {carrier}"),
+                unit: unit.to_owned(),
+                bars: STRUCTURES.map(str::to_owned).to_vec(),
+                groups: operations.iter().map(|operation| (operation.clone(), bars(operation))).collect(),
+            }
+        };
+        panels.push(panel("Figure 2: latency", "µs", |row| row.p50_us.into_iter().collect()));
+        panels.push(panel("Figure 3: the server's user and (pale) kernel instructions", "instructions", |row| {
+            row.server_user_instructions.into_iter().chain(row.server_kernel_instructions).collect()
+        }));
+        panels
+            .push(panel("Figure 3: the server's processor time", "µs", |row| row.server_cpu_us.into_iter().collect()));
+    }
+    chart::bars(path, "A file service by reading memory (DX), Hybrid-1 (HY), and calls (RPC)", &panels, conditions)
+}
