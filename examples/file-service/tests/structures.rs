@@ -8,6 +8,7 @@ use std::sync::Arc;
 use farcall::names::Memory as Registry;
 use farcall::{Error, Runtime};
 use farcall_file_access::{FileError, FileKind};
+use farcall_file_service::mix::{Tree, plant, replay};
 use farcall_file_service::{BLOCK, Clerk, Counts, Files, Handle, Server, Shape, Structure, names};
 use fastrand::Rng;
 
@@ -254,6 +255,29 @@ fn a_copy_is_used_until_somebody_writes() {
     assert!(byte == b'!' && counts.bytes > BLOCK as u64, "{counts:?}");
     let (byte, counts) = spent(4096);
     assert_eq!((byte, counts), (b'!', Counts { reads: 1, bytes: 16, ..Counts::default() }));
+}
+
+#[test]
+fn of_the_operation_mix_nearly_all_is_one_remote_read() {
+    let scratch = tempfile::tempdir().unwrap();
+    plant(scratch.path(), 1).unwrap();
+    let runtime = runtime();
+    let server = Server::export(&runtime, "files", scratch.path(), Shape::SMALL).unwrap();
+    for structure in Structure::ALL {
+        let clerk = Clerk::new(&self::runtime(), &server.addresses(), structure).unwrap();
+        let tree = Tree::walk(&*clerk.files).unwrap();
+        tree.touch(&*clerk.files).unwrap();
+        let rows = replay(&*clerk.files, &clerk.tally, &tree, 2_000, 1).unwrap();
+        assert_eq!(rows.iter().map(|row| row.times).sum::<u64>(), 2_000);
+        let all = rows.iter().fold(Counts::default(), |sum, row| sum.plus(row.counts));
+        match structure {
+            Structure::Dx | Structure::DxCopies => {
+                assert!((1_900..2_300).contains(&all.reads) && all.calls < 100, "{all:?}");
+            }
+            Structure::Hy => assert_eq!(all, Counts { calls: 2_000, letters: all.letters, ..Counts::default() }),
+            Structure::Rpc => assert_eq!(all, Counts { calls: 2_000, ..Counts::default() }),
+        }
+    }
 }
 
 #[test]

@@ -180,8 +180,7 @@ impl Core {
     /// Takes to their files what clerks wrote into the blocks at these places.
     pub(super) fn settle_places(&self, places: Range<u64>) {
         for place in places {
-            let odd = self.areas.blocks.versions(&self.segment, place).is_ok_and(|(end, _)| end % 2 == 1);
-            if odd {
+            if self.may_be_pending(place) {
                 let _ = self.settle(&mut self.lock(), place);
             }
         }
@@ -207,10 +206,15 @@ impl Core {
 
     fn settle_blocks(&self, state: &mut State, file: Handle, blocks: impl Iterator<Item = u64>) {
         for block in blocks {
-            if let Ok(Some(place)) = self.areas.blocks.place(&self.segment, of_block(file, block)) {
+            let place = self.areas.blocks.place(&self.segment, of_block(file, block));
+            if let Some(place) = place.ok().flatten().filter(|place| self.may_be_pending(*place)) {
                 let _ = self.settle(state, place);
             }
         }
+    }
+
+    fn may_be_pending(&self, place: u64) -> bool {
+        self.areas.blocks.versions(&self.segment, place).is_ok_and(|(end, _)| end % 2 == 1)
     }
 
     /// Takes to its file what a clerk wrote into the block at this place, if one did and is done.
