@@ -52,7 +52,7 @@ impl Area {
 
     /// Copies bytes out, words in ascending order. They must be there.
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
-        self.with(|words| read(words[offset as usize / WORD..].iter().map(load), offset, into));
+        self.with(|words| read(words, offset, into));
     }
 
     /// Copies bytes out in any order. They must be there.
@@ -93,53 +93,63 @@ pub(super) fn zeros(len: usize) -> Box<[AtomicU64]> {
     std::iter::repeat_with(AtomicU64::default).take(len.div_ceil(WORD)).collect()
 }
 
-/// Copies bytes out of words, each of which is loaded when its turn comes; the first is the one in which `offset` is.
-#[inline]
-pub(super) fn read(mut words: impl Iterator<Item = u64>, offset: u64, into: &mut [u8]) {
-    let skip = offset as usize % WORD;
-    let (begin, rest) = into.split_at_mut(if skip == 0 { 0 } else { into.len().min(WORD - skip) });
-    if !begin.is_empty() {
-        part(words.next(), skip, begin);
-    }
-    let (whole, end) = rest.as_chunks_mut::<WORD>();
-    for (bytes, word) in whole.iter_mut().zip(&mut words) {
-        *bytes = word.to_le_bytes();
-    }
-    if !end.is_empty() {
-        part(words.next(), 0, end);
+/// A word that can be read as a whole, and what was written before it.
+pub(super) trait Load {
+    fn load(&self) -> u64;
+}
+
+impl Load for AtomicU64 {
+    #[inline(always)]
+    fn load(&self) -> u64 {
+        self.load(Ordering::Acquire)
     }
 }
 
-fn part(word: Option<u64>, skip: usize, into: &mut [u8]) {
-    let bytes = word.unwrap_or_default().to_le_bytes();
-    into.copy_from_slice(&bytes[skip..skip + into.len()]);
+/// Copies bytes out of words, in ascending order.
+#[inline]
+pub(super) fn read(words: &[impl Load], offset: u64, into: &mut [u8]) {
+    let (mut words, skip) = (&words[offset as usize / WORD..], offset as usize % WORD);
+    let (begin, rest) = into.split_at_mut(if skip == 0 { 0 } else { into.len().min(WORD - skip) });
+    if let (false, Some((word, behind))) = (begin.is_empty(), words.split_first()) {
+        begin.copy_from_slice(&word.load().to_le_bytes()[skip..skip + begin.len()]);
+        words = behind;
+    }
+    let (whole, end) = rest.as_chunks_mut::<WORD>();
+    let (words, behind) = words.split_at(whole.len());
+    for (bytes, word) in whole.iter_mut().zip(words) {
+        *bytes = word.load().to_le_bytes();
+    }
+    if let (false, Some(word)) = (end.is_empty(), behind.first()) {
+        end.copy_from_slice(&word.load().to_le_bytes()[..end.len()]);
+    }
 }
 
 /// Copies bytes into words, in ascending order. Those that are not written whole may be written by others meanwhile.
 #[inline]
 pub(super) fn write(words: &[AtomicU64], offset: u64, bytes: &[u8]) {
-    let skip = offset as usize % WORD;
+    let (mut words, skip) = (&words[offset as usize / WORD..], offset as usize % WORD);
     let (begin, rest) = bytes.split_at(if skip == 0 { 0 } else { bytes.len().min(WORD - skip) });
-    let mut words = words[offset as usize / WORD..].iter();
-    if !begin.is_empty() {
-        merge(words.next(), skip, begin);
+    if let (false, Some((word, behind))) = (begin.is_empty(), words.split_first()) {
+        merge(word, skip, begin);
+        words = behind;
     }
     let (whole, end) = rest.as_chunks::<WORD>();
-    for (bytes, word) in whole.iter().zip(&mut words) {
+    let (words, behind) = words.split_at(whole.len());
+    for (bytes, word) in whole.iter().zip(words) {
         word.store(u64::from_le_bytes(*bytes), Ordering::Release);
     }
-    if !end.is_empty() {
-        merge(words.next(), 0, end);
+    if let (false, Some(word)) = (end.is_empty(), behind.first()) {
+        merge(word, 0, end);
     }
 }
 
-fn merge(word: Option<&AtomicU64>, skip: usize, bytes: &[u8]) {
+fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
     let merged = |old: u64| {
         let mut whole = old.to_le_bytes();
         whole[skip..skip + bytes.len()].copy_from_slice(bytes);
         Some(u64::from_le_bytes(whole))
     };
-    let _ = word.map(|word| word.fetch_update(Ordering::AcqRel, Ordering::Acquire, merged));
+    let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, merged);
 }
 
 /// Compares and swaps the word at an offset that [`WORD`] divides; gives what it was.
@@ -147,11 +157,6 @@ fn merge(word: Option<&AtomicU64>, skip: usize, bytes: &[u8]) {
 pub(super) fn compare_and_swap(words: &[AtomicU64], offset: u64, old: u64, new: u64) -> u64 {
     let swapped = words[offset as usize / WORD].compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
     swapped.unwrap_or_else(|found| found)
-}
-
-#[inline(always)]
-fn load(word: &AtomicU64) -> u64 {
-    word.load(Ordering::Acquire)
 }
 
 #[cfg(test)]

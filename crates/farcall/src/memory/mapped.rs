@@ -19,11 +19,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use farcall_shm::{Area, Heard, May, Sight, Wire};
 
+use super::Result;
 use super::access::Refused;
+use super::area::{self, Load};
 use super::carrier::Carrier;
 use super::segment::{Rights, TYPE};
 use super::served::Served;
-use super::{Result, area};
 use crate::{CallFailed, Kind, Pending, Ran};
 
 pub(crate) use farcall_shm::Wire as Guest;
@@ -137,11 +138,6 @@ impl Mapped {
         if self.is_current() { Ok(()) } else { Err(self.raced().into()) }
     }
 
-    #[inline(always)]
-    fn sight(&self, offset: u64) -> impl Iterator<Item = u64> {
-        self.data.sight()[offset as usize / 8..].iter().map(Sight::load)
-    }
-
     /// (Whoever has not the right to write is refused above.)
     #[inline(always)]
     fn words(&self) -> &[AtomicU64] {
@@ -175,22 +171,29 @@ fn gone(ran: Ran) -> CallFailed {
     CallFailed::new(Kind::Unreachable, ran).because(format!("{TYPE}: the process that exported the segment has ended"))
 }
 
+impl Load for Sight {
+    #[inline(always)]
+    fn load(&self) -> u64 {
+        self.load()
+    }
+}
+
 impl Carrier for Mapped {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        area::read(self.sight(offset), offset, into);
+        area::read(self.data.sight(), offset, into);
         if self.is_current() { Ok(()) } else { self.served()?.read(offset, into) }
     }
 
     fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         if !self.data.copy_out(offset as usize, into) {
-            area::read(self.sight(offset), offset, into);
+            area::read(self.data.sight(), offset, into);
         }
         if self.is_current() { Ok(()) } else { self.served()?.read_bytes(offset, into) }
     }
 
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
         for (offset, into) in ranges.iter_mut() {
-            area::read(self.sight(*offset), *offset, into);
+            area::read(self.data.sight(), *offset, into);
         }
         if self.is_current() { Ok(()) } else { self.served()?.read_each(ranges) }
     }
@@ -229,7 +232,7 @@ impl Carrier for Mapped {
 
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused> {
         let mut bytes = vec![0; len as usize];
-        area::read(self.sight(offset), offset, &mut bytes);
+        area::read(self.data.sight(), offset, &mut bytes);
         if self.is_current() {
             return Pending::ended(Ok(bytes.into()));
         }
