@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use farcall::memory::{Memory, Rights, Settings};
 use farcall::{Kind, Runtime, names};
+use rustix::process::{Pid, Signal, kill_process};
 
 const NAME: &str = "FARCALL_TEST_NAME";
 const REGISTRY: &str = "FARCALL_TEST_NAMES";
@@ -86,4 +87,21 @@ fn whichever_process_is_killed_the_others_are_found() {
     third.kill();
     again.kill();
     assert_eq!(kind(importer.import_segment("third")), Kind::NoSuchName);
+}
+
+/// Nobody can take the place of a clerk that is merely stopped: those who need it are told, and go on when it does.
+#[test]
+fn a_clerk_that_is_stopped_is_said_to_be_silent() {
+    let scratch = tempfile::tempdir().unwrap();
+    let registry = scratch.path().join("registry");
+    let first = Exporter::start(&registry, "first");
+    let importer = runtime(&registry);
+    importer.import_segment("first").unwrap();
+    let pid = Pid::from_child(&first.child);
+    kill_process(pid, Signal::STOP).unwrap();
+    let why = importer.import_segment("first").map(drop).unwrap_err();
+    assert_eq!(why.call_failed().unwrap().kind(), Kind::Unreachable, "{why}");
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(importer.import_segment("first").unwrap().load(0).unwrap(), 5);
+    first.kill();
 }

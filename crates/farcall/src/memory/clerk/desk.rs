@@ -100,18 +100,23 @@ impl Runtime {
     /// Asks the machine's clerk; if that is gone, the next one.
     fn ask<T>(&self, ask: impl Fn(&Whose) -> Result<T, Fault>) -> Result<T> {
         let mut gone = None;
+        // It says more than that no other clerk may take its place.
+        let mut silent: Option<CallFailed> = None;
         for _ in 0..ATTEMPTS {
-            let whose = self.clerk(gone)?;
+            let whose = match self.clerk(gone) {
+                Ok(whose) => whose,
+                Err(why) => return Err(silent.unwrap_or(why).into()),
+            };
             match (ask(&whose), &whose) {
                 (Ok(answer), _) => return Ok(answer),
                 (Err(Error::Declared(fault)), _) => return Err(CallFailed::from(fault).into()),
-                (Err(Error::CallFailed(_)), Whose::Other(address, _)) => gone = Some(*address),
+                (Err(Error::CallFailed(why)), Whose::Other(address, _)) => (gone, silent) = (Some(*address), Some(why)),
                 (Err(Error::CallFailed(why)), _) => return Err(why.into()),
             }
             self.part_with(&whose);
         }
-        let why = "the machine's clerk does not answer";
-        Err(CallFailed::new(Kind::Unreachable, Ran::No).because(why).into())
+        let why = || CallFailed::new(Kind::Unreachable, Ran::No).because("the machine's clerk does not answer");
+        Err(silent.unwrap_or_else(why).into())
     }
 
     /// The machine's clerk, but not the one at an address where there is none any more.
