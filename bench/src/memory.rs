@@ -1,5 +1,6 @@
 //! Memory without calls: accesses to segments, and a file service, as Thekkath, Levy & Lazowska 1994 measured theirs.
 mod accesses;
+mod names;
 mod paper;
 mod service;
 
@@ -51,6 +52,8 @@ impl Carrier {
 enum Part {
     /// Accesses to a segment: table 2.
     Accesses,
+    /// The segment name service: table 3.
+    Names,
     /// Operations of a file service, in three structures: figures 2 and 3.
     Service,
     /// The same operations as often as in table 1a: the server's load.
@@ -61,6 +64,7 @@ enum Part {
 pub fn run(memory: &Memory) -> Result<()> {
     match memory.part {
         Part::Accesses => accesses::run(&memory.options),
+        Part::Names => names::run(&memory.options),
         Part::Service => service::operations(memory),
         Part::Mix => service::mixes(memory),
     }

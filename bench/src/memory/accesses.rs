@@ -33,10 +33,11 @@ const CELLS: [(usize, &[&str]); 4] = [
     (4096, &["copy", "copy-control", "mapped-read", "mapped-read-bytes", "mapped-write", "mapped-write-bytes"]),
 ];
 
-/// All rows, and what was asked of some.
-struct Table {
+/// All rows, and why some are void.
+#[derive(Default)]
+pub struct Table {
     measured: Vec<Measured>,
-    void: Vec<String>,
+    pub void: Vec<String>,
 }
 
 /// Measures accesses, and shows them.
@@ -49,14 +50,13 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let pins = options.pinned();
     let mut field = Field::new(&names, pins.len() * CELLS.len() * options.groups())?;
-    let mut table = Table { measured: Vec::new(), void: Vec::new() };
+    let mut table = Table::default();
     for pin in pins {
         for (bytes, names) in CELLS {
             table.measure(&mut field, bytes, names, pin, options)?;
         }
     }
-    let rows = table.measured.iter().map(|one| one.row.clone()).collect();
-    field.show(rows, method(options), &table.void, options)?;
+    field.show(table.rows(), method(options), &table.void, options)?;
     if options.json.as_deref() != Some(Path::new("-")) {
         table.beside();
         table.bars();
@@ -73,7 +73,15 @@ fn method(options: &Options) -> String {
 }
 
 impl Table {
-    fn measure(&mut self, field: &mut Field, bytes: usize, names: &[&str], pin: Pin, options: &Options) -> Result<()> {
+    /// Measures peers beside each other, the first of which is the anchor and the second its control.
+    pub fn measure(
+        &mut self,
+        field: &mut Field,
+        bytes: usize,
+        names: &[&str],
+        pin: Pin,
+        options: &Options,
+    ) -> Result<()> {
         let cell = Cell { setup: Setup { bytes, carry: Carry::Both, mode: Mode::Block, outstanding: 1 }, pin };
         let contenders = field.some(&cell, |name| names.contains(&name))?;
         let mut measured = laps("memory", contenders, options, || field.progress.inc(1))?;
@@ -91,11 +99,15 @@ impl Table {
         Ok(())
     }
 
-    fn of(&self, peer: &str, bytes: usize) -> Option<&Measured> {
+    pub fn rows(&self) -> Vec<Row> {
+        self.measured.iter().map(|one| one.row.clone()).collect()
+    }
+
+    pub fn of(&self, peer: &str, bytes: usize) -> Option<&Measured> {
         self.measured.iter().find(|one| one.row.peer == peer && one.row.bytes == Some(bytes))
     }
 
-    fn row(&self, peer: &str, bytes: usize) -> Option<&Row> {
+    pub fn row(&self, peer: &str, bytes: usize) -> Option<&Row> {
         self.of(peer, bytes).map(|one| &one.row)
     }
 
@@ -174,10 +186,10 @@ pub fn bar(what: &str, figure: Option<(f64, f64, f64)>, asked: &str) {
 
 /// What a peer's name says.
 fn describe(row: &mut Row) {
-    let operation = row.peer.strip_prefix("memory-").or_else(|| row.peer.strip_prefix("mapped-"));
+    let operation = ["memory-", "mapped-", "names-"].iter().find_map(|prefix| row.peer.strip_prefix(prefix));
     row.operation = operation.map(str::to_owned);
-    // Its client keeps its core busy so as not to disturb who is told.
-    if row.operation.as_deref() == Some("notify") {
+    // The client keeps its core busy so as not to disturb who is told; of the other two each lap counts both.
+    if matches!(row.operation.as_deref(), Some("notify" | "export" | "revoke")) {
         (row.user_instructions, row.kernel_instructions, row.syscalls, row.allocations) = (None, None, None, None);
         (row.server_user_instructions, row.server_kernel_instructions, row.server_cpu_us) = (None, None, None);
     }

@@ -128,6 +128,17 @@ fn work(_: &str, _: &str) -> Option<[f64; 2]> {
     None
 }
 
+/// What the blocks of one structure have given.
+#[derive(Default)]
+struct Blocks {
+    /// Operations a second.
+    rates: Vec<f64>,
+    /// The server's processor time for an operation, in nanoseconds.
+    times: Vec<f64>,
+    /// That ÷ the first structure's in the block beside it.
+    ratios: Vec<f64>,
+}
+
 /// The row of each structure, and the server's processor time ÷ that of the first in the block beside it.
 fn replayed(
     mut contenders: Vec<Contender>,
@@ -136,23 +147,23 @@ fn replayed(
 ) -> Result<Vec<(Row, Vec<f64>)>> {
     let load = Load::Window { outstanding: 1, calls: block(options) };
     let warm = load.of(load.calls().div_ceil(10));
-    let mut results: Vec<(Vec<f64>, Vec<f64>, Vec<f64>)> = contenders.iter().map(|_| Default::default()).collect();
+    let mut results: Vec<Blocks> = contenders.iter().map(|_| Blocks::default()).collect();
     for group in 0..options.groups() {
         begin_group(group, options.groups(), &mut contenders);
         let ([first, others @ ..], [firsts, theirs @ ..]) = (&mut contenders[..], &mut results[..]) else { break };
-        let time = |contender: &mut Contender, rates: &mut Vec<f64>, times: &mut Vec<f64>| {
+        let time = |contender: &mut Contender, blocks: &mut Blocks| {
             let (rate, time) = contender.block(|pair| pair.rate(warm, load))?;
-            rates.push(rate);
-            times.push(time);
+            blocks.rates.push(rate);
+            blocks.times.push(time);
             Ok(time)
         };
-        for (other, (rates, times, ratios)) in others.iter_mut().zip(theirs) {
-            let first = || time(first, &mut firsts.0, &mut firsts.1);
-            ratios.extend(abba(first, || time(other, rates, times))?);
+        for (other, theirs) in others.iter_mut().zip(theirs) {
+            let ratios = abba(|| time(first, firsts), || time(other, theirs))?;
+            theirs.ratios.extend(ratios);
         }
         progress();
     }
-    let enter = |(mut contender, (rates, times, ratios)): (Contender, (Vec<f64>, Vec<f64>, Vec<f64>))| {
+    let enter = |(mut contender, Blocks { rates, times, ratios }): (Contender, Blocks)| {
         let cell = contender.cell;
         let mut row = contender.pair()?.row("memory", &cell);
         let [client, server] = contender.pair()?.count_each(What::Instructions, load, load.of(COUNTED))?;

@@ -6,6 +6,7 @@ pub mod farcall;
 pub mod files;
 mod in_process;
 pub mod memory;
+mod names;
 mod raw_gso;
 #[cfg(target_os = "linux")]
 mod raw_shared;
@@ -71,7 +72,7 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "raw-unix" => Box::new(raw_stream::RawStream::Unix),
         "farcall-null" => Box::new(farcall::Null),
         "copy" | "copy-control" => Box::new(memory::Copying),
-        name => memory::peer(name).or_else(|| files(name))?,
+        name => memory::peer(name).or_else(|| names::peer(name)).or_else(|| files(name))?,
     })
 }
 

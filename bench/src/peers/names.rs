@@ -1,0 +1,139 @@
+//! The segment name service: what a process asks of its machine's clerk, which reads the table of another machine's.
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use anyhow::Result;
+use farcall::memory::clerk::{Clerk, Settings};
+use farcall::memory::{self, Rights, Segment};
+use farcall::{Runtime, names};
+use farcall_bench_method::{Calling, Laps, Peer, Serving, Setup};
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Operation {
+    Export,
+    Revoke,
+    /// What was imported from there before.
+    Import,
+    /// Believing nothing.
+    ImportAnew,
+    LookUp,
+    LookUpAnew,
+    /// With transfer of control.
+    LookUpAsking,
+}
+
+/// As they stand in rows and behind the names of peers.
+const OPERATIONS: [(&str, Operation); 7] = [
+    ("export", Operation::Export),
+    ("revoke", Operation::Revoke),
+    ("import-cached", Operation::Import),
+    ("import", Operation::ImportAnew),
+    ("look-up-cached", Operation::LookUp),
+    ("look-up", Operation::LookUpAnew),
+    ("look-up-asking", Operation::LookUpAsking),
+];
+
+/// The segment that is looked up.
+const NAME: &str = "Bench";
+
+/// `names-look-up`.
+pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
+    let operation = name.strip_prefix("names-")?;
+    let (_, operation) = OPERATIONS.into_iter().find(|(known, _)| *known == operation)?;
+    Some(Box::new(Names(operation)))
+}
+
+struct Names(Operation);
+
+/// A machine of its own, as far as names go, and its clerk.
+fn machine() -> Result<(Clerk, Runtime)> {
+    let runtime = Runtime::builder().registry(names::Memory::new()).shared_memory(false).build()?;
+    Ok((Clerk::start(&runtime, Settings::default())?, runtime))
+}
+
+fn readable() -> memory::Settings {
+    memory::Settings::new(4096).anyone(Rights::READ)
+}
+
+impl Peer for Names {
+    fn transport(&self) -> &'static str {
+        "udp"
+    }
+
+    fn calls_per_lap(&self) -> usize {
+        // Nothing is sent.
+        if self.0 == Operation::LookUp { 1_000 } else { 1 }
+    }
+
+    fn serve(&self, _: &Setup) -> Result<Box<dyn Serving>> {
+        let (clerk, runtime) = machine()?;
+        let segment = runtime.export_segment(NAME, readable())?;
+        Ok(Box::new(Exported { clerk, _segment: segment }))
+    }
+
+    fn connect(&self, _: &Setup, address: &str) -> Result<Box<dyn Calling>> {
+        let (clerk, runtime) = machine()?;
+        Ok(Box::new(Client { operation: self.0, lap: self.calls_per_lap(), hint: address.parse()?, clerk, runtime }))
+    }
+}
+
+struct Exported {
+    clerk: Clerk,
+    _segment: Segment,
+}
+
+impl Serving for Exported {
+    fn address(&self) -> String {
+        self.clerk.address().to_string()
+    }
+}
+
+struct Client {
+    operation: Operation,
+    lap: usize,
+    hint: SocketAddr,
+    clerk: Clerk,
+    runtime: Runtime,
+}
+
+impl Calling for Client {
+    fn run(&mut self, laps: &mut Laps) -> Result<()> {
+        let Client { operation, lap, hint, clerk, runtime } = self;
+        let (lap, hint) = (*lap, *hint);
+        match operation {
+            Operation::Export | Operation::Revoke => exports(runtime, *operation, laps),
+            Operation::Import => each(laps, lap, || Ok(runtime.import_segment_at(NAME, hint)?)),
+            Operation::ImportAnew => each(laps, lap, || Ok(runtime.import_segment_anew(NAME, Some(hint))?)),
+            Operation::LookUp => each(laps, lap, || Ok(clerk.look_up(NAME, Some(hint))?)),
+            Operation::LookUpAnew => each(laps, lap, || Ok(clerk.look_up_anew(NAME, Some(hint))?)),
+            Operation::LookUpAsking => each(laps, lap, || Ok(clerk.look_up_asking(NAME, hint)?)),
+        }
+    }
+}
+
+#[inline]
+fn each<T>(laps: &mut Laps, lap: usize, ask: impl Fn() -> Result<T>) -> Result<()> {
+    while laps.next() {
+        for _ in 0..lap {
+            black_box(ask()?);
+        }
+    }
+    Ok(())
+}
+
+/// One of both is a lap, the other not.
+fn exports(runtime: &Runtime, operation: Operation, laps: &mut Laps) -> Result<()> {
+    loop {
+        let began = Instant::now();
+        let segment = runtime.export_segment("Another", readable())?;
+        let exported = began.elapsed();
+        let began = Instant::now();
+        drop(segment);
+        let took = if operation == Operation::Export { exported } else { began.elapsed() };
+        if !laps.enter(took.as_nanos() as u64) {
+            return Ok(());
+        }
+    }
+}
