@@ -6,15 +6,16 @@
 mod common;
 
 use std::env;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use farcall::memory::{Memory, Record, Refused, Remote, Rights, Segment, Settings, Unread};
+use farcall::memory::{Memory, Record, Refused, Remote, Rights, Ring, Segment, Settings, Unread};
 use farcall::names::Registry;
 use farcall::{Error, Kind, Ran, Runtime};
 use farcall_shm::{Area, Heard, May, Wire, punch};
@@ -96,8 +97,101 @@ fn a_process_that_a_test_starts() {
             println!("at the middle");
             rest(&remote);
         }
+        "producer" => {
+            let remote = runtime().import_segment(&url).unwrap();
+            let mut producer = RING.producer(&remote).unwrap();
+            let mut writer = Record::new(&remote, RING.size(), 200).unwrap().writer().unwrap();
+            for number in 0..MESSAGES {
+                writer.write(&[number as u8; 200]).unwrap();
+                while !producer.put(&number.to_le_bytes()).unwrap() {
+                    std::thread::yield_now();
+                }
+            }
+            println!("all are put");
+            rest(&remote);
+        }
+        "tidy" => {
+            let (segment, importer) = (taken_twice(), runtime());
+            // What is made once stays: sockets, threads, a connection for calls.
+            drop(importer.import_segment(&segment.url()).unwrap());
+            let before = Left::now();
+            for _ in 0..20 {
+                let remotes: Vec<_> = (0..5).map(|_| importer.import_segment(&segment.url()).unwrap()).collect();
+                assert!(Left::now().mappings > before.mappings);
+                segment.export_again();
+                assert!(remotes.iter().all(|remote| remote.load(0).is_err()));
+            }
+            // The exporter's host hears of it at once. (What was made before was perhaps not all gone when we counted.)
+            while !Left::now().is_within(&before) {
+                std::thread::yield_now();
+            }
+            println!("nothing is left");
+            rest(&segment);
+        }
         other => panic!("{other}"),
     }
+}
+
+/// A segment that was mapped and exported again already.
+fn taken_twice() -> Segment {
+    let segment = runtime().export_segment("Tidy", Settings::new(4096).same_user(Rights::ALL)).unwrap();
+    runtime().import_segment(&segment.url()).unwrap();
+    segment.export_again();
+    segment
+}
+
+/// What a process has of others.
+struct Left {
+    descriptors: usize,
+    mappings: usize,
+}
+
+impl Left {
+    fn is_within(&self, most: &Left) -> bool {
+        self.descriptors <= most.descriptors && self.mappings <= most.mappings
+    }
+
+    fn now() -> Left {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        Left {
+            descriptors: fs::read_dir("/proc/self/fd").unwrap().count(),
+            mappings: maps.lines().filter(|line| line.contains("memfd:farcall")).count(),
+        }
+    }
+}
+
+static RING: LazyLock<Ring> = LazyLock::new(|| Ring::new(0, 7, 16));
+const MESSAGES: u64 = 5_000;
+
+#[test]
+fn a_ring_and_a_record_go_from_process_to_process() {
+    let size = RING.size() as usize + Record::<()>::size(200);
+    let segment = runtime().export_segment("Between", Settings::new(size).same_user(Rights::ALL)).unwrap();
+    let mut producer = Other::start("producer", &segment.url());
+    let mut consumer = RING.consumer(&segment).unwrap();
+    let record = Record::new(&segment, RING.size(), 200).unwrap();
+    let (mut taken, mut bytes) = (Vec::new(), [0; 200]);
+    for number in 0..MESSAGES {
+        while !consumer.take(&mut taken).unwrap() {
+            std::thread::yield_now();
+        }
+        assert_eq!(taken, number.to_le_bytes());
+        // It was written before the message was put, and perhaps again since then.
+        match record.read(&mut bytes) {
+            Ok(version) => assert!(version > number && bytes == [(version - 1) as u8; 200], "{version} at {number}"),
+            // Its writer was stopped in the middle.
+            Err(why) => assert_eq!(why, Error::Declared(Unread::Torn)),
+        }
+    }
+    producer.hear("all are put");
+    producer.kill();
+}
+
+#[test]
+fn nothing_is_left_of_what_was_mapped() {
+    let mut tidy = Other::start("tidy", "");
+    tidy.hear("nothing is left");
+    tidy.kill();
 }
 
 /// Until the process is killed, or the test ends.
