@@ -44,7 +44,7 @@ mod access;
 mod area;
 mod carrier;
 pub mod clerk;
-#[cfg_attr(not(target_os = "linux"), path = "memory/unmapped.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "memory/unmapped.rs", allow(dead_code))]
 mod mapped;
 mod notice;
 mod pipeline;

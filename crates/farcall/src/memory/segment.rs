@@ -194,6 +194,7 @@ impl Offers {
     }
 
     /// Passes memory to a process of the same user, if that export has such memory and it is of that generation.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn pass(&self, export: u64, generation: u64, guest: &mapped::Guest) -> bool {
         let core = self.lock().get(&export).and_then(Weak::upgrade);
         core.is_some_and(|core| {
