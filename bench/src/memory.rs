@@ -14,7 +14,7 @@ pub struct Memory {
     /// What to measure.
     #[arg(long, value_enum, default_value_t = Part::Accesses)]
     part: Part,
-    /// The carriers of a file service's accesses.
+    /// What carries the accesses.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Carrier::Udp, Carrier::Mapped])]
     transport: Vec<Carrier>,
     /// The operations of a file service, or mixes of them. [default: all of figure 2; mix]
@@ -63,7 +63,7 @@ enum Part {
 /// Measures what the options ask for, and shows it.
 pub fn run(memory: &Memory) -> Result<()> {
     match memory.part {
-        Part::Accesses => accesses::run(&memory.options),
+        Part::Accesses => accesses::run(memory),
         Part::Names => names::run(&memory.options),
         Part::Service => service::operations(memory),
         Part::Mix => service::mixes(memory),

@@ -5,7 +5,7 @@ use anyhow::Result;
 use farcall_bench_method::stats::{Estimate, estimate};
 use farcall_bench_method::{Carry, Cell, Mode, Options, Pin, Row, Setup};
 
-use super::paper;
+use super::{Carrier, Memory, paper};
 use crate::field::Field;
 use crate::laps::{self, faults, laps};
 use crate::latency::RAW_INSTRUCTIONS;
@@ -41,19 +41,22 @@ pub struct Table {
 }
 
 /// Measures accesses, and shows them.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(memory: &Memory) -> Result<()> {
+    let options = &memory.options;
+    let carrier = |names: &[&str]| if names.first() == Some(&RAW) { Carrier::Udp } else { Carrier::Mapped };
+    let cells = || CELLS.iter().filter(|(_, names)| memory.transport.contains(&carrier(names)));
     let mut names: Vec<String> = Vec::new();
-    for name in CELLS.iter().flat_map(|cell| cell.1).filter(|name| super::is_wanted(name, options)) {
+    for name in cells().flat_map(|cell| cell.1).filter(|name| super::is_wanted(name, options)) {
         if !names.iter().any(|known| known == name) {
             names.push((*name).to_owned());
         }
     }
     let pins = options.pinned();
-    let mut field = Field::new(&names, pins.len() * CELLS.len() * options.groups())?;
+    let mut field = Field::new(&names, pins.len() * cells().count() * options.groups())?;
     let mut table = Table::default();
     for pin in pins {
-        for (bytes, names) in CELLS {
-            table.measure(&mut field, bytes, names, pin, options)?;
+        for (bytes, names) in cells() {
+            table.measure(&mut field, *bytes, names, pin, options)?;
         }
     }
     field.show(table.rows(), method(options), &table.void, options)?;

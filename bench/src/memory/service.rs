@@ -226,8 +226,9 @@ fn picture(path: &Path, memory: &Memory, operations: &[String], rows: &[Row], co
             }
         };
         panels.push(panel("Figure 2: latency", "µs", |row| row.p50_us.into_iter().collect()));
-        panels.push(panel("Figure 3: the server's user and (pale) kernel instructions", "instructions", |row| {
-            row.server_user_instructions.into_iter().chain(row.server_kernel_instructions).collect()
+        panels.push(panel("Figure 3: the server's user and (pale) kernel instructions", "thousands", |row| {
+            let both = row.server_user_instructions.into_iter().chain(row.server_kernel_instructions);
+            both.map(|count| count / 1e3).collect()
         }));
         panels
             .push(panel("Figure 3: the server's processor time", "µs", |row| row.server_cpu_us.into_iter().collect()));

@@ -87,7 +87,7 @@ impl Peer for Accesses {
     fn calls_per_lap(&self) -> usize {
         match (self.operation, self.mapped) {
             (Operation::Notify, _) => 1,
-            (Operation::ReadMany | Operation::WriteMany, _) => 4 * MANY,
+            (Operation::ReadMany | Operation::WriteMany, _) => MANY,
             (_, true) => 1_000,
             (_, false) => 1,
         }
