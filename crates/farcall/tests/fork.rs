@@ -94,8 +94,8 @@ fn a_child_leaves_alone_what_its_parent_shares_with_others() {
     fn is_forked<T>(result: Result<T>) -> bool {
         matches!(result, Err(Error::CallFailed(why)) if (why.kind(), why.ran()) == (Kind::Forked, Ran::No))
     }
-    let exporter = common::builder().shared_memory(true).build().unwrap();
-    let segment = exporter.export_segment("Shared", Settings::new(64).same_user(Rights::ALL)).unwrap();
+    let exporter = common::runtime();
+    let segment = exporter.export_segment("Shared", Settings::new(64).anyone(Rights::ALL)).unwrap();
     let remote = common::runtime().import_segment(&segment.url()).unwrap();
     segment.store(0, 7).unwrap();
     let status = in_child(|| {
