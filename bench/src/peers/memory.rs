@@ -52,6 +52,8 @@ const TOLD: u64 = 0;
 /// Where accesses are made, a page further for each range.
 const AT: u64 = 4096;
 const SIZE: usize = 1 << 20;
+/// Accesses to a lap where they are shorter than a reading of the clock, or little longer.
+const LAP: usize = 1_000;
 /// How long a client lets the exporter's core alone that has something to be told.
 const QUIET: Duration = Duration::from_micros(40);
 
@@ -88,7 +90,7 @@ impl Peer for Accesses {
         match (self.operation, self.mapped) {
             (Operation::Notify, _) => 1,
             (Operation::ReadMany | Operation::WriteMany, _) => MANY,
-            (_, true) => 1_000,
+            (_, true) => LAP,
             (_, false) => 1,
         }
     }
@@ -231,7 +233,7 @@ impl Peer for Copying {
     }
 
     fn calls_per_lap(&self) -> usize {
-        1_000
+        LAP
     }
 
     fn serve(&self, _: &Setup) -> Result<Box<dyn Serving>> {
