@@ -1,7 +1,7 @@
 //! Reads that are under way together share packets.
 //!
-//! A read that was started leaves at once, but for one that is started while four times as many as wait with it are under
-//! way: these leave together when they are a quarter of those, or fill a packet, or one of them is waited for. So both ends
+//! A read that was started leaves at once, but for one that is started while twice as many as wait with it are under
+//! way: these leave together when they are half of those, or fill a packet, or one of them is waited for. So both ends
 //! always have something to do, and a packet's cost is that of many reads (Nagle, RFC 896, by reads instead of bytes).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,6 +30,9 @@ pub(super) struct Pipeline {
 /// So many reads of one packet, and no more bytes than the smallest datagram brings, unless it is of one read.
 const READS: usize = 64;
 const BYTES: usize = 1_000;
+
+/// Bytes of a read that are given without memory of their own.
+const SHORT: usize = 64;
 
 /// Reads that leave together.
 struct Batch {
@@ -61,13 +64,14 @@ impl Pipeline {
     /// Starts a read.
     pub(super) fn start(self: &Arc<Self>, offset: u64, len: u32) -> Pending<Bytes, Refused> {
         let mut open = lock(&self.open);
-        if let Some(batch) = open.take_if(|batch| !batch.has_room(len as usize)) {
-            batch.send();
+        let mut added = open.as_ref().and_then(|batch| batch.add(offset, len));
+        if added.is_none() {
+            open.replace(Arc::new(Batch::new(self.clone()))).inspect(|batch| batch.send());
+            added = open.as_ref().and_then(|batch| batch.add(offset, len));
         }
-        let batch = open.get_or_insert_with(|| Arc::new(Batch::new(self.clone())));
-        let (at, reads, full) = batch.add(offset, len);
+        let (Some(batch), Some((at, reads, full))) = (&*open, added) else { unreachable!("an empty batch has room") };
         let part = Part { batch: batch.clone(), at, len: len as usize };
-        if full || reads * 4 >= self.under_way.load(Ordering::Relaxed) {
+        if full || reads * 2 >= self.under_way.load(Ordering::Relaxed) {
             open.take().inspect(|batch| batch.send());
         }
         Pending::new(Box::new(part))
@@ -82,24 +86,21 @@ impl Pipeline {
 
 impl Batch {
     fn new(pipeline: Arc<Pipeline>) -> Batch {
-        let stage = Stage::Open { ranges: Vec::new(), bytes: 0 };
+        let stage = Stage::Open { ranges: Vec::with_capacity(READS / 4), bytes: 0 };
         Batch { pipeline, stage: Mutex::new(stage), watchers: Mutex::default() }
     }
 
-    fn has_room(&self, len: usize) -> bool {
-        match &*lock(&self.stage) {
-            Stage::Open { ranges, bytes } => ranges.is_empty() || bytes + len <= BYTES,
-            _ => false,
-        }
-    }
-
-    /// Adds a read: where its bytes will stand, how many reads there are, whether there is room for no other.
-    fn add(&self, offset: u64, len: u32) -> (usize, usize, bool) {
-        let Stage::Open { ranges, bytes } = &mut *lock(&self.stage) else { return (0, 0, true) };
+    /// Adds a read, if there is room: where its bytes will stand, how many reads there are, whether there is room for no
+    /// other.
+    fn add(&self, offset: u64, len: u32) -> Option<(usize, usize, bool)> {
+        let Stage::Open { ranges, bytes } = &mut *lock(&self.stage) else { return None };
         let at = *bytes;
+        if !ranges.is_empty() && at + len as usize > BYTES {
+            return None;
+        }
         ranges.push((offset, len));
         *bytes += len as usize;
-        (at, ranges.len(), ranges.len() >= READS || *bytes >= BYTES)
+        Some((at, ranges.len(), ranges.len() >= READS || *bytes >= BYTES))
     }
 
     /// Has it leave.
@@ -189,19 +190,25 @@ impl Batch {
         }
     }
 
-    /// Gives one of its reads.
-    fn give(&self, at: usize, len: usize, sink: Sink<'_>) {
-        /// Shorter ones need no memory.
-        const SHORT: usize = 64;
+    /// Gives one of its reads, if it is over.
+    fn give(&self, at: usize, len: usize, sink: Sink<'_>) -> bool {
         let stage = lock(&self.stage);
-        let Stage::Over(outcome) = &*stage else { return };
+        let Stage::Over(outcome) = &*stage else { return false };
         match outcome {
             Ok(bytes) => {
                 let Some(bytes) = bytes.get(at..at + len) else {
-                    return sink(Reply::Failed(super::served::other_length(at + len, bytes.len())));
+                    sink(Reply::Failed(super::served::other_length(at + len, bytes.len())));
+                    return true;
                 };
-                // As it would have come alone.
-                let mut encoded = Vec::with_capacity(SHORT);
+                // As it would have come alone: opaque data. Short ones need no memory.
+                let mut short = [0; 4 + SHORT];
+                if len <= SHORT {
+                    short[..4].copy_from_slice(&(len as u32).to_be_bytes());
+                    short[4..4 + len].copy_from_slice(bytes);
+                    sink(Reply::Result(Decoder::new(&short[..4 + len.next_multiple_of(4)])));
+                    return true;
+                }
+                let mut encoded = Vec::with_capacity(len + 8);
                 match bytes.encode(&mut Encoder::new(&mut encoded)) {
                     Ok(()) => sink(Reply::Result(Decoder::new(&encoded))),
                     Err(why) => sink(Reply::Failed(crate::stub::bad_arguments(why))),
@@ -216,6 +223,7 @@ impl Batch {
             }
             Err(Error::CallFailed(why)) => sink(Reply::Failed(why.clone())),
         }
+        true
     }
 }
 
@@ -244,8 +252,9 @@ struct Part {
 
 impl PendingCall for Part {
     fn wait(self: Box<Self>, sink: Sink<'_>) {
-        self.batch.wait();
-        self.batch.give(self.at, self.len, sink);
+        while !self.batch.give(self.at, self.len, sink) {
+            self.batch.wait();
+        }
     }
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
