@@ -125,6 +125,16 @@ impl Server {
         Some(Reading { export: head.export, procedure: head.procedure, args, place, position, header: unread.header })
     }
 
+    /// The access that a datagram just is, of an activity whose last call is over: to be executed, and finished.
+    pub fn take_access<'d>(&mut self, now: Time, unread: &Unread, datagram: &'d [u8]) -> Option<Incoming<'d>> {
+        let (head, args) = wire::only_call(frames(datagram)).filter(|(head, _)| head.procedure >= ACCESSES)?;
+        let place = unread.place?;
+        let taken = self.is_new(place, head.position)
+            && self.accepts(&head, args.len())
+            && self.take_over(now, place, head.position);
+        taken.then(|| self.incoming(now, unread.header, &head, Cow::Borrowed(args)))
+    }
+
     /// Makes a reading a call like any other, to be finished.
     pub fn take_on<'d>(&mut self, now: Time, reading: &Reading<'d>) -> Incoming<'d> {
         let Reading { export, procedure, args, place, position, header } = *reading;

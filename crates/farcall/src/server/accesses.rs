@@ -51,13 +51,20 @@ impl Core {
             }
         }
         let incoming = self.protocol.take_on(now, reading);
-        self.access(now, from, incoming, reply);
-        None
+        self.access(now, from, incoming, out, reply)
     }
 
-    /// Executes an access as a call, whose result is held until it is acknowledged; it leaves with the next datagrams.
+    /// Executes an access as a call, whose result is held until it is acknowledged. It is written into `out`, to be sent at
+    /// once; if there is no room it leaves with the next datagrams.
     #[inline(never)]
-    pub(super) fn access(&mut self, now: Time, from: SocketAddr, incoming: Incoming<'_>, reply: &mut Vec<u8>) {
+    pub(super) fn access(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        incoming: Incoming<'_>,
+        out: &mut [u8],
+        reply: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         let Incoming { key, export, procedure, args, .. } = incoming;
         reply.clear();
         let dispatched = match self.exports.find(export).and_then(|exported| exported.accesses()) {
@@ -66,9 +73,16 @@ impl Core {
             }
             None => Dispatched::NoSuchProcedure,
         };
-        self.protocol.finish_later(now, key, finish(dispatched), reply);
+        let answer = match out {
+            [] => {
+                self.protocol.finish_later(now, key, finish(dispatched), reply);
+                None
+            }
+            out => self.protocol.finish(now, key, finish(dispatched), reply, out),
+        };
         if let Cow::Owned(arguments) = args {
             self.protocol.recycle(arguments);
         }
+        answer
     }
 }

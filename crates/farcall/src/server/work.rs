@@ -271,6 +271,11 @@ impl<'s> Worker<'s> {
             self.answer = core.read(self.now, *from, &reading, out, &mut self.reply);
             return;
         }
+        if let Some(incoming) = core.protocol.take_access(self.now, &unread, datagram) {
+            let out = if only { &mut self.out[..] } else { &mut [] };
+            self.answer = core.access(self.now, *from, incoming, out, &mut self.reply);
+            return;
+        }
         let Core { protocol, exports, batch, .. } = core;
         self.now = self.server.now();
         let now = self.now;
@@ -290,7 +295,7 @@ impl<'s> Worker<'s> {
             Request::Cancel(key) => cancelled.push(key),
         });
         for incoming in self.accesses.drain(..) {
-            core.access(now, *from, incoming, &mut self.reply);
+            core.access(now, *from, incoming, &mut [], &mut self.reply);
         }
         if !self.cancelled.is_empty() {
             self.cancel(core);
