@@ -81,7 +81,7 @@ impl Remote {
         }
     }
 
-    /// Writes without waiting.
+    /// Writes without waiting. Of writes that are under way together nobody knows which is done first.
     pub fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
         match self.check(offset, bytes.len(), Rights::WRITE) {
             Ok(()) => self.carrier.start_write(offset, bytes),
