@@ -232,6 +232,21 @@ fn words_are_linearizable_and_records_whole() {
     assert!(ended > begun / 2 && whole > 0, "{ended} of {begun} ended, {whole} records: that shows little");
 }
 
+/// What the long run looks for would be seen.
+#[test]
+fn a_swap_that_is_done_twice_shows() {
+    let history = History::default();
+    let happens = |what: Operation| {
+        let begun = history.begin(what);
+        history.end(begun, what);
+    };
+    happens(Operation::Swap(0, 1, Some(0)));
+    happens(Operation::Store(0));
+    assert!(history.check(0, word).is_ok());
+    happens(Operation::Load(Some(1)));
+    assert!(history.check(0, word).is_err());
+}
+
 #[test]
 fn what_is_refused_is_not_done() {
     check(10, |sim| {

@@ -180,3 +180,18 @@ fn notices_that_nobody_fetches_become_one() {
     assert_eq!(notices.iter().map(|notice| notice.writes).sum::<u64>(), 500);
     assert_eq!(notices.last().map(|last| last.offset + last.len), Some(4000));
 }
+
+#[test]
+fn more_than_one_read_may_is_read_in_parts() {
+    let exporter = runtime();
+    let size = (16 << 20) + 1000;
+    let segment = exporter.export_segment("Long", Settings::new(size).anyone(Rights::READ)).unwrap();
+    segment.write((16 << 20) - 4, b"over the edge").unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    let mut bytes = vec![1; size];
+    remote.read(0, &mut bytes).unwrap();
+    assert_eq!(&bytes[(16 << 20) - 4..][..13], b"over the edge");
+    assert!(bytes[..1000].iter().all(|byte| *byte == 0));
+    let refused = remote.start_read(0, size).wait();
+    assert!(matches!(refused, Err(Error::CallFailed(why)) if why.kind() == farcall::Kind::TooLarge));
+}

@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use farcall_proto::{ACCESSES, READINGS};
 
 use super::segment::{Core, Rights};
-use crate::Result;
 use crate::server::Accesses;
 use crate::stub::{self, Dispatched, Procedure};
 use crate::xdr::{self, Decoder, Encoder};
+use crate::{CallFailed, Kind, Ran, Result};
 
 /// Why an access was refused: it was not done, and nothing of it was.
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
@@ -81,6 +81,9 @@ const fn access(name: &'static str, number: u32) -> Procedure {
     Procedure { number, name, idempotent: number >= READINGS, blocking: false, deadline: None }
 }
 
+/// The most bytes of one read: the exporter makes room for them while nobody else is served.
+pub(super) const MOST: usize = 16 << 20;
+
 /// What a read asks for.
 struct Reading<'d> {
     generation: u64,
@@ -114,9 +117,8 @@ impl Core {
             let (offset, length) = range(bytes);
             self.check_range(offset, length)?;
         }
-        // However often they name the same bytes: no more than a segment, or a packet, at once.
-        if reading.total as u64 > self.size().max(u64::from(u16::MAX)) {
-            return Err(Refused::OutOfRange(self.size()).into());
+        if reading.total > MOST {
+            return Err(too_long(reading.total).into());
         }
         Ok(())
     }
@@ -125,7 +127,7 @@ impl Core {
     fn read_one(&self, number: u32, arguments: &[u8; 8 + RANGE], result: &mut [u8]) -> Option<usize> {
         let (generation, ranges) = arguments.split_first_chunk()?;
         let (offset, len) = range(ranges.first_chunk()?);
-        let total = opaque(len);
+        let total = opaque(Some(len).filter(|len| *len <= MOST)?);
         let result = result.get_mut(..total)?;
         if number != READ.number
             || self.check(u64::from_be_bytes(*generation), Rights::READ).is_err()
@@ -192,6 +194,12 @@ impl Core {
     }
 }
 
+/// Why so much is not read at once.
+#[cold]
+pub(super) fn too_long(len: usize) -> CallFailed {
+    CallFailed::new(Kind::TooLarge, Ran::No).because(format!("a read of {len} bytes; one has at most {MOST}"))
+}
+
 /// How an access ended, or that its arguments are none.
 type Outcome = std::result::Result<Dispatched, xdr::Error>;
 
@@ -222,10 +230,10 @@ impl Accesses for Core {
             return self.read_one(number, one, result);
         }
         let reading = Reading::parse(arguments)?;
-        if number != READ.number || opaque(reading.total) > result.len() || self.check_reading(&reading).is_err() {
+        if number != READ.number || self.check_reading(&reading).is_err() {
             return None;
         }
-        let result = &mut result[..opaque(reading.total)];
+        let result = result.get_mut(..opaque(reading.total))?;
         self.read_all(&reading, result);
         Some(result.len())
     }

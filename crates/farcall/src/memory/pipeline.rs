@@ -24,7 +24,7 @@ pub(super) struct Pipeline {
     generation: u64,
     open: Mutex<Option<Arc<Batch>>>,
     /// Reads that have left, and whose bytes nobody has seen yet.
-    under_way: AtomicUsize,
+    under_way: Arc<AtomicUsize>,
 }
 
 /// So many reads of one packet, and no more bytes than the smallest datagram brings, unless it is of one read.
@@ -36,7 +36,7 @@ const SHORT: usize = 64;
 
 /// Reads that leave together.
 struct Batch {
-    pipeline: Arc<Pipeline>,
+    under_way: Arc<AtomicUsize>,
     stage: Mutex<Stage>,
     watchers: Mutex<Vec<Watcher>>,
 }
@@ -58,7 +58,7 @@ enum Watcher {
 
 impl Pipeline {
     pub(super) fn new(env: Arc<dyn Env>, binding: Binding, generation: u64) -> Arc<Pipeline> {
-        Arc::new(Pipeline { env, binding, generation, open: Mutex::default(), under_way: AtomicUsize::new(0) })
+        Arc::new(Pipeline { env, binding, generation, open: Mutex::default(), under_way: Arc::default() })
     }
 
     /// Starts a read.
@@ -66,13 +66,13 @@ impl Pipeline {
         let mut open = lock(&self.open);
         let mut added = open.as_ref().and_then(|batch| batch.add(offset, len));
         if added.is_none() {
-            open.replace(Arc::new(Batch::new(self.clone()))).inspect(|batch| batch.send());
+            open.replace(Arc::new(Batch::new(self.under_way.clone()))).inspect(|batch| batch.send(self));
             added = open.as_ref().and_then(|batch| batch.add(offset, len));
         }
         let (Some(batch), Some((at, reads, full))) = (&*open, added) else { unreachable!("an empty batch has room") };
-        let part = Part { batch: batch.clone(), at, len: len as usize };
+        let part = Part { pipeline: self.clone(), batch: batch.clone(), at, len: len as usize };
         if full || reads * 2 >= self.under_way.load(Ordering::Relaxed) {
-            open.take().inspect(|batch| batch.send());
+            open.take().inspect(|batch| batch.send(self));
         }
         Pending::new(Box::new(part))
     }
@@ -80,14 +80,14 @@ impl Pipeline {
     /// Has a batch leave, if it waits for others to share its packet.
     fn send(&self, batch: &Arc<Batch>) {
         let waits = lock(&self.open).take_if(|open| Arc::ptr_eq(open, batch));
-        waits.inspect(|batch| batch.send());
+        waits.inspect(|batch| batch.send(self));
     }
 }
 
 impl Batch {
-    fn new(pipeline: Arc<Pipeline>) -> Batch {
+    fn new(under_way: Arc<AtomicUsize>) -> Batch {
         let stage = Stage::Open { ranges: Vec::with_capacity(READS / 4), bytes: 0 };
-        Batch { pipeline, stage: Mutex::new(stage), watchers: Mutex::default() }
+        Batch { under_way, stage: Mutex::new(stage), watchers: Mutex::default() }
     }
 
     /// Adds a read, if there is room: where its bytes will stand, how many reads there are, whether there is room for no
@@ -104,12 +104,12 @@ impl Batch {
     }
 
     /// Has it leave.
-    fn send(&self) {
+    fn send(&self, pipeline: &Pipeline) {
         let mut stage = lock(&self.stage);
         let Stage::Open { ranges, .. } = &*stage else { return };
-        let Pipeline { binding, generation, under_way, .. } = &*self.pipeline;
+        let Pipeline { binding, generation, .. } = pipeline;
         let reads = ranges.len();
-        under_way.fetch_add(reads, Ordering::Relaxed);
+        self.under_way.fetch_add(reads, Ordering::Relaxed);
         let pending = binding.start::<Bytes, Refused>(&READ, &|e| {
             e.u64(*generation)?;
             ranges.iter().try_for_each(|range| range.encode(e))
@@ -118,8 +118,8 @@ impl Batch {
     }
 
     /// Blocks until it is over.
-    fn wait(self: &Arc<Self>) {
-        self.pipeline.send(self);
+    fn wait(self: &Arc<Self>, pipeline: &Pipeline) {
+        pipeline.send(self);
         loop {
             let call = match &mut *lock(&self.stage) {
                 Stage::Over(_) => return,
@@ -131,7 +131,7 @@ impl Batch {
                 call.wait(&mut |reply| outcome = Some(decode_reply(reply)));
                 return self.end(outcome);
             }
-            let event = self.pipeline.env.event();
+            let event = pipeline.env.event();
             lock(&self.watchers).push(Watcher::Thread(event.clone()));
             if !self.is_over() {
                 event.wait(None);
@@ -140,8 +140,8 @@ impl Batch {
     }
 
     /// Whether it is over; else the task is woken when it is.
-    fn poll(self: &Arc<Self>, context: &Context<'_>) -> bool {
-        self.pipeline.send(self);
+    fn poll(self: &Arc<Self>, pipeline: &Pipeline, context: &Context<'_>) -> bool {
+        pipeline.send(self);
         self.watch(context.waker());
         let mut outcome = None;
         match &mut *lock(&self.stage) {
@@ -176,7 +176,7 @@ impl Batch {
     fn end(&self, outcome: Option<Result<Bytes>>) {
         let outcome = outcome.unwrap_or_else(|| Err(crate::stub::no_reply().into()));
         if let Stage::Sent { reads, .. } = std::mem::replace(&mut *lock(&self.stage), Stage::Over(outcome)) {
-            self.pipeline.under_way.fetch_sub(reads, Ordering::Relaxed);
+            self.under_way.fetch_sub(reads, Ordering::Relaxed);
         }
         self.wake_all();
     }
@@ -238,13 +238,14 @@ impl Drop for Batch {
     fn drop(&mut self) {
         let stage = self.stage.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Stage::Sent { reads, .. } = stage {
-            self.pipeline.under_way.fetch_sub(*reads, Ordering::Relaxed);
+            self.under_way.fetch_sub(*reads, Ordering::Relaxed);
         }
     }
 }
 
 /// One of a batch's reads.
 struct Part {
+    pipeline: Arc<Pipeline>,
     batch: Arc<Batch>,
     at: usize,
     len: usize,
@@ -253,12 +254,12 @@ struct Part {
 impl PendingCall for Part {
     fn wait(self: Box<Self>, sink: Sink<'_>) {
         while !self.batch.give(self.at, self.len, sink) {
-            self.batch.wait();
+            self.batch.wait(&self.pipeline);
         }
     }
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
-        if !self.batch.poll(context) {
+        if !self.batch.poll(&self.pipeline, context) {
             return Poll::Pending;
         }
         self.batch.give(self.at, self.len, sink);
@@ -273,4 +274,45 @@ impl PendingCall for Part {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stub::{Call, Channel};
+    use crate::system::System;
+    use crate::{CallFailed, Kind, Ran};
+
+    /// Nobody is there.
+    struct Nobody;
+
+    impl Channel for Nobody {
+        fn call(&self, _: Call<'_>, sink: Sink<'_>) {
+            sink(Reply::Failed(CallFailed::new(Kind::Unreachable, Ran::No)));
+        }
+
+        fn start(&self, _: Call<'_>) -> Box<dyn PendingCall> {
+            Box::new(CallFailed::new(Kind::Unreachable, Ran::No))
+        }
+    }
+
+    #[test]
+    fn reads_that_nobody_waits_for_keep_nothing_alive() {
+        let pipeline = Pipeline::new(Arc::new(System), Binding::new(Arc::new(Nobody)), 1);
+        let alive = Arc::downgrade(&pipeline);
+        let pending: Vec<_> = (0..10).map(|i| pipeline.start(i, 1)).collect();
+        assert!(lock(&pipeline.open).is_some(), "the last of them wait for others");
+        drop((pending, pipeline));
+        assert!(alive.upgrade().is_none());
+    }
+
+    #[test]
+    fn each_read_of_a_packet_hears_why_it_failed() {
+        let pipeline = Pipeline::new(Arc::new(System), Binding::new(Arc::new(Nobody)), 1);
+        let pending: Vec<_> = (0..10).map(|i| pipeline.start(i, 1)).collect();
+        for pending in pending {
+            assert!(matches!(pending.wait(), Err(Error::CallFailed(why)) if why.kind() == Kind::Unreachable));
+        }
+        assert_eq!(pipeline.under_way.load(Ordering::Relaxed), 0);
+    }
 }

@@ -73,10 +73,10 @@ impl Remote {
         self.generation
     }
 
-    /// Reads without waiting: many reads may be under way.
+    /// Reads without waiting: many reads may be under way. Each reads 16 MiB at most.
     pub fn start_read(&self, offset: u64, len: usize) -> Pending<Bytes, Refused> {
         match self.check(offset, len, Rights::READ) {
-            Ok(()) => self.carrier.start_read(offset, len as u32),
+            Ok(()) => self.carrier.start_read(offset, u32::try_from(len).unwrap_or(u32::MAX)),
             Err(why) => Pending::ended(Err(why)),
         }
     }

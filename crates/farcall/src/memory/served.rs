@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Result;
-use super::access::{COMPARE_AND_SWAP, READ, Refused, WRITE};
+use super::access::{COMPARE_AND_SWAP, MOST, READ, Refused, WRITE, too_long};
 use super::carrier::Carrier;
 use super::pipeline::Pipeline;
 use crate::env::Env;
@@ -49,6 +49,23 @@ impl Served {
         outcome
     }
 
+    /// Reads what one read may.
+    #[inline]
+    fn read_once(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        let length = into.len() as u32;
+        let encode = |e: &mut Encoder<'_>| {
+            e.u64(offset)?;
+            e.u32(length)
+        };
+        self.read_by(encode, |bytes| {
+            if bytes.len() != into.len() {
+                return Err(other_length(into.len(), bytes.len()));
+            }
+            into.copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
     fn call<T: for<'a> Decode<'a>>(&self, procedure: &Procedure, arguments: impl Encode) -> Result<T> {
         self.binding.call(procedure, &|e| encode(self.generation, &arguments, e))
     }
@@ -66,21 +83,17 @@ fn encode(generation: u64, arguments: &impl Encode, e: &mut Encoder<'_>) -> std:
 impl Carrier for Served {
     #[inline]
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        let length = into.len() as u32;
-        let encode = |e: &mut Encoder<'_>| {
-            e.u64(offset)?;
-            e.u32(length)
-        };
-        self.read_by(encode, |bytes| {
-            if bytes.len() != into.len() {
-                return Err(other_length(into.len(), bytes.len()));
-            }
-            into.copy_from_slice(bytes);
-            Ok(())
-        })
+        if into.len() <= MOST {
+            return self.read_once(offset, into);
+        }
+        let offsets = (offset..).step_by(MOST);
+        into.chunks_mut(MOST).zip(offsets).try_for_each(|(part, offset)| self.read_once(offset, part))
     }
 
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
+        if ranges.iter().map(|(_, into)| into.len()).fold(0, usize::saturating_add) > MOST {
+            return ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into));
+        }
         let asked: Vec<(u64, u32)> = ranges.iter().map(|(offset, into)| (*offset, into.len() as u32)).collect();
         let encode = |e: &mut Encoder<'_>| {
             asked.iter().try_for_each(|(offset, length)| {
@@ -104,7 +117,10 @@ impl Carrier for Served {
     }
 
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused> {
-        self.reads.start(offset, len)
+        match len as usize {
+            len if len > MOST => Pending::ended(Err(too_long(len).into())),
+            _ => self.reads.start(offset, len),
+        }
     }
 
     fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {

@@ -47,6 +47,7 @@ impl Core {
             let fill = |result: &mut [u8]| accesses.read(reading.procedure, reading.args, result);
             let answer = self.protocol.answer(reading, out, fill);
             if answer.is_some() {
+                exported.count_access();
                 return answer;
             }
         }
@@ -67,8 +68,10 @@ impl Core {
     ) -> Option<Transmit> {
         let Incoming { key, export, procedure, args, .. } = incoming;
         reply.clear();
-        let dispatched = match self.exports.find(export).and_then(|exported| exported.accesses()) {
-            Some(accesses) => {
+        let exported = self.exports.find(export);
+        let dispatched = match exported.and_then(|exported| Some((exported, exported.accesses()?))) {
+            Some((exported, accesses)) => {
+                exported.count_access();
                 accesses.access(Some(from), procedure, &mut Decoder::new(&args), &mut Encoder::new(reply))
             }
             None => Dispatched::NoSuchProcedure,

@@ -188,11 +188,16 @@ impl Exported {
         Exported { accesses, ..self }
     }
 
-    /// The memory that it offers, for one access.
+    /// The memory that it offers.
     #[inline]
     pub(super) fn accesses(&self) -> Option<&dyn Accesses> {
-        self.accessed.fetch_add(1, Ordering::Relaxed);
         self.accesses.as_deref()
+    }
+
+    /// It was accessed once more.
+    #[inline]
+    pub(super) fn count_access(&self) {
+        self.accessed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What is known of the procedure of this number. Numbers mostly begin at 1 without a gap.
@@ -231,6 +236,7 @@ impl Exported {
             _ if number >= farcall_proto::ACCESSES
                 && let Some(accesses) = self.accesses() =>
             {
+                self.count_access();
                 accesses.access(crate::context().caller(), number, arguments, reply)
             }
             _ => builtin::dispatch(number, self.described, || self.health(now), arguments, reply),

@@ -200,24 +200,25 @@ impl<'s> Worker<'s> {
     /// Takes in what was received: one call is executed here, others are queued.
     fn take_in(&mut self, from: &SocketAddr, len: usize, each: usize) -> Next {
         let server = self.server;
-        let (mut planned, mut sent, mut crowded) = (None, false, false);
-        {
+        let (mut planned, mut sent) = (None, false);
+        let crowded = {
             let mut core = server.lock();
             let core = &mut *core;
             train(len, each).for_each(|place| self.handle(core, from, place, each >= len));
-            if self.answer.is_some() {
-                crowded = core.crew.receiving() > 1;
-            } else {
+            if self.answer.is_none() {
                 planned = self.choose(core, len);
-                self.look(core);
                 // A refusal must be there before the word that its call is with us, or the caller who
                 // cancelled it never learns that it did not run.
                 sent = self.refused.is_empty() && self.transmit(core);
             }
-        }
+            self.look(core);
+            core.crew.receiving() > 1
+        };
         if let Some(answer) = self.answer.take() {
             self.send(Some(answer));
-            return if crowded { self.make_way() } else { Next::Receive };
+            if !crowded && self.errands == 0 {
+                return Next::Receive;
+            }
         }
         if !self.refused.is_empty() {
             self.refuse();
