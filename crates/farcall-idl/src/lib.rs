@@ -2,7 +2,8 @@
 //!
 //! [`Interface`] describes at run time what can be called; it crosses the wire, so that tools need no source.
 //! [`check`] says what a change of it breaks. With the feature `stubs`, [`stubs`] turns an interface in source form
-//! into Rust; with `values`, [`values`] turns JSON into arguments, and results into JSON, by the description alone.
+//! into Rust; with `values`, [`values`] turns JSON into arguments, and results into JSON, by the description alone;
+//! with `x`, [`x`] reads `.x` files.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,8 @@ mod spell;
 pub mod stubs;
 #[cfg(feature = "values")]
 pub mod values;
+#[cfg(feature = "x")]
+pub mod x;
 
 pub use check::{Change, check};
 pub use model::{Argument, Builder, Interface, Procedure};

@@ -53,6 +53,26 @@ pub trait Interface: Send + Sync + 'static {
     fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched;
 }
 
+/// An interface that ONC RPC (RFC 5531) calls by two numbers. What is made of an `.x` file has them; for a trait of one's own:
+///
+/// ```
+/// #[farcall::interface]
+/// pub trait Echo {
+///     fn twice(&self, number: u32) -> farcall::Result<u32>;
+/// }
+///
+/// impl farcall::stub::Program for dyn Echo {
+///     const PROGRAM: u32 = 0x2000_0001; // 0x20000000 to 0x3fffffff are for everybody (RFC 5531 section 14.1)
+///     const VERSION: u32 = 1;
+/// }
+/// ```
+pub trait Program: Interface {
+    /// The program's number.
+    const PROGRAM: u32;
+    /// The version's number.
+    const VERSION: u32;
+}
+
 /// What the runtime knows of a user-stub; `#[farcall::interface]` implements it for `StoreClient`.
 pub trait Client: From<Binding> + Clone + Send + Sync {
     /// The procedures as calls of every member of a group; `M` says whether its members are fixed.

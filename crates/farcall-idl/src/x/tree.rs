@@ -1,0 +1,234 @@
+//! An `.x` file as a tree, resolved: every constant is a number, every name stands for a definition or is known to be foreign.
+//!
+//! The front end makes it (scanning, preprocessing, parsing, resolving), and refuses what no tree can hold. What is made of
+//! a tree (Rust, the run-time model, `.x` again) relies on this and asks nothing else.
+
+/// All that one file, with what it includes, declares; in the order of declaration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Specification {
+    /// `const` definitions.
+    pub constants: Vec<Constant>,
+    /// Types, those without a name of their own among them, each before or after those that use it.
+    pub types: Vec<Definition>,
+    /// Programs.
+    pub programs: Vec<Program>,
+}
+
+/// A name as the file spells it, and the comment that stands before it, in Markdown or at least harmless as such.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The spelling.
+    pub name: String,
+    /// The comment before (or after, on the same line), without its marks; empty if there is none.
+    pub docs: String,
+}
+
+/// `const NAME = …;`, and a `#define` of a number that declarations used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Constant {
+    /// What it is called.
+    pub named: Named,
+    /// What it stands for.
+    pub value: Value,
+}
+
+/// What a constant stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A number: from -2^63 to 2^64 - 1.
+    Integer(i128),
+    /// `"text"`, which rpcgen takes too.
+    Text(String),
+}
+
+/// A type with a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// What it is called; for one declared in line, made of the names around it.
+    pub named: Named,
+    /// The Stellar dialect's namespaces that it stands in, the outermost first.
+    pub namespace: Vec<String>,
+    /// What it consists of.
+    pub body: Body,
+}
+
+/// What a [`Definition`] consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// `typedef` (RFC 4506 section 4.18).
+    Alias(Declared),
+    /// `enum` (section 4.3).
+    Enum(Vec<Enumerator>),
+    /// `struct` (section 4.14); may be empty.
+    Struct(Vec<Field>),
+    /// `union` (section 4.15).
+    Union(Union),
+}
+
+/// A constant of an enumeration. No two of one enumeration have the same value, unless one is an alias of the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enumerator {
+    /// What it is called.
+    pub named: Named,
+    /// Given, or one more than the one before.
+    pub value: i32,
+}
+
+/// A field of a struct or an arm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// What it is called.
+    pub named: Named,
+    /// What it is.
+    pub declared: Declared,
+}
+
+/// A discriminated union.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Union {
+    /// What the discriminant is called.
+    pub switch: Named,
+    /// Its type: a 32-bit integer, a boolean, or an enumeration.
+    pub discriminant: Type,
+    /// The arms, each with at least one label; no label stands twice.
+    pub arms: Vec<Arm>,
+    /// What is selected by every other value, if anything: a declaration, or nothing (`default: void`).
+    pub default: Option<Option<Field>>,
+}
+
+/// An arm of a union.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arm {
+    /// What selects it.
+    pub labels: Vec<Label>,
+    /// What belongs to it; none for `void`.
+    pub field: Option<Field>,
+    /// The comment before it.
+    pub docs: String,
+}
+
+/// A `case` label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The constant's or enumerator's name, if it was written by name.
+    pub name: Option<String>,
+    /// Its value; an unsigned discriminant's above 2^31 by its bits.
+    pub value: i32,
+}
+
+/// A type, and how many of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Declared {
+    /// `T name`.
+    One(Type),
+    /// `T *name` (section 4.19).
+    Optional(Type),
+    /// `T name[size]` (section 4.12).
+    Array {
+        /// Of each element.
+        element: Type,
+        /// How many.
+        size: u32,
+    },
+    /// `T name<max>` (section 4.13); without a maximum, 2^32 - 1.
+    List {
+        /// Of each element.
+        element: Type,
+        /// How many at most.
+        max: u32,
+    },
+    /// `opaque name[size]` (section 4.9).
+    Opaque {
+        /// How many bytes.
+        size: u32,
+    },
+    /// `opaque name<max>` (section 4.10).
+    Bytes {
+        /// How many bytes at most.
+        max: u32,
+    },
+    /// `string name<max>` (section 4.11): bytes, in no encoding that is known.
+    String {
+        /// How many bytes at most.
+        max: u32,
+    },
+}
+
+/// A type that is not composed where it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// `void`: as a result only.
+    Void,
+    /// `bool`, `bool_t`.
+    Bool,
+    /// `char`, `int8_t`: 8 bits, in 32 on the wire.
+    I8,
+    /// `short`, `int16_t`: 16 bits, in 32 on the wire.
+    I16,
+    /// `int`, `long`, `int32_t`.
+    I32,
+    /// `hyper`, `quad`, `quad_t`, `int64_t`, `long long`.
+    I64,
+    /// `unsigned char`, `uint8_t`.
+    U8,
+    /// `unsigned short`, `uint16_t`.
+    U16,
+    /// `unsigned`, `unsigned int`, `unsigned long`, `uint32_t`.
+    U32,
+    /// `unsigned hyper`, `u_quad_t`, `uint64_t`.
+    U64,
+    /// `float`.
+    F32,
+    /// `double`.
+    F64,
+    /// `quadruple`: 16 bytes, which Rust has no number for.
+    Quadruple,
+    /// The definition at this place of [`Specification::types`].
+    Defined(usize),
+    /// A type of that name which the file takes from elsewhere (a C header, a file that was not to be had).
+    Foreign(String),
+}
+
+/// `program NAME { … } = number;` (RFC 5531 section 12).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// What it is called.
+    pub named: Named,
+    /// Its number.
+    pub number: u32,
+    /// Its versions; no number stands twice.
+    pub versions: Vec<Version>,
+}
+
+/// `version NAME { … } = number;`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// What it is called.
+    pub named: Named,
+    /// Its number.
+    pub number: u32,
+    /// Its procedures; no number stands twice.
+    pub procedures: Vec<Procedure>,
+}
+
+/// `result NAME(arguments) = number;`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Procedure {
+    /// What it is called.
+    pub named: Named,
+    /// Its number; 0 is the null procedure by convention.
+    pub number: u32,
+    /// Its arguments, encoded one after the other; none for `void`.
+    pub arguments: Vec<Argument>,
+    /// What it returns: [`Type::Void`] if nothing.
+    pub result: Declared,
+}
+
+/// An argument of a procedure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Its name, if the file gives one.
+    pub name: Option<String>,
+    /// What it is.
+    pub declared: Declared,
+}

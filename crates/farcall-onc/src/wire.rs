@@ -1,0 +1,1 @@
+//! Messages of RFC 5531 without I/O: bytes and values.
