@@ -315,7 +315,8 @@ impl ClientNode {
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
             let mut sink = |event: client::Event<'_>| take(oracle, ended, at, event);
             // As a thread does that waits for its call and receives.
-            let mine = talk.open.first().and_then(|(_, id)| Some((*id, talk.core.take_result(|| now, *id, &bytes)?)));
+            let mine =
+                talk.open.first().and_then(|(_, id)| Some((*id, talk.core.take_result(|| now, *id, None, &bytes)?)));
             match mine {
                 None => talk.core.handle(now, &bytes, &mut sink),
                 Some((id, Whole { token, exception, body })) => {

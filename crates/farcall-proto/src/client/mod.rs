@@ -178,6 +178,9 @@ const SPARE_BYTES: usize = crate::spares::SHORTEST;
 /// Room as small as that all keep.
 const SHORT_BUFFER: usize = 256;
 
+/// No timer.
+const NEVER: Time = Time::from_nanos(u64::MAX);
+
 /// The largest arguments: a length is 32 bits on the wire, and XDR pads to four.
 const MAX_ARGUMENTS: usize = u32::MAX as usize & !3;
 

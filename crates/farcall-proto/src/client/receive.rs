@@ -35,9 +35,15 @@ impl Conversation {
 
     /// Takes in a datagram that is just the whole result of this call, which was sent once. The clock is
     /// read only now and then, when a round trip is to be measured. Whatever this does not take in
-    /// [`Conversation::handle`] does; then nothing has changed.
+    /// [`Conversation::handle`] does; then nothing has changed. `left` is when the call was sent, if that was not told.
     #[inline(always)]
-    pub fn take_result(&mut self, clock: impl Fn() -> Time, id: CallId, datagram: &[u8]) -> Option<Whole> {
+    pub fn take_result(
+        &mut self,
+        clock: impl Fn() -> Time,
+        id: CallId,
+        left: Option<Time>,
+        datagram: &[u8],
+    ) -> Option<Whole> {
         let frames = datagram.get(wire::HEADER..datagram.len().checked_sub(wire::TAG)?)?;
         let (head, body) = wire::only_result(frames)?;
         let exception = match head.status {
@@ -47,7 +53,7 @@ impl Conversation {
         };
         let slot = self.slots.get(id.activity)?;
         let plain = slot.stage == Stage::Sending && slot.sending.is_none() && slot.receiving.is_none();
-        let sent = slot.first_sent?;
+        let sent = left.or(slot.first_sent)?;
         let ours = head.position == Position { activity: id.activity, exchange: 0, sequence: id.sequence };
         if slot.sequence != id.sequence || !ours || !plain || !slot.timed {
             return None;

@@ -1,11 +1,11 @@
 //! What goes into the next datagram. Packets that are ready together share one; nothing waits.
 
 use super::slots::{Stage, Want};
-use super::{Call, Conversation};
+use super::{Call, CallId, Conversation, NEVER};
 use crate::Time;
 use crate::time::nanos;
 use crate::transfer::{Next, Outgoing};
-use crate::wire::{self, Ack, CALL_HEAD, CallHead, Fragment, Header, Meta, Part, Position, Writer};
+use crate::wire::{self, Ack, CallHead, Fragment, Header, Meta, Part, Position, Writer};
 
 /// Calls that share a datagram, and would share a larger one.
 const MANY: u32 = 4;
@@ -49,24 +49,73 @@ impl Conversation {
         self.slots.queued() <= ready && self.completed.is_empty() && !self.session.asks() && !self.mtu.tries()
     }
 
+    /// Starts the usual call, one that is whole and without metadata while there is no other, and writes its datagram.
+    /// `None` if it is any other: nothing has changed, and it is to be [started](Conversation::start_by).
+    ///
+    /// When it left is known after that. [`Conversation::departed`] is to be told before anything else happens to the
+    /// conversation that depends on the time; if nothing but [`Conversation::take_result`] does, nobody need look.
+    #[inline(always)]
+    pub fn call(&mut self, call: &Call, args: &mut Vec<u8>, out: &mut [u8]) -> Option<(CallId, usize)> {
+        let header = self.usual_header()?;
+        let room = self.mtu.datagram().min(out.len());
+        if self.slots.outstanding() > 0
+            || self.slots.queued() > 0
+            || call.deadline.is_some()
+            || call.trace.is_some()
+            || !args.len().is_multiple_of(4)
+            || wire::CALL_OVERHEAD + args.len() > room
+        {
+            return None;
+        }
+        (self.check, self.fragments) = (NEVER, false);
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let activity = self.slots.open(sequence, call, args);
+        self.stats.calls += 1;
+        self.slots.at_mut(activity).depart();
+        Some((CallId { activity, sequence }, self.write_usual(activity, header, out)))
+    }
+
+    /// The call has left at that time, by [`Conversation::call`].
+    pub fn departed(&mut self, at: Time, id: CallId) {
+        let patience = self.patience();
+        let Some(slot) = self.slots.find(id).filter(|slot| slot.departs()) else { return };
+        slot.first_sent = None;
+        slot.sent(at, self.usual.lengthen(patience, &slot.call));
+        self.check = self.check.min(slot.due);
+    }
+
     /// The usual datagram: a whole call without metadata, of a caller that has but this one to send.
     /// `None` if it is to be any other.
     #[inline(always)]
     fn transmit_call(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         let activity = self.slots.only_ready()?;
-        let granted = self.session.granted().filter(|granted| granted.known)?;
-        if !self.completed.is_empty() || self.session.asks() || self.introduces() {
-            return None;
-        }
-        let (patience, header) = (self.patience(), self.header(granted.conversation));
+        let header = self.usual_header()?;
+        let (patience, room) = (self.patience(), self.mtu.datagram().min(out.len()));
         let slot = self.slots.at_mut(activity);
-        if !slot.is_plain() {
+        if !slot.is_plain() || wire::CALL_OVERHEAD + slot.args.len() > room {
             return None;
         }
+        slot.wants = Want::NONE;
+        slot.sent(now, self.usual.lengthen(patience, &slot.call));
+        self.check = self.check.min(slot.due);
+        self.slots.dequeue();
+        Some(self.write_usual(activity, header, out))
+    }
+
+    /// The header of a datagram that needs to hold nothing but a call.
+    #[inline(always)]
+    fn usual_header(&self) -> Option<Header> {
+        let granted = self.session.granted().filter(|granted| granted.known)?;
+        let more = !self.completed.is_empty() || self.session.asks() || self.introduces();
+        if more { None } else { Some(self.header(granted.conversation)) }
+    }
+
+    /// Writes a datagram that holds nothing but a call, for which there is room.
+    #[inline(always)]
+    fn write_usual(&mut self, activity: u32, header: Header, out: &mut [u8]) -> usize {
         let mut writer = Writer::new(out, self.mtu.datagram(), header);
-        if !writer.fits(CALL_HEAD + slot.args.len()) {
-            return None;
-        }
+        let slot = self.slots.at(activity);
         let head = CallHead {
             position: Position { activity, exchange: 0, sequence: slot.sequence },
             export: slot.call.export,
@@ -74,11 +123,7 @@ impl Conversation {
             meta: Meta::default(),
         };
         writer.call(&head, Part { fragment: None, bytes: &slot.args });
-        slot.wants = Want::NONE;
-        slot.sent(now, self.usual.lengthen(patience, &slot.call));
-        self.check = self.check.min(slot.due);
-        self.slots.dequeue();
-        Some(self.count_sent(writer))
+        self.count_sent(writer)
     }
 
     /// Whether the server is to be told which calls have ended, and which datagrams pass.

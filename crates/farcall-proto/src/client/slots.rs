@@ -4,12 +4,15 @@
 //! The last activity used is the first used again, so that a client which rarely has two calls
 //! outstanding needs one, and the server remembers one number of it.
 
-use super::{Call, CallId};
+use super::{Call, CallId, NEVER};
 use crate::Time;
 use crate::transfer::{Incoming, Outgoing};
 use crate::wire::Status;
 
 const NONE: u32 = u32::MAX;
+
+/// When a call was sent that is being sent: long ago, as far as anybody can say.
+const UNKNOWN: Time = Time::from_nanos(0);
 
 /// Where a call stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,6 +311,19 @@ impl Slot {
         self.timed = self.sending.is_none();
         self.stalled = 0;
         self.restart_timer(now, patience);
+    }
+
+    /// The call is being sent, and when that was is yet to be [told](super::Conversation::departed). It has no timer.
+    #[inline]
+    pub fn depart(&mut self) {
+        (self.first_sent, self.due) = (Some(UNKNOWN), NEVER);
+        self.timed = true;
+    }
+
+    /// Whether it is not known yet when it was sent.
+    #[inline]
+    pub fn departs(&self) -> bool {
+        self.first_sent == Some(UNKNOWN)
     }
 
     /// Begins the timer anew, as if the call had just been sent: it asks again after `patience`, in

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::slots::{Stage, Want};
-use super::{Conversation, Event, Outcome};
+use super::{Call, Conversation, Event, Outcome};
 use crate::time::nanos;
 use crate::{Failure, Kind, Ran, Rule, Time};
 
@@ -148,6 +148,12 @@ impl Conversation {
         let slot = self.slots.at_mut(activity);
         slot.restart_timer(now, patience);
         self.check = self.check.min(slot.due);
+    }
+
+    /// How long to wait for this call's first answer, in nanoseconds.
+    #[inline]
+    pub fn patience_for(&self, call: &Call) -> u64 {
+        self.usual.lengthen(self.patience(), call)
     }
 
     /// How long to wait for a first answer, in nanoseconds.

@@ -58,13 +58,19 @@ impl Endpoint {
         let Caller { waiter, tools, .. } = &mut *caller;
         // It may take long, and who does it must not lead.
         self.encode(outgoing, tools)?;
-        let now = self.env.now();
         let mut attendance = self.attend(waiter);
-        // The leader takes its own outcome in, and nobody else needs to know whose it is.
-        let owner = (!attendance.leads()).then(|| Owner::Thread(waiter.clone()));
         let mut mine = Mine::new(peer, sink);
-        match self.begin(now, &mut mine, outgoing, owner, tools) {
-            Ok(timer) => attendance.until_mine(tools, now, timer, &mut mine, &|| waiter.has_outcome()),
+        let usual = if attendance.leads() { self.begin_usual(&mut mine, outgoing, tools) } else { None };
+        let begun = match usual {
+            Some(begun) => Ok(begun),
+            None => {
+                // The leader takes its own outcome in, and nobody else needs to know whose it is.
+                let owner = (!attendance.leads()).then(|| Owner::Thread(waiter.clone()));
+                self.begin(&mut mine, outgoing, owner, tools)
+            }
+        };
+        match begun {
+            Ok((now, timer)) => attendance.until_mine(tools, now, timer, &mut mine, &|| waiter.has_outcome()),
             Err(failure) => mine.fail(failure),
         }
         // What follows may take long, and somebody else is to lead meanwhile.
@@ -86,16 +92,46 @@ impl Endpoint {
         waiter.give_back(kept);
     }
 
-    /// Starts a call whose arguments are encoded, and sends its first datagrams. The conversation's next timer.
+    /// Starts the usual call of a leader, whose arguments are encoded, and sends it. The clock is read after that, while
+    /// the server works. The time, and the call's timer; nothing if it is to [begin](Endpoint::begin) as any other.
+    #[inline(always)]
+    fn begin_usual(
+        &self,
+        mine: &mut Mine<'_>,
+        outgoing: &Outgoing<'_>,
+        tools: &mut Tools,
+    ) -> Option<(Time, Option<Time>)> {
+        let Tools { arguments, out, .. } = tools;
+        let (id, len, patience, unlisted) = {
+            let state = &mut *mine.peer.lock();
+            let call = outgoing.call(Owners::NOBODY);
+            let (id, len) = state.conversation.call(&call, arguments, out)?;
+            (id, len, state.conversation.patience_for(&call), !std::mem::replace(&mut state.listed, true))
+        };
+        if unlisted {
+            self.list(mine.peer);
+        }
+        let sent = self.socket.send(mine.peer.address, &out[..len]);
+        let now = self.env.now();
+        (mine.id, mine.left) = (Some(id), Some(now));
+        if sent.is_err() {
+            mine.depart();
+            mine.peer.lock().conversation.handle_unreachable(now);
+        }
+        Some((now, Some(Time::from_nanos(now.as_nanos().saturating_add(patience)))))
+    }
+
+    /// Starts a call whose arguments are encoded, and sends its first datagrams. The time, and the conversation's next
+    /// timer.
+    #[inline(never)]
     fn begin(
         &self,
-        now: Time,
         mine: &mut Mine<'_>,
         outgoing: &Outgoing<'_>,
         owner: Option<Owner>,
         tools: &mut Tools,
-    ) -> Result<Option<Time>, Failure> {
-        let peer = mine.peer;
+    ) -> Result<(Time, Option<Time>), Failure> {
+        let (now, peer) = (self.env.now(), mine.peer);
         let (timer, sent, unlisted) = {
             let state = &mut *peer.lock();
             let token = owner.map_or(Owners::NOBODY, |owner| state.owners.add(owner));
@@ -113,13 +149,13 @@ impl Endpoint {
         if unlisted {
             self.list(peer);
         }
-        let Some(len) = sent else { return Ok(timer) };
+        let Some(len) = sent else { return Ok((now, timer)) };
         self.send(now, peer, &tools.out[..len]);
         // A call that left whole in its first datagram has nothing more to say.
         if len >= farcall_proto::BASE_DATAGRAM / 2 {
             self.flush(now, peer, &mut tools.out);
         }
-        Ok(timer)
+        Ok((now, timer))
     }
 
     /// Encodes the arguments into `tools`, while no lock is held.

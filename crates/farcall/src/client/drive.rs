@@ -207,6 +207,9 @@ impl Endpoint {
             {
                 return self.expect(reception, timer, listed);
             }
+            if let Some(mine) = &mut mine {
+                mine.depart();
+            }
             time = self.env.now();
             drained = if wait == Wait::No { drained + 1 } else { 0 };
             if let Ok(Received::TimedOut) = received {

@@ -35,6 +35,8 @@ pub(super) struct Mine<'a> {
     pub(super) peer: &'a Arc<Peer>,
     /// Once it has begun.
     pub(super) id: Option<CallId>,
+    /// When it left, while the conversation has not been told.
+    pub(super) left: Option<Time>,
     pub(super) sink: Taker<'a>,
     /// Its outcome was given to the sink.
     pub(super) done: bool,
@@ -51,7 +53,7 @@ enum Landed {
 
 impl<'a> Mine<'a> {
     pub(super) fn new(peer: &'a Arc<Peer>, sink: Taker<'a>) -> Mine<'a> {
-        Mine { peer, id: None, sink, done: false, landed: None }
+        Mine { peer, id: None, left: None, sink, done: false, landed: None }
     }
 
     #[inline]
@@ -64,6 +66,14 @@ impl<'a> Mine<'a> {
         self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(into_owned(outcome)))));
     }
 
+    /// Tells the conversation when the call left: something else than its result has happened.
+    #[inline]
+    pub(super) fn depart(&mut self) {
+        if let (Some(id), Some(left)) = (self.id, self.left.take()) {
+            self.peer.lock().conversation.departed(left, id);
+        }
+    }
+
     /// Takes in a datagram that is just this call's result, and gives that to the sink. The conversation's
     /// next timer, and whether the peer is listed; nothing, and nothing has changed, for any other datagram.
     #[inline(always)]
@@ -73,7 +83,7 @@ impl<'a> Mine<'a> {
             if !state.conversation.is_quiet() {
                 return None;
             }
-            let whole = state.conversation.take_result(clock, self.id?, datagram)?;
+            let whole = state.conversation.take_result(clock, self.id?, self.left, datagram)?;
             if whole.token != Owners::NOBODY {
                 state.owners.take(whole.token);
             }
