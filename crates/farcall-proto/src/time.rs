@@ -35,7 +35,7 @@ impl Time {
 
     /// The moment `nanos` nanoseconds later. (Durations divide; the path of a call does without.)
     #[inline]
-    pub(crate) fn plus(self, nanos: u64) -> Time {
+    pub fn plus(self, nanos: u64) -> Time {
         Time(self.0.saturating_add(nanos))
     }
 }

@@ -5,6 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
+use farcall_proto::client::{Call, CallId};
 use farcall_proto::server::Finish;
 
 /// One call whose way takes `round_trip`, its procedure no time. Gives how often it was sent.
@@ -99,4 +100,58 @@ fn who_knows_that_a_procedure_is_slow_asks_later() {
     assert_eq!(pair.sent().len(), 1);
     pair.starve();
     assert!(matches!(pair.told.pop(), Some((4, Told::Failed(..)))), "and failed after ten seconds of silence");
+}
+
+/// A call that leaves by itself, of which the conversation is told when only if something else than its result comes.
+fn leave(pair: &mut Pair, token: u64) -> (CallId, Datagram) {
+    let call = Call { export: EXPORT, procedure: 1, deadline: None, trace: None, token };
+    let mut out = vec![0; 65_536];
+    let (id, len) = pair.client.call(&call, &mut b"usual...".to_vec(), &mut out).expect("there is no other");
+    (id, out[..len].to_vec())
+}
+
+#[test]
+fn a_call_that_left_by_itself_needs_no_clock() {
+    let mut pair = Pair::new();
+    pair.start(0, b"");
+    pair.carry(1, Duration::from_secs(1), |_, _, _| true);
+    for token in 1..100 {
+        let (id, datagram) = leave(&mut pair, token);
+        let left = pair.now;
+        pair.pass(Duration::from_micros(50));
+        pair.receive(&[datagram]);
+        let (key, args) = pair.asked.pop().unwrap();
+        let result = pair.finish(key, Finish::Result, &args).remove(0);
+        let now = pair.now;
+        let whole = pair.client.take_result(|| now, id, Some(left), &result).expect("it is whole");
+        assert_eq!((whole.token, &result[whole.body]), (token, &b"usual..."[..]));
+        assert_eq!(pair.client.timeout(), None);
+    }
+    let learned = pair.client.round_trip().unwrap();
+    assert!((50..100).contains(&learned.as_micros()), "{learned:?}");
+}
+
+#[test]
+fn a_call_that_left_by_itself_is_sent_again() {
+    let mut pair = Pair::acquainted();
+    let call = |token| Call { export: EXPORT, procedure: 1, deadline: None, trace: None, token };
+    let (id, _lost) = leave(&mut pair, 1);
+    let patience = pair.client.patience_for(&call(1));
+    // Another call begins and leaves meanwhile, and is by itself no more.
+    assert_eq!(pair.client.call(&call(2), &mut Vec::new(), &mut [0; 2048]), None);
+    let left = pair.now;
+    pair.start(2, b"another.");
+    assert_eq!(pair.sent().len(), 1);
+    pair.client.departed(left, id);
+    assert_eq!(pair.client.timeout(), Some(left.plus(patience)));
+    pair.now = left.plus(patience - 1);
+    pair.tick();
+    assert!(pair.sent().is_empty());
+    pair.now = left.plus(patience);
+    pair.tick();
+    assert!(!pair.sent().is_empty());
+    pair.carry(2, Duration::from_secs(1), |_, _, _| true);
+    pair.told.sort_by_key(|told| told.0);
+    let told = |token, bytes: &[u8]| (token, Told::Result(bytes.to_vec()));
+    assert_eq!(pair.told, [told(1, b"usual..."), told(2, b"another.")]);
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use farcall_proto::client::{self, CallId, Conversation, Outcome, Whole};
-use farcall_proto::{Failure, Kind, Route, route};
+use farcall_proto::{Failure, Kind, Route, Time, route};
 
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
@@ -41,8 +41,44 @@ struct Talk {
     export: Option<u64>,
     binding: bool,
     open: Vec<(usize, CallId)>,
+    /// The call that its thread sent by itself, of which the conversation does not know when.
+    left: Option<Left>,
     /// When something happened to it last that was not a timer.
     touched: Nanos,
+}
+
+struct Left {
+    id: CallId,
+    at: Time,
+    /// When its thread asks again.
+    due: Time,
+}
+
+impl Talk {
+    /// Tells the conversation when the call left whose thread receives: something else than its result has happened.
+    fn depart(&mut self) {
+        if let Some(left) = self.left.take() {
+            self.core.departed(left.at, left.id);
+        }
+    }
+
+    /// The next timer, the conversation's or that of the thread whose call it does not time.
+    fn timeout(&self) -> Option<Time> {
+        [self.core.timeout(), self.left.as_ref().map(|left| left.due)].into_iter().flatten().min()
+    }
+
+    /// As a thread does that waits for its call and receives: takes in the result of the call that left by itself, or of
+    /// the first. What else it is remains.
+    fn take_mine(&mut self, now: Time, datagram: &[u8]) -> Option<(CallId, Whole)> {
+        let first = || self.open.first().map(|(_, id)| (*id, None));
+        let (id, left) = self.left.as_ref().map(|left| (left.id, Some(left.at))).or_else(first)?;
+        let whole = self.core.take_result(|| now, id, left, datagram);
+        match whole {
+            Some(_) => self.left = None,
+            None => self.depart(),
+        }
+        Some((id, whole?))
+    }
 }
 
 enum Ended {
@@ -133,6 +169,7 @@ impl ClientNode {
         let now = self.clock.read(g.now());
         if let Some(Some(talk)) = self.conversations.get_mut(server) {
             talk.touched = g.net.now();
+            talk.depart();
             talk.core.handle_unreachable(now);
         }
         self.settle(g);
@@ -155,9 +192,10 @@ impl ClientNode {
             let Some(talk) = &mut self.conversations[server] else {
                 continue;
             };
-            if talk.core.timeout().is_none_or(|t| t > now) {
+            if talk.timeout().is_none_or(|t| t > now) {
                 continue;
             }
+            talk.depart();
             g.note(&[5, self.index as u64, server as u64], || format!("client {} timer", self.index));
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
             talk.core.handle_timeout(now, &mut |event| take(oracle, ended, at, event));
@@ -211,7 +249,9 @@ impl ClientNode {
             };
             g.oracle.calls[call].cancelled = true;
             g.note(&[6, call as u64], || format!("client {} cancels call {call}", self.index));
-            talk.core.cancel(now, *id);
+            let id = *id;
+            talk.depart();
+            talk.core.cancel(now, id);
         }
         self.settle(g);
     }
@@ -226,6 +266,7 @@ impl ClientNode {
             export: None,
             binding: false,
             open: Vec::new(),
+            left: None,
             touched: at,
         });
         if talk.binding {
@@ -284,9 +325,16 @@ impl ClientNode {
             token: call as u64,
         };
         talk.touched = at;
-        match talk.core.start(now, &what, body) {
+        // A thread that receives sends its call by itself, if it is the usual one.
+        let usual = if g.rng.chance(500_000) { talk.core.call(&what, &mut body, &mut g.scratch) } else { None };
+        match usual.map_or_else(|| talk.core.start(now, &what, body), |(id, _)| Ok(id)) {
             Ok(id) => talk.open.push((call, id)),
             Err((failure, _)) => g.oracle.failed(at, call, &failure),
+        }
+        if let Some((id, len)) = usual {
+            let due = now.plus(talk.core.patience_for(&what));
+            talk.left = Some(Left { id, at: now, due });
+            g.send(self.address, address(server, 7000), len);
         }
         if g.rng.chance(g.plan.cancel) {
             let later = if g.rng.chance(300_000) { 0 } else { g.rng.spread(1, 4 * g.plan.pause) };
@@ -314,10 +362,7 @@ impl ClientNode {
             talk.touched = at;
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
             let mut sink = |event: client::Event<'_>| take(oracle, ended, at, event);
-            // As a thread does that waits for its call and receives.
-            let mine =
-                talk.open.first().and_then(|(_, id)| Some((*id, talk.core.take_result(|| now, *id, None, &bytes)?)));
-            match mine {
+            match talk.take_mine(now, &bytes) {
                 None => talk.core.handle(now, &bytes, &mut sink),
                 Some((id, Whole { token, exception, body })) => {
                     let body = Cow::Borrowed(&bytes[body]);
@@ -382,7 +427,7 @@ impl ClientNode {
             if idle && sent > 0 {
                 g.oracle.violate("idle-is-silent", at, || format!("client {} to server {server}", self.index));
             }
-            if let Some(due) = talk.core.timeout() {
+            if let Some(due) = talk.timeout() {
                 let due = self.clock.when(at, due);
                 if due < self.armed {
                     self.armed = due;

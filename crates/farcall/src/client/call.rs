@@ -118,7 +118,7 @@ impl Endpoint {
             mine.depart();
             mine.peer.lock().conversation.handle_unreachable(now);
         }
-        Some((now, Some(Time::from_nanos(now.as_nanos().saturating_add(patience)))))
+        Some((now, Some(now.plus(patience))))
     }
 
     /// Starts a call whose arguments are encoded, and sends its first datagrams. The time, and the conversation's next
