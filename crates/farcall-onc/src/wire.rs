@@ -1,1 +1,3 @@
 //! Messages of RFC 5531 without I/O: bytes and values.
+
+pub mod record;

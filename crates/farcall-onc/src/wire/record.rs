@@ -1,0 +1,262 @@
+//! Record marking (RFC 5531 section 11): messages on a byte stream, without I/O.
+//!
+//! A record is one message, cut into fragments; four bytes in front of each tell its length and whether it is the last.
+//! We send one fragment, because servers are in use that take no more, and accept any fragmentation within [`Limits`].
+//!
+//! ```
+//! use farcall_onc::wire::record::{Limits, Records, begin, end};
+//!
+//! let mut out = Vec::new();
+//! let at = begin(&mut out);
+//! out.extend(b"a message");
+//! end(&mut out, at)?;
+//!
+//! let mut records = Records::new(Limits::default());
+//! for part in out.chunks(5) {
+//!     records.space()[..part.len()].copy_from_slice(part); // where a socket is read into
+//!     records.filled(part.len());
+//! }
+//! assert_eq!(records.next()?.as_deref(), Some(&b"a message"[..]));
+//! assert_eq!(records.next()?, None);
+//! # Ok::<(), farcall_onc::wire::record::RecordError>(())
+//! ```
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// The bytes in front of a fragment.
+pub const MARK: usize = 4;
+/// In a mark: this fragment ends its record.
+const LAST: u32 = 1 << 31;
+/// How much is read at once: at first, and at most once reads fill that.
+const ROOM: usize = 8 << 10;
+const MOST_ROOM: usize = 256 << 10;
+
+/// Leaves room for the mark of a record that is now written behind it. [`end`] wants what this returns.
+#[inline]
+pub fn begin(out: &mut Vec<u8>) -> usize {
+    let at = out.len();
+    out.extend_from_slice(&[0; MARK]);
+    at
+}
+
+/// Marks all that was written since [`begin`] as one record of one fragment.
+///
+/// # Errors
+/// If it is longer than a mark can say; it is removed from `out` then.
+#[inline]
+pub fn end(out: &mut Vec<u8>, at: usize) -> Result<(), RecordError> {
+    let length = out.len().saturating_sub(at + MARK);
+    let limit = (LAST - 1) as usize;
+    let Some(mark) = out.get_mut(at..at + MARK).filter(|_| length <= limit) else {
+        out.truncate(at);
+        return Err(RecordError::TooLong { length, limit });
+    };
+    mark.copy_from_slice(&(LAST | length as u32).to_be_bytes());
+    Ok(())
+}
+
+/// What a peer may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest record, in bytes; 64 MiB by default. Memory is taken as bytes come, not as marks promise them.
+    pub record: usize,
+    /// The most fragments of a record; 16,384 by default, since there are clients that send more than a thousand.
+    pub fragments: u32,
+    /// How long a record may be on its way, from its first byte to its last; 60 seconds by default.
+    pub time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { record: 64 << 20, fragments: 1 << 14, time: Duration::from_secs(60) }
+    }
+}
+
+/// The receiving side of a byte stream: bytes in, records out. After an error the stream is of no more use.
+#[derive(Debug)]
+pub struct Records {
+    limits: Limits,
+    /// What was read and not taken yet stands in `start..end`; once [`Records::next`] said that there is no more, that
+    /// is a part of a mark.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// What has come of the record under way.
+    record: Vec<u8>,
+    fragments: u32,
+    fragment: Option<Fragment>,
+    /// When the record under way was first found unfinished.
+    since: Option<Instant>,
+}
+
+/// A fragment whose mark has come.
+#[derive(Clone, Copy, Debug)]
+struct Fragment {
+    /// Bytes that are not in `Records::record` yet.
+    left: usize,
+    last: bool,
+}
+
+impl Records {
+    /// Nothing has come yet.
+    pub fn new(limits: Limits) -> Records {
+        Records {
+            limits,
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            record: Vec::new(),
+            fragments: 0,
+            fragment: None,
+            since: None,
+        }
+    }
+
+    /// Where the next bytes are to be read into. It is never empty.
+    #[inline]
+    pub fn space(&mut self) -> &mut [u8] {
+        let (start, end) = (self.start, self.end);
+        if end == self.buffer.len() && end < MOST_ROOM {
+            self.buffer.resize((end * 2).clamp(ROOM, MOST_ROOM), 0);
+        }
+        if start > 0 {
+            self.buffer.copy_within(start..end, 0);
+            (self.start, self.end) = (0, end - start);
+        }
+        if self.end == self.buffer.len() {
+            // Only of one who reads again without taking the records out.
+            self.buffer.resize(self.end + ROOM, 0);
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    /// So many bytes of [`Records::space`] were read.
+    #[inline]
+    pub fn filled(&mut self, bytes: usize) {
+        self.end = self.buffer.len().min(self.end + bytes);
+    }
+
+    /// The next record that has come whole, if there is one; owned if it came in pieces. `None` asks for more bytes.
+    ///
+    /// # Errors
+    /// If the peer exceeds a limit.
+    #[allow(clippy::should_implement_trait)] // It lends what it gives.
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Cow<'_, [u8]>>, RecordError> {
+        loop {
+            let fragment = match self.fragment {
+                Some(fragment) => fragment,
+                None => match self.mark()? {
+                    Some(fragment) => fragment,
+                    None => return Ok(None),
+                },
+            };
+            let take = fragment.left.min(self.end - self.start);
+            let taken = self.start..self.start + take;
+            self.start += take;
+            if take == fragment.left && fragment.last && self.record.is_empty() {
+                self.finish();
+                return Ok(Some(Cow::Borrowed(&self.buffer[taken])));
+            }
+            self.record.extend_from_slice(&self.buffer[taken]);
+            if take < fragment.left {
+                self.fragment = Some(Fragment { left: fragment.left - take, ..fragment });
+                return Ok(None);
+            }
+            self.fragment = None;
+            if fragment.last {
+                self.finish();
+                return Ok(Some(Cow::Owned(std::mem::take(&mut self.record))));
+            }
+        }
+    }
+
+    /// Whether a part of a record has come.
+    pub fn is_partial(&self) -> bool {
+        self.fragments > 0 || self.start < self.end
+    }
+
+    /// To be told the time when [`Records::next`] has found no more.
+    ///
+    /// # Errors
+    /// If a record has been on its way for longer than the limit.
+    pub fn check(&mut self, now: Instant) -> Result<(), RecordError> {
+        if !self.is_partial() {
+            return Ok(());
+        }
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_duration_since(since) > self.limits.time {
+            return Err(RecordError::TooSlow(self.limits.time));
+        }
+        Ok(())
+    }
+
+    /// When the record under way will have taken too long, as far as [`Records::check`] was told.
+    pub fn patience(&self) -> Option<Instant> {
+        self.since?.checked_add(self.limits.time)
+    }
+
+    /// Gives memory back that an idle connection does not need.
+    pub fn rest(&mut self) {
+        if !self.is_partial() {
+            (self.buffer, self.record) = (Vec::new(), Vec::new());
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Takes the next mark, if it has come.
+    #[inline]
+    fn mark(&mut self) -> Result<Option<Fragment>, RecordError> {
+        let Some(mark) = self.buffer[self.start..self.end].first_chunk::<MARK>() else { return Ok(None) };
+        let mark = u32::from_be_bytes(*mark);
+        self.start += MARK;
+        let (left, last) = ((mark & !LAST) as usize, mark & LAST != 0);
+        if self.fragments == self.limits.fragments {
+            return Err(RecordError::TooManyFragments(self.limits.fragments));
+        }
+        self.fragments += 1;
+        let length = self.record.len().saturating_add(left);
+        if length > self.limits.record {
+            return Err(RecordError::TooLong { length, limit: self.limits.record });
+        }
+        Ok(Some(Fragment { left, last }))
+    }
+
+    #[inline]
+    fn finish(&mut self) {
+        self.fragment = None;
+        self.fragments = 0;
+        self.since = None;
+    }
+}
+
+/// What is wrong with a stream of records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// A record is longer than the limit.
+    TooLong {
+        /// As its marks say so far, in bytes.
+        length: usize,
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// A record has more fragments than the limit.
+    TooManyFragments(u32),
+    /// A record has been on its way for longer than the limit.
+    TooSlow(Duration),
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordError::TooLong { length, limit } => write!(f, "a record of {length} bytes, of which {limit} may come"),
+            RecordError::TooManyFragments(limit) => write!(f, "a record of more than {limit} fragments"),
+            RecordError::TooSlow(limit) => write!(f, "a record took more than {limit:?} to come"),
+        }
+    }
+}
+
+impl std::error::Error for RecordError {}
