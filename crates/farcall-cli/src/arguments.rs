@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{call, cat, check, completions, describe, dump, get, ls, multi, names, ping, serve};
+use crate::commands::{call, cat, check, completions, describe, dump, get, ls, multi, names, ping, serve, top};
 use crate::demo;
 use crate::failure::Outcome;
 use crate::output::Output;
@@ -47,6 +47,7 @@ Examples:
   farcall ls && farcall cat todo.txt                  read it from elsewhere
   farcall describe FileAccess                         what can be called, and how
   farcall call FileAccess stat '{\"path\": \"todo.txt\"}'
+  farcall top --once                                  what this user's servers do at the moment
   farcall multi FileAccess stat '[\"todo.txt\"]'       ask every server of files at once";
 
 #[derive(Debug, Subcommand)]
@@ -61,6 +62,7 @@ pub enum Command {
     Describe(describe::Describe),
     Ping(ping::Ping),
     Names(names::Names),
+    Top(top::Top),
     Check(check::Check),
     Dump(dump::Dump),
     Completions(completions::Completions),
@@ -82,6 +84,7 @@ impl Command {
             Command::Describe(command) => command.run(output),
             Command::Ping(command) => command.run(output),
             Command::Names(command) => command.run(output),
+            Command::Top(command) => command.run(output),
             Command::Check(command) => command.run(output),
             Command::Dump(command) => command.run(output),
             Command::Completions(command) => command.run(output),

@@ -12,3 +12,4 @@ pub mod multi;
 pub mod names;
 pub mod ping;
 pub mod serve;
+pub mod top;

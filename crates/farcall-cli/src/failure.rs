@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use farcall::memory::Refused;
 use farcall::{CallFailed, Error, Kind, Never, Ran};
 use farcall_file_access::FileError;
 use serde_json::{Value, json};
@@ -133,6 +134,15 @@ fn hint(kind: Kind) -> Option<&'static str> {
 impl From<Error<Never>> for Failure {
     fn from(why: Error<Never>) -> Failure {
         CallFailed::from(why).into()
+    }
+}
+
+impl From<Error<Refused>> for Failure {
+    fn from(why: Error<Refused>) -> Failure {
+        match why {
+            Error::Declared(why) => Failure::new(why.to_string()),
+            Error::CallFailed(why) => why.into(),
+        }
     }
 }
 

@@ -204,3 +204,24 @@ fn names_are_listed_and_pinged() {
     assert_eq!((&ping[0]["count"], &ping[0]["running"]), (&3.into(), &1.into()));
     assert!(place.run(&["ping", &one.url()]).ok().contains("5 calls, fastest"));
 }
+
+#[test]
+fn top_shows_what_a_server_counts() {
+    let place = Place::new();
+    let export = export(&place, "Store/ebbets");
+    for key in ["answer", "answer", "deleted"] {
+        place.run(&["call", "Store", "get", &format!("[\"{key}\"]")]);
+    }
+    let address = export.address().to_string();
+    for host in ["Store", "Store/ebbets", &address, &format!("udp://{address}"), &export.url()] {
+        let shown = place.run(&["--json", "top", "--once", host]).json();
+        let [server] = &shown[..] else { panic!("{shown:?}") };
+        assert_eq!((&server["address"], &server["process"]), (&address.clone().into(), &std::process::id().into()));
+        let get = &server["exports"][0]["procedures"][0];
+        assert_eq!((&get["name"], &get["results"], &get["exceptions"]), (&"get".into(), &2.into(), &1.into()));
+    }
+    let shown = place.run(&["top", "--once"]).ok();
+    assert!(shown.contains("Store/ebbets") && shown.contains(&address), "{shown}");
+    let said = place.run(&["top", "--once", "Nothing"]);
+    assert!(said.code == 1 && said.err.contains("nobody exports Nothing"), "{said:?}");
+}

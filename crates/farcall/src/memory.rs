@@ -34,6 +34,7 @@
 //! carrier    the seam below it: how accesses reach the memory;  served: by packets;  mapped: by themselves;  pipeline: reads that share them
 //! access     what is served: accesses as an interface
 //! clerk      how a segment is found by its name
+//! counters   what a runtime counts, as a segment
 //! notice     how an exporter hears that others wrote
 //! pulse      whether an exporter lives
 //! area       the words
@@ -44,6 +45,7 @@ mod access;
 mod area;
 mod carrier;
 pub mod clerk;
+mod counters;
 #[cfg_attr(not(target_os = "linux"), path = "memory/unmapped.rs", allow(dead_code))]
 mod mapped;
 mod notice;
@@ -58,12 +60,16 @@ mod word;
 
 use crate::Runtime;
 
+pub(crate) use counters::{Words, offer_counters};
 pub(crate) use mapped::Watcher;
 #[cfg(target_os = "linux")]
 pub(crate) use mapped::wanted;
 pub(crate) use segment::Offers;
 
 pub use access::Refused;
+pub use counters::Counters;
+#[doc(hidden)]
+pub use counters::fuzz_counters;
 pub use notice::Notice;
 pub use pulse::{Beat, Pulse};
 pub use record::{Record, Unread, Writer};

@@ -434,6 +434,9 @@ impl Inner {
         let inside = Box::new(move |body: &mut dyn FnMut()| enter(current.clone(), body));
         let server = Server::new(self.env.clone(), socket, ServerConfig::default(), limits, inside);
         let server = server.map_err(|why| local("starting a thread", why))?;
+        if self.settings.describe {
+            crate::memory::offer_counters(&server, self.random(), self.random());
+        }
         if self.settings.shared_memory && self.env.shares_memory() {
             // Where it cannot be had callers do without.
             state.host = Host::new(&server, &self.offers, self.settings.spin).ok();

@@ -10,6 +10,7 @@
 //! watched    interceptors around what executes calls
 //! accesses   what is executed by whoever receives: reading and writing memory
 //! handed     calls that came otherwise than by the socket
+//! tally      what was counted, where others read it
 //! sentinel   looks after a receiver that executes
 //! ```
 //!
@@ -43,6 +44,7 @@ mod exported;
 mod handed;
 mod queue;
 mod sentinel;
+mod tally;
 mod task;
 mod watched;
 mod work;
@@ -72,6 +74,7 @@ use crate::sys::fork;
 use crate::{CallFailed, context, stats};
 use handed::Offers;
 use queue::Queue;
+use tally::Tally;
 
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +125,8 @@ struct Core {
     batch: VecDeque<Work>,
     queue: Queue,
     crew: Crew,
+    /// None if nobody is to read what is counted.
+    tally: Option<Tally>,
     /// Calls that execute and whose callers have given them up.
     cancelled: HashSet<CallKey>,
     /// Until when the sentinel sleeps; `None` if it does until it is woken.
@@ -178,6 +183,7 @@ impl Server {
             batch: VecDeque::new(),
             queue: Queue::new(limits.queue, limits.queue_bytes),
             crew: if limits.spins { crew } else { crew.in_pairs() },
+            tally: None,
             cancelled: HashSet::new(),
             sleeping: None,
         };
@@ -211,6 +217,13 @@ impl Server {
         let mut core = self.lock();
         core.protocol.export(offer);
         core.exports.add(exported);
+    }
+
+    /// Offers what is counted here as memory: these words, which are made as they are to be whenever somebody reads them.
+    pub(crate) fn export_tally(&self, offer: proto::Export, exported: Arc<Exported>, words: Arc<[AtomicU64]>) {
+        let mut core = self.lock();
+        core.protocol.export_aside(offer);
+        core.tally = Some(Tally::new(exported, words, self.now(), self.env.process_id()));
     }
 
     /// Offers it no longer. Calls of it that were begun are finished.
@@ -254,7 +267,7 @@ impl Server {
     /// What the protocol, and each export, counted.
     pub(crate) fn stats(&self) -> (proto::Stats, Vec<stats::Export>) {
         let core = self.lock();
-        (*core.protocol.stats(), core.exports.iter().map(|exported| exported.stats()).collect())
+        (*core.protocol.stats(), tally::exports(&core.protocol, &core.exports).collect())
     }
 
     #[inline]

@@ -1,5 +1,8 @@
 //! Counters and histograms that are always on, and the snapshot that a program takes of them.
+//!
+//! What a runtime counts as a server others read too, from [its memory](crate::memory::Counters).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +18,7 @@ impl Default for Recorder {
 }
 
 /// Up to 2^41 ns, more than half an hour; what takes longer stands in the last one.
-const BUCKETS: usize = 42;
+pub(crate) const BUCKETS: usize = 42;
 
 impl Recorder {
     #[inline]
@@ -80,7 +83,7 @@ pub(crate) struct Counters {
 impl Counters {
     pub(crate) fn snapshot(&self, name: &'static str) -> Procedure {
         Procedure {
-            name,
+            name: Cow::Borrowed(name),
             results: self.results.load(Ordering::Relaxed),
             exceptions: self.exceptions.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
@@ -104,12 +107,44 @@ pub struct Stats {
     pub links: Vec<Link>,
 }
 
+/// What a runtime does at the moment for those who call it, and has done so far.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Serving {
+    /// The number of its process.
+    pub process: u32,
+    /// How long it has served.
+    pub up: Duration,
+    /// Threads that execute calls, and do not wait in calls of their own.
+    pub executing: u64,
+    /// Threads that receive.
+    pub receiving: u64,
+    /// Threads, all in all.
+    pub threads: u64,
+    /// Calls that wait for a thread.
+    pub queued: u64,
+    /// Conversations that are remembered.
+    pub conversations: u64,
+    /// Calls that have not ended, perhaps with the one that asks.
+    pub unfinished: u64,
+    /// Bytes of results that are held, and of arguments that are still coming.
+    pub held_bytes: u64,
+    /// What the protocol did.
+    pub protocol: farcall_proto::server::Stats,
+    /// What is exported.
+    pub exports: Vec<Export>,
+    /// How many exports there are besides, of which there was no room to tell.
+    pub untold: u64,
+}
+
 /// An interface that is exported.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Export {
     /// Its identifier.
     pub id: u64,
+    /// Its type and its instance, as in `Store/ebbets`.
+    pub name: String,
     /// Its procedures.
     pub procedures: Vec<Procedure>,
     /// Calls that execute or are queued.
@@ -123,7 +158,7 @@ pub struct Export {
 #[non_exhaustive]
 pub struct Procedure {
     /// Its name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Calls that ended with a result.
     pub results: u64,
     /// Calls that ended with a declared exception.
@@ -160,6 +195,18 @@ pub struct Link {
     pub calls: u64,
     /// Those that were not answered yet.
     pub outstanding: usize,
+}
+
+impl Histogram {
+    /// How many durations fell into each class.
+    pub(crate) fn counts(&self) -> &[u64; BUCKETS] {
+        &self.0
+    }
+
+    /// From those.
+    pub(crate) fn from_counts(counts: [u64; BUCKETS]) -> Histogram {
+        Histogram(counts)
+    }
 }
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ fn outcomes_are_counted() {
     store.get("panic").unwrap_err();
     let stats = runtime.stats();
     let get = &stats.exports[0].procedures[0];
-    assert_eq!((get.name, get.results, get.exceptions, get.failures), ("get", 100, 3, 1));
+    assert_eq!((&*get.name, get.results, get.exceptions, get.failures), ("get", 100, 3, 1));
     assert!(get.ran.count() >= 8 && get.ran.count() <= 104, "{get:?}");
     assert!(get.ran.quantile(0.5) > std::time::Duration::ZERO);
     // A call counts as running until its result has left.

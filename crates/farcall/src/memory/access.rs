@@ -1,7 +1,7 @@
 //! Accesses as calls: what an importer asks of an exporter whose memory it has not mapped.
 //!
-//! An importer asks for a segment's [`Facts`] by an ordinary call. Accesses are calls of the same export, by numbers that no
-//! interface can have; each names the generation that it means.
+//! They are calls of the segment's export, by numbers that no interface can have. To ask what the segment is ([`Facts`]) is one
+//! of them, so that it can be imported while nobody executes calls; each of the others names the generation that it means.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use super::segment::{Core, Rights};
 use crate::server::Accesses;
 use crate::stub::{self, Dispatched, Procedure};
 use crate::xdr::{self, Decoder, Encoder};
-use crate::{CallFailed, Kind, Ran, Result};
+use crate::{CallFailed, Kind, Pending, Ran, Result};
 
 /// Why an access was refused: it was not done, and nothing of it was.
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
@@ -52,20 +52,26 @@ pub(super) struct Facts {
     pub(super) rights: u32,
 }
 
-/// A segment, as who imports it first asks for it.
+/// A segment, as an interface: it has nothing but what can be done with all of them.
 #[farcall::interface]
-pub(super) trait Access {
-    /// What it is now.
-    #[idempotent]
-    fn facts(&self) -> Result<Facts, Refused>;
-}
+pub(super) trait Access {}
 
-impl Access for Core {
-    fn facts(&self) -> Result<Facts, Refused> {
-        let generation = self.generation().ok_or(Refused::Stale)?;
-        Ok(Facts { generation, size: self.size(), rights: self.far().bits() })
+impl Access for Core {}
+
+impl AccessClient {
+    /// What the segment is now.
+    pub(super) fn facts(&self) -> Result<Facts, Refused> {
+        self.binding().call(&FACTS, &|_| Ok(()))
+    }
+
+    /// The same without waiting.
+    pub(super) fn start_facts(&self) -> Pending<Facts, Refused> {
+        self.binding().start(&FACTS, &|_| Ok(()))
     }
 }
+
+/// Takes nothing; gives [`Facts`].
+pub(super) static FACTS: Procedure = access("facts", READINGS + 1);
 
 /// Takes a generation and ranges, each an offset and a length of four bytes, up to its end; gives opaque data: their bytes,
 /// one behind the other.
@@ -155,6 +161,12 @@ impl Core {
         rest.fill(0);
     }
 
+    fn facts(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        stub::arguments(arguments, |_| Ok(()))?;
+        let facts = |generation| Facts { generation, size: self.size(), rights: self.far().bits() };
+        Ok(stub::reply(reply, self.generation().map(facts).ok_or_else(|| Refused::Stale.into())))
+    }
+
     fn read_long(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let bytes = arguments.opaque(arguments.remaining())?;
         let truncated = xdr::ErrorKind::Truncated { needed: RANGE, remaining: bytes.len() % RANGE };
@@ -217,6 +229,7 @@ impl Accesses for Core {
         reply: &mut Encoder<'_>,
     ) -> Dispatched {
         let outcome = match number {
+            number if number == FACTS.number => self.facts(arguments, reply),
             number if number == READ.number => self.read_long(arguments, reply),
             number if number == WRITE.number => self.write(from, arguments, reply),
             number if number == COMPARE_AND_SWAP.number => self.swap(from, arguments, reply),

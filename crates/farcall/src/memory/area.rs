@@ -1,5 +1,6 @@
 //! The words of a segment: each is read and written as a whole, and no reference to its bytes is formed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::mapped::Ground;
@@ -16,7 +17,7 @@ pub(super) struct Area {
 #[derive(Debug)]
 enum Place {
     /// This process's alone.
-    Own(Box<[AtomicU64]>),
+    Own(Arc<[AtomicU64]>),
     /// In a file that others may map.
     File(Ground),
 }
@@ -24,7 +25,12 @@ enum Place {
 impl Area {
     /// So many zeros.
     pub(super) fn new(len: usize) -> Area {
-        Area { place: Place::Own(zeros(len)), len }
+        Area { place: Place::Own(zeros(len).into()), len }
+    }
+
+    /// These words.
+    pub(super) fn of(words: Arc<[AtomicU64]>) -> Area {
+        Area { len: words.len() * WORD, place: Place::Own(words) }
     }
 
     /// So many bytes of memory that others may map.

@@ -50,9 +50,9 @@ pub use entry::{Entry, MAX_NAME};
 /// The name of every clerk's table.
 const TABLE: &str = "clerk";
 
-/// Whether a name is kept for clerks.
+/// Whether a name is kept for segments that farcall itself exports.
 fn is_reserved(name: &str) -> bool {
-    name == TABLE || name == post::NAME
+    name == TABLE || name == post::NAME || name == super::counters::NAME
 }
 
 /// The name of the interface of every clerk.

@@ -11,6 +11,7 @@ use super::area::Area;
 use super::clerk::Named;
 use super::notice::{Notice, Notices};
 use super::{Memory, Result, mapped};
+use crate::env::Env;
 use crate::names::Registration;
 use crate::server::Accesses;
 use crate::sys::fork;
@@ -148,14 +149,7 @@ impl Runtime {
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
         }
         let generation = self.first_generation();
-        let core = Arc::new(Core {
-            area: self.area(&settings, generation),
-            settings,
-            generation: AtomicU64::new(generation),
-            last: AtomicU64::new(generation),
-            inhibited: AtomicBool::new(false),
-            notices: Notices::new(&**self.env()),
-        });
+        let core = Arc::new(Core::new(self.area(&settings, generation), settings, generation, &**self.env()));
         let accesses: Arc<dyn Accesses> = core.clone();
         let export = self.export_unlisted::<dyn Access>(&format!("{TYPE}/{name}"), core.clone(), Some(accesses))?;
         self.offers().add(export.id(), &core);
@@ -394,6 +388,24 @@ impl Drop for Segment {
 }
 
 impl Core {
+    fn new(area: Area, settings: Settings, generation: u64, env: &dyn Env) -> Core {
+        Core {
+            area,
+            settings,
+            generation: AtomicU64::new(generation),
+            last: AtomicU64::new(generation),
+            inhibited: AtomicBool::new(false),
+            notices: Notices::new(env),
+        }
+    }
+
+    /// Memory that anyone may read, and that is served.
+    pub(super) fn to_read(words: Arc<[AtomicU64]>, generation: u64, env: &dyn Env) -> Core {
+        let area = Area::of(words);
+        let settings = Settings::new(area.len()).anyone(Rights::READ);
+        Core::new(area, settings, generation, env)
+    }
+
     pub(super) fn area(&self) -> &Area {
         &self.area
     }

@@ -115,7 +115,7 @@ impl Inner {
     }
 
     /// A random number, not zero.
-    fn random(&self) -> u64 {
+    pub(super) fn random(&self) -> u64 {
         loop {
             let mut bytes = [0; 8];
             self.env.entropy(&mut bytes);

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use farcall_proto::Time;
 use farcall_proto::server::{Incoming, Reading, Transmit};
 
-use super::Core;
 use super::call::finish;
+use super::{Core, tally};
 use crate::stub::Dispatched;
 use crate::xdr::{Decoder, Encoder};
 
@@ -41,7 +41,14 @@ impl Core {
         out: &mut [u8],
         reply: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if let Some(exported) = self.exports.find(reading.export)
+        let exported = match self.exports.find(reading.export) {
+            None => {
+                self.write_down(now, reading.export);
+                tally::find(&self.tally, reading.export)
+            }
+            exported => exported,
+        };
+        if let Some(exported) = exported
             && let Some(accesses) = exported.accesses()
         {
             let fill = |result: &mut [u8]| accesses.read(reading.procedure, reading.args, result);
@@ -68,7 +75,13 @@ impl Core {
     ) -> Option<Transmit> {
         let Incoming { key, export, procedure, args, .. } = incoming;
         reply.clear();
-        let exported = self.exports.find(export);
+        let exported = match self.exports.find(export) {
+            None => {
+                self.write_down(now, export);
+                tally::find(&self.tally, export)
+            }
+            exported => exported,
+        };
         let dispatched = match exported.and_then(|exported| Some((exported, exported.accesses()?))) {
             Some((exported, accesses)) => {
                 exported.count_access();

@@ -130,6 +130,11 @@ impl Crew {
         self.receiving
     }
 
+    /// How many execute, not counting those that wait in calls of their own, and how many threads there are.
+    pub(crate) fn executing(&self) -> (usize, usize) {
+        (self.executing, self.threads)
+    }
+
     pub(crate) fn nobody_executes(&self) -> bool {
         self.executing == 0
     }

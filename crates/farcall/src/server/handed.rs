@@ -49,8 +49,14 @@ impl Server {
         if offers.draining {
             return Err(Failure::new(Kind::Draining, Ran::No));
         }
-        let exported = offers.exports.find(incoming.export);
-        let exported = exported.ok_or_else(|| Failure::new(Kind::NotExported, Ran::No))?;
+        let tallied;
+        let exported = match offers.exports.find(incoming.export) {
+            Some(exported) => exported,
+            None => {
+                tallied = self.tallied(incoming.export).ok_or_else(|| Failure::new(Kind::NotExported, Ran::No))?;
+                &tallied
+            }
+        };
         let mut work = Work::new(now, from, incoming, exported, buffer, 0, None);
         work.call.same_user = true;
         Ok(work)

@@ -269,7 +269,7 @@ pub(super) fn recover(core: &Core) {
     for some in exported.chunks(AT_ONCE) {
         let asked = some.iter().filter_map(|(address, name)| {
             let access = runtime.import_unbound::<dyn Access>(&format!("udp://{address}/{TYPE}/{name}")).ok()?;
-            Some((address, name, access.within(RECOVERY).start().facts()))
+            Some((address, name, access.within(RECOVERY).start_facts()))
         });
         // All are asked before the first is waited for.
         for (address, name, facts) in asked.collect::<Vec<_>>() {

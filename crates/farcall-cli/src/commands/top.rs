@@ -1,0 +1,243 @@
+//! `farcall top`: what servers do, read from their memory.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, stdout};
+use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use farcall::memory::Counters;
+use farcall::names::{Address, Entry, Name};
+use farcall::stats::{Export, Procedure, Serving};
+use farcall::{Kind, Runtime};
+use serde_json::{Map, Value, json};
+
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, count, duration, printable, rounded, say, size};
+use crate::remote::{runtime, seconds};
+
+/// Show what servers do: calls and how they ended, how long they ran, how many threads are busy
+///
+/// Reads the counters that every server keeps in its memory, so it is shown also while all of a server's threads are stuck
+/// in procedures.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Which servers: an address (10.0.0.7:7000), a type, or a type and an instance [default: all of this user]
+    #[arg(value_name = "HOST")]
+    host: Option<String>,
+
+    /// How long from one look to the next
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    every: Duration,
+
+    /// Look once, and end
+    #[arg(long)]
+    once: bool,
+}
+
+/// A server that is looked at.
+struct Server {
+    address: SocketAddr,
+    counters: Option<Counters>,
+    /// What the last look saw, and when.
+    before: Option<(Serving, Instant)>,
+}
+
+impl Top {
+    pub fn run(&self, output: &Output) -> Outcome {
+        let addresses = self.addresses()?;
+        // By packets alone: through shared memory a server's threads have a part in it.
+        let runtime = Runtime::builder().shared_memory(false).build()?;
+        let mut servers: Vec<Server> =
+            addresses.into_iter().map(|address| Server { address, counters: None, before: None }).collect();
+        let clears = !self.once && !output.is_json() && stdout().is_terminal();
+        loop {
+            let mut page = if clears { "\x1b[H\x1b[2J".to_owned() } else { String::new() };
+            let mut failed = None;
+            for server in &mut servers {
+                match server.look(&runtime) {
+                    Ok((serving, since)) if output.is_json() => say(to_json(server.address, &serving, since))?,
+                    Ok((serving, since)) => page += &printable(&table(server.address, &serving, since)),
+                    Err(why) => failed = Some(why.about(server.address)),
+                }
+            }
+            if !page.is_empty() {
+                say(page.trim_end())?;
+            }
+            match failed {
+                Some(why) if self.once => return Err(why),
+                Some(why) => drop(why.report(output.is_json())),
+                None => {}
+            }
+            if self.once {
+                return Ok(());
+            }
+            sleep(self.every);
+        }
+    }
+
+    /// Where the servers are.
+    fn addresses(&self) -> Outcome<BTreeSet<SocketAddr>> {
+        let socket = |entry: Entry| match entry.address {
+            Address::Udp(address) | Address::Shm(address) => Some(address),
+            _ => None,
+        };
+        let Some(host) = &self.host else {
+            return Ok(runtime()?.registry().list()?.entries.into_iter().filter_map(socket).collect());
+        };
+        if let Ok(address) = host.trim_start_matches("udp://").parse() {
+            return Ok(BTreeSet::from([address]));
+        }
+        let entries = match host.parse() {
+            Ok(Name::At { address: Address::Udp(address) | Address::Shm(address), .. }) => {
+                return Ok(BTreeSet::from([address]));
+            }
+            Ok(Name::Type(kind)) => runtime()?.registry().instances(&kind)?,
+            Ok(Name::Instance { type_name, instance }) => {
+                runtime()?.registry().lookup(&type_name, &instance)?.into_iter().collect()
+            }
+            Ok(_) => return Err(Failure::usage(format!("{host:?} is not where a server can be"))),
+            Err(why) => return Err(Failure::usage(why.to_string())),
+        };
+        let addresses: BTreeSet<SocketAddr> = entries.into_iter().filter_map(socket).collect();
+        match addresses.is_empty() {
+            true => Err(Failure::new(format!("nobody exports {host}")).hint("`farcall names` lists what is exported")),
+            false => Ok(addresses),
+        }
+    }
+}
+
+/// What was counted between two looks, and how long that was.
+struct Since {
+    time: Duration,
+    before: Serving,
+}
+
+impl Server {
+    fn look(&mut self, runtime: &Runtime) -> Outcome<(Serving, Option<Since>)> {
+        let counters = match &self.counters {
+            Some(counters) => counters.clone(),
+            None => Counters::import(runtime, self.address)?,
+        };
+        // One that is there again is another.
+        self.counters = None;
+        let (serving, now) = (counters.read()?, Instant::now());
+        self.counters = Some(counters);
+        let before = self.before.replace((serving.clone(), now));
+        let since = before.filter(|(before, _)| before.up <= serving.up);
+        Ok((serving, since.map(|(before, at)| Since { time: now - at, before })))
+    }
+}
+
+impl Since {
+    /// How often something happened in a second.
+    fn rate(&self, now: u64, before: impl Fn(&Serving) -> u64) -> f64 {
+        now.saturating_sub(before(&self.before)) as f64 / self.time.as_secs_f64()
+    }
+}
+
+/// Calls of a procedure that ended.
+fn ended(procedure: &Procedure) -> u64 {
+    procedure.results + procedure.exceptions + procedure.failures
+}
+
+/// The same, of the procedure of that name at an earlier look.
+fn ended_before(serving: &Serving, export: &Export, name: &str) -> u64 {
+    let export = serving.exports.iter().find(|other| other.id == export.id);
+    let procedure = export.and_then(|export| export.procedures.iter().find(|procedure| procedure.name == name));
+    procedure.map_or(0, ended)
+}
+
+fn table(address: SocketAddr, serving: &Serving, since: Option<Since>) -> String {
+    let mut page = String::new();
+    let did = &serving.protocol;
+    let rate = |now: u64, before: fn(&Serving) -> u64| match &since {
+        Some(since) => format!("{}/s", count(since.rate(now, before).round() as u64)),
+        None => count(now),
+    };
+    let mut line = |text: String| {
+        let _ = writeln!(page, "{text}");
+    };
+    line(format!(
+        "{address}  process {}, up {}  {} of {} threads execute, {} calls wait  {} conversations, {} held",
+        serving.process,
+        duration(serving.up),
+        serving.executing,
+        serving.threads,
+        count(serving.queued),
+        count(serving.conversations),
+        size(serving.held_bytes),
+    ));
+    line(format!(
+        "datagrams: {} in, {} out; {} dropped, {} duplicates, {} results sent again, {} refused",
+        rate(did.received, |before| before.protocol.received),
+        rate(did.sent, |before| before.protocol.sent),
+        count(did.dropped),
+        count(did.duplicates),
+        count(did.retransmitted),
+        count(did.refused.iter().sum()),
+    ));
+    line(format!(
+        "{:>10} {:>12} {:>10} {:>9} {:>9} {:>9} {:>9}  PROCEDURE",
+        "CALLS/S", "RESULTS", "EXCEPTIONS", "FAILURES", "RUN P50", "RUN P99", "WAIT P99"
+    ));
+    for export in &serving.exports {
+        let (running, accesses) = (count(export.running as u64), count(export.accesses));
+        line(format!("{}  {running} running, {accesses} accesses to memory", export.name));
+        for procedure in export.procedures.iter().filter(|procedure| ended(procedure) > 0) {
+            let before = |before: &Serving| ended_before(before, export, &procedure.name);
+            let rate = since
+                .as_ref()
+                .map_or(String::new(), |since| count(since.rate(ended(procedure), before).round() as u64));
+            line(format!(
+                "{rate:>10} {:>12} {:>10} {:>9} {:>9} {:>9} {:>9}  {}",
+                count(procedure.results),
+                count(procedure.exceptions),
+                count(procedure.failures),
+                duration(procedure.ran.quantile(0.5)),
+                duration(procedure.ran.quantile(0.99)),
+                duration(procedure.queued.quantile(0.99)),
+                procedure.name,
+            ));
+        }
+    }
+    if serving.untold > 0 {
+        line(format!("{} more exports, of which there was no room to tell", serving.untold));
+    }
+    page + "\n"
+}
+
+fn to_json(address: SocketAddr, serving: &Serving, since: Option<Since>) -> Value {
+    let us = |time: Duration| rounded(time.as_secs_f64() * 1e6, 3);
+    let exports = serving.exports.iter().map(|export| {
+        let procedures = export.procedures.iter().map(|procedure| {
+            let before = |before: &Serving| ended_before(before, export, &procedure.name);
+            json!({
+                "name": procedure.name, "results": procedure.results, "exceptions": procedure.exceptions,
+                "failures": procedure.failures, "run_p50_us": us(procedure.ran.quantile(0.5)),
+                "run_p99_us": us(procedure.ran.quantile(0.99)), "wait_p99_us": us(procedure.queued.quantile(0.99)),
+                "calls_per_s": since.as_ref().map(|since| rounded(since.rate(ended(procedure), before), 1)),
+            })
+        });
+        json!({
+            "name": export.name, "export": format!("{:016x}", export.id), "running": export.running,
+            "accesses": export.accesses, "procedures": procedures.collect::<Vec<_>>(),
+        })
+    });
+    let did = &serving.protocol;
+    let refused = Kind::ALL.iter().filter_map(|kind| {
+        let count = *did.refused.get(usize::from(kind.code()))?;
+        (count > 0).then(|| (format!("{kind:?}"), count.into()))
+    });
+    json!({
+        "address": address.to_string(), "process": serving.process, "up_s": rounded(serving.up.as_secs_f64(), 3),
+        "executing": serving.executing, "receiving": serving.receiving, "threads": serving.threads,
+        "queued": serving.queued, "conversations": serving.conversations, "unfinished": serving.unfinished,
+        "held_bytes": serving.held_bytes, "calls": did.calls, "sent": did.sent, "received": did.received,
+        "dropped": did.dropped, "bytes_sent": did.bytes_sent, "duplicates": did.duplicates,
+        "retransmitted": did.retransmitted, "challenges": did.challenges, "stale": did.stale, "evicted": did.evicted,
+        "refused": refused.collect::<Map<_, Value>>(), "exports": exports.collect::<Vec<_>>(), "untold": serving.untold,
+    })
+}

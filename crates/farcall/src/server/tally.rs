@@ -1,0 +1,74 @@
+//! What was counted, as memory that others read: it is written down when somebody does.
+//!
+//! So it costs a call nothing, and is served like all memory, by whoever receives, while no procedure ends.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::exported::{Exported, Exports};
+use super::{Core, Server, proto};
+use crate::env::Time;
+use crate::memory::Words;
+use crate::stats::{self, Serving};
+
+/// The memory, and what is to be said of this server that does not change.
+pub(super) struct Tally {
+    exported: Arc<Exported>,
+    words: Words,
+    since: Time,
+    process: u32,
+}
+
+impl Tally {
+    pub(super) fn new(exported: Arc<Exported>, words: Arc<[AtomicU64]>, since: Time, process: u32) -> Tally {
+        Tally { exported, words: Words::new(words), since, process }
+    }
+}
+
+/// The memory that is exported as that, if it is this.
+pub(super) fn find(tally: &Option<Tally>, export: u64) -> Option<&Arc<Exported>> {
+    tally.as_ref().map(|tally| &tally.exported).filter(|exported| exported.id == export)
+}
+
+impl Core {
+    /// Writes down what was counted so far, if that is what is exported as that.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn write_down(&mut self, now: Time, export: u64) {
+        let Core { protocol, exports, tally, crew, queue, batch, .. } = self;
+        let Some(tally) = tally.as_mut().filter(|tally| tally.exported.id == export) else { return };
+        let (executing, threads) = crew.executing();
+        tally.words.write(&Serving {
+            process: tally.process,
+            up: now.since(tally.since),
+            executing: executing as u64,
+            receiving: crew.receiving() as u64,
+            threads: threads as u64,
+            queued: (queue.len() + batch.len()) as u64,
+            conversations: protocol.conversations() as u64,
+            unfinished: protocol.unfinished() as u64,
+            held_bytes: protocol.held_bytes() as u64,
+            protocol: *protocol.stats(),
+            exports: self::exports(protocol, exports).collect(),
+            untold: 0,
+        });
+    }
+}
+
+impl Server {
+    /// The memory that is exported as that, if it is what was counted, which is written down now.
+    pub(super) fn tallied(&self, export: u64) -> Option<Arc<Exported>> {
+        let now = self.now();
+        let mut core = self.lock();
+        core.write_down(now, export);
+        find(&core.tally, export).cloned()
+    }
+}
+
+/// What was counted of each export.
+pub(super) fn exports(protocol: &proto::Server, exports: &Exports) -> impl Iterator<Item = stats::Export> {
+    exports.iter().map(|exported| {
+        let known = protocol.exported(exported.id);
+        exported.stats(known.map_or_else(String::new, |known| format!("{}/{}", known.type_name, known.instance)))
+    })
+}
