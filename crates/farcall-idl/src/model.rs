@@ -144,6 +144,13 @@ impl Builder<'_> {
         self
     }
 
+    /// The next argument, of at most `max` bytes or elements.
+    pub fn argument_max<T: Schema>(self, name: impl Into<String>, max: u32) -> Self {
+        let ty = T::schema(self.types).bounded(max);
+        self.procedure.arguments.push(Argument { name: name.into(), ty });
+        self
+    }
+
     /// What it returns.
     pub fn result<T: Schema>(self) -> Self {
         self.procedure.result = T::schema(self.types);

@@ -1,4 +1,4 @@
-//! Wire types as people read them: `string<255>`, `opaque<>`, `u64[4]`, `Entry?`.
+//! Wire types as people read them: `string<255>`, `opaque<>`, `u64[4]`, `Entry?`, `Entry*`.
 
 use farcall_xdr::schema::{Type, Types};
 
@@ -24,6 +24,7 @@ pub fn spell(types: &Types, ty: &Type) -> String {
         Type::Array { size, element } => format!("{}[{size}]", of(element)),
         Type::List { max, element } => format!("{}{}", of(element), most(*max)),
         Type::Optional(inner) => format!("{}?", of(inner)),
+        Type::Chain(element) => format!("{}*", of(element)),
         Type::Tuple(parts) => format!("({})", parts.iter().map(of).collect::<Vec<_>>().join(", ")),
         Type::Named(place) => types.get(*place).map_or_else(|| "?".into(), |found| found.name.clone()),
     }

@@ -11,7 +11,25 @@ mod user;
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::spanned::Spanned;
-use syn::{Attribute, Expr, ExprLit, Lit, Meta, Path, Type, Visibility};
+use syn::{Attribute, Block, Expr, ExprLit, Lit, Meta, Path, Type, Visibility};
+
+/// Names that would collide with what a user-stub has beside its procedures, or with methods that every Rust value
+/// has through the prelude.
+pub const RESERVED_NAMES: &[&str] = &[
+    "start",
+    "within",
+    "binding",
+    "multi",
+    "multi_each",
+    "clone",
+    "clone_from",
+    "to_owned",
+    "from",
+    "into",
+    "try_from",
+    "try_into",
+    "drop",
+];
 
 /// One interface as its author wrote it, names and Rust types included.
 #[derive(Clone)]
@@ -28,6 +46,8 @@ pub struct Source {
     pub type_name: String,
     /// Whether the pair for `async fn` servers is made too.
     pub asynchronous: bool,
+    /// Program and version, by which ONC RPC calls it, if it does.
+    pub program: Option<(u32, u32)>,
     /// In the order of their declaration.
     pub procedures: Vec<Procedure>,
 }
@@ -55,6 +75,8 @@ pub struct Procedure {
     pub blocking: bool,
     /// How long a call may take, in milliseconds, unless its caller says less.
     pub deadline_ms: Option<u64>,
+    /// What it does at a server that does not say.
+    pub body: Option<Block>,
 }
 
 /// One argument of a [`Procedure`].
@@ -68,6 +90,8 @@ pub struct Argument {
     pub owned: Type,
     /// How the server-stub makes a value of `written` out of a packet.
     pub passing: Passing,
+    /// The most bytes or elements, if that is declared.
+    pub max: Option<Expr>,
 }
 
 /// How an argument reaches the server.
@@ -88,7 +112,7 @@ impl Argument {
             Type::Reference(reference) => lent(plain(&reference.elem)),
             _ => (Passing::Owned, written.clone()),
         };
-        Argument { name, written, owned, passing }
+        Argument { name, written, owned, passing, max: None }
     }
 }
 

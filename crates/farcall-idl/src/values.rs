@@ -7,7 +7,7 @@
 //! | floating point | a number, `"NaN"`, `"Infinity"`, `"-Infinity"` |
 //! | opaque | a string in base64; `{"hex": "…"}` and `{"text": "…"}` are taken too |
 //! | optional | `null` or the value; in brackets where the value itself may be `null` |
-//! | list, array, tuple | an array |
+//! | list, linked list, array, tuple | an array |
 //! | struct | an object; of unnamed fields an array, of a single one that field's value |
 //! | enum | `"Name"`; `{"Name": fields}` of a variant that has fields, which are written as a struct's |
 //! | the variant of all other integers | `{"Name": [integer, fields]}` |

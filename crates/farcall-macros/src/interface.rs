@@ -6,7 +6,7 @@ mod attributes;
 mod tests;
 mod types;
 
-use farcall_idl::stubs::{Argument, Procedure, Source, generate};
+use farcall_idl::stubs::{Argument, Procedure, RESERVED_NAMES, Source, generate};
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::ext::IdentExt;
@@ -15,26 +15,8 @@ use syn::{TraitItemFn, Type, TypeParamBound, WhereClause};
 
 use attributes::{Options, Settings};
 
-/// Procedure numbers from here up, and 0, belong to the runtime.
+/// Procedure numbers from here up belong to the runtime; and 0, but for ONC RPC.
 const RESERVED_NUMBERS: u32 = 0xffff_0000;
-
-/// Names that would collide with what a user-stub has beside its procedures, or with methods that every Rust value
-/// has through the prelude.
-const RESERVED_NAMES: &[&str] = &[
-    "start",
-    "within",
-    "binding",
-    "multi",
-    "multi_each",
-    "clone",
-    "clone_from",
-    "to_owned",
-    "from",
-    "into",
-    "try_from",
-    "try_into",
-    "drop",
-];
 
 /// What stands in the place of `#[interface(arguments)] item`.
 pub fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
@@ -76,11 +58,11 @@ fn read(options: Options, item: ItemTrait) -> Result<Source> {
     let mut procedures: Vec<Procedure> = Vec::new();
     for item in item.items {
         let next = procedures.last().map_or(1, |last| last.number.saturating_add(1));
-        let read = procedure_of(item).and_then(|method| read_procedure(method, next));
+        let read = procedure_of(item).and_then(|method| read_procedure(method, next, options.program.is_some()));
         let Some(procedure) = refusals.take(read) else {
             continue;
         };
-        refusals.take(check_number(&procedure, &procedures));
+        refusals.take(check_number(&procedure, &procedures, options.program.is_some()));
         procedures.push(procedure);
     }
     refusals.finish(Source {
@@ -90,6 +72,7 @@ fn read(options: Options, item: ItemTrait) -> Result<Source> {
         type_name: options.type_name.unwrap_or_else(|| item.ident.unraw().to_string()),
         name: item.ident,
         asynchronous: options.asynchronous,
+        program: options.program,
         procedures,
     })
 }
@@ -141,20 +124,21 @@ fn procedure_of(item: TraitItem) -> Result<TraitItemFn> {
     Err(refuse(tokens, &format!("an interface holds procedures; {what} cannot cross"), "put it outside the trait"))
 }
 
-fn read_procedure(method: TraitItemFn, next: u32) -> Result<Procedure> {
+fn read_procedure(method: TraitItemFn, next: u32, onc: bool) -> Result<Procedure> {
     let mut refusals = Refusals::default();
     let TraitItemFn { attrs, modifiers, sig, default, .. } = method;
     refusals.take(modifiers.require_empty());
     refusals.take(check_name(&sig.ident));
     refusals.take(check_signature(&sig));
-    if let Some(body) = default {
+    let settings = refusals.take(Settings::read(attrs)).unwrap_or_default();
+    let number = settings.number.unwrap_or(next);
+    if let Some(body) = default.as_ref().filter(|_| !onc || number != 0) {
         refusals.add(refuse(
             body,
             "an interface says what can be called, not how it is done",
             "write the body where the trait is implemented",
         ));
     }
-    let settings = refusals.take(Settings::read(attrs)).unwrap_or_default();
     let arguments = sig.inputs.into_iter().filter_map(|input| refusals.take(read_argument(input).transpose()?));
     let arguments = arguments.collect();
     let output = refusals.take(read_output(sig.output, &sig.ident));
@@ -163,7 +147,7 @@ fn read_procedure(method: TraitItemFn, next: u32) -> Result<Procedure> {
     refusals.finish(Procedure {
         attributes: settings.kept,
         name: sig.ident,
-        number: settings.number.unwrap_or(next),
+        number,
         arguments,
         output,
         result,
@@ -171,6 +155,7 @@ fn read_procedure(method: TraitItemFn, next: u32) -> Result<Procedure> {
         idempotent: settings.idempotent,
         blocking: settings.blocking,
         deadline_ms: settings.deadline_ms,
+        body: default,
     })
 }
 
@@ -183,9 +168,9 @@ fn check_name(name: &Ident) -> Result<()> {
     Ok(())
 }
 
-fn check_number(procedure: &Procedure, earlier: &[Procedure]) -> Result<()> {
+fn check_number(procedure: &Procedure, earlier: &[Procedure], onc: bool) -> Result<()> {
     let Procedure { number, name, .. } = procedure;
-    if *number == 0 || *number >= RESERVED_NUMBERS {
+    if (*number == 0 && !onc) || *number >= RESERVED_NUMBERS {
         let what = format!("procedure number {number} belongs to the runtime");
         return Err(refuse(name, &what, "numbers from 1 to 4294901759 are an interface's own"));
     }
@@ -253,9 +238,7 @@ fn read_argument(input: FnArg) -> Result<Option<Argument>> {
     let FnArg::Typed(argument) = input else {
         return Ok(None);
     };
-    if let Some(attribute) = argument.attrs.first() {
-        return Err(refuse(attribute, "an argument has no attributes", "put them on its type's fields"));
-    }
+    let max = attributes::max_of(&argument.attrs)?;
     let name = match *argument.pat {
         Pat::Ident(name) if name.by_ref.is_none() && name.mutability.is_none() && name.subpat.is_none() => name.ident,
         other => {
@@ -266,7 +249,7 @@ fn read_argument(input: FnArg) -> Result<Option<Argument>> {
         return Err(refuse(name, "names that begin with `__` are the stub's own", "another name"));
     }
     types::check_argument(&argument.ty)?;
-    Ok(Some(Argument::new(name, *argument.ty)))
+    Ok(Some(Argument { max, ..Argument::new(name, *argument.ty) }))
 }
 
 /// The return type as written, and the result and exception in it.

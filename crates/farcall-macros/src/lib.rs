@@ -51,11 +51,13 @@ use proc_macro::TokenStream;
 /// - `#[xdr(with = path)]`: the functions of that module are used instead of the type's traits:
 ///   `encode(&T, &mut Encoder<'_>) -> Result<(), Error>`, `decode(&mut Decoder<'_>) -> Result<T, Error>`
 ///   and `schema(&mut Types) -> Type`.
+/// - `#[xdr(chain)]`, a `Vec`: it crosses as a linked list of `.x` files, as `farcall::xdr::Chain` does.
 /// - `#[xdr(default)]`, in an extensible struct: `Default::default()` where the value ends before it.
 ///
 /// On a variant:
 /// - `#[xdr(tag = N)]`: its integer.
-/// - `#[xdr(default)]`: it takes all integers that no other variant has; its first field, an `i32`, holds them.
+/// - `#[xdr(default)]`: it takes all integers that no other variant has; its first field holds them: an `i32`, or an
+///   enumeration (an enum without fields) of those that there may be.
 #[proc_macro_derive(Xdr, attributes(xdr))]
 pub fn derive_xdr(item: TokenStream) -> TokenStream {
     xdr::derive(item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
@@ -100,7 +102,9 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///
 /// **On the trait**: `#[farcall::interface(async)]` also makes `StoreAsync`, the same procedures as `async fn`s for a
 /// server, and `StoreAsyncServer`, which exports one; `name = "…"` gives the interface another type name than the
-/// trait's; `crate = path` says where farcall is, if not at `::farcall`.
+/// trait's; `crate = path` says where farcall is, if not at `::farcall`; `program = n, version = n` are the numbers by
+/// which ONC RPC calls it (`farcall::stub::Program`), whose procedure 0 may then be declared too, with what it does at
+/// every server: `#[procedure(0)] fn null(&self) -> farcall::Result<()> { Ok(()) }`.
 ///
 /// **On a procedure**:
 /// - `#[procedure(n)]` pins its number. Without it a procedure takes the number after its predecessor's, the first one
@@ -109,6 +113,8 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 /// - `#[idempotent]`: running twice does no harm, so a call that may have run is repeated when its server fails.
 /// - `#[blocking]`: it may take long, so it never runs on the thread that receives packets.
 /// - `#[deadline(ms = n)]`: a call may take that long, unless its caller says less.
+///
+/// **On an argument**: `#[xdr(max = n)]`, the most bytes of a string or opaque data, or elements of a list.
 #[proc_macro_attribute]
 pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
     interface::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()

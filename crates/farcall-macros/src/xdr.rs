@@ -21,9 +21,10 @@ pub fn derive(item: TokenStream) -> syn::Result<TokenStream> {
     let decode = implement_decode(&item, decode);
     let schema = implement_schema(&item, schema);
     let drop = implement_drop(&item);
+    let tag = implement_tag(&item);
     let exception = implement_exception(&item);
     Ok(quote! {
-        const _: () = { #tags #encode #decode #schema #drop #exception };
+        const _: () = { #tags #encode #decode #schema #tag #drop #exception };
     })
 }
 
@@ -164,9 +165,12 @@ fn of_enum(item: &Item, variants: &[Variant]) -> Bodies {
         let (ident, tag) = (&variant.ident, format_ident!("TAG_{index}"));
         let prefix = format!("{ident}.");
         if variant.default {
-            let member = &variant.fields[0].member;
+            let Field { member, ty, .. } = &variant.fields[0];
             let fields = decode_fields(item, &variant.fields[1..], &prefix);
-            otherwise = quote!(Ok(Self::#ident { #member: tag, #fields }));
+            otherwise = quote_spanned! {at(ty)=> {
+                let tag = <#ty as #xdr::derive::Tag>::decoded(tag, #name, decoder)?;
+                Ok(Self::#ident { #member: tag, #fields })
+            }};
         } else {
             let fields = decode_fields(item, &variant.fields, &prefix);
             arms.push(quote!(#tag => Ok(Self::#ident { #fields }),));
@@ -231,12 +235,13 @@ fn encode_variant(item: &Item, variant: &Variant, tag: &syn::Ident, taken: &[syn
         false => quote!(encoder.i32(#tag)?; #(#encode)*),
         true => {
             let encode = encode.skip(1);
-            let tag = &bindings[0];
+            let (tag, ty) = (&bindings[0], &variant.fields[0].ty);
             quote! {
-                if [#(#taken),*].contains(#tag) {
-                    return Err(#xdr::derive::taken_tag(*#tag, encoder));
+                let tag = <#ty as #xdr::derive::Tag>::to_tag(#tag);
+                if [#(#taken),*].contains(&tag) {
+                    return Err(#xdr::derive::taken_tag(tag, encoder));
                 }
-                encoder.i32(*#tag)?;
+                encoder.i32(tag)?;
                 #(#encode)*
             }
         }
@@ -257,6 +262,7 @@ fn encode_field(item: &Item, field: &Field, name: &str, value: TokenStream) -> T
     let place = in_field(item, name);
     let encode = match (&field.with, &field.max) {
         (Some(with), _) => quote!(#with::encode(#value, encoder)),
+        _ if field.chain => quote_spanned!(at(ty)=> #xdr::derive::encode_chain(#value, encoder)),
         (None, Some(max)) => {
             quote_spanned!(at(ty)=> #xdr::derive::encode_max::<#ty>(#value, #max, encoder))
         }
@@ -273,6 +279,7 @@ fn decode_fields(item: &Item, fields: &[Field], prefix: &str) -> TokenStream {
         let place = in_field(item, &format!("{prefix}{}", field.name));
         let decode = match (&field.with, &field.max) {
             (Some(with), _) => quote!(#with::decode(decoder)),
+            _ if field.chain => quote_spanned!(at(ty)=> #xdr::derive::decode_chain(decoder)),
             (None, Some(max)) => {
                 quote_spanned!(at(ty)=> #xdr::derive::decode_max::<#ty>(#max, decoder))
             }
@@ -299,6 +306,7 @@ fn describe_fields(item: &Item, fields: &[Field]) -> TokenStream {
         let Field { name, docs, ty, default, .. } = field;
         let described = match (&field.with, &field.max) {
             (Some(with), _) => quote!(#with::schema(types)),
+            _ if field.chain => quote_spanned!(at(ty)=> #xdr::derive::schema_chain::<#ty>(types)),
             (None, Some(max)) => {
                 quote_spanned!(at(ty)=> #xdr::derive::schema_max::<#ty>(#max, types))
             }
@@ -377,6 +385,37 @@ fn implement_schema(item: &Item, body: TokenStream) -> TokenStream {
             fn schema(types: &mut #xdr::schema::Types) -> #xdr::schema::Type {
                 let place = ::core::concat!(::core::file!(), ":", ::core::line!(), ":", ::core::column!());
                 #xdr::derive::define::<Self>(types, place, #name, #docs, |types| #body)
+            }
+        }
+    }
+}
+
+/// An enumeration can select the variants of another enum.
+fn implement_tag(item: &Item) -> TokenStream {
+    let variants = match &item.shape {
+        Shape::Enum(variants) if variants.iter().all(|variant| variant.fields.is_empty()) => variants,
+        _ => return TokenStream::new(),
+    };
+    let (xdr, ident) = (&item.xdr, &item.ident);
+    let (parameters, arguments, clause) = item.generics.split_for_impl();
+    let tags: Vec<_> = (0..variants.len()).map(|index| format_ident!("TAG_{index}")).collect();
+    let names: Vec<_> = variants.iter().map(|variant| &variant.ident).collect();
+    quote! {
+        #[automatically_derived]
+        impl #parameters #xdr::derive::Tag for #ident #arguments #clause {
+            #[inline]
+            fn to_tag(&self) -> i32 {
+                match self {
+                    #(Self::#names { .. } => #tags,)*
+                }
+            }
+
+            #[inline]
+            fn from_tag(tag: i32) -> ::core::option::Option<Self> {
+                match tag {
+                    #(#tags => ::core::option::Option::Some(Self::#names {}),)*
+                    _ => ::core::option::Option::None,
+                }
             }
         }
     }

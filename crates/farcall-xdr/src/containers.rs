@@ -176,6 +176,13 @@ impl<'a, T: Decode<'a>, const N: usize> Decode<'a> for [T; N] {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
         T::decode_array(d)
     }
+
+    fn decode_boxed(d: &mut Decoder<'a>) -> Result<Box<Self>, Error> {
+        match T::decode_vec(d, N)?.try_into() {
+            Ok(items) => Ok(items),
+            Err(_) => unreachable!("as many were asked for"),
+        }
+    }
 }
 
 impl<T: Schema, const N: usize> Schema for [T; N] {
@@ -330,7 +337,7 @@ impl<T: Schema + ?Sized> Schema for &T {
 }
 
 macro_rules! boxes {
-    ($($owner:ident)*) => {$(
+    ($($owner:ident $decode:expr;)*) => {$(
         impl<T: Encode + ?Sized> Encode for $owner<T> {
             #[inline]
             fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
@@ -343,8 +350,7 @@ macro_rules! boxes {
 
             #[inline]
             fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
-                d.charge(size_of::<T>())?;
-                d.nested(|d| T::decode(d).map($owner::new))
+                d.nested($decode)
             }
         }
 
@@ -372,7 +378,16 @@ macro_rules! boxes {
     )*};
 }
 
-boxes! { Box Rc Arc }
+fn charged<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<T, Error> {
+    d.charge(size_of::<T>())?;
+    T::decode(d)
+}
+
+boxes! {
+    Box T::decode_boxed;
+    Rc |d| charged(d).map(Rc::new);
+    Arc |d| charged(d).map(Arc::new);
+}
 
 // Tuples, and nothing.
 

@@ -1,7 +1,7 @@
 //! What `#[derive(Xdr)]` expands to calls; not for others, and free to change with the macro.
 
 use crate::schema::{Type, Types};
-use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
+use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema, onc};
 
 pub use crate::schema::{Arm, Body, Field};
 
@@ -26,6 +26,84 @@ pub fn decode_max<'a, T: Decode<'a> + Counted>(max: u32, d: &mut Decoder<'a>) ->
 /// The wire form of `T`, of a length of at most `max`.
 pub fn schema_max<T: Schema + Counted + ?Sized>(max: u32, types: &mut Types) -> Type {
     T::schema(types).bounded(max)
+}
+
+/// Encodes the elements of a `Vec` as a linked list.
+#[inline]
+pub fn encode_chain<T: Encode>(items: &[T], e: &mut Encoder<'_>) -> Result<(), Error> {
+    onc::encode_chain(items, e)
+}
+
+/// Decodes a linked list.
+#[inline]
+pub fn decode_chain<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec<T>, Error> {
+    onc::decode_chain(d)
+}
+
+/// The wire form of a linked list of what is in a `Vec`.
+pub fn schema_chain<V: IntoIterator<Item: Schema>>(types: &mut Types) -> Type {
+    Type::Chain(Box::new(V::Item::schema(types)))
+}
+
+/// What selects a union's arm: an integer of either sign, a boolean, or an enumeration, for which the derive implements it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot select a variant",
+    label = "not an integer of 32 bits, a boolean or an enumeration",
+    note = "the first field of an #[xdr(default)] variant holds what selected it: an i32, or an enum without fields"
+)]
+pub trait Tag: Sized {
+    /// As it crosses.
+    fn to_tag(&self) -> i32;
+
+    /// What crosses as `tag`; `None` if nothing does.
+    fn from_tag(tag: i32) -> Option<Self>;
+
+    /// The same, when `tag` was just decoded.
+    #[doc(hidden)]
+    #[inline]
+    fn decoded(tag: i32, of: &'static str, d: &Decoder<'_>) -> Result<Self, Error> {
+        Self::from_tag(tag).ok_or_else(|| unknown_tag(tag, of, d))
+    }
+}
+
+impl Tag for i32 {
+    #[inline]
+    fn to_tag(&self) -> i32 {
+        *self
+    }
+
+    #[inline]
+    fn from_tag(tag: i32) -> Option<Self> {
+        Some(tag)
+    }
+}
+
+impl Tag for u32 {
+    #[inline]
+    fn to_tag(&self) -> i32 {
+        self.cast_signed()
+    }
+
+    #[inline]
+    fn from_tag(tag: i32) -> Option<Self> {
+        Some(tag.cast_unsigned())
+    }
+}
+
+impl Tag for bool {
+    #[inline]
+    fn to_tag(&self) -> i32 {
+        (*self).into()
+    }
+
+    #[inline]
+    fn from_tag(tag: i32) -> Option<Self> {
+        match tag {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
 }
 
 /// The error of an integer that selects no variant, which was just decoded.

@@ -21,11 +21,13 @@
 //! | `bool`, `char` | bool (4.4), unsigned int |
 //! | `[u8; N]`, and `Vec<u8>` `&[u8]` `Bytes` | opaque, fixed (4.9) and variable (4.10) |
 //! | `String`, `&str` | string (4.11), in UTF-8 |
+//! | [`ByteString`] | string, of any bytes |
 //! | `[T; N]`, and `Vec<T>`, sets, maps | array, fixed (4.12) and variable (4.13); a map's elements are pairs |
 //! | struct, tuple | struct (4.14) |
 //! | enum | enum (4.3) where no variant has fields; else discriminated union (4.15) |
 //! | `()` | void (4.16) |
 //! | `Option<T>` | optional-data (4.19) |
+//! | [`Chain<T>`] | linked list of optional-data (4.19) |
 //! | `Box<T>`, `Rc<T>`, `Arc<T>`, `&T` | as `T` |
 //! | `Duration` | struct of unsigned hyper seconds, unsigned int nanoseconds |
 //! | `SystemTime` | struct of hyper seconds since 1970, unsigned int nanoseconds |
@@ -39,6 +41,7 @@ pub mod derive;
 mod encode;
 mod error;
 mod numbers;
+mod onc;
 pub mod schema;
 mod time_and_net;
 
@@ -46,6 +49,7 @@ pub use containers::Counted;
 pub use decode::{Decoder, Limits};
 pub use encode::{Encoder, Spill};
 pub use error::{Error, ErrorKind};
+pub use onc::{Bounded, ByteString, Chain, Linked};
 
 use schema::{Type, Types};
 
@@ -108,6 +112,14 @@ pub trait Decode<'a>: Sized {
     /// # Errors
     /// If the bytes are no such value, or one beyond the decoder's limits.
     fn decode(d: &mut Decoder<'a>) -> Result<Self, Error>;
+
+    /// Takes a value for a box: the hook by which large arrays come there without standing on the stack.
+    #[doc(hidden)]
+    #[inline]
+    fn decode_boxed(d: &mut Decoder<'a>) -> Result<Box<Self>, Error> {
+        d.charge(size_of::<Self>())?;
+        Self::decode(d).map(Box::new)
+    }
 
     /// Takes `count` values: the hook by which bytes become opaque data.
     #[doc(hidden)]

@@ -76,6 +76,8 @@ pub enum Type {
     },
     /// Optional data (4.19).
     Optional(Box<Type>),
+    /// A linked list: optional data (4.19) whose last part is again such, as many times as there are elements.
+    Chain(Box<Type>),
     /// A struct without names (4.14).
     Tuple(Vec<Type>),
     /// The struct or union at this place of the table.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farcall_macros::Xdr;
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types, fingerprint};
-use farcall_xdr::{Encode, Schema, from_slice, to_vec};
+use farcall_xdr::{Chain, Encode, Schema, from_slice, to_vec};
 
 fn of<T: Schema>() -> (Types, Type) {
     let mut types = Types::new();
@@ -113,6 +113,7 @@ fn fingerprints_never_change() {
     check("version-1", print::<Version1>());
     check("duration", print::<Duration>());
     check("types", print::<Types>());
+    check("chain", print::<Chain<(u32, String)>>());
     assert!(lines.is_empty());
 }
 

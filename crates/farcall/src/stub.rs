@@ -56,14 +56,10 @@ pub trait Interface: Send + Sync + 'static {
 /// An interface that ONC RPC (RFC 5531) calls by two numbers. What is made of an `.x` file has them; for a trait of one's own:
 ///
 /// ```
-/// #[farcall::interface]
+/// // 0x20000000 to 0x3fffffff are for everybody (RFC 5531 section 14.1)
+/// #[farcall::interface(program = 0x2000_0001, version = 1)]
 /// pub trait Echo {
 ///     fn twice(&self, number: u32) -> farcall::Result<u32>;
-/// }
-///
-/// impl farcall::stub::Program for dyn Echo {
-///     const PROGRAM: u32 = 0x2000_0001; // 0x20000000 to 0x3fffffff are for everybody (RFC 5531 section 14.1)
-///     const VERSION: u32 = 1;
 /// }
 /// ```
 pub trait Program: Interface {
@@ -443,6 +439,31 @@ pub fn decode<'a, T: Decode<'a>>(
     name: &'static str,
 ) -> std::result::Result<T, xdr::Error> {
     T::decode(arguments).map_err(|why| why.in_field(procedure, name))
+}
+
+/// Of user-stubs: appends one argument, whose length is declared.
+#[doc(hidden)]
+#[inline]
+pub fn encode_max<T: Encode + xdr::Counted + ?Sized>(
+    arguments: &mut Encoder<'_>,
+    procedure: &'static str,
+    name: &'static str,
+    value: &T,
+    max: u32,
+) -> std::result::Result<(), xdr::Error> {
+    xdr::derive::encode_max(value, max, arguments).map_err(|why| why.in_field(procedure, name))
+}
+
+/// Of server-stubs: takes one argument, whose length is declared.
+#[doc(hidden)]
+#[inline]
+pub fn decode_max<'a, T: Decode<'a> + xdr::Counted>(
+    arguments: &mut Decoder<'a>,
+    procedure: &'static str,
+    name: &'static str,
+    max: u32,
+) -> std::result::Result<T, xdr::Error> {
+    xdr::derive::decode_max(max, arguments).map_err(|why| why.in_field(procedure, name))
 }
 
 /// Of server-stubs: takes all arguments and makes sure that nothing follows.

@@ -38,6 +38,9 @@ impl<'a> Walk<'a> {
             (Type::List { max: a, element: before }, Type::List { max: b, element: after }) if a == b => {
                 self.waiting.push_back((place + "[]", before, after));
             }
+            (Type::Chain(before), Type::Chain(after)) => {
+                self.waiting.push_back((place + "[]", before, after));
+            }
             (Type::Optional(before), Type::Optional(after)) => {
                 self.waiting.push_back((place, before, after));
             }

@@ -66,10 +66,13 @@ pub(super) fn generate(source: &Source) -> TokenStream {
 fn method(procedure: &Procedure) -> TokenStream {
     let Procedure { attributes, name, output, .. } = procedure;
     let parameters = procedure.parameters();
-    quote! {
-        #(#attributes)*
+    let signature = quote! {
         fn #name(&self, #parameters)
-            -> impl ::core::future::Future<Output = #output> + ::core::marker::Send;
+            -> impl ::core::future::Future<Output = #output> + ::core::marker::Send
+    };
+    match &procedure.body {
+        None => quote!(#(#attributes)* #signature;),
+        Some(body) => quote!(#(#attributes)* #[allow(unused_variables)] #signature { async move #body }),
     }
 }
 

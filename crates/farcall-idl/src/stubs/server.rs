@@ -10,10 +10,23 @@ use super::{Argument, Passing, Procedure, Source, documentation};
 
 pub(super) fn generate(source: &Source) -> TokenStream {
     let implementation = implementation(source);
+    let program = source.program.map(|numbers| program(source, numbers));
     let assertions = assertions(source);
     quote! {
         #implementation
+        #program
         #assertions
+    }
+}
+
+/// `impl Program for dyn Store`
+fn program(source: &Source, (program, version): (u32, u32)) -> TokenStream {
+    let Source { farcall, name, .. } = source;
+    quote! {
+        impl #farcall::stub::Program for dyn #name {
+            const PROGRAM: u32 = #program;
+            const VERSION: u32 = #version;
+        }
     }
 }
 
@@ -99,9 +112,12 @@ fn described(procedure: &Procedure) -> TokenStream {
     let name = procedure.name.unraw().to_string();
     let docs = documentation(&procedure.attributes);
     let docs = (!docs.is_empty()).then(|| quote!(.docs(#docs)));
-    let arguments = procedure.arguments.iter().map(|Argument { name, owned, .. }| {
+    let arguments = procedure.arguments.iter().map(|Argument { name, owned, max, .. }| {
         let name = name.unraw().to_string();
-        quote!(.argument::<#owned>(#name))
+        match max {
+            None => quote!(.argument::<#owned>(#name)),
+            Some(max) => quote!(.argument_max::<#owned>(#name, #max)),
+        }
     });
     let exception = exception.as_ref().map(|ty| quote!(.exception::<#ty>()));
     let idempotent = procedure.idempotent.then(|| quote!(.idempotent()));
@@ -162,7 +178,12 @@ impl Procedure {
             };
             let name = argument.name.unraw().to_string();
             let span = Span::call_site().located_at(argument.written.span());
-            quote_spanned!(span=> #farcall::stub::decode::<#ty>(__arguments, #procedure, #name)?)
+            match &argument.max {
+                None => quote_spanned!(span=> #farcall::stub::decode::<#ty>(__arguments, #procedure, #name)?),
+                Some(max) => {
+                    quote_spanned!(span=> #farcall::stub::decode_max::<#ty>(__arguments, #procedure, #name, #max)?)
+                }
+            }
         });
         quote!(|__arguments| ::core::result::Result::Ok((#(#values,)*)))
     }

@@ -19,9 +19,17 @@ pub(super) fn generate(source: &Source) -> TokenStream {
 fn method(procedure: &Procedure) -> TokenStream {
     let attributes = &procedure.attributes;
     let signature = procedure.signature();
+    let Some(body) = &procedure.body else {
+        return quote! {
+            #(#attributes)*
+            #signature;
+        };
+    };
+    // Arguments that the body does not use keep their names, which are what callers see.
     quote! {
         #(#attributes)*
-        #signature;
+        #[allow(unused_variables)]
+        #signature #body
     }
 }
 

@@ -263,11 +263,16 @@ fn encode(source: &Source, procedure: &Procedure) -> TokenStream {
     }
     let procedure_name = procedure.name.unraw().to_string();
     let steps = procedure.arguments.iter().map(|argument| {
-        let Argument { name, passing, written, .. } = argument;
+        let Argument { name, passing, written, max, .. } = argument;
         let text = name.unraw().to_string();
         let span = Span::call_site().located_at(written.span());
         let borrow = (*passing == Passing::Owned).then(|| quote_spanned!(span=> &));
-        quote_spanned!(span=> #farcall::stub::encode(__arguments, #procedure_name, #text, #borrow #name)?;)
+        match max {
+            None => quote_spanned!(span=> #farcall::stub::encode(__arguments, #procedure_name, #text, #borrow #name)?;),
+            Some(max) => quote_spanned! {span=>
+                #farcall::stub::encode_max(__arguments, #procedure_name, #text, #borrow #name, #max)?;
+            },
+        }
     });
     quote! {
         &|__arguments| {

@@ -34,6 +34,13 @@ impl<'a> Reader<'a> {
                 }
                 true => self.value(inner, bytes, &at.inside()),
             },
+            Type::Chain(element) => {
+                let mut items = Vec::new();
+                while wrap(bytes.bool(), at)? {
+                    items.push(self.value(element, bytes, &at.index(items.len()))?);
+                }
+                Ok(Value::Array(items))
+            }
             Type::Tuple(parts) => {
                 let parts = parts.iter().enumerate();
                 parts.map(|(index, part)| self.value(part, bytes, &at.index(index))).collect()

@@ -76,6 +76,14 @@ impl<'a> Writer<'a> {
                 wrap((!value.is_null()).encode(out))?;
                 self.optional(inner, value, out, at)
             }
+            Type::Chain(element) => {
+                let items = value.as_array().ok_or_else(|| self.mismatch(ty, value, at))?;
+                for (index, item) in items.iter().enumerate() {
+                    wrap(true.encode(out))?;
+                    self.value(element, item, out, &at.index(index))?;
+                }
+                wrap(false.encode(out))
+            }
             Type::Tuple(parts) => self.tuple(ty, parts, value, out, at),
             Type::Named(place) => self.definition(*place, value, out, at),
             Type::Void => Err(self.mismatch(ty, value, at)),

@@ -1,32 +1,57 @@
 //! The attributes of an interface and of its procedures.
 
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, Error, LitInt, LitStr, Path, Result, Token};
+use syn::{Attribute, Error, Expr, LitInt, LitStr, Path, Result, Token};
 
 use super::{Refusals, refuse};
 
-/// `#[interface(async, name = "…", crate = …)]`
+/// `#[interface(async, name = "…", crate = …, program = …, version = …)]`
 pub struct Options {
     pub asynchronous: bool,
     pub type_name: Option<String>,
     pub farcall: Path,
+    /// Program and version.
+    pub program: Option<(u32, u32)>,
 }
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Options> {
-        let mut options = Options { asynchronous: false, type_name: None, farcall: syn::parse_quote!(::farcall) };
+        let farcall = syn::parse_quote!(::farcall);
+        let mut options = Options { asynchronous: false, type_name: None, farcall, program: None };
+        let mut numbers = Numbers::default();
         while !input.is_empty() {
-            options.parse_one(input)?;
+            options.parse_one(input, &mut numbers)?;
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
         }
+        options.program = numbers.both()?;
         Ok(options)
     }
 }
 
+/// The two numbers of ONC RPC, as far as they were given.
+#[derive(Default)]
+struct Numbers {
+    program: Option<LitInt>,
+    version: Option<LitInt>,
+}
+
+impl Numbers {
+    fn both(self) -> Result<Option<(u32, u32)>> {
+        match (self.program, self.version) {
+            (None, None) => Ok(None),
+            (Some(program), Some(version)) => Ok(Some((program.base10_parse()?, version.base10_parse()?))),
+            (Some(alone), None) | (None, Some(alone)) => {
+                let hint = "ONC RPC calls by both: `program = n, version = n`";
+                Err(refuse(&alone, "a program and a version go together", hint))
+            }
+        }
+    }
+}
+
 impl Options {
-    fn parse_one(&mut self, input: ParseStream<'_>) -> Result<()> {
+    fn parse_one(&mut self, input: ParseStream<'_>, numbers: &mut Numbers) -> Result<()> {
         if input.peek(Token![async]) {
             input.parse::<Token![async]>()?;
             self.asynchronous = true;
@@ -39,12 +64,17 @@ impl Options {
             return Ok(());
         }
         let key: syn::Ident = input.parse()?;
-        if key != "name" {
-            let hint = "known are `async`, `name = \"…\"` and `crate = path`";
+        let known = ["name", "program", "version"];
+        if !known.iter().any(|known| key == known) {
+            let hint = "known are `async`, `name = \"…\"`, `crate = path`, `program = n` and `version = n`";
             return Err(refuse(&key, &format!("unknown option `{key}`"), hint));
         }
         input.parse::<Token![=]>()?;
-        self.type_name = Some(type_name(&input.parse()?)?);
+        match key.to_string().as_str() {
+            "program" => numbers.program = Some(input.parse()?),
+            "version" => numbers.version = Some(input.parse()?),
+            _ => self.type_name = Some(type_name(&input.parse()?)?),
+        }
         Ok(())
     }
 }
@@ -124,4 +154,22 @@ fn deadline(attribute: &Attribute) -> Result<u64> {
         Some(ms) => Ok(ms),
         None => Err(Error::new_spanned(attribute, "a deadline is given as `ms = n`, in milliseconds")),
     }
+}
+
+/// `#[xdr(max = n)]` on an argument, the only attribute there.
+pub fn max_of(attributes: &[Attribute]) -> Result<Option<Expr>> {
+    let mut max = None;
+    for attribute in attributes {
+        if !attribute.path().is_ident("xdr") {
+            return Err(refuse(attribute, "an argument has no attributes but #[xdr(max = n)]", "put it on its type"));
+        }
+        attribute.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("max") {
+                return Err(meta.error("an argument has a `max` only; other attributes go with fields"));
+            }
+            max = Some(meta.value()?.parse()?);
+            Ok(())
+        })?;
+    }
+    Ok(max)
 }

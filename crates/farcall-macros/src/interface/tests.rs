@@ -72,6 +72,8 @@ fn options_are_checked() {
     );
     assert!(refusal(quote!(wrong), item.clone()).contains("unknown option `wrong`"));
     assert!(refusal(quote!(name = "a/b"), item.clone()).contains("not a name"));
+    assert!(refusal(quote!(program = 7), item.clone()).contains("go together"));
+    assert!(refusal(quote!(program = 7, version = 4294967296), item.clone()).contains("too large"));
     assert!(
         refusal(
             quote!(),
@@ -82,4 +84,19 @@ fn options_are_checked() {
         .contains("stands on a trait")
     );
     assert!(expand(quote!(), item).is_ok());
+}
+
+#[test]
+fn only_the_null_procedure_of_a_program_has_number_0_and_a_body() {
+    let null = quote!(
+        trait Null {
+            #[procedure(0)]
+            fn null(&self) -> farcall::Result<()> {
+                Ok(())
+            }
+        }
+    );
+    assert!(expand(quote!(program = 7, version = 1), null.clone()).is_ok());
+    let told = refusal(quote!(), null);
+    assert!(told.contains("not how it is done"), "{told}");
 }

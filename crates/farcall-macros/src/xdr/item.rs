@@ -32,6 +32,8 @@ pub struct Field {
     pub ty: Type,
     pub max: Option<Expr>,
     pub with: Option<Path>,
+    /// Whether it crosses as a linked list.
+    pub chain: bool,
     pub default: bool,
 }
 
@@ -105,11 +107,17 @@ fn parse_fields(fields: &syn::Fields, errors: &mut Vec<Error>) -> Vec<Field> {
 
 fn parse_field(field: &syn::Field, member: Member) -> Result<Field> {
     let attributes = Attributes::parse(&field.attrs)?;
-    attributes.only(&["max", "with", "default"], "a field")?;
+    attributes.only(&["max", "with", "chain", "default"], "a field")?;
     if attributes.with.is_none() {
         refuse(&field.ty)?;
     } else if let Some(max) = attributes.max {
         return Err(Error::new(max.span(), "the functions of `with` check the length themselves"));
+    }
+    if let (true, Some(with)) = (attributes.chain, &attributes.with) {
+        return Err(Error::new(with.span(), "`chain` says already how the field crosses"));
+    }
+    if let (true, Some(max)) = (attributes.chain, &attributes.max) {
+        return Err(Error::new(max.span(), "a chain has no length that could be declared"));
     }
     let name = match &member {
         Member::Named(ident) => ident.to_string().trim_start_matches("r#").to_owned(),
@@ -122,6 +130,7 @@ fn parse_field(field: &syn::Field, member: Member) -> Result<Field> {
         ty: field.ty.clone(),
         max: attributes.max,
         with: attributes.with,
+        chain: attributes.chain,
         default: attributes.default,
     })
 }
@@ -149,9 +158,8 @@ fn parse_variants(data: &syn::DataEnum, ident: &Ident, errors: &mut Vec<Error>) 
         return Err(Error::new(ident.span(), "an enum without variants has no value to cross"));
     }
     for variant in variants.iter().filter(|variant| variant.default) {
-        let holds_tag = variant.fields.first().is_some_and(|field| is_path(&field.ty, &["i32"]));
-        if !holds_tag || variant.tag.is_some() {
-            let why = "a default variant has no tag; its first field is the i32 that selected it";
+        if variant.fields.is_empty() || variant.tag.is_some() {
+            let why = "a default variant has no tag; its first field is what selected it, an i32 or an enumeration";
             errors.push(Error::new(variant.ident.span(), why));
         }
     }
@@ -176,6 +184,7 @@ struct Attributes {
     extensible: bool,
     default: bool,
     own_drop: bool,
+    chain: bool,
 }
 
 impl Attributes {
@@ -183,7 +192,7 @@ impl Attributes {
         let mut parsed = Attributes::default();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("xdr")) {
             attribute.parse_nested_meta(|meta| {
-                const NAMES: [&str; 7] = ["max", "with", "tag", "crate", "extensible", "default", "own_drop"];
+                const NAMES: [&str; 8] = ["max", "with", "tag", "crate", "extensible", "default", "own_drop", "chain"];
                 let Some(name) = NAMES.into_iter().find(|name| meta.path.is_ident(name)) else {
                     return Err(meta.error(format!("expected one of {}", NAMES.join(", "))));
                 };
@@ -198,6 +207,7 @@ impl Attributes {
                     "crate" => parsed.krate = Some(meta.value()?.call(Path::parse_mod_style)?),
                     "extensible" => parsed.extensible = true,
                     "default" => parsed.default = true,
+                    "chain" => parsed.chain = true,
                     _ => parsed.own_drop = true,
                 }
                 Ok(())

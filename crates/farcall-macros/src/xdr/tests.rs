@@ -66,13 +66,13 @@ fn attributes_that_mean_nothing() {
                 a: u8,
             }
         ),
-        "expected one of max, with, tag, crate, extensible, default, own_drop",
+        "expected one of max, with, tag, crate, extensible, default, own_drop, chain",
     );
     refused(
         quote!(
             struct S(#[xdr(tag = 1)] u8);
         ),
-        "`tag` is not for a field; there are max, with, default",
+        "`tag` is not for a field; there are max, with, chain, default",
     );
     refused(
         quote!(
@@ -117,7 +117,7 @@ fn defaults_in_the_wrong_place() {
         ),
         "a field after an #[xdr(default)] one needs #[xdr(default)] too: it comes later",
     );
-    let why = "a default variant has no tag; its first field is the i32 that selected it";
+    let why = "a default variant has no tag; its first field is what selected it, an i32 or an enumeration";
     refused(
         quote!(
             enum E {
@@ -133,10 +133,20 @@ fn defaults_in_the_wrong_place() {
             enum E {
                 A,
                 #[xdr(default)]
-                B(u32),
+                #[xdr(tag = 1)]
+                B(i32),
             }
         ),
         why,
+    );
+    refused(
+        quote!(
+            struct S {
+                #[xdr(chain, max = 3)]
+                a: Vec<u8>,
+            }
+        ),
+        "a chain has no length that could be declared",
     );
     refused(
         quote!(

@@ -63,7 +63,7 @@ impl<'t> Walk<'t> {
                 let times = |n: u32| n.saturating_mul(*size);
                 Extent { bytes: times(extent.bytes), empty: times(extent.empty), ..extent }
             }
-            Type::List { element: inner, .. } | Type::Optional(inner) => {
+            Type::List { element: inner, .. } | Type::Optional(inner) | Type::Chain(inner) => {
                 self.later.push(Part::Type(inner));
                 bytes(4)
             }

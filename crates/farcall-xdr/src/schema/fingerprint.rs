@@ -70,6 +70,7 @@ fn of_type(ty: &Type, hashes: &[u64]) -> u64 {
         Type::Array { size, element } => Hash::new(15).word((*size).into()).word(of_type(element, hashes)),
         Type::List { max, element } => Hash::new(16).word((*max).into()).word(of_type(element, hashes)),
         Type::Optional(inner) => Hash::new(17).word(of_type(inner, hashes)),
+        Type::Chain(inner) => Hash::new(18).word(of_type(inner, hashes)),
         Type::Tuple(types) => return of_types(types.iter(), hashes),
         Type::Named(place) => return hashes.get(*place as usize).copied().unwrap_or_default(),
     };

@@ -111,6 +111,7 @@ unions! {
         17 Optional { 0 inner: Box<Type> }
         18 Tuple { 0 types: Vec<Type> }
         19 Named { 0 place: u32 }
+        20 Chain { 0 element: Box<Type> }
     }
     Body {
         0 Struct { fields fields: Vec<Field>, extensible extensible: bool }

@@ -28,7 +28,7 @@ pub trait Patterns {
     fn taken_apart(&self, (a, b): (u32, u32)) -> farcall::Result<()>;
     fn unnamed(&self, _: u32) -> farcall::Result<()>;
     fn own(&self, __arguments: u32) -> farcall::Result<()>;
-    fn attribute(&self, #[xdr(max = 3)] value: String) -> farcall::Result<()>;
+    fn attribute(&self, #[cfg(unix)] value: String) -> farcall::Result<()>;
 }
 
 fn main() {}

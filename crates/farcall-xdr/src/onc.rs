@@ -1,0 +1,388 @@
+//! Wire forms that `.x` files (RFC 4506 section 6) have and Rust's own types do not: byte strings, chains, bounds.
+
+use std::borrow::{Borrow, Cow};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::str::Utf8Error;
+
+use crate::schema::{Type, Types};
+use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, Schema, derive};
+
+/// A string of RFC 4506 (section 4.11): bytes, which are text by custom only.
+///
+/// It shows as text, with U+FFFD for what is no UTF-8, and gives its bytes by `Deref`.
+///
+/// ```
+/// use farcall_xdr::ByteString;
+/// let name: ByteString = "caf\u{e9}".into();
+/// assert_eq!(name.to_str(), Ok("caf\u{e9}"));
+/// assert_eq!(name.len(), 5);
+/// assert_eq!(ByteString::from(b"caf\xe9".as_slice()).to_string(), "caf\u{fffd}");
+/// ```
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteString(Vec<u8>);
+
+impl ByteString {
+    /// As text, if it is UTF-8.
+    ///
+    /// # Errors
+    /// Where it is not.
+    pub fn to_str(&self) -> Result<&str, Utf8Error> {
+        std::str::from_utf8(&self.0)
+    }
+
+    /// As text, with U+FFFD for what is no UTF-8.
+    pub fn to_string_lossy(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+
+    /// The bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+impl Deref for ByteString {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for ByteString {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl AsRef<[u8]> for ByteString {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Borrow<[u8]> for ByteString {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ByteString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_string_lossy().fmt(f)
+    }
+}
+
+/// As a string literal, other bytes escaped.
+impl fmt::Debug for ByteString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to_str() {
+            Ok(text) => text.fmt(f),
+            Err(_) => write!(f, "b\"{}\"", self.0.escape_ascii()),
+        }
+    }
+}
+
+impl From<Vec<u8>> for ByteString {
+    fn from(bytes: Vec<u8>) -> Self {
+        ByteString(bytes)
+    }
+}
+
+impl From<String> for ByteString {
+    fn from(text: String) -> Self {
+        ByteString(text.into_bytes())
+    }
+}
+
+impl From<&[u8]> for ByteString {
+    fn from(bytes: &[u8]) -> Self {
+        ByteString(bytes.to_vec())
+    }
+}
+
+impl From<&str> for ByteString {
+    fn from(text: &str) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+impl From<ByteString> for Vec<u8> {
+    fn from(string: ByteString) -> Self {
+        string.0
+    }
+}
+
+impl PartialEq<str> for ByteString {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other.as_bytes()
+    }
+}
+
+impl PartialEq<&str> for ByteString {
+    fn eq(&self, other: &&str) -> bool {
+        self == *other
+    }
+}
+
+impl Encode for ByteString {
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        e.bytes(&self.0)
+    }
+}
+
+impl Decode<'_> for ByteString {
+    const MIN_SIZE: usize = 4;
+
+    #[inline]
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
+        let bytes = d.bytes()?;
+        d.charge(bytes.len())?;
+        Ok(ByteString(bytes.to_vec()))
+    }
+}
+
+impl Schema for ByteString {
+    fn schema(types: &mut Types) -> Type {
+        str::schema(types)
+    }
+}
+
+impl Counted for ByteString {
+    #[inline]
+    fn count(&self) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
+
+/// Encodes the elements as a linked list (RFC 4506 section 4.19): before each an integer 1, after the last a 0.
+pub(crate) fn encode_chain<T: Encode>(items: &[T], e: &mut Encoder<'_>) -> Result<(), Error> {
+    e.nested(|e| {
+        for (index, item) in items.iter().enumerate() {
+            e.bool(true)?;
+            item.encode(e).map_err(|error| error.at_index(index))?;
+        }
+        e.bool(false)
+    })
+}
+
+/// Decodes a linked list, by a loop: a peer makes it as long as its packets allow.
+pub(crate) fn decode_chain<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec<T>, Error> {
+    d.nested(|d| {
+        let mut items = Vec::new();
+        while d.bool()? {
+            d.charge(size_of::<T>())?;
+            items.push(T::decode(d).map_err(|error| error.at_index(items.len()))?);
+        }
+        Ok(items)
+    })
+}
+
+/// A list that crosses as a linked list of `.x` files (`entry *next`) rather than as an array: a `Vec` in all else.
+///
+/// ```
+/// use farcall_xdr::Chain;
+/// let ports: Chain<u32> = [111, 2049].into_iter().collect();
+/// assert_eq!(farcall_xdr::to_vec(&ports)?, [0, 0, 0, 1, 0, 0, 0, 111, 0, 0, 0, 1, 0, 0, 8, 1, 0, 0, 0, 0]);
+/// assert_eq!(ports.len(), 2);
+/// # Ok::<(), farcall_xdr::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Chain<T>(pub Vec<T>);
+
+impl<T> Default for Chain<T> {
+    fn default() -> Self {
+        Chain(Vec::new())
+    }
+}
+
+impl<T> Deref for Chain<T> {
+    type Target = Vec<T>;
+
+    fn deref(&self) -> &Vec<T> {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Chain<T> {
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        &mut self.0
+    }
+}
+
+impl<T> From<Vec<T>> for Chain<T> {
+    fn from(items: Vec<T>) -> Self {
+        Chain(items)
+    }
+}
+
+impl<T> From<Chain<T>> for Vec<T> {
+    fn from(chain: Chain<T>) -> Self {
+        chain.0
+    }
+}
+
+impl<T> FromIterator<T> for Chain<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Chain(items.into_iter().collect())
+    }
+}
+
+impl<T> IntoIterator for Chain<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Chain<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<T: Encode> Encode for Chain<T> {
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        encode_chain(&self.0, e)
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Chain<T> {
+    const MIN_SIZE: usize = 4;
+
+    #[inline]
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+        decode_chain(d).map(Chain)
+    }
+}
+
+impl<T: Schema> Schema for Chain<T> {
+    fn schema(types: &mut Types) -> Type {
+        Type::Chain(Box::new(T::schema(types)))
+    }
+}
+
+/// The first node of a linked list where it stands by itself, and so is always there; then the others, as a [`Chain`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Linked<T> {
+    /// The first element.
+    pub first: T,
+    /// All others.
+    pub rest: Vec<T>,
+}
+
+impl<T> Linked<T> {
+    /// All elements.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+}
+
+impl<T> From<T> for Linked<T> {
+    fn from(first: T) -> Self {
+        Linked { first, rest: Vec::new() }
+    }
+}
+
+impl<T: Encode> Encode for Linked<T> {
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        e.nested(|e| self.first.encode(e))?;
+        encode_chain(&self.rest, e)
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Linked<T> {
+    const MIN_SIZE: usize = T::MIN_SIZE;
+
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+        let first = d.nested(T::decode)?;
+        Ok(Linked { first, rest: decode_chain(d)? })
+    }
+}
+
+impl<T: Schema> Schema for Linked<T> {
+    fn schema(types: &mut Types) -> Type {
+        let first = T::schema(types);
+        Type::Tuple(vec![first.clone(), Type::Chain(Box::new(first))])
+    }
+}
+
+/// A string, opaque data or a list of at most `MAX` bytes or elements, where no `#[xdr(max = …)]` can stand: within
+/// another list, or as a result. Checked when it crosses.
+///
+/// ```
+/// use farcall_xdr::{Bounded, ByteString};
+/// let names: Vec<Bounded<ByteString, 3>> = vec!["abc".into(), ByteString::from("long").into()];
+/// let why = farcall_xdr::to_vec(&names).unwrap_err();
+/// assert_eq!(why.to_string(), "at byte 12, in [1]: length 4 is over the maximum of 3");
+/// ```
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bounded<T, const MAX: u32>(pub T);
+
+impl<T, const MAX: u32> Deref for Bounded<T, MAX> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T, const MAX: u32> DerefMut for Bounded<T, MAX> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+impl<T, const MAX: u32> From<T> for Bounded<T, MAX> {
+    fn from(value: T) -> Self {
+        Bounded(value)
+    }
+}
+
+impl<const MAX: u32> From<&str> for Bounded<ByteString, MAX> {
+    fn from(text: &str) -> Self {
+        Bounded(text.into())
+    }
+}
+
+impl<T: fmt::Display, const MAX: u32> fmt::Display for Bounded<T, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T: fmt::Debug, const MAX: u32> fmt::Debug for Bounded<T, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T: Encode + Counted, const MAX: u32> Encode for Bounded<T, MAX> {
+    #[inline]
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        derive::encode_max(&self.0, MAX, e)
+    }
+}
+
+impl<'a, T: Decode<'a> + Counted, const MAX: u32> Decode<'a> for Bounded<T, MAX> {
+    const MIN_SIZE: usize = T::MIN_SIZE;
+
+    #[inline]
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+        derive::decode_max(MAX, d).map(Bounded)
+    }
+}
+
+impl<T: Schema + Counted, const MAX: u32> Schema for Bounded<T, MAX> {
+    fn schema(types: &mut Types) -> Type {
+        derive::schema_max::<T>(MAX, types)
+    }
+}
