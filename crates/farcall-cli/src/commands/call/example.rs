@@ -26,7 +26,7 @@ fn value(types: &Types, ty: &Type, depth: usize) -> Value {
             let element = value(types, element, depth);
             vec![element; (*size as usize).min(WIDTH)].into()
         }
-        Type::List { .. } => json!([]),
+        Type::List { .. } | Type::Chain(_) => json!([]),
         Type::Tuple(parts) => parts.iter().take(WIDTH).map(|part| value(types, part, depth)).collect(),
         Type::Named(place) => match types.get(*place).map(|found| &found.body) {
             None => Value::Null,
