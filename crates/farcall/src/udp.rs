@@ -38,23 +38,20 @@ impl Timeout {
     ///
     /// Waking early is harmless, the caller looks at the clock; but to wake more than twice too
     /// often, or more than an eighth too late, is worth a system call.
-    fn change(&self, wait: Wait) -> Option<Option<Duration>> {
+    fn change(&self, wait: Wait) -> Option<Duration> {
         let current = self.current.load(Ordering::Relaxed);
         let Wait::Nanos(wanted) = wait else { return None };
         let wanted = wanted.max(1_000);
-        if current != 0 && current >= wanted / 2 && current - wanted / 8 <= wanted {
+        if current >= wanted / 2 && current - wanted / 8 <= wanted {
             return None;
         }
         self.current.store(wanted, Ordering::Relaxed);
-        Some(Some(Duration::from_nanos(wanted)))
+        Some(Duration::from_nanos(wanted))
     }
 
-    /// The value to set after a wait has timed out: one who waits for ever need not wake again.
-    fn change_after(&self, wait: Wait) -> Option<Option<Duration>> {
-        if wait != Wait::Forever || self.current.swap(0, Ordering::Relaxed) == 0 {
-            return None;
-        }
-        Some(None)
+    /// Whether to set none after a wait has timed out: one who waits for ever need not wake again.
+    fn ends_after(&self, wait: Wait) -> bool {
+        wait == Wait::Forever && self.current.swap(0, Ordering::Relaxed) != 0
     }
 }
 
@@ -176,15 +173,15 @@ mod tests {
     fn the_time_out_changes_only_when_it_must() {
         let (t, ms) = (Timeout::default(), Duration::from_millis);
         let wait = |millis: u64| Wait::Nanos(millis * 1_000_000);
-        assert_eq!(t.change(wait(20)), Some(Some(ms(20))));
+        assert_eq!(t.change(wait(20)), Some(ms(20)));
         assert_eq!(t.change(wait(20)), None);
         assert_eq!(t.change(wait(19)), None);
         assert_eq!(t.change(wait(39)), None);
         assert_eq!(t.change(Wait::Forever), None);
-        assert_eq!(t.change(wait(100)), Some(Some(ms(100))));
-        assert_eq!(t.change(wait(20)), Some(Some(ms(20))));
-        assert_eq!(t.change_after(wait(20)), None);
-        assert_eq!(t.change_after(Wait::Forever), Some(None));
-        assert_eq!(t.change_after(Wait::Forever), None);
+        assert_eq!(t.change(wait(100)), Some(ms(100)));
+        assert_eq!(t.change(wait(20)), Some(ms(20)));
+        assert!(!t.ends_after(wait(20)));
+        assert!(t.ends_after(Wait::Forever));
+        assert!(!t.ends_after(Wait::Forever));
     }
 }

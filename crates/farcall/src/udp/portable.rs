@@ -53,13 +53,13 @@ impl Socket for Udp {
         loop {
             if start.elapsed() >= end {
                 if let Some(timeout) = self.timeout.change(asked) {
-                    self.socket.set_read_timeout(timeout)?;
+                    self.socket.set_read_timeout(Some(timeout))?;
                 }
             }
             let received = self.receive_once(buffer)?;
             if received != Received::TimedOut || start.elapsed() >= end {
-                if let (Received::TimedOut, Some(timeout)) = (received, self.timeout.change_after(asked)) {
-                    self.socket.set_read_timeout(timeout)?;
+                if received == Received::TimedOut && self.timeout.ends_after(asked) {
+                    self.socket.set_read_timeout(None)?;
                 }
                 return Ok(received);
             }

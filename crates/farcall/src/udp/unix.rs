@@ -73,25 +73,50 @@ impl Udp {
     }
 
     #[inline(always)]
-    fn receive_once(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Received> {
-        if self.trains {
-            return self.receive_train(buffer, flags);
+    fn send_once(&self, to: &SocketAddr, datagram: &[u8]) -> Result<usize, Errno> {
+        match self.partner() {
+            Some(_) => send(&self.socket, datagram, SendFlags::empty()),
+            None => sendto(&self.socket, datagram, SendFlags::empty(), to),
         }
+    }
+
+    /// What the first try reported may be of another datagram.
+    #[cold]
+    fn send_again(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
+        persist(|| self.send_once(&to, datagram))
+    }
+
+    #[inline(always)]
+    fn receive_once(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
+        if self.trains {
+            return self.receive_train(buffer, wait);
+        }
+        let flags = if wait == Wait::No { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
         if let Some(partner) = self.partner() {
             // Another's datagram that comes because the socket is being disconnected bears the wrong
             // name here. Conversations go by their identifiers; it is lost at worst.
             return match recv(&self.socket, buffer, flags) {
-                Ok((_, 0)) | Err(Errno::INTR) => Ok(Received::Woken),
-                Ok((_, len)) => Ok(Received::Datagrams { from: *partner, len, each: len }),
-                Err(Errno::AGAIN) => Ok(Received::TimedOut),
-                Err(error) => self.hint(error),
+                Ok((_, len)) if len > 0 => Ok(Received::Datagrams { from: *partner, len, each: len }),
+                nothing => self.nothing(nothing.map(drop), wait),
             };
         }
         match recvfrom(&self.socket, buffer, flags) {
-            Ok((_, 0, _)) => Ok(Received::Woken),
-            Ok((len, _, Some(from))) => Ok(Received::Datagrams { from: from.try_into()?, len, each: len }),
-            Ok(_) | Err(Errno::INTR) => Ok(Received::Woken),
-            Err(Errno::AGAIN) => Ok(Received::TimedOut),
+            Ok((len, _, Some(from))) if len > 0 => Ok(Received::Datagrams { from: from.try_into()?, len, each: len }),
+            nothing => self.nothing(nothing.map(drop), wait),
+        }
+    }
+
+    /// What it means that no datagram came. An empty one is no datagram of the protocol.
+    #[cold]
+    fn nothing(&self, received: Result<(), Errno>, wait: Wait) -> io::Result<Received> {
+        match received {
+            Ok(()) | Err(Errno::INTR) => Ok(Received::Woken),
+            Err(Errno::AGAIN) => {
+                if self.timeout.ends_after(wait) {
+                    self.set_timeout(None)?;
+                }
+                Ok(Received::TimedOut)
+            }
             Err(error) => self.hint(error),
         }
     }
@@ -115,21 +140,20 @@ impl Udp {
     }
 
     #[cfg(target_os = "linux")]
-    fn receive_train(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Received> {
-        match sys::receive_train(&self.socket, buffer, !flags.contains(RecvFlags::DONTWAIT)) {
+    #[inline(never)]
+    fn receive_train(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
+        match sys::receive_train(&self.socket, buffer, wait != Wait::No) {
             Ok((_, 0, _) | (None, ..)) => Ok(Received::Woken),
             Ok((Some(from), len, each)) => Ok(Received::Datagrams { from, len, each }),
             Err(error) => match Errno::from_io_error(&error) {
-                Some(Errno::INTR) => Ok(Received::Woken),
-                Some(Errno::AGAIN) => Ok(Received::TimedOut),
-                Some(error) => self.hint(error),
+                Some(error) => self.nothing(Err(error), wait),
                 None => Err(error),
             },
         }
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn receive_train(&self, _: &mut [u8], _: RecvFlags) -> io::Result<Received> {
+    fn receive_train(&self, _: &mut [u8], _: Wait) -> io::Result<Received> {
         unreachable!("there are trains on Linux alone")
     }
 
@@ -142,7 +166,7 @@ impl Udp {
         let start = Instant::now();
         loop {
             for _ in 0..LOOKS {
-                match self.receive_once(buffer, RecvFlags::DONTWAIT)? {
+                match self.receive_once(buffer, Wait::No)? {
                     Received::TimedOut => {}
                     received => return Ok(received),
                 }
@@ -153,20 +177,26 @@ impl Udp {
         }
     }
 
+    /// Waits with another time-out than the last.
+    #[cold]
+    fn receive_within(&self, timeout: Duration, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
+        self.set_timeout(Some(timeout))?;
+        self.receive_once(buffer, wait)
+    }
+
     /// Waits for less than a socket's time-out can say.
     #[cold]
     fn receive_soon(&self, buffer: &mut [u8], nanos: u64) -> io::Result<Received> {
         let time = Timespec { tv_sec: 0, tv_nsec: nanos as _ };
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&time)) {
             Ok(0) => Ok(Received::TimedOut),
-            Ok(_) => self.receive_once(buffer, RecvFlags::DONTWAIT),
+            Ok(_) => self.receive_once(buffer, Wait::No),
             Err(Errno::INTR) => Ok(Received::Woken),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Turns an error that speaks of another host into a hint.
-    #[cold]
     fn hint(&self, error: Errno) -> io::Result<Received> {
         match error {
             Errno::CONNREFUSED
@@ -196,10 +226,10 @@ impl Udp {
 
 impl Socket for Udp {
     fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
-        persist(|| match self.partner() {
-            Some(_) => send(&self.socket, datagram, SendFlags::empty()),
-            None => sendto(&self.socket, datagram, SendFlags::empty(), &to),
-        })
+        match self.send_once(&to, datagram) {
+            Ok(_) => Ok(()),
+            Err(_) => self.send_again(to, datagram),
+        }
     }
 
     fn send_parts(&self, to: SocketAddr, parts: [&[u8]; 3]) -> io::Result<()> {
@@ -241,17 +271,10 @@ impl Socket for Udp {
         {
             return self.receive_soon(buffer, nanos);
         }
-        if let Some(timeout) = self.timeout.change(wait) {
-            self.set_timeout(timeout)?;
+        match self.timeout.change(wait) {
+            None => self.receive_once(buffer, wait),
+            Some(timeout) => self.receive_within(timeout, buffer, wait),
         }
-        let flags = if wait == Wait::No { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
-        let received = self.receive_once(buffer, flags);
-        if let Ok(Received::TimedOut) = received
-            && let Some(timeout) = self.timeout.change_after(wait)
-        {
-            self.set_timeout(timeout)?;
-        }
-        received
     }
 
     fn connect(&self, to: Option<SocketAddr>) {
@@ -286,7 +309,6 @@ impl Socket for Udp {
 
 /// Sends. What that reports may be an ICMP error that an earlier datagram to another host raised; it says nothing of
 /// this one, which was not sent. Reporting clears it.
-#[inline(always)]
 fn persist(send: impl Fn() -> Result<usize, Errno>) -> io::Result<()> {
     for _ in 0..4 {
         match send() {
