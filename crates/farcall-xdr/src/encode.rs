@@ -143,14 +143,31 @@ impl<'b> Encoder<'b> {
     /// multiple of four.
     #[inline]
     pub fn opaque(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() >= LONG {
+            return self.long(bytes);
+        }
         let padding = padding(bytes.len());
-        self.admit(bytes.len().saturating_add(padding))?;
-        let bytes = if bytes.len() < LONG || self.spill.is_none() { bytes } else { self.spill(bytes, padding) };
+        self.admit(bytes.len() + padding)?;
+        self.append(bytes, padding);
+        Ok(())
+    }
+
+    #[inline]
+    fn append(&mut self, bytes: &[u8], padding: usize) {
         self.out.reserve(bytes.len() + padding);
         self.out.extend_from_slice(bytes);
         if padding > 0 {
             self.out.extend_from_slice(&[0; 3][..padding]);
         }
+    }
+
+    /// Opaque data that is worth a spill, if there is one.
+    #[inline(never)]
+    fn long(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let padding = padding(bytes.len());
+        self.admit(bytes.len().saturating_add(padding))?;
+        let rest = if self.spill.is_some() { self.spill(bytes, padding) } else { bytes };
+        self.append(rest, padding);
         Ok(())
     }
 
