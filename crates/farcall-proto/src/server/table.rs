@@ -77,29 +77,34 @@ impl Entry {
 
     #[inline]
     pub fn is_at(&self, from: &SocketAddr) -> bool {
-        let [upper, lower] = halves(from);
-        self.port == from.port() && self.ip[0] == upper && self.ip[1] == lower
+        match from {
+            SocketAddr::V4(v4) => self.port == v4.port() && self.ip == mapped(v4),
+            SocketAddr::V6(v6) => self.is_at_v6(v6),
+        }
+    }
+
+    #[inline(never)]
+    fn is_at_v6(&self, from: &SocketAddrV6) -> bool {
+        self.port == from.port() && self.ip == halves(from)
     }
 
     pub fn move_to(&mut self, from: &SocketAddr) {
-        self.ip = halves(from);
-        self.port = from.port();
-        self.scope = match from {
-            SocketAddr::V4(_) => 0,
-            SocketAddr::V6(v6) => v6.scope_id() as u16,
+        (self.ip, self.scope) = match from {
+            SocketAddr::V4(v4) => (mapped(v4), 0),
+            SocketAddr::V6(v6) => (halves(v6), v6.scope_id() as u16),
         };
+        self.port = from.port();
     }
 }
 
 #[inline]
-fn halves(address: &SocketAddr) -> [u64; 2] {
-    match address {
-        SocketAddr::V4(v4) => [0, MAPPED | u64::from(v4.ip().to_bits())],
-        SocketAddr::V6(v6) => {
-            let bits = v6.ip().to_bits();
-            [(bits >> 64) as u64, bits as u64]
-        }
-    }
+fn mapped(v4: &SocketAddrV4) -> [u64; 2] {
+    [0, MAPPED | u64::from(v4.ip().to_bits())]
+}
+
+fn halves(v6: &SocketAddrV6) -> [u64; 2] {
+    let bits = v6.ip().to_bits();
+    [(bits >> 64) as u64, bits as u64]
 }
 
 /// All conversations of a server.

@@ -233,14 +233,26 @@ impl Exported {
     ) -> Dispatched {
         match (which, &self.executor) {
             (Some(_), Executor::Here(server)) => server.dispatch(number, arguments, reply),
-            _ if number >= farcall_proto::ACCESSES
-                && let Some(accesses) = self.accesses() =>
-            {
-                self.count_access();
-                accesses.access(crate::context().caller(), number, arguments, reply)
-            }
-            _ => builtin::dispatch(number, self.described, || self.health(now), arguments, reply),
+            _ => self.dispatch_other(number, now, arguments, reply),
         }
+    }
+
+    /// What is none of the interface's procedures: an access to memory, or what every interface has.
+    #[inline(never)]
+    fn dispatch_other(
+        &self,
+        number: u32,
+        now: Time,
+        arguments: &mut Decoder<'_>,
+        reply: &mut Encoder<'_>,
+    ) -> Dispatched {
+        if number >= farcall_proto::ACCESSES
+            && let Some(accesses) = self.accesses()
+        {
+            self.count_access();
+            return accesses.access(crate::context().caller(), number, arguments, reply);
+        }
+        builtin::dispatch(number, self.described, || self.health(now), arguments, reply)
     }
 
     fn health(&self, now: Time) -> builtin::Health {

@@ -240,6 +240,7 @@ impl<'s> Worker<'s> {
 
     /// Gives a datagram to the protocol. Of the calls that it brings the first stands in `current`, the quick
     /// ones among the others in the batch, and the rest in `arrived`; accesses to memory are executed.
+    #[inline(never)]
     fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, only: bool) {
         let Core { protocol, exports, batch, .. } = core;
         let datagram = &self.buffer[place.clone()];
@@ -450,6 +451,7 @@ impl<'s> Worker<'s> {
     }
 
     /// Executes a call, gives its outcome back, and says what is next.
+    #[inline(never)]
     fn execute(&mut self) -> Next {
         let Some(work) = &mut self.current else { return Next::Receive };
         let finish = match self.long {
@@ -589,9 +591,16 @@ impl<'s> Worker<'s> {
         self.written.is_some()
     }
 
-    /// Sends the datagram that was written, and whatever else is ready.
+    /// Sends the datagram that was written, if one was, and whatever else is ready.
+    #[inline(always)]
     fn flush(&mut self) {
-        let Some(Parted { to, len, insert }) = self.written.take() else { return };
+        if let Some(written) = self.written.take() {
+            self.send_written(written);
+        }
+    }
+
+    #[inline(never)]
+    fn send_written(&mut self, Parted { to, len, insert }: Parted) {
         // What the system refuses is lost, like any datagram.
         let _ = match insert {
             None => self.server.socket.send(to, &self.out[..len]),
