@@ -160,6 +160,7 @@ fn text(frame: &Frame<'_>) -> String {
         Frame::State(position, progress) => format!("STATE {} {progress:?}", name(*position)),
         Frame::MtuProbe(size) => format!("MTU-PROBE {size}"),
         Frame::MtuEcho(size) => format!("MTU-ECHO {size}"),
+        Frame::Post(export, bytes) => format!("POST export {export:016x}: {} bytes", bytes.len()),
         Frame::Ack(ack) => format!("ACK below {}, datagrams of {}", ack.low, ack.datagram),
     }
 }

@@ -43,6 +43,9 @@ pub const ACCESSES: u32 = 0xffff_4000;
 /// when their call comes again.
 pub const READINGS: u32 = 0xffff_8000;
 
+/// So many bytes of no call fit a datagram of any conversation.
+pub const MAX_POST: usize = 1_100;
+
 /// Where a datagram that a client's socket received belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {

@@ -528,6 +528,38 @@ fn after_everything_nothing_is_held_and_no_timer_is_armed() {
 }
 
 #[test]
+fn bytes_of_no_call_are_given_to_their_export_and_nobody_answers() {
+    let mut pair = Pair::acquainted();
+    let mut out = vec![0; 1_200];
+    let posted = |pair: &mut Pair, export, out: &mut [u8]| {
+        let len = pair.client.post(export, &[7; farcall_proto::MAX_POST], out).expect("room");
+        pair.receive(&[out[..len].to_vec()]);
+        (pair.answered().len(), std::mem::take(&mut pair.posted).len())
+    };
+    assert_eq!(posted(&mut pair, EXPORT, &mut out), (0, 1));
+    assert_eq!(posted(&mut pair, EXPORT + 1, &mut out), (0, 0), "there is no such export");
+    assert!(pair.client.post(EXPORT, &[7; 1_200], &mut out).is_none(), "no room");
+    assert!(pair.client.post(EXPORT, b"odd", &mut out).is_none(), "not words");
+    pair.server.drain();
+    assert_eq!(posted(&mut pair, EXPORT, &mut out), (0, 0), "it is about to end");
+    // Who is not known is asked for its ticket, and nothing is done.
+    pair.restart_server(9);
+    assert_eq!(posted(&mut pair, EXPORT, &mut out), (1, 0));
+}
+
+#[test]
+fn a_client_that_the_server_may_not_know_shows_its_ticket_with_bytes_of_no_call() {
+    let mut pair = Pair::new();
+    let mut out = vec![0; 1_200];
+    assert!(pair.client.post(EXPORT, b"1234", &mut out).is_none(), "there is no conversation");
+    pair.client.bind(pair.now, "Store", 1);
+    pair.settle();
+    let len = pair.client.post(EXPORT, &[7; farcall_proto::MAX_POST], &mut out).expect("room");
+    pair.receive(&[out[..len].to_vec()]);
+    assert_eq!(pair.posted.len(), 1);
+}
+
+#[test]
 fn a_deadline_travels_with_the_call() {
     let mut pair = Pair::acquainted();
     let deadline = Some(pair.now + Duration::from_millis(500));

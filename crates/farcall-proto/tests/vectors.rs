@@ -119,6 +119,10 @@ fn datagrams() -> String {
     s.title("two ends on one machine: binding in the open scheme, then a call in the local one");
     s.call(b"argument", None);
     s.run(&Finish::Result, b"result..", true);
+    s.title("bytes of no call");
+    let mut buffer = vec![0; 1_200];
+    let len = s.client.post(0xe4_9067, b"not once", &mut buffer).expect("room");
+    s.note("client", &buffer[..len]);
     s.out
 }
 

@@ -217,6 +217,7 @@ impl ServerNode {
             Taken::Call(incoming, origin) => asked.extend(call(incoming, Some((from, core.envelope(&origin))))),
             Taken::Other(unread) => core.handle_rest(now, &from, &bytes, unread, &mut |request| match request {
                 Request::Call(incoming) => asked.extend(call(incoming, None)),
+                Request::Post(..) => {}
                 Request::Cancel(key) => asked.push(Ask::Cancel(key)),
             }),
             Taken::Nothing => {}

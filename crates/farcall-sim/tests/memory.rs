@@ -1,5 +1,5 @@
 //! Segments under loss, duplication, reordering, pauses, partitions and crashes: words are linearizable, of a record nobody
-//! sees a part, and nothing is done twice.
+//! sees a part, and nothing is done twice; what is posted is done in order, and when it is flushed nothing of it is missing.
 //!
 //! An exporter that comes back has new memory, so what happens in the memory of each generation is a history of its own.
 //! Words take few values: a swap that were done twice would find its old value again, and show.
@@ -23,7 +23,13 @@ const WORDS: u64 = 2;
 /// Where the record stands: its end's number, its body, its beginning's.
 const RECORD: u64 = 64;
 const BODY: usize = 40;
-const SIZE: usize = 256;
+/// Where posted writes go. One that failed may still be under way, so each import writes to a place of its own: numbers that
+/// grow, to one of the first words, then to the last but one, then to the last.
+const POSTS: u64 = 128;
+const SLOTS: u64 = 6;
+const PLACE: u64 = (SLOTS + 2) * 8;
+const IMPORTS: u64 = 8;
+const SIZE: usize = (POSTS + IMPORTS * PLACE) as usize;
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
@@ -173,9 +179,70 @@ fn reader(whole: &AtomicU64) {
     }
 }
 
-fn run(sim: &Sim) -> [u64; 3] {
+/// Posts growing numbers, and looks at what was flushed.
+fn poster(flushed: &AtomicU64) {
+    let mut number = 0;
+    for which in 0..IMPORTS {
+        let (remote, place) = (import(), POSTS + which * PLACE);
+        let mut all = |remote: &Remote| {
+            for _ in 0..OPERATIONS / 4 {
+                let before = number;
+                let many = sim::below(8) == 0;
+                for _ in 0..sim::below(if many { 60 } else { 8 }) {
+                    number += 1;
+                    for word in [number % SLOTS, SLOTS + 1, SLOTS] {
+                        remote.post(place + word * 8, &u64::to_le_bytes(number))?;
+                    }
+                }
+                if number == before {
+                    sim::sleep(Duration::from_millis(sim::below(300)));
+                    continue;
+                }
+                match sim::below(2) {
+                    0 => remote.flush()?,
+                    _ => remote.start_flush().wait()?,
+                }
+                let mut bytes = [0; PLACE as usize];
+                remote.read(place, &mut bytes)?;
+                let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+                let words: Vec<u64> = words.collect();
+                let newest = |slot: u64| number.saturating_sub((number % SLOTS + SLOTS - slot) % SLOTS);
+                for slot in (0..SLOTS).filter(|slot| newest(*slot) > before) {
+                    assert_eq!(words[slot as usize], newest(slot), "slot {slot} after {number}: {words:?}");
+                }
+                assert_eq!(words[SLOTS as usize..], [number; 2], "{words:?}");
+                flushed.fetch_add(number - before, Ordering::Relaxed);
+            }
+            Ok::<(), Error<Refused>>(())
+        };
+        if all(&remote).is_ok() {
+            return;
+        }
+    }
+}
+
+/// Reads where things are posted: nothing is done before what was posted before it, nor again after what was posted later.
+fn watcher() {
+    let mut remote = import();
+    let mut seen: HashMap<(u64, u64), [u64; 2]> = HashMap::new();
+    for _ in 0..2 * OPERATIONS {
+        let which = sim::below(IMPORTS);
+        let mut bytes = [0; 16];
+        if remote.read(POSTS + which * PLACE + SLOTS * 8, &mut bytes).is_err() {
+            remote = import();
+            continue;
+        }
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        let (now, before) = ([word(0), word(8)], seen.entry((remote.generation(), which)).or_default());
+        assert!(now[0] <= now[1] && before[0] <= now[0] && before[1] <= now[1], "{before:?}, then {now:?}");
+        *before = now;
+        sim::sleep(Duration::from_millis(sim::below(50)));
+    }
+}
+
+fn run(sim: &Sim) -> [u64; 4] {
     let histories = Arc::new(Histories::default());
-    let whole = Arc::new(AtomicU64::new(0));
+    let (whole, flushed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     if sim.below(5) > 0 {
         sim.random_faults();
     }
@@ -193,6 +260,9 @@ fn run(sim: &Sim) -> [u64; 3] {
     let seen = whole.clone();
     clients.push(sim.process("reader", move || reader(&seen)));
     let writer = sim.process("writer", writer);
+    clients.push(sim.process("watcher", watcher));
+    let done = flushed.clone();
+    clients.push(sim.process("poster", move || poster(&done)));
     for _ in 0..sim.below(8) {
         sim.sleep(Duration::from_millis(sim.below(500)));
         let client = &clients[sim.below(clients.len() as u64) as usize];
@@ -216,20 +286,25 @@ fn run(sim: &Sim) -> [u64; 3] {
     exporter.restart();
     sim.run();
     let (begun, ended) = histories.check();
-    [begun as u64, ended as u64, whole.load(Ordering::Relaxed)]
+    [begun as u64, ended as u64, whole.load(Ordering::Relaxed), flushed.load(Ordering::Relaxed)]
 }
 
 #[test]
 fn words_are_linearizable_and_records_whole() {
-    static COUNTS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+    static COUNTS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
     check(100, |sim| {
         for (count, more) in COUNTS.iter().zip(run(sim)) {
             count.fetch_add(more, Ordering::Relaxed);
         }
     });
-    let [begun, ended, whole] = COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed));
-    println!("{begun} operations on words, {ended} ended; {whole} whole records seen");
-    assert!(ended > begun / 2 && whole > 0, "{ended} of {begun} ended, {whole} records: that shows little");
+    let [begun, ended, whole, flushed] = COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed));
+    println!(
+        "{begun} operations on words, {ended} ended; {whole} whole records seen, {flushed} posts of three writes flushed"
+    );
+    assert!(
+        ended > begun / 2 && whole > 0 && flushed > 0,
+        "{ended} of {begun} ended, {whole} records: that shows little"
+    );
 }
 
 /// What the long run looks for would be seen.

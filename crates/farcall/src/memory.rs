@@ -22,8 +22,9 @@
 //! older than what an earlier word of it has made known. Of several words together nothing is atomic: [`Memory`]
 //! has no references into it, because others change it at any time.
 //!
-//! **Writes** of one importer are done in the order in which it made them, but [`Memory::write`] returns when it may: only
-//! [`Memory::flush`] says that they are done, or which of them was refused.
+//! **Writes** of one importer are done in the order in which it made them. [`Memory::write`] returns when it may, which is when
+//! the bytes are there wherever that is known today; [`Remote::post`] does so before. Only [`Memory::flush`] says that
+//! all are done, or that one was refused.
 //!
 //! **Refusals** are [`Refused`], the declared exception of every access; whether an access that *failed* was done is
 //! what [`CallFailed::ran`](crate::CallFailed::ran) says, as for a call.
@@ -32,6 +33,7 @@
 //! segment    memory that is exported, and what may be done with it
 //! remote     a segment that is imported
 //! carrier    the seam below it: how accesses reach the memory;  served: by packets;  mapped: by themselves;  pipeline: reads that share them
+//! posts      writes of which nobody is told until they ask;  streams: the same at the exporter
 //! access     what is served: accesses as an interface
 //! clerk      how a segment is found by its name
 //! counters   what a runtime counts, as a segment
@@ -50,12 +52,14 @@ mod counters;
 mod mapped;
 mod notice;
 mod pipeline;
+mod posts;
 mod pulse;
 mod record;
 mod remote;
 mod ring;
 mod segment;
 mod served;
+mod streams;
 mod word;
 
 use crate::Runtime;

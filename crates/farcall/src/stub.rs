@@ -175,6 +175,12 @@ pub trait Channel: Send + Sync + 'static {
     /// failed already, as overloaded, [`Ran::No`].
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall>;
 
+    /// Sends bytes to the export, once and of no call: nobody says whether they arrive, or in which order, and they may
+    /// twice. False if the channel cannot do that.
+    fn post(&self, _bytes: &[u8]) -> bool {
+        false
+    }
+
     /// Where a thread that gathers the ends of several calls may wait for this channel's.
     fn station(&self) -> Arc<dyn Station> {
         Arc::new(Parking::new(Arc::new(System)))

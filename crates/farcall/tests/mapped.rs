@@ -181,3 +181,18 @@ fn a_segment_that_is_gone_is_not_read() {
     assert_eq!(why.call_failed().map(|why| (why.kind(), why.ran())), Some((Kind::NotExported, Ran::No)), "{why:?}");
     drop(exporter);
 }
+
+#[test]
+fn what_is_posted_is_there_when_it_is_flushed_whatever_carries_it() {
+    let readable = Settings::new(64).same_user(Rights::READ | Rights::WRITE);
+    for settings in [all_for_the_user(64), all_for_the_user(64).notify(Notify::Asked), readable] {
+        let pair = Pair::new(settings);
+        for number in 1..100_u64 {
+            pair.remote.post(8, &number.to_le_bytes()).unwrap();
+            pair.remote.post_notify(16, &number.to_le_bytes()).unwrap();
+        }
+        pair.remote.flush().unwrap();
+        pair.remote.start_flush().wait().unwrap();
+        assert_eq!([8, 16].map(|offset| pair.segment.load(offset).unwrap()), [99, 99], "{settings:?}");
+    }
+}

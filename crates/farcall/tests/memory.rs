@@ -195,3 +195,67 @@ fn more_than_one_read_may_is_read_in_parts() {
     let refused = remote.start_read(0, size).wait();
     assert!(matches!(refused, Err(Error::CallFailed(why)) if why.kind() == farcall::Kind::TooLarge));
 }
+
+#[test]
+fn posted_writes_are_done_in_order_when_they_are_flushed() {
+    let exporter = runtime();
+    let segment = exporter.export_segment("Posted", Settings::new(64 << 10).anyone(Rights::ALL)).unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    remote.flush().unwrap();
+    for number in 0..1_000_u64 {
+        remote.post(number * 8, &number.to_le_bytes()).unwrap();
+        remote.post(8_000, &number.to_le_bytes()).unwrap();
+    }
+    remote.flush().unwrap();
+    assert!((0..1_000).all(|number| segment.load(number * 8).unwrap() == number));
+    assert_eq!(segment.load(8_000).unwrap(), 999);
+
+    // Long ones too, and whatever else writes comes behind them.
+    remote.post(16_000, &[7; 20_000]).unwrap();
+    remote.post(16_000, &[8; 8]).unwrap();
+    assert_eq!(remote.compare_and_swap(16_000, u64::from_le_bytes([8; 8]), 9).unwrap(), u64::from_le_bytes([8; 8]));
+    remote.post(16_000, &[1; 8]).unwrap();
+    remote.write(16_000, &[2; 8]).unwrap();
+    assert_eq!(segment.load(16_000).unwrap(), u64::from_le_bytes([2; 8]));
+
+    remote.post(24, &7_u64.to_le_bytes()).unwrap();
+    remote.start_flush().wait().unwrap();
+    assert_eq!(segment.load(24).unwrap(), 7);
+    remote.start_flush().wait().unwrap();
+}
+
+#[test]
+fn behind_a_posted_write_that_was_refused_nothing_is_written() {
+    let exporter = runtime();
+    let segment = exporter.export_segment("Refused", Settings::new(64).anyone(Rights::ALL)).unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    remote.post(0, &1_u64.to_le_bytes()).unwrap();
+    remote.flush().unwrap();
+    segment.inhibit_writes(true);
+    remote.post(0, &2_u64.to_le_bytes()).unwrap();
+    assert_eq!(remote.start_flush().wait(), Err(Error::Declared(Refused::Inhibited)));
+    segment.inhibit_writes(false);
+    let refused = Err(Error::Declared(Refused::Inhibited));
+    assert_eq!(remote.post(8, &3_u64.to_le_bytes()), refused);
+    assert_eq!((remote.flush(), remote.write(8, &[3; 8])), (refused.clone(), refused));
+    assert_eq!((segment.load(0).unwrap(), segment.load(8).unwrap()), (1, 0));
+
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    remote.post(0, &4_u64.to_le_bytes()).unwrap();
+    segment.export_again();
+    let flushed = remote.flush();
+    assert_eq!(flushed, Err(Error::Declared(Refused::Stale)));
+    assert_eq!(remote.post(99, &[0; 8]), Err(Error::Declared(Refused::OutOfRange(64))));
+}
+
+#[test]
+fn what_is_posted_can_be_heard_of() {
+    let exporter = runtime();
+    let settings = Settings::new(64).anyone(Rights::WRITE).notify(Notify::Asked);
+    let segment = exporter.export_segment("Heard", settings).unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    remote.post(0, b"quiet").unwrap();
+    remote.post_notify(8, b"loud").unwrap();
+    let notice = segment.notice();
+    assert_eq!((notice.offset, notice.len, notice.writes), (8, 4, 1));
+}

@@ -117,6 +117,7 @@ impl World {
                 assert_eq!(call.export, EXPORT, "an export that does not exist");
                 open.push(call.key);
             }
+            Request::Post(export, _) => assert_eq!(export, EXPORT, "an export that does not exist"),
             Request::Cancel(key) => assert!(open.contains(&key), "{key:?} is cancelled, and is not running"),
         });
     }

@@ -76,6 +76,21 @@ impl Conversation {
         Some((CallId { activity, sequence }, self.write_usual(activity, header, out)))
     }
 
+    /// Writes a datagram with bytes for an export, of no call: it is sent once, and nobody says whether it has arrived. `None` if
+    /// there is no conversation yet, or no room. They are a multiple of four, and [`MAX_POST`](crate::MAX_POST) fit always.
+    pub fn post(&mut self, export: u64, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
+        let granted = self.session.granted()?;
+        let mut writer = Writer::new(out, self.mtu.datagram(), self.header(granted.conversation));
+        if !granted.known {
+            writer.ticket(&granted.ticket);
+        }
+        if !bytes.len().is_multiple_of(4) || 8 + bytes.len() > writer.room() {
+            return None;
+        }
+        writer.post(export, bytes);
+        Some(self.count_sent(writer))
+    }
+
     /// The call has left at that time, by [`Conversation::call`].
     pub fn departed(&mut self, at: Time, id: CallId) {
         let patience = self.patience();

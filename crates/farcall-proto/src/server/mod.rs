@@ -86,6 +86,9 @@ impl Incoming<'_> {
 pub enum Request<'a> {
     /// Execute this call, or refuse it, and [`Server::finish`] it.
     Call(Incoming<'a>),
+    /// These bytes are for that export, which exists. They are of no call: they may have come before, or not in the order
+    /// in which they were sent, and nobody waits for an answer.
+    Post(u64, &'a [u8]),
     /// The caller of this unfinished call has given it up. It is still to be finished, if only to
     /// say that it is over.
     Cancel(CallKey),

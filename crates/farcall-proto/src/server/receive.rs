@@ -213,6 +213,11 @@ impl Server {
             Frame::Select(position, select) => self.on_select(visit, place, position, &select),
             Frame::Cancel(position) => self.on_cancel(visit, place, position),
             Frame::Probe(position) => self.on_probe(visit, place, position),
+            Frame::Post(export, bytes) => {
+                if !self.draining && self.is_exported(export) {
+                    (visit.sink)(Request::Post(export, bytes));
+                }
+            }
             Frame::MtuProbe(size) => {
                 self.on_mtu_probe(visit, place, size);
                 return false;

@@ -20,6 +20,7 @@ pub(crate) const PROBE: u8 = 0x14;
 pub(crate) const STATE: u8 = 0x15;
 pub(crate) const MTU_PROBE: u8 = 0x16;
 pub(crate) const MTU_ECHO: u8 = 0x17;
+pub(crate) const POST: u8 = 0x18;
 /// Types from here on may be skipped by who does not know them.
 pub(crate) const NON_CRITICAL: u8 = 0x80;
 pub(crate) const ACK: u8 = 0x80;
@@ -65,6 +66,8 @@ pub(crate) enum Frame<'a> {
     State(Position, Progress),
     MtuProbe(u32),
     MtuEcho(u32),
+    /// Bytes for an export, of no call: nobody answers.
+    Post(u64, &'a [u8]),
     Ack(Ack),
 }
 
@@ -378,6 +381,7 @@ impl<'a> Raw<'a> {
             }
             MTU_PROBE => Frame::MtuProbe(r.u32()?),
             MTU_ECHO => Frame::MtuEcho(r.u32()?),
+            POST => Frame::Post(r.u64()?, r.rest()),
             BIND => Frame::Bind(read_bind(self.flags, r)?),
             WELCOME => Frame::Welcome(read_welcome(r)?),
             CHALLENGE => Frame::Challenge { conversation: r.u64()? },
@@ -681,6 +685,10 @@ impl Writer<'_> {
 
     pub fn state(&mut self, p: Position, progress: Progress) {
         self.position(STATE, p, 4).u32(progress as u32);
+    }
+
+    pub fn post(&mut self, export: u64, bytes: &[u8]) {
+        self.frame(POST, 0, 8 + bytes.len()).u64(export).bytes(bytes);
     }
 
     pub fn ack(&mut self, ack: Ack) {

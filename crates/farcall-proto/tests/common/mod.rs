@@ -28,6 +28,7 @@ pub struct Pair {
     pub told: Vec<(u64, Told)>,
     pub asked: Vec<(CallKey, Vec<u8>)>,
     pub cancelled: Vec<CallKey>,
+    pub posted: Vec<(u64, Vec<u8>)>,
     /// What `carry` answers calls with; their own arguments otherwise.
     pub answer: Option<Vec<u8>>,
 }
@@ -56,6 +57,7 @@ impl Pair {
             told: Vec::new(),
             asked: Vec::new(),
             cancelled: Vec::new(),
+            posted: Vec::new(),
             answer: None,
         };
         pair.export();
@@ -95,6 +97,7 @@ impl Pair {
         for d in datagrams {
             self.server.handle(self.now, self.from, d, &mut |request| match request {
                 Request::Call(call) => self.asked.push((call.key, call.args.to_vec())),
+                Request::Post(export, bytes) => self.posted.push((export, bytes.to_vec())),
                 Request::Cancel(key) => self.cancelled.push(key),
             });
         }

@@ -158,6 +158,18 @@ impl Endpoint {
         Ok((now, timer))
     }
 
+    /// Sends bytes of no call to an export, once. False if they cannot be: there is no conversation yet, or they are too many.
+    pub(crate) fn post(&self, peer: &Peer, export: u64, bytes: &[u8]) -> bool {
+        let mut out = [0; farcall_proto::BASE_DATAGRAM];
+        if self.check_process().is_err() {
+            return false;
+        }
+        let Some(len) = peer.lock().conversation.post(export, bytes, &mut out) else { return false };
+        // What the system refuses is lost, like any datagram.
+        let _ = self.socket.send(peer.address, &out[..len]);
+        true
+    }
+
     /// Encodes the arguments into `tools`, while no lock is held.
     #[inline(always)]
     pub(super) fn encode(&self, outgoing: &Outgoing<'_>, tools: &mut Tools) -> Result<(), Refused> {

@@ -80,6 +80,12 @@ pub(super) static READ: Procedure = access("read", READINGS);
 /// Takes a generation, an offset, whether the exporter is to hear of it, and opaque data, which it writes.
 pub(super) static WRITE: Procedure = access("write", ACCESSES);
 
+/// Takes a generation; gives a new [stream](super::streams).
+pub(super) static OPEN: Procedure = access("open", ACCESSES + 2);
+
+/// Takes a generation and a stream; gives what is [`Posted`] there.
+pub(super) static POSTED: Procedure = access("posted", READINGS + 2);
+
 /// Takes a generation, an offset, the old and the new word; gives what was there.
 pub(super) static COMPARE_AND_SWAP: Procedure = access("compare_and_swap", ACCESSES + 1);
 
@@ -191,6 +197,32 @@ impl Core {
         Ok(stub::reply(reply, written))
     }
 
+    fn open(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        let may = self.check(arguments.u64()?, Rights::WRITE);
+        Ok(stub::reply(reply, may.map(|()| self.streams().open())))
+    }
+
+    fn posted(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        let (generation, stream) = (arguments.u64()?, arguments.u64()?);
+        let current = if self.generation() == Some(generation) { Ok(()) } else { Err(Refused::Stale.into()) };
+        Ok(stub::reply(reply, current.map(|()| self.streams().posted(stream))))
+    }
+
+    /// Does a posted write, if it is its stream's next.
+    fn do_posted(&self, from: SocketAddr, bytes: &[u8]) -> std::result::Result<(), xdr::Error> {
+        let d = &mut Decoder::new(bytes);
+        let (stream, number) = (d.u64()?, d.u64()?);
+        let (generation, offset, notify, bytes) = (d.u64()?, d.u64()?, d.bool()?, d.bytes()?);
+        self.streams().post(stream, number, || {
+            self.check(generation, Rights::WRITE)?;
+            self.check_range(offset, bytes.len())?;
+            self.area().write(offset, bytes);
+            self.written(offset, bytes.len(), notify, Some(from));
+            Ok(())
+        });
+        Ok(())
+    }
+
     fn swap(&self, from: Option<SocketAddr>, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, offset) = (arguments.u64()?, arguments.u64()?);
         let (old, new) = (arguments.u64()?, arguments.u64()?);
@@ -232,10 +264,17 @@ impl Accesses for Core {
             number if number == FACTS.number => self.facts(arguments, reply),
             number if number == READ.number => self.read_long(arguments, reply),
             number if number == WRITE.number => self.write(from, arguments, reply),
+            number if number == OPEN.number => self.open(arguments, reply),
+            number if number == POSTED.number => self.posted(arguments, reply),
             number if number == COMPARE_AND_SWAP.number => self.swap(from, arguments, reply),
             _ => return Dispatched::NoSuchProcedure,
         };
         outcome.unwrap_or_else(Dispatched::BadArguments)
+    }
+
+    fn post(&self, from: SocketAddr, bytes: &[u8]) {
+        // There is nobody to tell that it was none.
+        let _ = self.do_posted(from, bytes);
     }
 
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {

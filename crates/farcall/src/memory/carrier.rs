@@ -30,8 +30,15 @@ pub(super) trait Carrier: Send + Sync {
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64>;
 
+    /// As [`Carrier::write`], asking for no acknowledgement: [`Carrier::flush`] says whether it was done. After those before.
+    fn post(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
+        self.write(offset, bytes, notify)
+    }
+
     /// Returns when all that was written is there.
     fn flush(&self) -> Result<()>;
+
+    fn start_flush(&self) -> Pending<(), Refused>;
 
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused>;
 

@@ -230,6 +230,10 @@ impl Carrier for Mapped {
         if self.asked.load(Ordering::Relaxed) { self.served()?.flush() } else { Ok(()) }
     }
 
+    fn start_flush(&self) -> Pending<(), Refused> {
+        Pending::ended(self.flush())
+    }
+
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused> {
         let mut bytes = vec![0; len as usize];
         area::read(self.data.sight(), offset, &mut bytes);

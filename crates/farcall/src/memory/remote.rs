@@ -89,6 +89,33 @@ impl Remote {
         }
     }
 
+    /// Writes, and asks for no acknowledgement: [`flush`](Memory::flush) says whether it was done. What was posted is done in the order in
+    /// which it was, each once at most, and before a later [`write`](Memory::write) or [`compare_and_swap`](Memory::compare_and_swap); a read
+    /// may overtake it. What is lost is sent again when something asks, which is `flush`, or a later post when much is unacknowledged:
+    /// that one waits.
+    ///
+    /// # Errors
+    /// As of a write, of this one or one before: it was not done, and nothing that was posted behind it. From then on nothing more is
+    /// written by this import.
+    pub fn post(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len(), Rights::WRITE)?;
+        self.carrier.post(offset, bytes, false)
+    }
+
+    /// The same, asking that the exporter hear of it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn post_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len(), Rights::WRITE)?;
+        self.carrier.post(offset, bytes, true)
+    }
+
+    /// As [`Memory::flush`], without waiting.
+    pub fn start_flush(&self) -> Pending<(), Refused> {
+        self.carrier.start_flush()
+    }
+
     /// Compares and swaps without waiting.
     pub fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
         match self.check_word(offset) {

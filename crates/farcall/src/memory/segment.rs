@@ -10,6 +10,7 @@ use super::access::{Access, Refused};
 use super::area::Area;
 use super::clerk::Named;
 use super::notice::{Notice, Notices};
+use super::streams::Streams;
 use super::{Memory, Result, mapped};
 use crate::env::Env;
 use crate::names::Registration;
@@ -122,6 +123,7 @@ pub(super) struct Core {
     /// The last one that it had.
     last: AtomicU64,
     inhibited: AtomicBool,
+    streams: Streams,
     notices: Notices,
 }
 
@@ -395,6 +397,7 @@ impl Core {
             generation: AtomicU64::new(generation),
             last: AtomicU64::new(generation),
             inhibited: AtomicBool::new(false),
+            streams: Streams::default(),
             notices: Notices::new(env),
         }
     }
@@ -408,6 +411,10 @@ impl Core {
 
     pub(super) fn area(&self) -> &Area {
         &self.area
+    }
+
+    pub(super) fn streams(&self) -> &Streams {
+        &self.streams
     }
 
     pub(super) fn size(&self) -> u64 {

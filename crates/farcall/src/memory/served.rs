@@ -8,6 +8,7 @@ use super::Result;
 use super::access::{COMPARE_AND_SWAP, MOST, READ, Refused, WRITE, too_long};
 use super::carrier::Carrier;
 use super::pipeline::Pipeline;
+use super::posts::Posts;
 use crate::env::Env;
 use crate::stub::{Binding, Call, Procedure, Reply};
 use crate::xdr::{self, Decode, Encode, Encoder};
@@ -18,12 +19,14 @@ pub(super) struct Served {
     binding: Binding,
     generation: u64,
     reads: Arc<Pipeline>,
+    posts: Arc<Posts>,
 }
 
 impl Served {
     pub(super) fn new(env: Arc<dyn Env>, binding: Binding, generation: u64) -> Served {
         let reads = Pipeline::new(env, binding.clone(), generation);
-        Served { binding, generation, reads }
+        let posts = Arc::new(Posts::new(binding.clone(), generation));
+        Served { binding, generation, reads, posts }
     }
 
     /// Reads ranges, which `encode` names and `take` takes.
@@ -105,15 +108,28 @@ impl Carrier for Served {
     }
 
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
+        self.posts.settle()?;
         self.call(&WRITE, (offset, notify, bytes))
     }
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
+        self.posts.settle()?;
         self.call(&COMPARE_AND_SWAP, (offset, old, new))
     }
 
+    fn post(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
+        match self.posts.post(offset, bytes, notify)? {
+            true => Ok(()),
+            false => self.write(offset, bytes, notify),
+        }
+    }
+
     fn flush(&self) -> Result<()> {
-        Ok(())
+        self.posts.settle()
+    }
+
+    fn start_flush(&self) -> Pending<(), Refused> {
+        self.posts.start_settling()
     }
 
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused> {

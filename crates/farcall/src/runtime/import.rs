@@ -100,6 +100,11 @@ impl Channel for Shared {
         started::start(&self.0, &trip)
     }
 
+    fn post(&self, bytes: &[u8]) -> bool {
+        let Some(target) = self.0.bound.get().filter(|target| target.link.is_none()) else { return false };
+        target.endpoint.post(&target.peer, target.export, bytes)
+    }
+
     fn start_gathered(&self, call: Call<'_>, station: &Arc<dyn Station>, bell: Bell) -> Box<dyn PendingCall> {
         let (deadline, trace) = self.0.inherit(&call);
         let trip = Trip { procedure: call.procedure, deadline, trace, encode: call.encode };

@@ -82,6 +82,10 @@ impl Channel for Watched {
         self.watch.end(name, since, told);
     }
 
+    fn post(&self, bytes: &[u8]) -> bool {
+        self.channel.post(bytes)
+    }
+
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
         if let Err(why) = self.watch.interceptors.before(&self.watch.call(call.procedure.name)) {
             return Box::new(why);

@@ -25,6 +25,9 @@ pub(crate) trait Accesses: Send + Sync + 'static {
         reply: &mut Encoder<'_>,
     ) -> Dispatched;
 
+    /// Takes in bytes of no call from that address.
+    fn post(&self, from: SocketAddr, bytes: &[u8]);
+
     /// Writes a reading's result, and says how many bytes it has, a multiple of four. `None` if there is no room, or no
     /// result: then [`access`](Accesses::access) says so.
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize>;

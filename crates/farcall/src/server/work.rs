@@ -294,6 +294,14 @@ impl<'s> Worker<'s> {
                     Some(_) => arrived.push(work),
                 }
             }
+            Request::Post(export, bytes) => {
+                if let Some(exported) = exports.find(export)
+                    && let Some(accesses) = exported.accesses()
+                {
+                    exported.count_access();
+                    accesses.post(*from, bytes);
+                }
+            }
             Request::Cancel(key) => cancelled.push(key),
         });
         for incoming in self.accesses.drain(..) {

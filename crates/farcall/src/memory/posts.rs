@@ -1,0 +1,292 @@
+//! Posted writes at the importer: each leaves at once in a datagram of its own, of which nobody is told until somebody asks.
+//!
+//! What the exporter has not acknowledged is kept. It does the writes of a stream in order ([`streams`](super::streams)), so its
+//! answer is one number: what it has done is let go, and if it lacks what had left before it was asked, that and all behind it is sent
+//! again (go-back-N: the exporter keeps nothing of what came too early).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use farcall_proto::MAX_POST;
+
+use super::Result;
+use super::access::{OPEN, POSTED, Refused};
+use super::streams::Posted;
+use crate::stub::{Binding, PendingCall, Reply, Sink, bad_arguments, decode_reply, no_reply};
+use crate::xdr::{self, Decoder, Encode, Encoder};
+use crate::{CallFailed, Error, Kind, Pending, Ran};
+
+/// The writes that one import has posted.
+pub(super) struct Posts {
+    binding: Binding,
+    generation: u64,
+    /// Something was posted, ever.
+    any: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// None before the first.
+    stream: Option<u64>,
+    /// The number of the write that is posted next.
+    next: u64,
+    /// Those that are not acknowledged, the first one's number, and each as it is sent.
+    first: u64,
+    kept: VecDeque<Vec<u8>>,
+    /// Nothing more is written: nobody is to believe that what was posted before was.
+    failed: Option<Error<Refused>>,
+}
+
+/// So many writes may be unacknowledged.
+const MOST: usize = 64;
+/// Longer ones are calls.
+const LONGEST: usize = MAX_POST - 40;
+/// After so many answers in a row by which nothing was done nothing will be.
+const VAIN: u32 = 100;
+
+/// Who asks until all is done that had left before.
+struct Asking {
+    stream: u64,
+    /// The first write that need not be done.
+    end: u64,
+    /// How far it had come at the last answer, and how often it has not come further.
+    reached: u64,
+    vain: u32,
+}
+
+impl Posts {
+    pub(super) fn new(binding: Binding, generation: u64) -> Posts {
+        Posts { binding, generation, any: AtomicBool::new(false), state: Mutex::default() }
+    }
+
+    /// Posts a write. False if it is to be called, now that all before it were done: it is long, or nothing can be posted.
+    pub(super) fn post(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<bool> {
+        if bytes.len() <= LONGEST {
+            self.open()?;
+            while self.is_full() {
+                self.wait(MOST / 2)?;
+            }
+            if self.send(offset, bytes, notify)? {
+                return Ok(true);
+            }
+        }
+        self.settle()?;
+        Ok(false)
+    }
+
+    /// Returns when all that was posted is done.
+    #[inline]
+    pub(super) fn settle(&self) -> Result<()> {
+        if self.any.load(Ordering::Relaxed) { self.wait(0) } else { Ok(()) }
+    }
+
+    /// The same without waiting.
+    pub(super) fn start_settling(self: &Arc<Self>) -> Pending<(), Refused> {
+        match self.ask(0) {
+            Ok(None) => Pending::ended(Ok(())),
+            Ok(Some(asking)) => {
+                let mut settling = Settling { posts: self.clone(), asking, call: None };
+                settling.call();
+                Pending::new(Box::new(settling))
+            }
+            Err(why) => Pending::ended(Err(why)),
+        }
+    }
+
+    /// Opens the stream, if there is none.
+    fn open(&self) -> Result<()> {
+        if self.any.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let stream = self.binding.call::<u64, Refused>(&OPEN, &|e| e.u64(self.generation))?;
+        // Another thread may have been faster; then nobody uses ours.
+        self.lock().stream.get_or_insert(stream);
+        self.any.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.lock().kept.len() >= MOST
+    }
+
+    /// Sends a write, and keeps it. False if nothing can be sent so.
+    fn send(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<bool> {
+        let mut state = self.lock();
+        state.check()?;
+        let Some(stream) = state.stream else { return Ok(false) };
+        let mut post = Vec::with_capacity(MAX_POST);
+        let encode = |e: &mut Encoder<'_>| -> std::result::Result<(), xdr::Error> {
+            (stream, state.next, self.generation).encode(e)?;
+            (offset, notify, bytes).encode(e)
+        };
+        encode(&mut Encoder::new(&mut post)).map_err(bad_arguments)?;
+        if !self.binding.channel().post(&post) {
+            return Ok(false);
+        }
+        state.next += 1;
+        state.kept.push_back(post);
+        Ok(true)
+    }
+
+    /// Blocks until no more than so many are unacknowledged of those that were posted before.
+    #[cold]
+    fn wait(&self, most: usize) -> Result<()> {
+        let Some(mut asking) = self.ask(most)? else { return Ok(()) };
+        loop {
+            let answer = self.binding.call(&POSTED, &|e| self.question(&asking, e));
+            if self.hear(&mut asking, answer)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is to be asked for that, if anything is.
+    fn ask(&self, most: usize) -> Result<Option<Asking>> {
+        let state = self.lock();
+        state.check()?;
+        let end = state.next.saturating_sub(most as u64);
+        let asking = |stream| Asking { stream, end, reached: state.first, vain: 0 };
+        Ok(state.stream.filter(|_| state.first < end).map(asking))
+    }
+
+    fn question(&self, asking: &Asking, e: &mut Encoder<'_>) -> std::result::Result<(), xdr::Error> {
+        (self.generation, asking.stream).encode(e)
+    }
+
+    /// Takes in an answer: whether it is the last that is needed. If not, what is lacking was sent again.
+    fn hear(&self, asking: &mut Asking, answer: Result<Posted>) -> Result<bool> {
+        let mut state = self.lock();
+        state.check()?;
+        let next = match answer {
+            Ok(Posted { next: Some(next), refused: None }) if next <= state.next => next,
+            Ok(Posted { refused: Some(why), .. }) | Err(Error::Declared(why)) => return state.fail(why.into()),
+            Ok(Posted { next: None, .. }) => return state.fail(forgotten().into()),
+            Ok(_) => return state.fail(nonsense().into()),
+            Err(Error::CallFailed(why)) => {
+                // Who has no time left has lost nothing yet.
+                let late = matches!(why.kind(), Kind::Deadline | Kind::Cancelled);
+                let why = why.but_ran(Ran::Maybe).into();
+                return if late { Err(why) } else { state.fail(why) };
+            }
+        };
+        while state.first < next && state.kept.pop_front().is_some() {
+            state.first += 1;
+        }
+        if next >= asking.end {
+            return Ok(true);
+        }
+        asking.vain = if next > asking.reached { 0 } else { asking.vain + 1 };
+        asking.reached = asking.reached.max(next);
+        if asking.vain >= VAIN {
+            return state.fail(vain().into());
+        }
+        for post in &state.kept {
+            self.binding.channel().post(post);
+        }
+        Ok(false)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn fail<T>(&mut self, why: Error<Refused>) -> Result<T> {
+        self.kept.clear();
+        self.failed = Some(why.clone());
+        Err(why)
+    }
+}
+
+#[cold]
+fn forgotten() -> CallFailed {
+    CallFailed::new(Kind::Forgotten, Ran::Maybe).because("the exporter no longer knows what of it was posted")
+}
+
+#[cold]
+fn nonsense() -> CallFailed {
+    CallFailed::new(Kind::BadResult, Ran::Maybe).because("the exporter has done more writes than were posted")
+}
+
+#[cold]
+fn vain() -> CallFailed {
+    CallFailed::new(Kind::Unreachable, Ran::Maybe).because("the exporter answers, but what is posted does not arrive")
+}
+
+/// Settling that was started.
+struct Settling {
+    posts: Arc<Posts>,
+    asking: Asking,
+    /// The question that is under way.
+    call: Option<Box<dyn PendingCall>>,
+}
+
+impl Settling {
+    /// Asks, if nobody is asked yet.
+    fn call(&mut self) -> &mut Box<dyn PendingCall> {
+        let Settling { posts, asking, call } = self;
+        call.get_or_insert_with(|| {
+            let started = posts.binding.start::<Posted, Refused>(&POSTED, &|e| posts.question(asking, e));
+            started.into_call().unwrap_or_else(|| Box::new(no_reply()))
+        })
+    }
+
+    /// Takes in an answer, and gives the end if it is one.
+    fn hear(&mut self, answer: Option<Result<Posted>>, sink: Sink<'_>) -> bool {
+        self.call = None;
+        let answer = answer.unwrap_or_else(|| Err(no_reply().into()));
+        match self.posts.hear(&mut self.asking, answer) {
+            Ok(false) => return false,
+            Ok(true) => sink(Reply::Result(Decoder::new(&[]))),
+            Err(Error::CallFailed(why)) => sink(Reply::Failed(why)),
+            Err(Error::Declared(refused)) => {
+                let mut encoded = Vec::new();
+                match refused.encode(&mut Encoder::new(&mut encoded)) {
+                    Ok(()) => sink(Reply::Exception(Decoder::new(&encoded))),
+                    Err(why) => sink(Reply::Failed(bad_arguments(why))),
+                }
+            }
+        }
+        true
+    }
+}
+
+impl PendingCall for Settling {
+    fn wait(mut self: Box<Self>, sink: Sink<'_>) {
+        loop {
+            self.call();
+            let mut answer = None;
+            if let Some(call) = self.call.take() {
+                call.wait(&mut |reply| answer = Some(decode_reply(reply)));
+            }
+            if self.hear(answer, sink) {
+                return;
+            }
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        loop {
+            let mut answer = None;
+            if self.call().poll(context, &mut |reply| answer = Some(decode_reply(reply))).is_pending() {
+                return Poll::Pending;
+            }
+            if self.hear(answer, sink) {
+                return Poll::Ready(());
+            }
+        }
+    }
+
+    /// To have asked does no harm.
+    fn cancel(&mut self) {}
+
+    fn detach(self: Box<Self>) {}
+}
