@@ -3,15 +3,22 @@
 //! The front end makes it (scanning, preprocessing, parsing, resolving), and refuses what no tree can hold. What is made of
 //! a tree (Rust, the run-time model, `.x` again) relies on this and asks nothing else.
 
+use super::Diagnostic;
+
 /// All that one file, with what it includes, declares; in the order of declaration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Specification {
     /// `const` definitions.
     pub constants: Vec<Constant>,
-    /// Types, those without a name of their own among them, each before or after those that use it.
+    /// Types, those without a name of their own among them, each before or after those that use it. None contains itself in
+    /// place but by way of a union's arm ([`Declared::One`] or [`Declared::Array`]), where it takes a pointer; none is an
+    /// alias of itself.
     pub types: Vec<Definition>,
     /// Programs.
     pub programs: Vec<Program>,
+    /// What was left out, because it needs a constant that the file takes from elsewhere, and does not say from where. A type
+    /// of which this is true is [`Type::Foreign`].
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// A name as the file spells it, and the comment that stands before it, in Markdown or at least harmless as such.
@@ -88,7 +95,7 @@ pub struct Field {
 pub struct Union {
     /// What the discriminant is called.
     pub switch: Named,
-    /// Its type: a 32-bit integer, a boolean, or an enumeration.
+    /// Its type, aliases apart: an integer of at most 32 bits, a boolean, or an enumeration.
     pub discriminant: Type,
     /// The arms, each with at least one label; no label stands twice.
     pub arms: Vec<Arm>,
@@ -110,7 +117,7 @@ pub struct Arm {
 /// A `case` label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The constant's or enumerator's name, if it was written by name.
+    /// The constant's or enumerator's name, if it was written by name. It need not be one of the discriminant's enumeration.
     pub name: Option<String>,
     /// Its value; an unsigned discriminant's above 2^31 by its bits.
     pub value: i32,

@@ -1,0 +1,68 @@
+//! From comments to documentation: without their marks, and harmless as Markdown.
+
+/// What the comments say, one after the other as they stand in the file.
+pub(super) fn clean<'a>(comments: impl IntoIterator<Item = &'a str>) -> String {
+    let mut lines: Vec<String> = comments.into_iter().flat_map(bare).collect();
+    let said = |line: &String| line.chars().any(char::is_alphanumeric);
+    let Some(first) = lines.iter().position(said) else { return String::new() };
+    let last = lines.iter().rposition(said).unwrap_or(first);
+    lines.truncate(last + 1);
+    lines.drain(..first);
+    let margin = |line: &String| line.len() - line.trim_start().len();
+    let least = lines.iter().filter(|line| !line.is_empty()).map(margin).min().unwrap_or(0);
+    let lines: Vec<&str> = lines.iter().map(|line| line.get(least..).unwrap_or("")).collect();
+    if lines.iter().any(|line| is_laid_out(line)) { fenced(&lines) } else { escaped(&lines) }
+}
+
+/// The lines of a comment without what only marks it as one.
+fn bare(comment: &str) -> Vec<String> {
+    let inner = match comment.strip_prefix("//") {
+        Some(rest) => rest.trim_start_matches(['/', '!']),
+        None => comment.trim_start_matches("/*").trim_end_matches("*/").trim_matches(['*', '<']),
+    };
+    inner.lines().enumerate().map(|(place, line)| bare_line(place, line)).collect()
+}
+
+fn bare_line(place: usize, line: &str) -> String {
+    let line = line.replace('\t', "    ").replace(|c: char| c.is_control(), "");
+    let starred = line.trim_start();
+    let line = match starred.strip_prefix('*') {
+        Some(rest) if place > 0 => rest.trim_start_matches('*'),
+        // The first line begins after the mark, not where the others do.
+        _ if place == 0 => starred,
+        _ => line.as_str(),
+    };
+    let line = line.trim_end();
+    // What frames a heading says nothing.
+    if line.chars().any(char::is_alphanumeric) || line.trim().len() < 3 { line.to_owned() } else { String::new() }
+}
+
+/// Whether the place of the words matters: a table, a drawing, a piece of code.
+fn is_laid_out(line: &str) -> bool {
+    line.starts_with("    ") || line.trim().contains("    ")
+}
+
+/// As it stands, between fences: nothing in it is Markdown, and nothing is tried as an example.
+fn fenced(lines: &[&str]) -> String {
+    let inner: Vec<String> = lines.iter().map(|line| line.replace("```", "'''")).collect();
+    format!("```text\n{}\n```", inner.join("\n"))
+}
+
+/// As a paragraph: what Markdown would take for a link, a tag, a heading or code stands for itself.
+fn escaped(lines: &[&str]) -> String {
+    let mut out = Vec::new();
+    for line in lines {
+        let mut escaped = String::new();
+        for c in line.trim().chars() {
+            if matches!(c, '[' | ']' | '<' | '>' | '`' | '\\' | '*' | '_' | '~' | '|') {
+                escaped.push('\\');
+            }
+            escaped.push(c);
+        }
+        if escaped.starts_with(['#', '=', '-', '+']) && !escaped.starts_with("- ") {
+            escaped.insert(0, '\\');
+        }
+        out.push(escaped);
+    }
+    out.join("\n")
+}

@@ -1,0 +1,91 @@
+//! A file as a whole: what it says itself, and what it takes from elsewhere without including it.
+//!
+//! `%#include "other.h"` tells C where types come from; where an `other.x` is at hand, that header is made of it, and so
+//! its types are known. Such a file, and the headers of RPC itself (`prelude.x`), only lend: what is not used is not kept,
+//! what is wrong in them is not told, and what the file says itself goes before.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use super::error::Diagnostics;
+use super::preprocess::{Number, Preprocessor};
+use super::resolve::resolve;
+use super::source::Sources;
+use super::syntax::{Scope, Syntax};
+use super::tree::Specification;
+use super::{Options, names, parse};
+
+/// How many files may lend.
+const MAX_IMPORTS: usize = 64;
+
+const PRELUDE: &str = include_str!("prelude.x");
+
+/// Reads the text at that place of `sources`, and what it needs.
+pub(super) fn read_whole(mut sources: Sources, file: u32, options: &Options) -> Result<Specification, Diagnostics> {
+    let mut syntax = Syntax { scopes: vec![Scope { name: String::new(), outer: 0 }], ..Syntax::default() };
+    let mut preprocessor = Preprocessor::new(&mut sources, file, options)?;
+    let own = parse::parse(&mut preprocessor, &mut syntax)?;
+    let Preprocessor { numbers, imports, .. } = preprocessor;
+
+    let lent_numbers = HashMap::new();
+    let mut imported = Imported { sources, lent_numbers, options, seen: HashSet::new(), wanted: Vec::new() };
+    imported.want(file, &imports);
+    while let Some(path) = imported.wanted.pop() {
+        imported.borrow(&path, None, &mut syntax);
+    }
+    imported.borrow(Path::new("prelude.x"), Some(PRELUDE), &mut syntax);
+
+    names::give(&mut syntax);
+    resolve(&imported.sources, &syntax, own, [&numbers, &imported.lent_numbers])
+}
+
+struct Imported<'o> {
+    sources: Sources,
+    lent_numbers: HashMap<String, Number>,
+    options: &'o Options,
+    seen: HashSet<PathBuf>,
+    wanted: Vec<PathBuf>,
+}
+
+impl Imported<'_> {
+    /// Looks for what `names` could be made of, seen from that file.
+    fn want(&mut self, from: u32, names: &[String]) {
+        self.seen.insert(PathBuf::from(&self.sources.get(from).name));
+        for name in names {
+            let wanted = Path::new(name).with_extension("x");
+            let beside = wanted.file_name().map(PathBuf::from).unwrap_or_default();
+            let Some(path) = [wanted, beside]
+                .iter()
+                .find_map(|wanted| self.sources.search(from, wanted, &self.options.include_dirs))
+            else {
+                continue;
+            };
+            if self.seen.len() < MAX_IMPORTS && self.seen.insert(path.clone()) {
+                self.wanted.push(path);
+            }
+        }
+    }
+
+    /// Adds what a file says, if it can be read.
+    fn borrow(&mut self, path: &Path, text: Option<&str>, syntax: &mut Syntax) {
+        let file = match text {
+            Some(text) => self.sources.add(path, text, None),
+            None => self.sources.read(path, None),
+        };
+        let Ok(file) = file else { return };
+        let Ok(mut preprocessor) = Preprocessor::new(&mut self.sources, file, self.options) else { return };
+        let (constants, types, programs) = (syntax.constants.len(), syntax.types.len(), syntax.programs.len());
+        let understood = parse::parse(&mut preprocessor, syntax).is_ok();
+        let Preprocessor { numbers, imports, .. } = preprocessor;
+        syntax.programs.truncate(programs);
+        if !understood {
+            syntax.constants.truncate(constants);
+            syntax.types.truncate(types);
+            return;
+        }
+        for (name, number) in numbers {
+            self.lent_numbers.entry(name).or_insert(number);
+        }
+        self.want(file, &imports);
+    }
+}

@@ -1,0 +1,86 @@
+//! Names for types that were declared in line: made of those around them.
+
+use std::collections::HashMap;
+
+use super::syntax::*;
+
+/// A made name may be so long; then it begins anew with the field's alone.
+const MAX_LENGTH: usize = 255;
+
+/// Gives each type that has no name one that no other has: `around_field`, and a number after it if need be.
+pub(super) fn give(syntax: &mut Syntax) {
+    let mut names =
+        Names { given: syntax.types.iter().map(|item| ((item.scope, item.name.text.clone()), 1)).collect() };
+    for place in 0..syntax.programs.len() {
+        for (around, role, declared_in) in procedures(&syntax.programs[place]) {
+            names.name(syntax, declared_in, &around, &role);
+        }
+    }
+    // What is declared within another ends before it: here the outer ones come first.
+    for place in (0..syntax.types.len()).rev() {
+        let around = syntax.types[place].name.text.clone();
+        for (field, declared_in) in inner(&syntax.types[place].body) {
+            names.name(syntax, declared_in, &around, &field);
+        }
+    }
+}
+
+struct Names {
+    /// Each name, and the highest number that was tried after it.
+    given: HashMap<(ScopeId, String), u64>,
+}
+
+impl Names {
+    fn name(&mut self, syntax: &mut Syntax, place: usize, around: &str, field: &str) {
+        let item = &mut syntax.types[place];
+        if !item.name.text.is_empty() {
+            return;
+        }
+        let whole = around.len() + field.len() < MAX_LENGTH;
+        let wanted = if whole { format!("{around}_{field}") } else { field.to_owned() };
+        let key = (item.scope, wanted.clone());
+        let mut name = wanted.clone();
+        while self.given.contains_key(&(item.scope, name.clone())) {
+            let number = self.given.entry(key.clone()).or_insert(1);
+            *number += 1;
+            name = format!("{wanted}_{number}");
+        }
+        self.given.insert((item.scope, name.clone()), 1);
+        item.name.text = name;
+    }
+}
+
+/// The types that are declared in a type, and as what.
+fn inner(body: &BodyItem) -> Vec<(String, usize)> {
+    let called = |declaration: &Declaration| {
+        let Specifier::Inline(place) = declaration.specifier else { return None };
+        Some((declaration.name.text.clone(), place))
+    };
+    match body {
+        BodyItem::Enum(_) => Vec::new(),
+        // It is what the alias is made of; that one has the name.
+        BodyItem::Alias(declaration) => {
+            called(declaration).map(|(_, place)| ("item".to_owned(), place)).into_iter().collect()
+        }
+        BodyItem::Struct(fields) => fields.iter().filter_map(called).collect(),
+        BodyItem::Union(union) => {
+            let arms = union.arms.iter().filter_map(|arm| arm.declaration.as_ref());
+            let all = std::iter::once(&union.switch).chain(arms).chain(union.default.iter().flatten());
+            all.filter_map(called).collect()
+        }
+    }
+}
+
+/// The types that are declared in a program's procedures.
+fn procedures(program: &ProgramItem) -> Vec<(String, String, usize)> {
+    let mut found = Vec::new();
+    for procedure in program.versions.iter().flat_map(|version| &version.procedures) {
+        let result = (&procedure.result, "result");
+        for (declaration, role) in procedure.arguments.iter().map(|each| (each, "argument")).chain([result]) {
+            if let Specifier::Inline(place) = declaration.specifier {
+                found.push((procedure.name.text.clone(), role.to_owned(), place));
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,302 @@
+//! From tokens to what the file says (RFC 4506 section 6.3, RFC 5531 section 12.3, and what `rpcgen` and others take besides).
+//!
+//! Recursive, but only where types or namespaces are declared within each other, and that is limited.
+
+mod comments;
+mod declaration;
+mod lent;
+mod program;
+
+use self::comments::Comments;
+use super::error::Diagnostic;
+use super::preprocess::Preprocessor;
+use super::scan::{Kind, Token, unquoted};
+use super::source::Span;
+use super::syntax::*;
+
+/// How deep types, namespaces and expressions may nest.
+const MAX_DEPTH: u32 = 64;
+/// How many things one run may declare: constants, types, fields, enumerators, procedures.
+const MAX_DECLARED: usize = 1 << 18;
+/// How long a name may be.
+const MAX_NAME: usize = 255;
+
+type Parsed<T> = Result<T, Diagnostic>;
+
+/// All that is left of the preprocessor's tokens, and what they say.
+pub(super) struct Parser<'p, 'o> {
+    preprocessor: &'p mut Preprocessor<'o>,
+    /// The next token.
+    token: Token,
+    /// Where the one before it ended.
+    before: Span,
+    comments: Comments,
+    syntax: &'p mut Syntax,
+    scope: ScopeId,
+    depth: u32,
+    declared: usize,
+}
+
+/// Reads all that the preprocessor has, and adds what it says to `syntax`. Gives how much of that is then the files' own.
+pub(super) fn parse(preprocessor: &mut Preprocessor, syntax: &mut Syntax) -> Parsed<Own> {
+    // Before the first token there is none: no comment stands beside it.
+    let nowhere = Span { file: u32::MAX, start: 0, end: 0 };
+    let mut parser = Parser {
+        preprocessor,
+        token: Token { kind: Kind::End, text: nowhere, at: nowhere, first: true },
+        before: nowhere,
+        comments: Comments::default(),
+        syntax,
+        scope: 0,
+        depth: 0,
+        declared: 0,
+    };
+    parser.advance()?;
+    while parser.token.kind != Kind::End {
+        parser.definition()?;
+    }
+    let Syntax { constants, types, programs, .. } = &parser.syntax;
+    let own = Own { constants: constants.len(), types: types.len(), programs: programs.len() };
+    parser.lent()?;
+    Ok(own)
+}
+
+impl Parser<'_, '_> {
+    fn definition(&mut self) -> Parsed<()> {
+        let docs = self.leading_docs();
+        if self.takes(b';')? {
+            return Ok(());
+        }
+        match self.word() {
+            "const" => self.constant(docs),
+            "typedef" => self.alias(docs),
+            "enum" | "struct" | "union" => self.tagged(docs),
+            "program" => self.program(docs),
+            "namespace" => self.namespace(),
+            // Of a dialect: in which package of another language it shall be, what it needs, what shall be public.
+            "package" | "pragma" | "import" | "using" => self.directive(),
+            _ => {
+                let what = "a definition should begin here: `const`, `typedef`, `enum`, `struct`, `union` or `program`";
+                Err(self.wrong(what))
+            }
+        }
+    }
+
+    /// `const NAME = value;`
+    fn constant(&mut self, docs: String) -> Parsed<()> {
+        self.advance()?;
+        let mut name = self.name("the constant's name", docs)?;
+        self.expect(b'=')?;
+        let value = match self.token.kind {
+            Kind::Text => {
+                let text = unquoted(self.text());
+                self.advance()?;
+                ConstantValue::Text(text)
+            }
+            _ => ConstantValue::Amount(self.amount()?),
+        };
+        self.end(&mut name.docs)?;
+        self.count()?;
+        self.syntax.constants.push(ConstantItem { lent: false, name, scope: self.scope, value });
+        Ok(())
+    }
+
+    /// `typedef T name;`, or of a type that is declared in it.
+    fn alias(&mut self, docs: String) -> Parsed<()> {
+        self.advance()?;
+        let before = self.syntax.types.len();
+        let mut declaration = self.declaration()?;
+        declaration.name.docs = docs;
+        self.named(&declaration)?;
+        self.end(&mut declaration.name.docs)?;
+        // `typedef struct { … } name;` gives the struct that name.
+        if let (Specifier::Inline(place), Shape::One) = (&declaration.specifier, &declaration.shape)
+            && *place >= before
+            && self.syntax.types[*place].name.text.is_empty()
+        {
+            self.syntax.types[*place].name = declaration.name;
+            return Ok(());
+        }
+        let name = declaration.name.clone();
+        self.push(name, BodyItem::Alias(declaration)).map(drop)
+    }
+
+    /// `enum NAME { … };` and its like.
+    fn tagged(&mut self, docs: String) -> Parsed<()> {
+        let keyword = self.word().to_owned();
+        self.advance()?;
+        // The dialect of erpcgen: `struct *name { … };` is a pointer to such.
+        let optional = keyword == "struct" && self.takes(b'*')?;
+        let name = self.name("the type's name", docs)?;
+        if keyword == "struct" && self.takes(b';')? {
+            return Ok(());
+        }
+        let place =
+            self.body(&keyword, if optional { Name { at: name.at, ..Name::default() } } else { name.clone() })?;
+        let mut docs = std::mem::take(&mut self.syntax.types[place].name.docs);
+        self.end(&mut docs)?;
+        self.syntax.types[place].name.docs = docs;
+        if optional {
+            let at = name.at;
+            let pointer =
+                Declaration { name: name.clone(), specifier: Specifier::Inline(place), shape: Shape::Optional, at };
+            self.push(name, BodyItem::Alias(pointer))?;
+        }
+        Ok(())
+    }
+
+    /// `namespace a { … }`, `namespace a::b { … }`.
+    fn namespace(&mut self) -> Parsed<()> {
+        self.advance()?;
+        let path = self.path()?;
+        let outer = self.scope;
+        for name in path.parts {
+            let again =
+                self.syntax.scopes.iter().skip(1).position(|scope| scope.outer == self.scope && scope.name == name);
+            self.scope = match again {
+                Some(place) => place + 1,
+                None => {
+                    self.count()?;
+                    self.syntax.scopes.push(Scope { name, outer: self.scope });
+                    self.syntax.scopes.len() - 1
+                }
+            };
+        }
+        let open = self.token.at;
+        self.expect(b'{')?;
+        self.deeper()?;
+        while !self.takes(b'}')? {
+            if self.token.kind == Kind::End {
+                return Err(Diagnostic::new(self.preprocessor.sources, open, "this `{` is not closed"));
+            }
+            self.definition()?;
+        }
+        self.depth -= 1;
+        self.scope = outer;
+        self.takes(b';').map(drop)
+    }
+
+    /// To the next `;`; of `import "file";` the file is noted.
+    fn directive(&mut self) -> Parsed<()> {
+        let import = self.word() == "import";
+        while !self.takes(b';')? {
+            match self.token.kind {
+                Kind::End => return Err(self.wrong("`;` is missing")),
+                Kind::Text if import => {
+                    let file = unquoted(self.text());
+                    self.preprocessor.imports.push(file);
+                }
+                _ => {}
+            }
+            self.advance()?;
+        }
+        Ok(())
+    }
+
+    /// A constant expression; numbers and names mostly.
+    fn amount(&mut self) -> Parsed<Amount> {
+        let start = self.token.at;
+        let expression = self.expression()?;
+        Ok(Amount { expression, at: start.to(self.before) })
+    }
+
+    /// The next type's place, once it is declared.
+    fn push(&mut self, name: Name, body: BodyItem) -> Parsed<usize> {
+        self.count()?;
+        self.syntax.types.push(TypeItem { name, scope: self.scope, body });
+        Ok(self.syntax.types.len() - 1)
+    }
+
+    fn count(&mut self) -> Parsed<()> {
+        self.declared += 1;
+        if self.declared > MAX_DECLARED {
+            Err(self.wrong(format!("more than {MAX_DECLARED} declarations")))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn deeper(&mut self) -> Parsed<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH { Err(self.wrong(format!("nested more than {MAX_DEPTH} deep"))) } else { Ok(()) }
+    }
+
+    /// `;`, and the comment after it.
+    fn end(&mut self, docs: &mut String) -> Parsed<()> {
+        self.trailing_docs(docs);
+        self.expect(b';')?;
+        self.trailing_docs(docs);
+        Ok(())
+    }
+
+    /// To the next token that is not a comment.
+    fn advance(&mut self) -> Parsed<()> {
+        self.before = self.token.at;
+        self.comments.begin(self.before);
+        loop {
+            let token = self.preprocessor.next()?;
+            if token.kind != Kind::Comment {
+                self.token = token;
+                return Ok(());
+            }
+            self.comments.push(token.text);
+        }
+    }
+
+    /// The next token's characters.
+    fn text(&self) -> &str {
+        self.preprocessor.sources.text(self.token.text)
+    }
+
+    /// The next token if it is a word; else nothing.
+    fn word(&self) -> &str {
+        if self.token.kind == Kind::Word { self.text() } else { "" }
+    }
+
+    /// Whether the next token is this mark.
+    fn at(&self, mark: u8) -> bool {
+        self.token.kind == Kind::Mark(mark)
+    }
+
+    /// Passes over this mark, if it comes next.
+    fn takes(&mut self, mark: u8) -> Parsed<bool> {
+        let found = self.at(mark);
+        if found {
+            self.advance()?;
+        }
+        Ok(found)
+    }
+
+    fn expect(&mut self, mark: u8) -> Parsed<()> {
+        if self.takes(mark)? { Ok(()) } else { Err(self.wrong(format!("`{}` should stand here", char::from(mark)))) }
+    }
+
+    /// A name that is declared.
+    fn name(&mut self, what: &str, docs: String) -> Parsed<Name> {
+        if self.token.kind != Kind::Word {
+            return Err(self.wrong(format!("{what} should stand here")));
+        }
+        if self.text().len() > MAX_NAME {
+            return Err(self.wrong(format!("a name has at most {MAX_NAME} characters")));
+        }
+        let name = Name { text: self.text().to_owned(), at: self.token.at, docs };
+        self.advance()?;
+        Ok(name)
+    }
+
+    /// The next token is wrong.
+    fn wrong(&self, what: impl Into<String>) -> Diagnostic {
+        let sources = &*self.preprocessor.sources;
+        let what = match (self.token.kind, sources.text(self.token.text)) {
+            (Kind::Stray, text) if text.starts_with("/*") => "this comment has no end".to_owned(),
+            (Kind::Stray, "\"" | "'") => "this quote is not closed in its line".to_owned(),
+            (Kind::Stray, _) => "this character cannot stand in an `.x` file".to_owned(),
+            (Kind::End, _) => format!("{}, but the file ends", what.into()),
+            _ => what.into(),
+        };
+        let at = self.token.at;
+        // Of a comment without an end its beginning is enough.
+        let at = if self.token.kind == Kind::Stray { Span { end: at.end.min(at.start + 2), ..at } } else { at };
+        Diagnostic::new(sources, at, what)
+    }
+}

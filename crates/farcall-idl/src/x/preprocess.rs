@@ -1,0 +1,286 @@
+//! What the C preprocessor does, as far as `.x` files ask for it: `#include`, `#if` and its like, `#define`.
+//!
+//! A macro that stands for a number is not replaced where it is used: its name means more to the reader of what is
+//! generated, and becomes a constant (RFC 4506 section 4.17). Lines that begin with `%` are for C; but what they define or
+//! include may be needed to understand the rest, so that is noted.
+
+mod expression;
+mod macros;
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use self::macros::{Macro, Pending};
+use super::Options;
+use super::error::Diagnostic;
+use super::scan::{Kind, Scanner, Token, unquoted};
+use super::source::{Sources, Span};
+
+/// How deep files may include each other.
+const MAX_DEPTH: usize = 32;
+/// How deep `#if`s may nest, in one file.
+const MAX_CONDITIONALS: usize = 256;
+
+/// What `rpcgen -h` defines, which is the pass that sees every type.
+const PREDEFINED: &[(&str, &str)] = &[("RPC_HDR", "1")];
+
+/// Gives the tokens of a file and of what it includes, those left out left out.
+pub(super) struct Preprocessor<'a> {
+    pub sources: &'a mut Sources,
+    options: &'a Options,
+    files: Vec<File>,
+    macros: HashMap<String, Macro>,
+    /// What macros were replaced by, the next one last.
+    pending: Vec<Pending>,
+    /// The macros that are being replaced, which are not replaced again within themselves.
+    active: HashSet<String>,
+    /// How many tokens have come out of macros.
+    expanded: usize,
+    /// The macros that stood for a number when they were used.
+    pub numbers: HashMap<String, Number>,
+    /// What `%` lines told C: of `%#define` a name and what it stands for, of `%typedef` that word and what follows.
+    pub noted: Vec<(Token, Vec<Token>)>,
+    /// The files of which `%#include` and `import` speak, or what could be meant.
+    pub imports: Vec<String>,
+}
+
+/// A macro that stands for a number.
+#[derive(Clone)]
+pub(super) struct Number {
+    pub value: i128,
+    /// Its name, where it was defined.
+    pub at: Span,
+    /// The comment in the same line.
+    pub comment: Option<Span>,
+}
+
+struct File {
+    scanner: Scanner,
+    conditionals: Vec<Conditional>,
+}
+
+impl File {
+    fn new(sources: &Sources, file: u32) -> Self {
+        File { scanner: Scanner::new(file, sources.get(file).text.clone()), conditionals: Vec::new() }
+    }
+
+    /// Whether what stands here is left out.
+    fn skipping(&self) -> bool {
+        self.conditionals.last().is_some_and(|each| each.skipping)
+    }
+}
+
+/// An `#if` that is open.
+struct Conditional {
+    at: Span,
+    /// Whether what stands here now is left out, be it for an `#if` further out.
+    skipping: bool,
+    /// Whether a branch was taken, or none is to be.
+    done: bool,
+    /// Whether `#else` was seen.
+    last: bool,
+}
+
+impl<'a> Preprocessor<'a> {
+    /// Begins with the text at that place of `sources`.
+    pub fn new(sources: &'a mut Sources, file: u32, options: &'a Options) -> Result<Self, Diagnostic> {
+        let given = PREDEFINED.iter().map(|(name, value)| format!("#define {name} {value}\n"));
+        let wanted =
+            options.defines.iter().map(|(name, value)| format!("#define {name} {value}").replace('\n', " ") + "\n");
+        let text: String = given.chain(wanted).collect();
+        let defines = sources.add(Path::new("<command line>"), &text, None)?;
+        let mut this = Preprocessor {
+            options,
+            files: vec![File::new(sources, defines)],
+            sources,
+            macros: HashMap::new(),
+            pending: Vec::new(),
+            active: HashSet::new(),
+            expanded: 0,
+            numbers: HashMap::new(),
+            noted: Vec::new(),
+            imports: Vec::new(),
+        };
+        while this.next()?.kind != Kind::End {}
+        this.files = vec![File::new(this.sources, file)];
+        Ok(this)
+    }
+
+    /// The next token, comments among them.
+    pub fn next(&mut self) -> Result<Token, Diagnostic> {
+        loop {
+            let token = match self.next_pending() {
+                Some(token) => token,
+                None => match self.next_of_file()? {
+                    Some(token) => token,
+                    None => continue,
+                },
+            };
+            if token.kind != Kind::Word || !self.replace(&token)? {
+                return Ok(token);
+            }
+        }
+    }
+
+    /// The next token of the file that is being read, unless it is a directive, which is then obeyed.
+    fn next_of_file(&mut self) -> Result<Option<Token>, Diagnostic> {
+        let Some(file) = self.files.last_mut() else { return Ok(None) };
+        let skipping = file.skipping();
+        let token = file.scanner.next();
+        match token.kind {
+            Kind::End => return self.end_of_file(token),
+            Kind::Mark(b'#') if token.first => self.directive(token)?,
+            _ if skipping => {}
+            Kind::Passed => self.passed(token)?,
+            _ => return Ok(Some(token)),
+        }
+        Ok(None)
+    }
+
+    fn end_of_file(&mut self, end: Token) -> Result<Option<Token>, Diagnostic> {
+        if let Some(open) = self.files.last().and_then(|file| file.conditionals.last()) {
+            return Err(Diagnostic::new(self.sources, open.at, "this is not ended by `#endif`"));
+        }
+        if self.files.len() == 1 {
+            return Ok(Some(end));
+        }
+        self.files.pop();
+        Ok(None)
+    }
+
+    fn directive(&mut self, mark: Token) -> Result<(), Diagnostic> {
+        let skipping = self.files.last().is_some_and(File::skipping);
+        let mut line = self.rest_of_line();
+        if line.is_empty() || line[0].kind == Kind::Number {
+            return Ok(());
+        }
+        let name = line.remove(0);
+        let text = self.sources.text(name.text).to_owned();
+        match text.as_str() {
+            "if" | "ifdef" | "ifndef" => return self.begin(&text, name, &line, skipping),
+            "elif" | "else" | "endif" => return self.turn(&text, name, &line),
+            _ if skipping => {}
+            "define" => self.define(&line)?,
+            "undef" => self.undefine(&line),
+            "include" | "import" => self.include(name, &line)?,
+            "error" => return Err(self.wrong(name, "the file refuses to be read like this")),
+            "pragma" | "ident" | "sccs" | "line" | "warning" => {}
+            _ => return Err(self.wrong(Token { at: mark.at.to(name.at), ..name }, "no such directive")),
+        }
+        Ok(())
+    }
+
+    /// What stands in the line after what was read of it last; comments last.
+    fn rest_of_line(&mut self) -> Vec<Token> {
+        let mut line = Vec::new();
+        let Some(file) = self.files.last_mut() else { return line };
+        loop {
+            let before = file.scanner.clone();
+            let token = file.scanner.next();
+            if token.kind == Kind::End || token.first {
+                file.scanner = before;
+                return line;
+            }
+            line.push(token);
+        }
+    }
+
+    fn begin(&mut self, which: &str, name: Token, line: &[Token], skipping: bool) -> Result<(), Diagnostic> {
+        let holds = match which {
+            _ if skipping => false,
+            "if" => self.condition(name, line)?,
+            _ => {
+                let Some(of) = meant(line).next().filter(|token| token.kind == Kind::Word) else {
+                    return Err(self.wrong(name, "the name of a macro should follow"));
+                };
+                self.macros.contains_key(self.sources.text(of.text)) == (which == "ifdef")
+            }
+        };
+        let Some(file) = self.files.last_mut() else { return Ok(()) };
+        if file.conditionals.len() >= MAX_CONDITIONALS {
+            return Err(Diagnostic::new(
+                self.sources,
+                name.at,
+                format!("more than {MAX_CONDITIONALS} of these within each other"),
+            ));
+        }
+        file.conditionals.push(Conditional { at: name.at, skipping: !holds, done: holds || skipping, last: false });
+        Ok(())
+    }
+
+    /// `#elif`, `#else`, `#endif`.
+    fn turn(&mut self, which: &str, name: Token, line: &[Token]) -> Result<(), Diagnostic> {
+        let Some(mut open) = self.files.last_mut().and_then(|file| file.conditionals.pop()) else {
+            return Err(self.wrong(name, "there is no `#if` before"));
+        };
+        if which == "endif" {
+            return Ok(());
+        }
+        if open.last {
+            return Err(self.wrong(name, "`#else` was before"));
+        }
+        open.skipping = open.done || which == "elif" && !self.condition(name, line)?;
+        open.done |= !open.skipping;
+        open.last = which == "else";
+        if let Some(file) = self.files.last_mut() {
+            file.conditionals.push(open);
+        }
+        Ok(())
+    }
+
+    fn include(&mut self, name: Token, line: &[Token]) -> Result<(), Diagnostic> {
+        let Some((wanted, at)) = self.included_name(line) else {
+            return Err(self.wrong(name, "`\"file\"` or `<file>` should follow"));
+        };
+        if self.files.len() >= MAX_DEPTH {
+            return Err(Diagnostic::new(self.sources, at, format!("files include each other {MAX_DEPTH} deep")));
+        }
+        let Some(path) = self.sources.search(at.file, Path::new(&wanted), &self.options.include_dirs) else {
+            let missing = Diagnostic::new(self.sources, at, format!("no file `{wanted}`"));
+            return Err(
+                missing.help("it is looked for beside the file that includes it, and in the directories of `-I`")
+            );
+        };
+        let file = self.sources.read(&path, Some(at))?;
+        self.files.push(File::new(self.sources, file));
+        Ok(())
+    }
+
+    /// What an `#include` asks for, and where it says so.
+    fn included_name(&self, line: &[Token]) -> Option<(String, Span)> {
+        let first = meant(line).next()?;
+        if first.kind == Kind::Text {
+            return Some((unquoted(self.sources.text(first.text)), first.at));
+        }
+        let last = meant(line).find(|token| token.kind == Kind::Mark(b'>'))?;
+        let name = Span { start: first.text.end, end: last.text.start, ..first.text };
+        (first.kind == Kind::Mark(b'<')).then(|| (self.sources.text(name).trim().to_owned(), first.at.to(last.at)))
+    }
+
+    /// A `%` line: what it defines may be used, and what it includes may come out of another `.x` file.
+    fn passed(&mut self, token: Token) -> Result<(), Diagnostic> {
+        let inner = Span { start: token.text.start + 1, ..token.text };
+        let mut scanner = Scanner::of(inner, &self.sources.get(token.text.file).text);
+        let mut next = || scanner.next();
+        let mark = next();
+        let name = if mark.kind == Kind::Mark(b'#') { next() } else { mark };
+        let line: Vec<Token> = std::iter::from_fn(|| Some(next()).filter(|token| token.kind != Kind::End)).collect();
+        match self.sources.text(name.text) {
+            "typedef" => self.noted.push((name, meant(&line).copied().collect())),
+            _ if mark.kind != Kind::Mark(b'#') => {}
+            "include" => self.imports.extend(self.included_name(&line).map(|(name, _)| name)),
+            "define" => self.note(&line),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, token: Token, message: &str) -> Diagnostic {
+        Diagnostic::new(self.sources, token.at, message)
+    }
+}
+
+/// Of a line, what is not a comment.
+fn meant(line: &[Token]) -> impl Iterator<Item = &Token> {
+    line.iter().filter(|token| token.kind != Kind::Comment)
+}

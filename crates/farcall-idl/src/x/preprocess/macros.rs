@@ -1,0 +1,181 @@
+//! `#define`: what macros stand for, and putting it in their place.
+
+use super::super::error::Diagnostic;
+use super::super::scan::{Kind, Token};
+use super::{Number, Preprocessor, meant};
+
+/// How many tokens may come out of macros, in one run.
+const MAX_EXPANDED: usize = 1 << 16;
+/// How many arguments a macro may have.
+const MAX_ARGUMENTS: usize = 32;
+
+/// What a name was defined as.
+pub(super) struct Macro {
+    /// Of one that takes arguments.
+    pub parameters: Option<Vec<String>>,
+    pub body: Vec<Token>,
+    /// Of one that stands for a number.
+    number: Option<Number>,
+}
+
+/// What is to be read before the file is read on.
+pub(super) enum Pending {
+    Token(Token),
+    /// All that came out of this macro has been read.
+    Leave(String),
+}
+
+impl Macro {
+    /// The number that it stands for, if it does.
+    pub fn value(&self) -> Option<i128> {
+        self.number.as_ref().map(|number| number.value)
+    }
+}
+
+impl Preprocessor<'_> {
+    /// `#define`: the line after it.
+    pub(super) fn define(&mut self, line: &[Token]) -> Result<(), Diagnostic> {
+        let mut rest = meant(line).copied().collect::<Vec<_>>().into_iter().peekable();
+        let Some(name) = rest.next().filter(|token| token.kind == Kind::Word) else {
+            let at = line.first().map_or(Default::default(), |token| token.at);
+            return Err(Diagnostic::new(self.sources, at, "a macro's name should stand here"));
+        };
+        let mut parameters = None;
+        if rest.next_if(|token| token.kind == Kind::Mark(b'(') && token.text.start == name.text.end).is_some() {
+            let inside: Vec<Token> = rest.by_ref().take_while(|token| token.kind != Kind::Mark(b')')).collect();
+            let words = inside.iter().filter(|token| token.kind == Kind::Word);
+            parameters = Some(words.map(|token| self.sources.text(token.text).to_owned()).collect::<Vec<_>>());
+        }
+        let body: Vec<Token> = rest.collect();
+        let value = if parameters.is_none() { self.number(&body) } else { None };
+        let comment = line.iter().rev().find(|token| token.kind == Kind::Comment).map(|token| token.text);
+        let number = value.map(|value| Number { value, at: name.at, comment });
+        self.macros.insert(self.sources.text(name.text).to_owned(), Macro { parameters, body, number });
+        Ok(())
+    }
+
+    /// `%#define`: C knows it, so what the file says may mean it.
+    pub(super) fn note(&mut self, line: &[Token]) {
+        let mut rest = meant(line).copied();
+        let Some(name) = rest.next().filter(|token| token.kind == Kind::Word) else { return };
+        let body: Vec<Token> = rest.collect();
+        if body.first().is_some_and(|first| first.text.start > name.text.end) {
+            self.noted.push((name, body));
+        }
+    }
+
+    /// Makes these tokens those that come next.
+    pub fn put(&mut self, tokens: &[Token]) {
+        self.pending.clear();
+        self.active.clear();
+        self.pending.extend(tokens.iter().rev().map(|token| Pending::Token(*token)));
+    }
+
+    /// `#undef`.
+    pub(super) fn undefine(&mut self, line: &[Token]) {
+        if let Some(name) = meant(line).next() {
+            self.macros.remove(self.sources.text(name.text));
+        }
+    }
+
+    pub(super) fn next_pending(&mut self) -> Option<Token> {
+        loop {
+            match self.pending.pop()? {
+                Pending::Token(token) => return Some(token),
+                Pending::Leave(name) => self.active.remove(&name),
+            };
+        }
+    }
+
+    /// Puts what a macro stands for in its place. False if the word is none, or is to stand for itself.
+    pub(super) fn replace(&mut self, token: &Token) -> Result<bool, Diagnostic> {
+        let name = self.sources.text(token.text).to_owned();
+        let Some(known) = self.macros.get(&name).filter(|_| !self.active.contains(&name)) else { return Ok(false) };
+        if let Some(number) = &known.number {
+            let first = self.numbers.entry(name.clone()).or_insert_with(|| number.clone());
+            // If it meant another number before, only the number itself says which.
+            if first.value == number.value {
+                return Ok(false);
+            }
+        }
+        let body = match known.parameters.clone() {
+            None => known.body.clone(),
+            Some(_) if !self.called() => return Ok(false),
+            Some(parameters) => {
+                let body = known.body.clone();
+                let arguments = self.arguments(token)?;
+                self.substituted(&body, &parameters, &arguments)
+            }
+        };
+        self.expanded = self.expanded.saturating_add(body.len() + 1);
+        if self.expanded > MAX_EXPANDED {
+            return Err(Diagnostic::new(
+                self.sources,
+                token.at,
+                format!("macros stand for more than {MAX_EXPANDED} tokens"),
+            ));
+        }
+        self.active.insert(name.clone());
+        self.pending.push(Pending::Leave(name));
+        let placed = body.into_iter().map(|each| Token { at: token.at, first: false, ..each });
+        self.pending.extend(placed.rev().map(Pending::Token));
+        Ok(true)
+    }
+
+    /// Whether `(` comes next.
+    fn called(&self) -> bool {
+        let pending = self.pending.iter().rev().find_map(|each| match each {
+            Pending::Token(token) => Some(token.kind),
+            Pending::Leave(_) => None,
+        });
+        let next = pending.or_else(|| {
+            let mut ahead = self.files.last()?.scanner.clone();
+            std::iter::repeat_with(|| ahead.next().kind).find(|kind| *kind != Kind::Comment)
+        });
+        next == Some(Kind::Mark(b'('))
+    }
+
+    /// What stands between the parentheses, divided at the commas.
+    fn arguments(&mut self, name: &Token) -> Result<Vec<Vec<Token>>, Diagnostic> {
+        let mut arguments = vec![Vec::new()];
+        let mut open = 0u32;
+        loop {
+            let token = match self.next_pending() {
+                Some(token) => token,
+                None => self.files.last_mut().map_or(*name, |file| file.scanner.next()),
+            };
+            match token.kind {
+                Kind::Comment | Kind::Passed => continue,
+                Kind::End => {
+                    return Err(Diagnostic::new(self.sources, name.at, "the arguments of this macro have no end"));
+                }
+                Kind::Mark(b'(') => open += 1,
+                Kind::Mark(b')') => open -= 1,
+                _ => {}
+            }
+            match token.kind {
+                Kind::Mark(b')') if open == 0 => return Ok(arguments),
+                Kind::Mark(b'(') if open == 1 => {}
+                Kind::Mark(b',') if open == 1 && arguments.len() < MAX_ARGUMENTS => arguments.push(Vec::new()),
+                _ => arguments.last_mut().into_iter().for_each(|last| last.push(token)),
+            }
+        }
+    }
+
+    fn substituted(&self, body: &[Token], parameters: &[String], arguments: &[Vec<Token>]) -> Vec<Token> {
+        let mut out = Vec::new();
+        for token in body {
+            let place =
+                parameters.iter().position(|name| token.kind == Kind::Word && name == self.sources.text(token.text));
+            match place.map(|place| arguments.get(place)) {
+                Some(argument) => out.extend(argument.into_iter().flatten().copied()),
+                None => out.push(*token),
+            }
+            // The caller refuses this many.
+            if out.len() > MAX_EXPANDED {
+                break;
+            }
+        }
+        out
+    }
+}

@@ -1,0 +1,239 @@
+//! What types consist of.
+
+use std::collections::HashMap;
+
+use super::super::error::Diagnostic;
+use super::super::syntax::*;
+use super::super::tree::{Arm, Body, Declared, Enumerator, Field, Label, Type, Union};
+use super::constants::Unknown;
+use super::lookup::{builtin, names_itself};
+use super::{Resolver, named};
+
+/// How many typedefs may stand between a name and what it means, where that matters.
+const MAX_ALIASES: usize = 64;
+/// The most elements that an array of fixed size may have.
+const MAX_FIXED: u32 = 1 << 24;
+
+impl Resolver<'_> {
+    /// What the type at that place consists of; nothing if it stands for nothing of its own.
+    pub(super) fn body(&mut self, place: usize) -> Option<Body> {
+        let item = &self.syntax.types[place];
+        match &item.body {
+            BodyItem::Alias(declaration) => {
+                let declared = self.declared(item.scope, declaration);
+                if names_itself(item) {
+                    let named = Path { absolute: false, parts: vec![item.name.text.clone()], at: item.name.at };
+                    let instead = self.named_type(item.scope, &named);
+                    self.dropped.insert(place, instead);
+                    return None;
+                }
+                // `typedef int int32_t;`, as files say that suit compilers which do not know it.
+                if let Declared::One(ty) = &declared
+                    && builtin(&item.name.text).is_some_and(|known| Some(known) == self.plain(ty))
+                {
+                    self.dropped.insert(place, self.plain(ty)?);
+                    return None;
+                }
+                Some(Body::Alias(declared))
+            }
+            BodyItem::Enum(enumerators) => Some(Body::Enum(self.enumerators(place, enumerators))),
+            BodyItem::Struct(fields) => Some(Body::Struct(self.fields(item.scope, fields))),
+            BodyItem::Union(union) => Some(Body::Union(self.union(item.scope, union))),
+        }
+    }
+
+    fn enumerators(&mut self, place: usize, items: &[(Name, Option<Amount>)]) -> Vec<Enumerator> {
+        let mut seen: HashMap<&str, &Name> = HashMap::new();
+        let mut all = Vec::new();
+        for ((name, given), value) in items.iter().zip(self.enumeration(place)) {
+            if let Some(first) = seen.insert(&name.text, name) {
+                self.twice(name, first);
+            }
+            let at = given.as_ref().map_or(name.at, |amount| amount.at);
+            match value.map(in_32_bits) {
+                Ok(Some(value)) => all.push(Enumerator { named: named(name), value }),
+                Ok(None) => self.fault(at, "an enumerator is a number of 32 bits"),
+                Err(unknown) => self.refuse_unknown(at, unknown),
+            }
+        }
+        all
+    }
+
+    fn fields(&mut self, scope: ScopeId, items: &[Declaration]) -> Vec<Field> {
+        let mut seen: HashMap<&str, &Name> = HashMap::new();
+        let mut fields = Vec::new();
+        for item in items.iter().filter(|item| !matches!(item.specifier, Specifier::Void)) {
+            if let Some(first) = seen.insert(&item.name.text, &item.name) {
+                self.twice(&item.name, first);
+            }
+            fields.push(self.field(scope, item));
+        }
+        fields
+    }
+
+    fn field(&mut self, scope: ScopeId, item: &Declaration) -> Field {
+        Field { named: named(&item.name), declared: self.declared(scope, item) }
+    }
+
+    fn union(&mut self, scope: ScopeId, item: &UnionItem) -> Union {
+        let discriminant = match self.declared(scope, &item.switch) {
+            // Whatever it is, it takes 32 bits.
+            Declared::One(Type::Foreign(_)) => Type::I32,
+            Declared::One(ty) => ty,
+            _ => {
+                self.fault(item.switch.at, "a union is switched by one value");
+                Type::I32
+            }
+        };
+        let plain = self.plain(&discriminant);
+        if matches!(plain, Some(Type::I64 | Type::U64 | Type::F32 | Type::F64 | Type::Quadruple | Type::Void)) {
+            self.fault(
+                item.switch.at,
+                "a union is switched by an enumeration, a `bool`, or a number of at most 32 bits",
+            );
+        }
+        let enumeration = self.meant(&discriminant);
+        let mut seen = HashMap::new();
+        let mut arms = Vec::new();
+        for arm in &item.arms {
+            let mut labels = Vec::new();
+            for amount in &arm.labels {
+                let Some(label) = self.label(scope, enumeration, amount) else { continue };
+                if let Some(first) = seen.insert(label.value, amount.at) {
+                    let fault = Diagnostic::new(self.sources, amount.at, "this value is a label already");
+                    self.push(fault.see(self.sources, first, "the first time here"));
+                }
+                labels.push(label);
+            }
+            let field = arm.declaration.as_ref().map(|declaration| self.field(scope, declaration));
+            arms.push(Arm { labels, field, docs: arm.docs.clone() });
+        }
+        let default = item.default.as_ref().map(|arm| arm.as_ref().map(|declaration| self.field(scope, declaration)));
+        Union { switch: named(&item.switch.name), discriminant, arms, default }
+    }
+
+    /// A name is first one of the enumeration's own.
+    fn label(&mut self, scope: ScopeId, enumeration: Option<usize>, amount: &Amount) -> Option<Label> {
+        let name = match &amount.expression {
+            Expression::Name(path) => path.parts.last().cloned(),
+            _ => None,
+        };
+        let own = enumeration.zip(name.as_ref()).and_then(|(place, name)| Some((place, self.enumerator(place, name)?)));
+        let value = match own {
+            Some((place, position)) => self.enumerator_value(place, position),
+            None => self.amount(scope, amount),
+        };
+        match value.map(in_32_bits) {
+            Ok(Some(value)) => return Some(Label { name, value }),
+            Ok(None) => self.fault(amount.at, "a label is a number of 32 bits"),
+            Err(unknown) => self.refuse_unknown(amount.at, unknown),
+        }
+        None
+    }
+
+    /// What a declaration means, its name apart.
+    pub(super) fn declared(&mut self, scope: ScopeId, item: &Declaration) -> Declared {
+        match (&item.specifier, &item.shape) {
+            (Specifier::Void, Shape::One) => Declared::One(Type::Void),
+            (Specifier::String, Shape::One) => Declared::String { max: u32::MAX },
+            (Specifier::String, Shape::Variable(max)) => Declared::String { max: self.max(scope, max.as_ref()) },
+            (Specifier::Opaque, Shape::Variable(max)) => Declared::Bytes { max: self.max(scope, max.as_ref()) },
+            (Specifier::Opaque, Shape::Fixed(size)) => Declared::Opaque { size: self.size(scope, size) },
+            (Specifier::Void, _) => self.refuse(item, "there is no array of nothing, and no pointer to it"),
+            (Specifier::String, _) => self.refuse(item, "a string has a length that varies: `<>`"),
+            (Specifier::Opaque, _) => self.refuse(item, "`opaque` says how many bytes: `[n]`, `<n>` or `<>`"),
+            (Specifier::Plain(ty), shape) => self.shaped(scope, ty.clone(), shape),
+            (Specifier::Inline(place), shape) => self.shaped(scope, Type::Defined(*place), shape),
+            (Specifier::Named(path), shape) => {
+                let ty = self.named_type(scope, path);
+                self.shaped(scope, ty, shape)
+            }
+        }
+    }
+
+    fn shaped(&mut self, scope: ScopeId, element: Type, shape: &Shape) -> Declared {
+        match shape {
+            Shape::One => Declared::One(element),
+            Shape::Optional => Declared::Optional(element),
+            Shape::Fixed(size) => Declared::Array { element, size: self.size(scope, size) },
+            Shape::Variable(max) => Declared::List { element, max: self.max(scope, max.as_ref()) },
+        }
+    }
+
+    fn refuse(&mut self, item: &Declaration, why: &str) -> Declared {
+        self.fault(item.at, why);
+        Declared::One(Type::Void)
+    }
+
+    fn size(&mut self, scope: ScopeId, amount: &Amount) -> u32 {
+        match self.amount(scope, amount).map(u32::try_from) {
+            Ok(Ok(size)) if size <= MAX_FIXED => return size,
+            Ok(_) => self.fault(amount.at, format!("a fixed size is at most {MAX_FIXED}")),
+            Err(unknown) => self.refuse_unknown(amount.at, unknown),
+        }
+        0
+    }
+
+    fn max(&mut self, scope: ScopeId, amount: Option<&Amount>) -> u32 {
+        let Some(amount) = amount else { return u32::MAX };
+        match self.amount(scope, amount).map(u32::try_from) {
+            Ok(Ok(max)) => return max,
+            Ok(Err(_)) => self.fault(amount.at, "a length is between 0 and 4294967295"),
+            Err(Unknown::Name(name)) => self.warn_unknown(amount.at, &name, "any length is taken"),
+            Err(unknown) => self.refuse_unknown(amount.at, unknown),
+        }
+        u32::MAX
+    }
+
+    /// The type of that name: the file's own, one that needs no declaration, one that RPC has, or one from elsewhere.
+    pub(super) fn named_type(&mut self, scope: ScopeId, path: &Path) -> Type {
+        let name = path.parts.last().map_or("", String::as_str);
+        let found = self.find_type(scope, path);
+        let known = builtin(name).filter(|_| found.is_none_or(|place| place >= self.own.types));
+        match (known, found) {
+            (Some(ty), _) => ty,
+            (None, Some(place)) => Type::Defined(place),
+            (None, None) => Type::Foreign(name.to_owned()),
+        }
+    }
+
+    /// What a type is when aliases are seen through, unless it is an enumeration, a struct or a union.
+    fn plain(&self, ty: &Type) -> Option<Type> {
+        match self.seen_through(ty)? {
+            Type::Defined(_) => None,
+            plain => Some(plain),
+        }
+    }
+
+    /// The definition that a type is when aliases are seen through.
+    fn meant(&self, ty: &Type) -> Option<usize> {
+        match self.seen_through(ty)? {
+            Type::Defined(place) => Some(place),
+            _ => None,
+        }
+    }
+
+    fn seen_through(&self, ty: &Type) -> Option<Type> {
+        let mut ty = ty.clone();
+        for _ in 0..MAX_ALIASES {
+            let Type::Defined(place) = ty else { return Some(ty) };
+            let item = &self.syntax.types[place];
+            let BodyItem::Alias(Declaration { specifier, shape: Shape::One, .. }) = &item.body else { return Some(ty) };
+            ty = match specifier {
+                Specifier::Plain(plain) => return Some(plain.clone()),
+                Specifier::Inline(place) => Type::Defined(*place),
+                Specifier::Named(path) => match self.find_type(item.scope, path) {
+                    Some(next) => Type::Defined(next),
+                    None => return builtin(path.parts.last()?).or(Some(Type::Foreign(path.parts.last()?.clone()))),
+                },
+                _ => return None,
+            };
+        }
+        None
+    }
+}
+
+/// As 32 bits have it; of an unsigned number its bits.
+fn in_32_bits(value: i128) -> Option<i32> {
+    i32::try_from(value).ok().or_else(|| u32::try_from(value).ok().map(u32::cast_signed))
+}

@@ -1,0 +1,141 @@
+//! What constants and enumerators come to.
+
+use super::super::error::Diagnostic;
+use super::super::source::Span;
+use super::super::syntax::*;
+use super::lookup::builtin_value;
+use super::{Reckoned, Resolver, ValueId};
+
+/// How many constants may have to be reckoned first, one for the other.
+const MAX_DEPTH: u32 = 128;
+
+/// Why an expression has no value.
+#[derive(Clone, Debug)]
+pub(super) enum Unknown {
+    /// Nothing of that name is declared.
+    Name(String),
+    Because(&'static str),
+}
+
+/// How far the values of an enumeration's enumerators are known.
+#[derive(Clone, Default)]
+pub(super) struct Enumeration {
+    begun: bool,
+    values: Vec<Result<i128, Unknown>>,
+}
+
+type Reckoning = Result<i128, Unknown>;
+
+impl Resolver<'_> {
+    /// The value of an expression that stands in a namespace.
+    pub(super) fn amount(&mut self, scope: ScopeId, amount: &Amount) -> Reckoning {
+        self.reckon(scope, &amount.expression, 0)
+    }
+
+    /// The value of the constant at that place.
+    pub(super) fn constant(&mut self, place: usize) -> Reckoning {
+        self.constant_at(place, 0)
+    }
+
+    /// The values of the enumeration at that place.
+    pub(super) fn enumeration(&mut self, place: usize) -> Vec<Reckoning> {
+        self.reckon_enumeration(place, 0);
+        self.enumerations[place].values.clone()
+    }
+
+    /// The value of one of its enumerators.
+    pub(super) fn enumerator_value(&mut self, place: usize, position: usize) -> Reckoning {
+        self.reckon_enumeration(place, 0);
+        let values = &self.enumerations[place].values;
+        values.get(position).cloned().unwrap_or(Err(Unknown::Because("this constant depends on itself")))
+    }
+
+    /// Without this value something cannot be made: what needs it is left out if the value may come from elsewhere, as C's
+    /// headers may give it; else the file is wrong.
+    pub(super) fn refuse_unknown(&mut self, at: Span, unknown: Unknown) {
+        match unknown {
+            Unknown::Because(why) => self.fault(at, why),
+            Unknown::Name(name) => {
+                self.unknown = true;
+                self.warn_unknown(at, &name, "what needs it is left out");
+            }
+        }
+    }
+
+    pub(super) fn warn_unknown(&mut self, at: Span, name: &str, so: &str) {
+        let what = Diagnostic::new(self.sources, at, format!("no constant `{name}` is declared; {so}"));
+        self.warn(what.help(format!(
+            "give it as `-D {name}=VALUE`, or the directory of the file that declares it as `-I DIRECTORY`"
+        )));
+    }
+
+    fn reckon(&mut self, scope: ScopeId, expression: &Expression, depth: u32) -> Reckoning {
+        if depth > MAX_DEPTH {
+            return Err(Unknown::Because("too many constants depend on each other"));
+        }
+        let value = match expression {
+            Expression::Number(value) => Some(*value),
+            Expression::Name(path) => Some(self.value_of(scope, path, depth)?),
+            Expression::Negative(operand) => self.reckon(scope, operand, depth)?.checked_neg(),
+            Expression::Binary(operator, left, right) => {
+                let (left, right) = (self.reckon(scope, left, depth)?, self.reckon(scope, right, depth)?);
+                match operator {
+                    b'+' => left.checked_add(right),
+                    b'-' => left.checked_sub(right),
+                    b'*' => left.checked_mul(right),
+                    b'/' => left.checked_div(right),
+                    _ => Some(left | right),
+                }
+            }
+        };
+        value.ok_or(Unknown::Because("this has no value, or one that is too large to reckon with"))
+    }
+
+    fn value_of(&mut self, scope: ScopeId, path: &Path, depth: u32) -> Reckoning {
+        let name = path.parts.join("::");
+        match self.find_value(scope, path) {
+            Some(ValueId::Constant(place)) => self.constant_at(place, depth + 1),
+            Some(ValueId::Enumerator(place, position)) => {
+                self.reckon_enumeration(place, depth + 1);
+                let values = &self.enumerations[place].values;
+                values.get(position).cloned().unwrap_or(Err(Unknown::Because("this constant depends on itself")))
+            }
+            None => {
+                let number = self.numbers.iter().find_map(|numbers| numbers.get(&name)).map(|number| number.value);
+                number.or(builtin_value(&name)).ok_or(Unknown::Name(name))
+            }
+        }
+    }
+
+    fn constant_at(&mut self, place: usize, depth: u32) -> Reckoning {
+        let item = &self.syntax.constants[place];
+        match (self.reckoned[place], &item.value) {
+            (Reckoned::Known(value), _) => Ok(value),
+            (Reckoned::Now, _) => Err(Unknown::Because("this constant depends on itself")),
+            (_, ConstantValue::Text(_)) => Err(Unknown::Because("this is a text, not a number")),
+            (Reckoned::NotYet, ConstantValue::Amount(amount)) => {
+                self.reckoned[place] = Reckoned::Now;
+                let value = self.reckon(item.scope, &amount.expression, depth);
+                self.reckoned[place] = value.as_ref().map_or(Reckoned::NotYet, |value| Reckoned::Known(*value));
+                value
+            }
+        }
+    }
+
+    /// Each enumerator is one more than the one before, unless it says otherwise.
+    fn reckon_enumeration(&mut self, place: usize, depth: u32) {
+        let item = &self.syntax.types[place];
+        let BodyItem::Enum(enumerators) = &item.body else { return };
+        if std::mem::replace(&mut self.enumerations[place].begun, true) {
+            return;
+        }
+        let mut last: Reckoning = Ok(-1);
+        for (_, given) in enumerators {
+            last = match given {
+                Some(amount) => self.reckon(item.scope, &amount.expression, depth),
+                None => last.map(|value| value.saturating_add(1)),
+            };
+            self.enumerations[place].values.push(last.clone());
+        }
+    }
+}

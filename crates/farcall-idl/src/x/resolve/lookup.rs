@@ -1,0 +1,161 @@
+//! What a name stands for: from the innermost namespace outwards.
+
+use super::super::error::Diagnostic;
+use super::super::syntax::*;
+use super::super::tree::Type;
+use super::{Resolver, ValueId};
+
+impl<'a> Resolver<'a> {
+    /// Takes in all names that are declared, and refuses those that stand for two things.
+    pub(super) fn check_names(&mut self) {
+        for (place, item) in self.syntax.types.iter().enumerate() {
+            if names_itself(item) {
+                continue;
+            }
+            match self.types.entry((item.scope, &item.name.text)) {
+                std::collections::hash_map::Entry::Vacant(free) => drop(free.insert(place)),
+                // What the file says goes before what it includes for C.
+                std::collections::hash_map::Entry::Occupied(_) if place >= self.own.types => {}
+                std::collections::hash_map::Entry::Occupied(first) => {
+                    let first = *first.get();
+                    if !same_type(&self.syntax.types[first].body, &item.body) {
+                        self.twice(&item.name, &self.syntax.types[first].name);
+                    }
+                }
+            }
+        }
+        for (place, item) in self.syntax.constants.iter().enumerate() {
+            let own = place < self.own.constants && !item.lent;
+            self.check_value((item.scope, &item.name), ValueId::Constant(place), own);
+        }
+        for (place, item) in self.syntax.types.iter().enumerate() {
+            let BodyItem::Enum(enumerators) = &item.body else { continue };
+            for (position, (name, _)) in enumerators.iter().enumerate() {
+                self.values.entry((item.scope, &name.text)).or_insert(ValueId::Enumerator(place, position));
+            }
+        }
+    }
+
+    /// Of two constants of one name the values must be the same; enumerators are told apart by their enumeration.
+    fn check_value(&mut self, (scope, name): (ScopeId, &'a Name), value: ValueId, own: bool) {
+        let first = *self.values.entry((scope, &name.text)).or_insert(value);
+        let (ValueId::Constant(first), ValueId::Constant(place)) = (first, value) else { return };
+        if first == place || !own {
+            return;
+        }
+        let constants = &self.syntax.constants;
+        let same = match (&constants[first].value, &constants[place].value) {
+            (ConstantValue::Text(a), ConstantValue::Text(b)) => a == b,
+            (ConstantValue::Amount(_), ConstantValue::Amount(_)) => {
+                matches!((self.constant(first), self.constant(place)), (Ok(a), Ok(b)) if a == b)
+            }
+            _ => false,
+        };
+        if !same {
+            self.twice(name, &self.syntax.constants[first].name);
+        }
+    }
+
+    pub(super) fn twice(&mut self, again: &Name, first: &Name) {
+        let fault = Diagnostic::new(self.sources, again.at, format!("`{}` is declared a second time", again.text));
+        self.push(fault.see(self.sources, first.at, "the first time here"));
+    }
+
+    /// The type of that name, as the place where it is declared.
+    pub(super) fn find_type(&self, from: ScopeId, path: &Path) -> Option<usize> {
+        self.find(from, path, |scope, name| self.types.get(&(scope, name)).copied())
+    }
+
+    /// The constant or enumerator of that name. `a::b` may be the enumerator `b` of the enumeration `a`.
+    pub(super) fn find_value(&self, from: ScopeId, path: &Path) -> Option<ValueId> {
+        let found = self.find(from, path, |scope, name| self.values.get(&(scope, name)).copied());
+        found.or_else(|| {
+            let (name, outer) = path.parts.split_last()?;
+            let outer = Path { parts: outer.to_vec(), ..path.clone() };
+            let place = self.find_type(from, &outer).filter(|_| !outer.parts.is_empty())?;
+            Some(ValueId::Enumerator(place, self.enumerator(place, name)?))
+        })
+    }
+
+    /// The position of an enumerator in the enumeration at that place.
+    pub(super) fn enumerator(&self, place: usize, name: &str) -> Option<usize> {
+        let BodyItem::Enum(enumerators) = &self.syntax.types[place].body else { return None };
+        if let Some(ValueId::Enumerator(of, position)) = self.values.get(&(self.syntax.types[place].scope, name))
+            && *of == place
+        {
+            return Some(*position);
+        }
+        enumerators.iter().position(|(enumerator, _)| enumerator.text == name)
+    }
+
+    fn find<T>(&self, from: ScopeId, path: &Path, in_scope: impl Fn(ScopeId, &str) -> Option<T>) -> Option<T> {
+        let (name, outer) = path.parts.split_last()?;
+        let mut scope = if path.absolute { 0 } else { from };
+        loop {
+            let within = outer.iter().try_fold(scope, |scope, name| self.scopes.get(&(scope, name.as_str())).copied());
+            if let Some(found) = within.and_then(|within| in_scope(within, name)) {
+                return Some(found);
+            }
+            if scope == 0 {
+                return None;
+            }
+            scope = self.syntax.scopes[scope].outer;
+        }
+    }
+}
+
+/// `typedef struct a a;`, which C takes for a name and which says nothing here.
+pub(super) fn names_itself(item: &TypeItem) -> bool {
+    let BodyItem::Alias(declaration) = &item.body else { return false };
+    let same = |path: &Path| !path.absolute && path.parts.len() == 1 && path.parts[0] == item.name.text;
+    matches!((&declaration.specifier, &declaration.shape), (Specifier::Named(path), Shape::One) if same(path))
+}
+
+/// A type that C knows by this name and that needs no declaration.
+pub(super) fn builtin(name: &str) -> Option<Type> {
+    Some(match name {
+        "bool_t" | "boolean" | "boolean_t" => Type::Bool,
+        "int8_t" | "int8" => Type::I8,
+        "int16_t" | "int16" => Type::I16,
+        "int32_t" | "int32" => Type::I32,
+        "int64_t" | "int64" | "quad_t" | "longlong_t" => Type::I64,
+        "u_char" | "uchar" | "uint8_t" | "u_int8_t" | "uint8" => Type::U8,
+        "u_short" | "ushort" | "uint16_t" | "u_int16_t" | "uint16" => Type::U16,
+        "u_int" | "uint" | "u_long" | "ulong" | "uint32_t" | "u_int32_t" | "uint32" => Type::U32,
+        "uint64_t" | "u_int64_t" | "uint64" | "u_quad_t" | "u_longlong_t" | "u_hyper" => Type::U64,
+        "float32" | "float32_t" => Type::F32,
+        "float64" | "float64_t" => Type::F64,
+        _ => return None,
+    })
+}
+
+/// Whether two definitions of one name say the same, for what is plain enough to tell.
+fn same_type(a: &BodyItem, b: &BodyItem) -> bool {
+    let (BodyItem::Alias(a), BodyItem::Alias(b)) = (a, b) else { return false };
+    let same_shape = match (&a.shape, &b.shape) {
+        (Shape::One, Shape::One)
+        | (Shape::Optional, Shape::Optional)
+        | (Shape::Variable(None), Shape::Variable(None)) => true,
+        (Shape::Fixed(a), Shape::Fixed(b)) | (Shape::Variable(Some(a)), Shape::Variable(Some(b))) => {
+            matches!((&a.expression, &b.expression), (Expression::Number(a), Expression::Number(b)) if a == b)
+                || matches!((&a.expression, &b.expression), (Expression::Name(a), Expression::Name(b)) if a.parts == b.parts)
+        }
+        _ => false,
+    };
+    let same_specifier = match (&a.specifier, &b.specifier) {
+        (Specifier::Plain(a), Specifier::Plain(b)) => a == b,
+        (Specifier::Named(a), Specifier::Named(b)) => a.parts == b.parts,
+        (Specifier::Opaque, Specifier::Opaque) | (Specifier::String, Specifier::String) => true,
+        _ => false,
+    };
+    same_shape && same_specifier
+}
+
+/// `TRUE` and `FALSE`, which every language of this family knows.
+pub(super) fn builtin_value(name: &str) -> Option<i128> {
+    match name {
+        "TRUE" | "true" => Some(1),
+        "FALSE" | "false" => Some(0),
+        _ => None,
+    }
+}

@@ -1,0 +1,78 @@
+//! Programs, versions, procedures: their numbers, and what procedures take and give.
+
+use std::collections::HashMap;
+
+use super::super::error::Diagnostic;
+use super::super::source::Span;
+use super::super::syntax::*;
+use super::super::tree::{Argument, Declared, Procedure, Program, Type, Version};
+use super::constants::Unknown;
+use super::{Resolver, named};
+
+impl Resolver<'_> {
+    pub(super) fn programs(&mut self) -> Vec<Program> {
+        let own = &self.syntax.programs[..self.own.programs];
+        own.iter().map(|item| self.program(item)).collect()
+    }
+
+    fn program(&mut self, item: &ProgramItem) -> Program {
+        let number = self.number(item.scope, &item.number);
+        let mut seen = HashMap::new();
+        let mut versions = Vec::new();
+        for version in &item.versions {
+            versions.push(self.version(item.scope, version, &mut seen));
+        }
+        Program { named: named(&item.name), number, versions }
+    }
+
+    fn version(&mut self, scope: ScopeId, item: &VersionItem, versions: &mut HashMap<u32, Span>) -> Version {
+        let number = self.number(scope, &item.number);
+        self.once(versions, number, item.number.at, "this program has a version of this number already");
+        let mut seen = HashMap::new();
+        let mut procedures = Vec::new();
+        for procedure in &item.procedures {
+            let number = self.number(scope, &procedure.number);
+            self.once(&mut seen, number, procedure.number.at, "this version has a procedure of this number already");
+            procedures.push(self.procedure(scope, procedure, number));
+        }
+        Version { named: named(&item.name), number, procedures }
+    }
+
+    fn procedure(&mut self, scope: ScopeId, item: &ProcedureItem, number: u32) -> Procedure {
+        let void = |each: &Declaration| matches!((&each.specifier, &each.shape), (Specifier::Void, Shape::One));
+        let mut arguments = Vec::new();
+        for each in &item.arguments {
+            if void(each) && item.arguments.len() > 1 {
+                self.fault(each.at, "`void` stands for no arguments at all");
+            }
+            if !void(each) {
+                let name = Some(each.name.text.clone()).filter(|name| !name.is_empty());
+                arguments.push(Argument { name, declared: self.transferred(scope, each) });
+            }
+        }
+        let result = if void(&item.result) { Declared::One(Type::Void) } else { self.transferred(scope, &item.result) };
+        Procedure { named: named(&item.name), number, arguments, result }
+    }
+
+    /// What a procedure takes or gives. `opaque` alone has no length there either, and is refused.
+    fn transferred(&mut self, scope: ScopeId, item: &Declaration) -> Declared {
+        self.declared(scope, item)
+    }
+
+    fn number(&mut self, scope: ScopeId, amount: &Amount) -> u32 {
+        match self.amount(scope, amount).map(u32::try_from) {
+            Ok(Ok(number)) => return number,
+            Ok(Err(_)) => self.fault(amount.at, "this number is between 0 and 4294967295"),
+            Err(Unknown::Name(name)) => self.fault(amount.at, format!("no constant `{name}` is declared")),
+            Err(Unknown::Because(why)) => self.fault(amount.at, why),
+        }
+        0
+    }
+
+    fn once(&mut self, seen: &mut HashMap<u32, Span>, number: u32, at: Span, why: &str) {
+        if let Some(first) = seen.insert(number, at) {
+            let fault = Diagnostic::new(self.sources, at, why);
+            self.push(fault.see(self.sources, first, "the first time here"));
+        }
+    }
+}
