@@ -19,9 +19,12 @@ pub(super) struct Large {
     held: usize,
     /// Bytes of one call's arguments at most.
     most: usize,
-    /// A buffer that nobody uses.
-    spare: Vec<u8>,
+    spares: Spares,
 }
+
+/// Buffers that nobody uses: as many as there are calls with large arguments under way, but few bytes.
+#[derive(Default)]
+struct Spares(Vec<Vec<u8>>);
 
 /// Arguments that come by a lane.
 struct Arriving {
@@ -43,27 +46,27 @@ impl Large {
             lanes: memory.fillers().into(),
             held: 0,
             most,
-            spare: Vec::new(),
+            spares: Spares::default(),
         }
     }
 
     /// Takes what has come by the lanes.
     pub(super) fn look(&mut self) {
-        let Large { arguments, held, most, spare, .. } = self;
-        arguments.iter_mut().for_each(|arriving| arriving.look(held, *most, spare));
+        let Large { arguments, held, most, spares, .. } = self;
+        arguments.iter_mut().for_each(|arriving| arriving.look(held, *most, spares));
     }
 
     /// The arguments that came by a lane, when the call itself is there; `former` is used for other ones. `None`: the
     /// caller breaks the rules.
     pub(super) fn take_arguments(&mut self, added: Added, former: Vec<u8>) -> Result<Option<Vec<u8>>, Failure> {
-        self.keep(former);
+        self.spares.give(former);
         let Some(arriving) = self.arguments.get_mut(added.lane) else { return Ok(None) };
         arriving.renew(&mut self.held);
         if arriving.refused.is_none() && added.len > self.most as u64 {
             arriving.refuse(&mut self.held, too_large());
         }
         if arriving.bytes.capacity() == 0 {
-            arriving.bytes = std::mem::take(&mut self.spare);
+            arriving.bytes = self.spares.take();
         }
         self.held -= arriving.bytes.len();
         let into = arriving.refused.is_none().then_some(&mut arriving.bytes);
@@ -101,7 +104,7 @@ impl Large {
     pub(super) fn forget(&mut self, slot: usize) {
         if let Some((bytes, _)) = self.replies.remove(&slot) {
             self.held -= bytes.len();
-            self.keep(bytes);
+            self.spares.give(bytes);
         }
     }
 
@@ -114,18 +117,30 @@ impl Large {
     pub(super) fn give_lane_back(&mut self, filler: Filler) {
         self.lanes.push(filler);
     }
+}
 
-    fn keep(&mut self, mut bytes: Vec<u8>) {
-        if (self.spare.capacity()..=MOST_KEPT).contains(&bytes.capacity()) {
+impl Spares {
+    /// Bytes of all of them.
+    const MOST: usize = 2 * MOST_KEPT;
+    /// Room that is made at first. (What is not used of it costs nothing.)
+    const ROOM: usize = (PARTS + 1) * PART;
+
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_else(|| Vec::with_capacity(Spares::ROOM))
+    }
+
+    fn give(&mut self, mut bytes: Vec<u8>) {
+        let together: usize = self.0.iter().map(Vec::capacity).sum();
+        if bytes.capacity() >= PART && together + bytes.capacity() <= Spares::MOST {
             bytes.clear();
-            self.spare = bytes;
+            self.0.push(bytes);
         }
     }
 }
 
 impl Arriving {
     /// Takes the parts that are there, but no more than a lane has: others wait too.
-    fn look(&mut self, held: &mut usize, most: usize, spare: &mut Vec<u8>) {
+    fn look(&mut self, held: &mut usize, most: usize, spares: &mut Spares) {
         self.renew(held);
         for _ in 0..PARTS {
             if !self.emptier.has_part() {
@@ -143,7 +158,7 @@ impl Arriving {
                 continue;
             }
             if self.bytes.capacity() == 0 {
-                self.bytes = std::mem::take(spare);
+                self.bytes = spares.take();
             }
             self.emptier.take(Some(&mut self.bytes));
             *held += PART;
