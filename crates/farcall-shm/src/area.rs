@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::page::{MANY, copy};
+use crate::page::{MANY, append, copy, put_at};
 
 /// A memory file, mapped here.
 ///
@@ -22,6 +22,8 @@ pub struct Area {
     /// In bytes; whole pages.
     len: usize,
     may: May,
+    /// Mapped; else allocated, for one process alone.
+    mapped: bool,
 }
 
 /// What may be done with a memory file by those to whom it is passed.
@@ -96,7 +98,21 @@ impl Area {
         let start =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | write, MapFlags::SHARED, file, 0)? };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Area { start, len, may })
+        Ok(Area { start, len, may, mapped: true })
+    }
+
+    /// Memory of this process alone, for tests.
+    pub(crate) fn alone(len: usize) -> Area {
+        let layout = Area::layout(len);
+        assert!(len > 0, "nothing to allocate");
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start.cast()) else { std::alloc::handle_alloc_error(layout) };
+        Area { start, len, may: May::Write, mapped: false }
+    }
+
+    fn layout(len: usize) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(len, PAGE).expect("an area is shorter than the address space")
     }
 
     /// How many bytes it has: as many as were asked for, and the rest of their last page.
@@ -122,6 +138,22 @@ impl Area {
     pub fn words(&self) -> Option<&[AtomicU64]> {
         // SAFETY: as in `sight`, and they are writable.
         (self.may == May::Write).then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len / WORD) })
+    }
+
+    /// Appends bytes, as many as there are, in no certain order.
+    #[inline]
+    pub(crate) fn append(&self, offset: usize, len: usize, into: &mut Vec<u8>) {
+        debug_assert!(offset.is_multiple_of(WORD), "it begins with a word");
+        // SAFETY: as in `sight`; these references are only loaded from.
+        let words = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len / WORD) };
+        append(words.get(offset / WORD..).unwrap_or_default(), len, into);
+    }
+
+    /// Puts bytes there, as many as there is room for, in no certain order; nothing where only others may write. Nobody else
+    /// writes there.
+    #[inline]
+    pub(crate) fn put(&self, offset: usize, bytes: &[u8]) {
+        put_at(self.words().unwrap_or_default(), offset, bytes);
     }
 
     /// Copies bytes out, in no certain order, as fast as the machine does that. False: words are as fast for so few, or
@@ -164,8 +196,14 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: this mapping, which nobody refers to any more: references borrow from `self`.
-        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+        let start = self.start.as_ptr();
+        if self.mapped {
+            // SAFETY: this mapping, which nobody refers to any more: references borrow from `self`.
+            let _ = unsafe { rustix::mm::munmap(start.cast(), self.len) };
+        } else {
+            // SAFETY: allocated in `alone` with this layout.
+            unsafe { std::alloc::dealloc(start.cast(), Area::layout(self.len)) };
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::lane::{Emptier, Filler, Way, lane};
-use crate::layout::{BITMAP, INLINE, LANES, PART, PARTS, SLOTS, Shared, Slot, place};
+use crate::lane::{Emptier, Filler, Way, fetched};
+use crate::layout::{BITMAP, FETCHED, INLINE, LANES, PART, PARTS, SLOTS, Shared, Slot, place};
 use crate::page::{append, put};
 use crate::server::{ADDED, CALL, Call, FETCH, FORGET, KIND_SHIFT, LANE_SHIFT, MOST, NUMBERS, TRACED, stream};
 use crate::{Page, Status};
@@ -23,6 +23,8 @@ pub struct Caller {
     /// Lanes that nobody has.
     lanes: Mutex<Vec<Idle>>,
     returned: Condvar,
+    /// How many lanes are held beyond the moment in which they are emptied.
+    held: AtomicUsize,
     /// Slots whose requests were given up, and are answered some time.
     abandoned: Mutex<Vec<Ticket>>,
     abandonments: AtomicUsize,
@@ -50,14 +52,18 @@ enum Until {
     Answered(Ticket),
 }
 
-/// A lane that is this thread's until it is dropped.
+/// A lane that nobody else has until it is dropped.
 #[derive(Debug)]
-pub struct Lane<'a> {
-    caller: &'a Caller,
+pub struct Lane {
+    caller: Arc<Caller>,
     /// Always there, until it is dropped.
     filler: Option<Filler>,
     until: Until,
+    held: bool,
 }
+
+/// So many lanes may be held; the others are free as soon as they are emptied.
+const MOST_HELD: usize = LANES / 2;
 
 impl Caller {
     /// The calling half of this memory, which nobody has called through yet.
@@ -70,6 +76,7 @@ impl Caller {
             numbers: Box::new([const { AtomicU32::new(0) }; SLOTS]),
             given_up: Box::new([const { AtomicU32::new(0) }; SLOTS]),
             returned: Condvar::new(),
+            held: AtomicUsize::new(0),
             abandoned: Mutex::default(),
             abandonments: AtomicUsize::new(0),
         }
@@ -151,7 +158,7 @@ impl Caller {
 
     /// Makes a call with at most [`INLINE`] bytes of arguments, which follow those that went by the lane.
     #[inline]
-    pub fn call(&self, slot: usize, call: &Call, arguments: &[u8], lane: Option<&mut Lane<'_>>) -> Ticket {
+    pub fn call(&self, slot: usize, call: &Call, arguments: &[u8], lane: Option<&mut Lane>) -> Ticket {
         let request = &self.slot(slot).request;
         put(&request.body, arguments);
         let mut more = CALL << KIND_SHIFT;
@@ -170,8 +177,8 @@ impl Caller {
     }
 
     /// Asks for a part of a slot's reply, to stand in that part of a lane.
-    pub fn fetch(&self, slot: usize, lane: &mut Lane<'_>, part: usize, offset: u64) -> Ticket {
-        let what = (lane.which() * PARTS + part % PARTS) as u64;
+    pub fn fetch(&self, slot: usize, lane: &mut Lane, part: usize, offset: u64) -> Ticket {
+        let what = (lane.which() * FETCHED + part % FETCHED) as u64;
         let ticket = self.publish(slot, what, 0, FETCH << KIND_SHIFT | offset & MOST);
         lane.until = Until::Answered(ticket);
         ticket
@@ -285,8 +292,8 @@ impl Caller {
         Status::from_code(self.slot(ticket.slot).reply.status.load(Ordering::Relaxed)) == Status::Part
     }
 
-    /// Waits for a lane to be free, for `most`.
-    pub fn lane(&self, most: Duration) -> Option<Lane<'_>> {
+    /// Waits for a lane to be free, for `most`. The lowest, so that few are ever touched.
+    pub fn lane(self: &Arc<Self>, most: Duration) -> Option<Lane> {
         let is_free = |idle: &Idle| match idle.until {
             Until::Now => true,
             Until::Emptied => idle.filler.is_over(),
@@ -296,10 +303,11 @@ impl Caller {
         let none = |lanes: &mut Vec<Idle>| !lanes.iter().any(is_free);
         let waited = self.returned.wait_timeout_while(lanes, most, none);
         let mut lanes = waited.unwrap_or_else(PoisonError::into_inner).0;
-        let which = lanes.iter().position(is_free)?;
-        let mut filler = lanes.swap_remove(which).filler;
+        let free = lanes.iter().enumerate().filter(|(_, idle)| is_free(idle));
+        let (place, _) = free.min_by_key(|(_, idle)| idle.filler.which())?;
+        let mut filler = lanes.swap_remove(place).filler;
         filler.begin();
-        Some(Lane { caller: self, filler: Some(filler), until: Until::Now })
+        Some(Lane { caller: self.clone(), filler: Some(filler), until: Until::Now, held: false })
     }
 
     /// The service thread is about to sleep: it looks once more before [`Caller::rest`].
@@ -330,7 +338,7 @@ impl Ticket {
     }
 }
 
-impl Lane<'_> {
+impl Lane {
     fn filler(&self) -> &Filler {
         self.filler.as_ref().expect("a lane has its filler until it is dropped")
     }
@@ -362,6 +370,36 @@ impl Lane<'_> {
         taken
     }
 
+    /// What is put in is to stand there until the lane is dropped, to be copied. False: too many lanes are held.
+    pub fn hold(&mut self) -> bool {
+        let one_more = |held| (held < MOST_HELD).then_some(held + 1);
+        let held = &self.caller.held;
+        self.held = self.held || held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok();
+        self.held
+    }
+
+    /// It is not to be held any more.
+    pub fn let_go(&mut self) {
+        if std::mem::take(&mut self.held) {
+            self.caller.held.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it is held: what was put in stands there, whatever the server does.
+    pub fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// How many more bytes it has room for that are held.
+    pub fn rest(&self) -> usize {
+        (PARTS * PART).saturating_sub(self.filler().len() as usize)
+    }
+
+    /// Appends all that was put in and is held.
+    pub fn copy(&self, into: &mut Vec<u8>) {
+        self.filler().copy(into);
+    }
+
     /// What was fetched is there.
     pub fn fetched(&mut self) {
         self.until = Until::Now;
@@ -379,12 +417,13 @@ impl Lane<'_> {
 
     /// Appends `len` bytes of a part that was fetched, no more than it has.
     pub fn drain(&self, part: usize, len: usize, into: &mut Vec<u8>) {
-        append(lane(&self.caller.page, Way::Arguments, self.which()).part(part), len, into);
+        append(fetched(&self.caller.page, self.which(), part), len, into);
     }
 }
 
-impl Drop for Lane<'_> {
+impl Drop for Lane {
     fn drop(&mut self) {
+        self.let_go();
         let Some(filler) = self.filler.take() else { return };
         let idle = Idle { filler, until: self.until };
         self.caller.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(idle);

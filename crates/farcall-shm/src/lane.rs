@@ -6,19 +6,26 @@ use std::time::Duration;
 
 use crate::Page;
 use crate::bell::Bell;
-use crate::layout::{LANES, PART, PARTS};
+use crate::layout::{FETCHED, LANES, PART, PARTS};
 use crate::page::{append, put_at};
 
-/// A ring of parts. Each use of it begins at the first.
+/// A ring of parts. Each use of it begins at the first. (Those of arguments stand elsewhere, in the caller's own file.)
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Lane {
-    filled: Filled,
-    emptied: Emptied,
+    flow: Flow,
     parts: [Part; PARTS],
 }
 
 pub(crate) type Part = [AtomicU64; PART / 8];
+
+/// How far a lane is filled and emptied.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Flow {
+    filled: Filled,
+    emptied: Emptied,
+}
 
 /// Written by who fills: which use it is (upper half), and how many whole parts it has filled.
 #[repr(C, align(128))]
@@ -70,8 +77,8 @@ impl Filler {
     }
 
     #[inline]
-    fn lane(&self) -> &Lane {
-        lane(&self.page, self.way, self.which)
+    fn flow(&self) -> &Flow {
+        flow(&self.page, self.way, self.which)
     }
 
     /// Which lane.
@@ -82,7 +89,7 @@ impl Filler {
     /// Begins something new.
     pub fn begin(&mut self) {
         (self.uses, self.parts, self.at) = (self.uses.wrapping_add(1), 0, 0);
-        self.lane().filled.0.store(word(self.uses, self.parts), Ordering::Release);
+        self.flow().filled.0.store(word(self.uses, self.parts), Ordering::Release);
     }
 
     /// Puts bytes in from the beginning, as many as there is room for now, and says how many. Whole parts can be
@@ -91,14 +98,29 @@ impl Filler {
         let mut taken = 0;
         while taken < bytes.len() && self.has_room() {
             let len = (PART - self.at).min(bytes.len() - taken);
-            put_at(&self.lane().parts[self.parts as usize % PARTS], self.at, &bytes[taken..taken + len]);
+            self.put_at(&bytes[taken..taken + len]);
             (taken, self.at) = (taken + len, self.at + len);
             if self.at == PART {
                 (self.parts, self.at) = (self.parts.wrapping_add(1), 0);
-                self.lane().filled.0.store(word(self.uses, self.parts), Ordering::Release);
+                self.flow().filled.0.store(word(self.uses, self.parts), Ordering::Release);
             }
         }
         taken
+    }
+
+    /// Puts bytes into the part that is being filled.
+    #[inline]
+    fn put_at(&self, bytes: &[u8]) {
+        let part = self.parts as usize % PARTS;
+        match self.way {
+            Way::Arguments => self.page.lanes().put((self.which * PARTS + part) * PART + self.at, bytes),
+            Way::Results => put_at(&self.page.shared().results[self.which].parts[part], self.at, bytes),
+        }
+    }
+
+    /// Appends all that was put in, which stands there yet: arguments that were no more than a lane holds.
+    pub(crate) fn copy(&self, into: &mut Vec<u8>) {
+        self.page.lanes().append(self.which * PARTS * PART, self.len() as usize, into);
     }
 
     /// Whether there is room for a byte.
@@ -115,7 +137,7 @@ impl Filler {
     /// Parts that are full, as far as is known.
     #[inline]
     fn ahead(&self) -> u32 {
-        let emptied = self.lane().emptied.parts.load(Ordering::Acquire);
+        let emptied = self.flow().emptied.parts.load(Ordering::Acquire);
         let emptied = if uses(emptied) == self.uses { emptied as u32 } else { 0 };
         self.parts.wrapping_sub(emptied)
     }
@@ -129,12 +151,12 @@ impl Filler {
     /// Whether all was emptied, so that something new can begin.
     pub fn is_over(&self) -> bool {
         let parts = self.parts.wrapping_add(u32::from(self.at > 0));
-        self.lane().emptied.parts.load(Ordering::Acquire) == word(self.uses, parts)
+        self.flow().emptied.parts.load(Ordering::Acquire) == word(self.uses, parts)
     }
 
     /// Sleeps until there may be room, or for `most`.
     pub(crate) fn sleep(&self, most: Duration) {
-        let bell = &self.lane().emptied.bell;
+        let bell = &self.flow().emptied.bell;
         bell.lie_down();
         if !self.has_room() {
             bell.sleep(Some(most));
@@ -152,13 +174,13 @@ impl Emptier {
     }
 
     #[inline]
-    fn lane(&self) -> &Lane {
-        lane(&self.page, self.way, self.which)
+    fn flow(&self) -> &Flow {
+        flow(&self.page, self.way, self.which)
     }
 
     /// Turns to what is in the lane now. True: it is something new.
     pub fn renew(&mut self) -> bool {
-        let uses = uses(self.lane().filled.0.load(Ordering::Acquire));
+        let uses = uses(self.flow().filled.0.load(Ordering::Acquire));
         let is_new = uses != self.uses;
         if is_new {
             (self.uses, self.parts) = (uses, 0);
@@ -169,7 +191,7 @@ impl Emptier {
     /// Whether there is a whole part.
     #[inline]
     pub fn has_part(&self) -> bool {
-        let filled = self.lane().filled.0.load(Ordering::Acquire);
+        let filled = self.flow().filled.0.load(Ordering::Acquire);
         // (Behind the end of what was finished, `parts` counts one that was not whole.)
         uses(filled) == self.uses && (filled as u32).wrapping_sub(self.parts).cast_signed() > 0
     }
@@ -177,7 +199,7 @@ impl Emptier {
     /// Appends a part that is there, whole; `None` has it skipped.
     pub fn take(&mut self, into: Option<&mut Vec<u8>>) {
         if let Some(into) = into {
-            append(&self.lane().parts[self.parts as usize % PARTS], PART, into);
+            self.append(PART, into);
         }
         self.parts = self.parts.wrapping_add(1);
         self.tell();
@@ -191,12 +213,22 @@ impl Emptier {
         while left > 0 {
             let part = left.min(PART);
             if let Some(into) = &mut into {
-                append(&self.lane().parts[self.parts as usize % PARTS], part, into);
+                self.append(part, into);
             }
             (self.parts, left) = (self.parts.wrapping_add(1), left - part);
         }
         self.tell();
         len >= emptied && len.div_ceil(PART as u64) == u64::from(self.parts)
+    }
+
+    /// Appends so many bytes of the part that is next.
+    #[inline]
+    fn append(&self, len: usize, into: &mut Vec<u8>) {
+        let part = self.parts as usize % PARTS;
+        match self.way {
+            Way::Arguments => self.page.lanes().append((self.which * PARTS + part) * PART, len, into),
+            Way::Results => append(&self.page.shared().results[self.which].parts[part], len, into),
+        }
     }
 
     /// Says that all of `len` bytes were emptied, or are not wanted.
@@ -206,7 +238,7 @@ impl Emptier {
     }
 
     fn tell(&self) {
-        let emptied = &self.lane().emptied;
+        let emptied = &self.flow().emptied;
         emptied.parts.store(word(self.uses, self.parts), Ordering::Release);
         if self.way == Way::Arguments {
             emptied.bell.ring();
@@ -214,20 +246,18 @@ impl Emptier {
     }
 }
 
-impl Lane {
-    /// A part, for what the caller fetches.
-    pub(crate) fn part(&self, part: usize) -> &Part {
-        &self.parts[part % PARTS]
+#[inline]
+fn flow(page: &Page, way: Way, which: usize) -> &Flow {
+    let shared = page.shared();
+    match way {
+        Way::Arguments => &shared.arguments[which],
+        Way::Results => &shared.results[which].flow,
     }
 }
 
-#[inline]
-pub(crate) fn lane(page: &Page, way: Way, which: usize) -> &Lane {
-    let shared = page.shared();
-    match way {
-        Way::Arguments => &shared.arguments[which % LANES],
-        Way::Results => &shared.results[which % LANES],
-    }
+/// A part that a caller fetches by a lane of its own.
+pub(crate) fn fetched(page: &Page, which: usize, part: usize) -> &Part {
+    &page.shared().fetched[which % LANES][part % FETCHED]
 }
 
 #[inline]

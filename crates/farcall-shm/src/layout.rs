@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::bell::Bell;
-use crate::lane::Lane;
+use crate::lane::{Flow, Lane, Part};
 use crate::turn::Turn;
 
 /// Miri looks at all of the memory at each access.
@@ -14,16 +14,21 @@ pub const SLOTS: usize = if SMALL { 64 } else { 256 };
 /// Bytes that a slot itself holds, each way.
 pub const INLINE: usize = if SMALL { 512 } else { 4096 };
 /// Lanes for what is larger, each way.
-pub const LANES: usize = if SMALL { 1 } else { 4 };
+pub const LANES: usize = if SMALL { 1 } else { 8 };
 /// Bytes of a part of it: between two processors 64 KiB go fastest.
 pub const PART: usize = if SMALL { 1024 } else { 64 << 10 };
-/// Parts of a lane.
-pub const PARTS: usize = if SMALL { 4 } else { 16 };
+/// Parts of a lane: a MiB, and what stands around it.
+pub const PARTS: usize = if SMALL { 4 } else { 17 };
+/// Parts that one who fetches has room for: it empties one while the server fills the other.
+pub const FETCHED: usize = 2;
 /// The longest sentence of a failure, in bytes.
 pub const DETAIL: usize = 512;
 
 pub(crate) const BITMAP: usize = SLOTS / 64;
 const WORDS: usize = INLINE / 8;
+
+/// Bytes of the lanes of arguments. They are a file of their own: the caller's, which the server can only read.
+pub(crate) const ARGUMENTS: usize = LANES * PARTS * PART;
 
 /// The memory file. Each group of lines is written by one side only, except bells and turns.
 #[repr(C)]
@@ -34,7 +39,9 @@ pub(crate) struct Shared {
     pub(crate) taken: Taken,
     pub(crate) returns: Returns,
     pub(crate) slots: [Slot; SLOTS],
-    pub(crate) arguments: [Lane; LANES],
+    pub(crate) arguments: [Flow; LANES],
+    /// Written by the server: what was asked for.
+    pub(crate) fetched: [[Part; FETCHED]; LANES],
     pub(crate) results: [Lane; LANES],
 }
 

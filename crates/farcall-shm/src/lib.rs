@@ -9,7 +9,7 @@
 //! layout     what stands where: atomic words, nothing else
 //! lane       what a slot cannot hold: one side fills parts while the other empties those before
 //! turn       a slot's answer, and how one sleeps until it is there;  bell: how one sleeps until there is work
-//! page       the memory file, and unsafe code;  area: memory files for segments, and the rest of it
+//! page       the memory file, and unsafe code;  area: memory files for arguments and segments, and the rest of it
 //! meeting    Unix sockets: finding one another, passing the file, noticing a death
 //! ```
 #![cfg(target_os = "linux")]
@@ -51,7 +51,7 @@ mod sync {
 pub use area::{Area, May, Sight, punch, written};
 pub use caller::{Caller, Lane, Ticket};
 pub use lane::{Emptier, Filler};
-pub use layout::{DETAIL, INLINE, LANES, PART, PARTS, SLOTS};
+pub use layout::{DETAIL, FETCHED, INLINE, LANES, PART, PARTS, SLOTS};
 pub use meeting::{Alarm, Ear, Heard, Listener, Wire};
 pub use page::Page;
 pub use server::{Added, Call, Request, Seen, Server, Taker};

@@ -1,4 +1,4 @@
-//! The memory file, its mapping, and copying out of it and into it: the only unsafe code.
+//! The memory files of a caller and a server, their mapping, and copying out of it and into it: the only unsafe code.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -9,16 +9,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::layout::Shared;
-use crate::words;
+use crate::layout::{ARGUMENTS, Shared};
+use crate::{Area, May, words};
 
-/// The memory that two processes share, mapped here.
+/// The memory that two processes share, mapped here: a file of the server's, and one of the caller's with the lanes of
+/// arguments, which the server can only read.
 ///
 /// The other process may write anything at any time. That is sound because `Shared` consists of atomic integers,
 /// for which every bit pattern is a value; and it may not shrink the file, which would make access a fault.
 #[derive(Debug)]
 pub struct Page {
     start: NonNull<Shared>,
+    arguments: Area,
     /// Mapped; else allocated, for one process alone.
     mapped: bool,
 }
@@ -31,28 +33,37 @@ unsafe impl Sync for Page {}
 const LEN: usize = size_of::<Shared>();
 
 impl Page {
-    /// A new memory file, all zeros, and its mapping.
+    /// The caller's file, which is passed to the server.
     ///
     /// # Errors
     /// What the operating system says.
-    pub fn create() -> io::Result<(Page, OwnedFd)> {
+    pub fn arguments() -> io::Result<(Area, OwnedFd)> {
+        Area::create(ARGUMENTS, May::Read)
+    }
+
+    /// Of the server: a new memory file, all zeros, and its mapping beside that of the caller's file.
+    ///
+    /// # Errors
+    /// When that is not as it should be; or what the operating system says.
+    pub fn create(arguments: &OwnedFd) -> io::Result<(Page, OwnedFd)> {
+        let arguments = Area::open(arguments, ARGUMENTS, May::Read)?;
         let file = rustix::fs::memfd_create("farcall", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&file, LEN as u64)?;
         rustix::fs::fcntl_add_seals(&file, seals())?;
-        Ok((Page::map(&file)?, file))
+        Ok((Page::map(&file, arguments)?, file))
     }
 
-    /// The mapping of a memory file that somebody else made.
+    /// Of the caller: the mapping of the file that the server made, beside its own.
     ///
     /// # Errors
     /// When it is not as large as it should be, or could become smaller; or what the operating system says.
-    pub fn open(file: &OwnedFd) -> io::Result<Page> {
+    pub fn open(file: &OwnedFd, arguments: Area) -> io::Result<Page> {
         let is_sealed = rustix::fs::fcntl_get_seals(file)?.contains(seals());
         // (A length that the seals have made final.)
         if !is_sealed || rustix::fs::fstat(file)?.st_size != LEN as i64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "no memory file of farcall's"));
         }
-        Page::map(file)
+        Page::map(file, arguments)
     }
 
     /// Memory of this process alone, for tests.
@@ -61,29 +72,38 @@ impl Page {
         // SAFETY: the layout's size is not zero.
         let start = unsafe { std::alloc::alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start.cast()) else { std::alloc::handle_alloc_error(layout) };
-        std::sync::Arc::new(Page { start, mapped: false })
+        std::sync::Arc::new(Page { start, arguments: Area::alone(ARGUMENTS), mapped: false })
     }
 
     /// Writes a word anywhere, as a hostile peer may: for tests.
     #[doc(hidden)]
     pub fn scribble(&self, at: usize, word: u64) {
-        let at = at % (LEN / size_of::<AtomicU64>());
+        let at = at % Page::WORDS;
+        if let Some(at) = at.checked_sub(LEN / size_of::<AtomicU64>()) {
+            return self.arguments.put(at * size_of::<AtomicU64>(), &word.to_ne_bytes());
+        }
         // SAFETY: within the memory, aligned to a word, and as in `shared`. That it overlaps the two halves of a word is
         // what the other process may do as well.
         let place = unsafe { self.start.cast::<AtomicU64>().add(at).as_ref() };
         place.store(word, Ordering::Relaxed);
     }
 
-    /// How many words there are.
+    /// How many words there are, in both files.
     #[doc(hidden)]
-    pub const WORDS: usize = LEN / size_of::<AtomicU64>();
+    pub const WORDS: usize = (LEN + ARGUMENTS) / size_of::<AtomicU64>();
 
-    fn map(file: impl AsFd) -> io::Result<Page> {
+    fn map(file: impl AsFd, arguments: Area) -> io::Result<Page> {
         let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping at an address that the kernel chooses, so it overlaps nothing of ours.
         let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), LEN, rights, flags, file, 0)? };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Page { start, mapped: true })
+        Ok(Page { start, arguments, mapped: true })
+    }
+
+    /// The lanes of arguments, one behind the other.
+    #[inline]
+    pub(crate) fn lanes(&self) -> &Area {
+        &self.arguments
     }
 
     #[inline]

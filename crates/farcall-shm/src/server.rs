@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::lane::{Emptier, Filler, Way, lane};
-use crate::layout::{BITMAP, INLINE, LANES, PART, PARTS, SLOTS, Shared, Slot, place};
+use crate::lane::{Emptier, Filler, Way, fetched};
+use crate::layout::{BITMAP, FETCHED, INLINE, LANES, PART, SLOTS, Shared, Slot, place};
 use crate::page::{append, put};
 use crate::words::get;
 use crate::{Page, Status};
@@ -49,7 +49,7 @@ pub enum Request {
     Fetch {
         /// The lane, less than [`LANES`].
         lane: usize,
-        /// The part, less than [`PARTS`].
+        /// The part, less than [`FETCHED`].
         part: usize,
         /// Where in the reply it begins.
         offset: u64,
@@ -203,7 +203,7 @@ impl Server {
         let size = request.size.load(Ordering::Relaxed);
         let more = request.more.load(Ordering::Relaxed);
         let (procedure, len) = ((size >> 32) as u32, size as u32 as usize);
-        let (lane, part, offset) = (what as usize / PARTS, what as usize % PARTS, more & MOST);
+        let (lane, part, offset) = (what as usize / FETCHED, what as usize % FETCHED, more & MOST);
         match more >> KIND_SHIFT & 3 {
             CALL if len <= INLINE => {
                 let within = (offset != 0).then(|| Duration::from_nanos(offset));
@@ -242,7 +242,7 @@ impl Server {
 
     /// Fills a part that was asked for.
     pub fn fill(&self, which: usize, part: usize, bytes: &[u8]) {
-        put(lane(&self.0, Way::Arguments, which).part(part), bytes.get(..PART).unwrap_or(bytes));
+        put(fetched(&self.0, which, part), bytes.get(..PART).unwrap_or(bytes));
     }
 
     /// Says that what answers a request comes by a lane, as it is made, and how long it will be, perhaps.

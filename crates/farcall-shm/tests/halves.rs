@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use farcall_shm::{Added, Call, Caller, INLINE, LANES, PART, PARTS, Page, Request, SLOTS, Server, Status, Taker};
 
-fn halves() -> (Caller, Server, Taker) {
+fn halves() -> (Arc<Caller>, Server, Taker) {
     let page = Page::alone();
-    (Caller::new(page.clone()), Server::new(page), Taker::new())
+    (Arc::new(Caller::new(page.clone())), Server::new(page), Taker::new())
 }
 
 fn call(procedure: u32) -> Call {
@@ -139,6 +139,35 @@ fn a_lane_is_not_used_again_before_its_arguments_were_taken() {
 }
 
 #[test]
+fn what_is_held_stands_there_until_the_lane_is_dropped() {
+    let (caller, server, mut taker) = halves();
+    let all = bytes(PART + 9);
+    let mut held = Vec::new();
+    while held.len() < LANES / 2 {
+        let mut lane = caller.lane(Duration::ZERO).unwrap();
+        assert!(lane.hold() && lane.hold() && lane.is_held());
+        lane.put(&all);
+        assert_eq!(lane.rest(), PARTS * PART - all.len());
+        caller.call(caller.claim().unwrap(), &call(1), &[], Some(&mut lane));
+        let (slot, _) = server.take(&mut taker).unwrap();
+        let Request::Call { added: Some(added), .. } = server.request(slot) else { panic!() };
+        assert!(server.emptiers()[added.lane].finish(added.len, None));
+        held.push(lane);
+    }
+    // Others are left, for those who want none longer than it takes.
+    let mut other = caller.lane(Duration::ZERO).unwrap();
+    assert!(!other.hold());
+    for lane in &held {
+        let mut copy = Vec::new();
+        lane.copy(&mut copy);
+        assert_eq!(copy, all);
+    }
+    if held.pop().is_some() {
+        assert!(other.hold());
+    }
+}
+
+#[test]
 fn a_result_comes_by_a_lane_while_it_is_made() {
     let (caller, server, mut taker) = halves();
     let mut filler = server.fillers().into_iter().next().unwrap();
@@ -248,7 +277,6 @@ fn an_abandoned_slot_is_used_again_when_it_is_answered() {
 fn two_threads() {
     let calls = if cfg!(miri) { 30 } else { 100_000 };
     let (caller, server, mut taker) = halves();
-    let caller = Arc::new(caller);
     let serving = std::thread::spawn(move || {
         let mut body = Vec::new();
         for _ in 0..calls {

@@ -7,6 +7,7 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -40,7 +41,7 @@ fn a_server_stands_callers_that_write_garbage() {
     for peer in 0..PEERS {
         let mut chance = Chance(seed + peer);
         let (wire, page) = meet(export.address(), id);
-        let caller = Caller::new(page.clone());
+        let caller = Arc::new(Caller::new(page.clone()));
         let mut lane = caller.lane(Duration::ZERO).unwrap();
         for _ in 0..chance.below(300) {
             match chance.below(8) {
@@ -77,10 +78,11 @@ fn meet(address: SocketAddr, export: u64) -> (Wire, Arc<Page>) {
     let wire = Wire::connect(address).unwrap();
     let mut hello = export.to_be_bytes().to_vec();
     hello.extend_from_slice(b"10.1.2.3:4");
-    assert!(wire.send(&hello, None));
+    let (lanes, file) = Page::arguments().unwrap();
+    assert!(wire.send(&hello, Some(file.as_fd())));
     wire.wait(Duration::from_secs(600));
     let Heard::Message(_, Some(file)) = wire.receive(&mut [0; 8]) else { panic!("no memory") };
-    (wire, Arc::new(Page::open(&file).unwrap()))
+    (wire, Arc::new(Page::open(&file, lanes).unwrap()))
 }
 
 #[test]
@@ -123,8 +125,9 @@ fn serve_garbage(listener: &Listener, mut chance: Chance, over: &AtomicBool) {
         std::thread::yield_now();
     };
     wire.wait(Duration::from_secs(600));
-    let (page, file) = Page::create().unwrap();
-    wire.send(b"!", Some(std::os::fd::AsFd::as_fd(&file)));
+    let Heard::Message(_, Some(arguments)) = wire.receive(&mut [0; 64]) else { panic!("no lanes") };
+    let (page, file) = Page::create(&arguments).unwrap();
+    wire.send(b"!", Some(file.as_fd()));
     let page = Arc::new(page);
     let (server, mut taker) = (Server::new(page.clone()), Taker::new());
     let mut lanes = server.fillers();

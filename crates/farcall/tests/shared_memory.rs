@@ -13,6 +13,7 @@ use farcall::{Kind, Ran, Runtime};
 pub trait Ledger {
     fn enter(&self, number: u64) -> farcall::Result<u64>;
     fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
+    fn join(&self, first: &[u8], second: &[u8]) -> farcall::Result<Vec<u8>>;
     fn caller(&self) -> farcall::Result<String>;
 }
 
@@ -24,6 +25,9 @@ impl Ledger for Nothing {
     }
     fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>> {
         Ok(bytes.iter().rev().copied().collect())
+    }
+    fn join(&self, first: &[u8], second: &[u8]) -> farcall::Result<Vec<u8>> {
+        Ok([first, second].concat())
     }
     fn caller(&self) -> farcall::Result<String> {
         Ok(farcall::context().caller().map_or_else(String::new, |caller| caller.to_string()))
@@ -90,6 +94,32 @@ fn arguments_and_results_of_any_size_cross() {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Started calls whose first server does not take them go to another with all of their arguments, also with those that
+/// stood nowhere but in a lane.
+#[test]
+fn large_arguments_are_kept_until_the_call_has_run() {
+    let (runtime, export, ledger) = ledger();
+    let mut export = Some(export);
+    for (first, second) in [(100, 9000), (90_000, 0), (1 << 19, 1 << 19), (700_000, 700_000), (3_000_000, 10)] {
+        let bytes: Vec<u8> = (0..first + second).map(|i: usize| (i ^ i >> 8) as u8).collect();
+        let (first, second) = bytes.split_at(first);
+        drop(export.take());
+        let before = calls(&runtime);
+        // The arguments may change as soon as a call is started.
+        let start = || {
+            let (first, second) = (first.to_vec(), second.to_vec());
+            ledger.start().join(&first, &second)
+        };
+        let waited: Vec<_> = (0..8).map(|_| start()).collect();
+        let awaited = start();
+        // (What is longer than a lane waits for nobody, and may have gone by UDP.)
+        assert!(calls(&runtime) > before || bytes.len() > 1 << 20);
+        export = Some(runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap());
+        assert!(block_on(awaited).unwrap() == bytes);
+        waited.into_iter().for_each(|call| assert!(call.wait().unwrap() == bytes));
+    }
 }
 
 #[test]

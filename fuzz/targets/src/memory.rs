@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_shm::{Call, Caller, INLINE, LANES, PART, PARTS, Page, Request, SLOTS, Server, Status, Taker, Ticket};
+use farcall_shm::{
+    Call, Caller, FETCHED, INLINE, LANES, PART, PARTS, Page, Request, SLOTS, Server, Status, Taker, Ticket,
+};
 
 use crate::script::Script;
 
@@ -62,7 +64,7 @@ fn check_request(server: &Server, slot: usize) {
             assert_eq!(body.len(), len);
         }
         Request::Fetch { lane, part, .. } => {
-            assert!(lane < LANES && part < PARTS);
+            assert!(lane < LANES && part < FETCHED);
             server.fill(lane, part, &[1, 2, 3]);
         }
         Request::Forget | Request::Nonsense => {}
@@ -81,7 +83,7 @@ fn check_request(server: &Server, slot: usize) {
 /// | 7 the caller empties a lane | text: its length |
 pub fn memory_caller(data: &[u8]) {
     let page = Page::alone();
-    let caller = Caller::new(page.clone());
+    let caller = Arc::new(Caller::new(page.clone()));
     let mut script = Script::new(data);
     let mut under_way: Vec<Ticket> = Vec::new();
     let mut body = Vec::new();

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -170,8 +171,8 @@ impl Keeper {
     fn greet(&mut self, name: u64) {
         let Some(wire) = self.arriving.remove(&name) else { return };
         let mut hello = [0; 128];
-        let hello = match wire.receive(&mut hello) {
-            Heard::Message(len, _) => &hello[..len],
+        let (hello, file) = match wire.receive(&mut hello) {
+            Heard::Message(len, file) => (&hello[..len], file),
             Heard::Nothing | Heard::Gone => return self.ear.ignore(&*wire),
         };
         if let Some((export, generation)) = wanted(hello) {
@@ -181,7 +182,7 @@ impl Keeper {
             }
             return;
         }
-        let post = self.welcome(hello, &wire);
+        let post = file.and_then(|file| self.welcome(hello, &file, &wire));
         let Some(post) = post else { return self.ear.ignore(&*wire) };
         let (progress, alone, guarded) = post.progress();
         self.posts.insert(name, Watched { post, guarded, progress, alone, quiet: 0, nap: NAP });
@@ -209,19 +210,19 @@ impl Keeper {
         }
     }
 
-    /// A post for one who wants to call an export of ours.
-    fn welcome(&self, hello: &[u8], wire: &Arc<Wire>) -> Option<Arc<Post>> {
+    /// A post for one who wants to call an export of ours, and gives the file in which its arguments will stand.
+    fn welcome(&self, hello: &[u8], arguments: &OwnedFd, wire: &Arc<Wire>) -> Option<Arc<Post>> {
         let (export, from) = hello.split_first_chunk::<8>()?;
         if !self.server.exports(u64::from_be_bytes(*export)) {
             return None;
         }
-        let (page, file) = Page::create().ok()?;
+        let (page, file) = Page::create(arguments).ok()?;
         let mut id = [0; 8];
         self.server.env().entropy(&mut id);
         let (id, server, watch) = (u64::from_ne_bytes(id), self.server.clone(), self.watch.clone());
         let post = Post::new(server, id, caller(from), page, wire.clone(), self.spin, watch);
         post.spawn().ok()?;
-        if !wire.send(b"!", Some(std::os::fd::AsFd::as_fd(&file))) {
+        if !wire.send(b"!", Some(file.as_fd())) {
             post.close();
         }
         Some(post)

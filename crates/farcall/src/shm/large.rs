@@ -108,10 +108,11 @@ impl Large {
         }
     }
 
-    /// A lane that the caller has emptied.
+    /// A lane that the caller has emptied: the lowest, so that few are ever touched.
     pub(super) fn idle_lane(&mut self) -> Option<Filler> {
-        let idle = self.lanes.iter().position(Filler::is_over)?;
-        Some(self.lanes.swap_remove(idle))
+        let idle = self.lanes.iter().enumerate().filter(|(_, filler)| filler.is_over());
+        let (place, _) = idle.min_by_key(|(_, filler)| filler.which())?;
+        Some(self.lanes.swap_remove(place))
     }
 
     pub(super) fn give_lane_back(&mut self, filler: Filler) {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -70,13 +71,14 @@ impl Link {
         let wire = Wire::connect(address).ok()?;
         let mut hello = export.to_be_bytes().to_vec();
         hello.extend_from_slice(from.to_string().as_bytes());
-        if !wire.send(&hello, None) {
+        let (lanes, file) = Page::arguments().ok()?;
+        if !wire.send(&hello, Some(file.as_fd())) {
             return None;
         }
         let _waiting = crate::server::waiting();
         wire.wait(MOST);
         let Heard::Message(_, Some(file)) = wire.receive(&mut [0; 8]) else { return None };
-        let page = Arc::new(Page::open(&file).ok()?);
+        let page = Arc::new(Page::open(&file, lanes).ok()?);
         Some(Arc::new(Link {
             env: env.clone(),
             caller: Arc::new(Caller::new(page)),
@@ -151,7 +153,7 @@ impl Link {
         claim: Claim<'_>,
         outgoing: &Outgoing<'_>,
         arguments: &[u8],
-        lane: Option<&mut Lane<'_>>,
+        lane: Option<&mut Lane>,
     ) -> Result<Ticket, Failure> {
         if let Some(broken) = self.watch.broken() {
             return Err(unreachable(broken, Ran::No));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farcall_proto::{Failure, Kind, Ran};
-use farcall_shm::{Emptier, INLINE, Lane, PART, PARTS, Ticket};
+use farcall_shm::{Emptier, FETCHED, INLINE, Lane, PART, Ticket};
 
 use super::link::{FIRST_NAP, Link, Stop, not_sent};
 use super::spin;
@@ -14,16 +14,20 @@ use crate::xdr::Spill;
 pub(super) struct Long<'a> {
     link: &'a Link,
     deadline: Option<Time>,
-    pub(super) lane: Option<Lane<'a>>,
+    pub(super) lane: Option<Lane>,
     failed: Option<Stop>,
     /// Room is not waited for, but for a moment.
     hasty: bool,
 }
 
-/// The same of a call that is started: they are kept besides, for the call may have to be made again.
+/// The same of a call that is started: they are kept, for the call may have to be made again. In the lane, where the
+/// server cannot write, or what it does not hold in a copy.
 pub(super) struct Kept<'a> {
     pub(super) long: Long<'a>,
+    /// Behind what stands in the lane, if that is held.
     pub(super) bytes: Vec<u8>,
+    /// It was decided where they are kept.
+    begun: bool,
 }
 
 /// Room that is made for a long result before it comes, in bytes.
@@ -59,24 +63,31 @@ impl<'a> Long<'a> {
         }
     }
 
+    fn lane(&mut self) -> Result<&mut Lane, Stop> {
+        if self.lane.is_none() {
+            self.lane = match self.hasty {
+                true => self.link.caller.lane(Duration::ZERO),
+                false => Some(self.link.lane(self.deadline)?),
+            };
+        }
+        self.lane.as_mut().ok_or(Stop::Late)
+    }
+
     fn try_put(&mut self, mut bytes: &[u8]) -> Result<(), Stop> {
-        let lane = match &mut self.lane {
-            Some(lane) => lane,
-            None if self.hasty => self.lane.insert(self.link.caller.lane(Duration::ZERO).ok_or(Stop::Late)?),
-            None => self.lane.insert(self.link.lane(self.deadline)?),
-        };
+        let (link, hasty, deadline) = (self.link, self.hasty, self.deadline);
+        let lane = self.lane()?;
         loop {
             bytes = &bytes[lane.put(bytes).min(bytes.len())..];
             if bytes.is_empty() {
                 return Ok(());
             }
             // While the server empties parts we fill others.
-            if !spin(&*self.link.env, self.link.brisk, || lane.has_room()) {
-                if self.hasty {
+            if !spin(&*link.env, link.brisk, || lane.has_room()) {
+                if hasty {
                     return Err(Stop::Late);
                 }
                 let _waiting = crate::server::waiting();
-                self.link.wait_until(self.deadline, |most| lane.sleep(most), || lane.has_room())?;
+                link.wait_until(deadline, |most| lane.sleep(most), || lane.has_room())?;
             }
         }
     }
@@ -93,10 +104,54 @@ impl Spill for Long<'_> {
 
 impl<'a> Kept<'a> {
     pub(super) fn new(link: &'a Link) -> Kept<'a> {
-        Kept { long: Long { hasty: true, ..Long::new(link, None) }, bytes: Vec::new() }
+        Kept { long: Long { hasty: true, ..Long::new(link, None) }, bytes: Vec::new(), begun: false }
+    }
+
+    /// Hands over what a slot does not hold. Returns what it does, which is kept too.
+    pub(super) fn finish<'b>(&mut self, arguments: &'b [u8]) -> Result<&'b [u8], Failure> {
+        let rest = match arguments.len() > INLINE {
+            true => {
+                self.begin(arguments.len());
+                self.put(arguments);
+                &[]
+            }
+            false => {
+                self.bytes.extend_from_slice(arguments);
+                arguments
+            }
+        };
+        self.long.finish(rest)
+    }
+
+    /// The lane by which they went, if they are held there.
+    pub(super) fn held(&mut self) -> Option<Lane> {
+        self.long.lane.take_if(|lane| lane.is_held())
+    }
+
+    /// Decides where `len` bytes more are kept.
+    fn begin(&mut self, len: usize) {
+        let begun = std::mem::replace(&mut self.begun, true);
+        // Without a lane nothing will be sent.
+        let Ok(lane) = self.long.lane() else { return };
+        if len <= lane.rest() && (lane.is_held() || (!begun && lane.hold())) {
+            return;
+        }
+        let (env, spares) = (&self.long.link.env, &self.long.link.spares);
+        if self.bytes.capacity() == 0 {
+            self.bytes = spares.take(env.now(), len).unwrap_or_default();
+        }
+        self.bytes.reserve(len);
+        // What went by the lane stands there until that has gone round.
+        if let Some(lane) = self.long.lane.as_mut().filter(|lane| lane.is_held()) {
+            lane.copy(&mut self.bytes);
+            lane.let_go();
+        }
     }
 
     fn put(&mut self, bytes: &[u8]) {
+        if self.long.lane.as_ref().is_some_and(Lane::is_held) {
+            return self.long.put(bytes);
+        }
         // What is copied twice stands in the processor's cache then.
         for part in bytes.chunks(PART) {
             self.bytes.extend_from_slice(part);
@@ -107,12 +162,7 @@ impl<'a> Kept<'a> {
 
 impl Spill for Kept<'_> {
     fn take(&mut self, before: &[u8], bytes: &[u8], more: usize) -> Option<usize> {
-        let len = self.bytes.len() + before.len() + bytes.len() + more + MORE;
-        if self.bytes.capacity() == 0 {
-            let link = self.long.link;
-            self.bytes = link.spares.take(link.env.now(), len).unwrap_or_default();
-        }
-        self.bytes.reserve(len - self.bytes.len());
+        self.begin(before.len() + bytes.len() + more + MORE);
         self.put(before);
         self.put(bytes);
         Some(bytes.len())
@@ -121,7 +171,7 @@ impl Spill for Kept<'_> {
 
 impl Link {
     /// A lane for what is long.
-    fn lane(&self, deadline: Option<Time>) -> Result<Lane<'_>, Stop> {
+    fn lane(&self, deadline: Option<Time>) -> Result<Lane, Stop> {
         if let Some(lane) = self.caller.lane(Duration::ZERO) {
             return Ok(lane);
         }
@@ -222,7 +272,7 @@ impl Link {
             }
             let (filled, here) = (part, (len - offset).min(PART as u64));
             offset += here;
-            part = (part + 1) % PARTS;
+            part = (part + 1) % FETCHED;
             if offset < len {
                 // While we empty one part the server fills the next.
                 asked = self.caller.fetch(slot, &mut lane, part, offset);

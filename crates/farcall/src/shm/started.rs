@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Ran};
-use farcall_shm::Ticket;
+use farcall_shm::{Lane, Ticket};
 
 use super::link::{Claim, Link, Scratch, Stop, give};
 use super::long::Kept;
@@ -21,8 +22,10 @@ pub(crate) struct Started {
     link: Arc<Link>,
     pub(super) ticket: Ticket,
     pub(super) deadline: Option<Time>,
-    /// As encoded, in case the call fails and is to be made again: the peer may have changed what stands in the slot.
+    /// As encoded, in case the call fails and is to be made again: the peer may have changed what stands in the slot. Those in
+    /// the lane, if it is held, precede the others.
     arguments: Vec<u8>,
+    lane: Option<Lane>,
     state: Mutex<State>,
     kept: Condvar,
     /// The service thread knows of it.
@@ -57,14 +60,13 @@ impl Started {
         let mut scratch = Scratch::take();
         let mut kept = Kept::new(link);
         (outgoing.trip.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut kept)).map_err(bad_arguments)?;
-        let Ok(rest) = kept.long.finish(&scratch.bytes) else { return Ok(None) };
+        let Ok(rest) = kept.finish(&scratch.bytes) else { return Ok(None) };
         let ticket = link.send(claim, outgoing, rest, kept.long.lane.as_mut())?;
-        let mut arguments = kept.bytes;
-        arguments.extend_from_slice(&scratch.bytes);
+        let (lane, arguments) = (kept.held(), kept.bytes);
         scratch.keep();
         let (link, deadline, kept) = (link.clone(), outgoing.trip.deadline, Condvar::new());
         let (awaited, state) = (AtomicBool::new(false), Mutex::default());
-        Ok(Some(Arc::new(Started { link, ticket, deadline, arguments, state, kept, awaited })))
+        Ok(Some(Arc::new(Started { link, ticket, deadline, arguments, lane, state, kept, awaited })))
     }
 
     /// Blocks until the outcome has come.
@@ -84,7 +86,7 @@ impl Started {
         }
         drop(waiting);
         match ended {
-            Some(ended) => give(ended, &mut scratch.bytes, &mut |outcome| taker(outcome, &self.arguments)),
+            Some(ended) => give(ended, &mut scratch.bytes, &mut |outcome| self.pass(outcome, taker)),
             None => drop(self.give_kept(taker)),
         }
         scratch.keep();
@@ -170,8 +172,18 @@ impl Started {
             }
         };
         let Stage::Kept(ended, mut body) = stage else { return false };
-        give(ended, &mut body, &mut |outcome| taker(outcome, &self.arguments));
+        give(ended, &mut body, &mut |outcome| self.pass(outcome, taker));
         true
+    }
+
+    /// Gives the outcome, with the arguments if the call failed.
+    fn pass(&self, outcome: Outcome<'_>, taker: Taker<'_>) {
+        let Outcome::Failed(_) = outcome else { return taker(outcome, &[]) };
+        let Some(lane) = &self.lane else { return taker(outcome, &self.arguments) };
+        let mut all = Vec::new();
+        lane.copy(&mut all);
+        all.extend_from_slice(&self.arguments);
+        taker(outcome, &all);
     }
 
     pub(super) fn is_sent(&self) -> bool {
@@ -186,7 +198,10 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         // Nobody asks any more: the slot is used again when the answer has come.
-        if self.link.is_ours() && self.is_sent() {
+        if !self.link.is_ours() {
+            // It is its parent's.
+            std::mem::forget(self.lane.take());
+        } else if self.is_sent() {
             self.link.caller.abandon(self.ticket);
         }
         self.link.spares.give(std::mem::take(&mut self.arguments));
