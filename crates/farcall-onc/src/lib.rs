@@ -4,4 +4,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+pub mod server;
 pub mod wire;
+
+#[cfg(target_os = "linux")]
+pub use server::Server;

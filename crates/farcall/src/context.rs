@@ -29,9 +29,11 @@ pub struct Context(Option<Serving>);
 
 /// A call that is being served, and by whom.
 #[derive(Clone)]
-struct Serving {
-    server: Arc<Server>,
-    call: Incoming,
+enum Serving {
+    /// By a server of this crate.
+    Here { server: Arc<Server>, call: Incoming },
+    /// By one that speaks another protocol, and says only who calls.
+    Elsewhere(SocketAddr),
 }
 
 /// A call that is being served.
@@ -50,6 +52,8 @@ thread_local! {
     static ANY: Cell<bool> = const { Cell::new(false) };
     /// Whether the call is served by a task, not by a worker.
     static TASK: Cell<bool> = const { Cell::new(false) };
+    /// Who calls, if the call came by another protocol.
+    static ELSEWHERE: Cell<Option<SocketAddr>> = const { Cell::new(None) };
     static CALL: Cell<Option<Incoming>> = const { Cell::new(None) };
     /// Who serves in this thread. It changes less often than the call.
     static SERVER: RefCell<Option<Arc<Server>>> = const { RefCell::new(None) };
@@ -59,35 +63,45 @@ thread_local! {
 
 fn current() -> Option<Serving> {
     if !ANY.get() {
-        return None;
+        return ELSEWHERE.get().map(Serving::Elsewhere);
     }
-    Some(Serving { call: CALL.get()?, server: SERVER.with_borrow(Clone::clone)? })
+    Some(Serving::Here { call: CALL.get()?, server: SERVER.with_borrow(Clone::clone)? })
 }
 
 impl Context {
     /// Who calls: the address that the call came from.
     pub fn caller(&self) -> Option<SocketAddr> {
-        self.0.as_ref().map(|serving| serving.call.from)
+        self.0.as_ref().map(|serving| match serving {
+            Serving::Here { call, .. } => call.from,
+            Serving::Elsewhere(from) => *from,
+        })
     }
 
     /// How long the caller will wait from now on; `None` if for ever. Calls made while serving
     /// this one inherit it.
     pub fn remaining(&self) -> Option<Duration> {
-        let serving = self.0.as_ref()?;
-        Some(serving.call.deadline?.since(serving.server.now()))
+        let (server, call) = self.here()?;
+        Some(call.deadline?.since(server.now()))
     }
 
     /// Whether the caller has given the call up, or its deadline has passed. Whatever the procedure
     /// returns then is thrown away, so a long one looks here now and then.
     pub fn is_cancelled(&self) -> bool {
-        let Some(serving) = &self.0 else { return false };
-        let late = serving.call.deadline.is_some_and(|deadline| deadline <= serving.server.now());
-        late || serving.server.is_cancelled(serving.call.key)
+        let Some((server, call)) = self.here() else { return false };
+        let late = call.deadline.is_some_and(|deadline| deadline <= server.now());
+        late || server.is_cancelled(call.key)
     }
 
     /// The trace that the call is part of. Calls made while serving this one inherit it.
     pub fn trace(&self) -> Option<Trace> {
-        self.0.as_ref()?.call.trace
+        self.here()?.1.trace
+    }
+
+    fn here(&self) -> Option<(&Server, &Incoming)> {
+        match self.0.as_ref()? {
+            Serving::Here { server, call } => Some((server, call)),
+            Serving::Elsewhere(_) => None,
+        }
     }
 }
 
@@ -141,6 +155,24 @@ impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
         ANY.set(false);
+    }
+}
+
+/// Says that this thread serves a call that came from `caller` by a protocol that knows no more of it, until the guard is
+/// dropped.
+#[inline]
+pub fn enter_elsewhere(caller: SocketAddr) -> EnteredElsewhere {
+    EnteredElsewhere(ELSEWHERE.replace(Some(caller)))
+}
+
+/// A call of another protocol is being served.
+#[derive(Debug)]
+pub struct EnteredElsewhere(Option<SocketAddr>);
+
+impl Drop for EnteredElsewhere {
+    #[inline]
+    fn drop(&mut self) {
+        ELSEWHERE.set(self.0);
     }
 }
 

@@ -34,6 +34,8 @@ use crate::pending::Pending;
 use crate::xdr::{Decode, Decoder, Encode, Encoder, ErrorKind};
 use crate::{CallFailed, Error, Kind, Ran, Result, System, idl, xdr};
 
+#[doc(hidden)]
+pub use crate::context::{EnteredElsewhere, enter_elsewhere};
 pub use crate::local::{local, local_async};
 
 /// What the runtime knows of an interface; `#[farcall::interface]` implements it for `dyn Store`.

@@ -252,7 +252,9 @@ pub enum RecordError {
 impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RecordError::TooLong { length, limit } => write!(f, "a record of {length} bytes, of which {limit} may come"),
+            RecordError::TooLong { length, limit } => {
+                write!(f, "a record of {length} bytes, of which {limit} may come")
+            }
             RecordError::TooManyFragments(limit) => write!(f, "a record of more than {limit} fragments"),
             RecordError::TooSlow(limit) => write!(f, "a record took more than {limit:?} to come"),
         }

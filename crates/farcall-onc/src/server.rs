@@ -1,0 +1,357 @@
+//! A server: programs, and the sockets at which they are called.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! #[farcall::interface]
+//! pub trait Echo {
+//!     fn twice(&self, number: u32) -> farcall::Result<u32>;
+//! }
+//!
+//! impl farcall::stub::Program for dyn Echo {
+//!     const PROGRAM: u32 = 0x2000_0001;
+//!     const VERSION: u32 = 1;
+//! }
+//!
+//! struct Twice;
+//! impl Echo for Twice {
+//!     fn twice(&self, number: u32) -> farcall::Result<u32> {
+//!         Ok(number.wrapping_mul(2))
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = farcall_onc::Server::builder()
+//!     .program::<dyn Echo>(Arc::new(Twice))
+//!     .address("127.0.0.1:0".parse()?) // UDP and TCP, at one port
+//!     .start()?;
+//! println!("{:?}", server.addresses());
+//! # Ok(())
+//! # }
+//! ```
+
+mod caller;
+mod connection;
+mod crew;
+mod datagrams;
+mod duplicates;
+mod outgoing;
+mod programs;
+mod ready;
+mod streams;
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall::stub::Program;
+use farcall::xdr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+
+pub use caller::{Caller, Transport, caller};
+pub use duplicates::Retention;
+pub use programs::{Admission, Flavour, Seal};
+
+use crate::wire::auth::{AuthStat, Flavor};
+use crate::wire::record;
+use crew::Crew;
+use datagrams::Datagrams;
+use duplicates::Duplicates;
+use programs::{Offer, Programs};
+use streams::{Listener, StreamLimits, Streams};
+
+/// Programs that are being served, until it is dropped.
+pub struct Server {
+    crew: Arc<Crew>,
+    streams: Option<Arc<Streams>>,
+    programs: Arc<Programs>,
+    addresses: Vec<(Transport, SocketAddr)>,
+    paths: Vec<PathBuf>,
+}
+
+impl Server {
+    /// A server to be.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
+
+    /// Where it is called, by which way.
+    pub fn addresses(&self) -> &[(Transport, SocketAddr)] {
+        &self.addresses
+    }
+
+    /// Its first UDP address.
+    pub fn udp(&self) -> Option<SocketAddr> {
+        self.first(Transport::Udp)
+    }
+
+    /// Its first TCP address.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        self.first(Transport::Tcp)
+    }
+
+    /// The programs and versions that it serves.
+    pub fn programs(&self) -> Vec<(u32, u32)> {
+        self.programs.numbers().collect()
+    }
+
+    /// How many connections it has.
+    pub fn connections(&self) -> usize {
+        self.streams.as_ref().map_or(0, |streams| streams.len())
+    }
+
+    fn first(&self, wanted: Transport) -> Option<SocketAddr> {
+        self.addresses.iter().find(|(transport, _)| *transport == wanted).map(|(_, address)| *address)
+    }
+}
+
+/// Nobody waits at the sockets any more when this returns. Procedures that run end by themselves.
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.crew.stop();
+        if let Some(streams) = &self.streams {
+            streams.close();
+        }
+        self.paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = f.debug_struct("Server");
+        all.field("programs", &self.programs()).field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+/// What a server is to be.
+#[must_use]
+pub struct ServerBuilder {
+    programs: Programs,
+    retention: Option<Retention>,
+    places: Vec<Place>,
+    workers: usize,
+    limits: StreamLimits,
+}
+
+enum Place {
+    Udp(SocketAddr),
+    Tcp(SocketAddr),
+    Both(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl Default for ServerBuilder {
+    fn default() -> ServerBuilder {
+        ServerBuilder {
+            programs: Programs::default(),
+            retention: Some(Retention::default()),
+            places: Vec::new(),
+            workers: 64,
+            limits: StreamLimits {
+                connections: 4096,
+                idle: Duration::from_secs(360),
+                records: record::Limits { record: 4 << 20, ..record::Limits::default() },
+                spin: Duration::ZERO,
+            },
+        }
+    }
+}
+
+impl ServerBuilder {
+    /// Serves this interface under its numbers. Several may be served, and several versions of one.
+    pub fn program<T: ?Sized + Program>(self, server: Arc<T>) -> Self {
+        self.program_one_way(server, &[])
+    }
+
+    /// The same, and procedures of these numbers give no reply when all is well: their callers do not wait for one
+    /// (RFC 5531 section 8.4.1, "batching").
+    pub fn program_one_way<T: ?Sized + Program>(mut self, server: Arc<T>, procedures: &[u32]) -> Self {
+        self.programs.add(Offer::new(server, procedures));
+        self
+    }
+
+    /// Is called at this address over UDP. Port 0 is any.
+    pub fn udp(self, address: SocketAddr) -> Self {
+        self.at(Place::Udp(address))
+    }
+
+    /// Is called at this address over TCP. Port 0 is any.
+    pub fn tcp(self, address: SocketAddr) -> Self {
+        self.at(Place::Tcp(address))
+    }
+
+    /// Is called at this address over UDP and TCP, at the same port. Port 0 is any.
+    pub fn address(self, address: SocketAddr) -> Self {
+        self.at(Place::Both(address))
+    }
+
+    /// Is called over a Unix socket at this path, which must not exist yet, and does not when the server is dropped.
+    pub fn unix(self, path: impl AsRef<Path>) -> Self {
+        self.at(Place::Unix(path.as_ref().to_owned()))
+    }
+
+    fn at(mut self, place: Place) -> Self {
+        self.places.push(place);
+        self
+    }
+
+    /// How many threads there are at most; 64 by default. More calls than that wait in their sockets.
+    pub fn workers(mut self, most: usize) -> Self {
+        self.workers = most;
+        self
+    }
+
+    /// How long a thread looks for the next call before it sleeps; it does not by default. Worth a processor where every
+    /// microsecond counts.
+    pub fn spin(mut self, time: Duration) -> Self {
+        self.limits.spin = time;
+        self
+    }
+
+    /// How many connections there are at most; 4,096 by default. For another, the one that has been silent longest is
+    /// closed, if that is at least five seconds; else it has to wait.
+    pub fn connections(mut self, most: usize) -> Self {
+        self.limits.connections = most.max(1);
+        self
+    }
+
+    /// How long a connection may be silent; six minutes by default, a minute more than clients usually wait before they
+    /// close it.
+    pub fn idle(mut self, time: Duration) -> Self {
+        self.limits.idle = time;
+        self
+    }
+
+    /// How long a record may be, in bytes, in fragments and in time; 4 MiB, 16,384 and a minute by default.
+    pub fn records(mut self, limits: record::Limits) -> Self {
+        self.limits.records = limits;
+        self
+    }
+
+    /// How large and how deep arguments may be.
+    pub fn arguments(mut self, limits: xdr::Limits) -> Self {
+        self.programs.limits = limits;
+        self
+    }
+
+    /// Accepts arguments that RFC 4506 forbids but old clients send: padding that is not zero, any number but 0 as true,
+    /// bytes after the arguments.
+    pub fn lenient(mut self) -> Self {
+        self.programs.lenient = true;
+        self
+    }
+
+    /// Keeps replies, so that a call that is sent again is answered and not run again; `None` keeps none. NULL and what is
+    /// `#[idempotent]` is not kept.
+    pub fn retention(mut self, retention: Option<Retention>) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// Asks before each call whether its caller is served; if not, it is told why.
+    pub fn allow(mut self, allow: impl Fn(&Caller) -> Result<(), AuthStat> + Send + Sync + 'static) -> Self {
+        self.programs.allow = Some(Box::new(allow));
+        self
+    }
+
+    /// Understands one more flavour of authentication.
+    pub fn flavour(mut self, flavor: Flavor, flavour: Arc<dyn Flavour>) -> Self {
+        self.programs.flavours.push((flavor, flavour));
+        self
+    }
+
+    /// Begins to serve.
+    ///
+    /// # Errors
+    /// If an address is not to be had.
+    pub fn start(mut self) -> io::Result<Server> {
+        self.programs.duplicates = self.retention.map(Duplicates::new);
+        let programs = Arc::new(self.programs);
+        let crew = Crew::new(self.workers)?;
+        let mut server = Server { crew, streams: None, programs, addresses: Vec::new(), paths: Vec::new() };
+        let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
+        for place in self.places {
+            match place {
+                Place::Udp(address) => sockets.push(bind_udp(address)?),
+                Place::Tcp(address) => listeners.push(Listener::Tcp(bind_tcp(address)?)),
+                Place::Both(address) => {
+                    let (socket, listener) = bind_both(address)?;
+                    sockets.push(socket);
+                    listeners.push(Listener::Tcp(listener));
+                }
+                Place::Unix(path) => {
+                    listeners.push(Listener::Unix(UnixListener::bind(&path)?));
+                    server.paths.push(path);
+                }
+            }
+        }
+        for socket in sockets {
+            server.addresses.push((Transport::Udp, socket.local_addr()?));
+            let datagrams = Datagrams::new(socket, self.limits.spin, &server.crew, &server.programs)?;
+            server.crew.man(Arc::new(datagrams));
+        }
+        for listener in &listeners {
+            if let Listener::Tcp(listener) = listener {
+                server.addresses.push((Transport::Tcp, listener.local_addr()?));
+            }
+        }
+        if !listeners.is_empty() {
+            let streams = Streams::new(listeners, self.limits, &server.crew, &server.programs)?;
+            server.streams = Some(streams.clone());
+            server.crew.man(streams);
+        }
+        Ok(server)
+    }
+}
+
+impl fmt::Debug for ServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = f.debug_struct("ServerBuilder");
+        all.field("programs", &self.programs.numbers().collect::<Vec<_>>()).finish_non_exhaustive()
+    }
+}
+
+/// A UDP and a TCP socket at the same port.
+fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
+    /// What is free for one may be taken for the other.
+    const TRIES: usize = 32;
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in 0..TRIES {
+        let listener = bind_tcp(address)?;
+        match bind_udp(listener.local_addr()?) {
+            Ok(socket) => return Ok((socket, listener)),
+            Err(error) if address.port() == 0 => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+fn bind_udp(address: SocketAddr) -> io::Result<UdpSocket> {
+    Ok(UdpSocket::from(bound(address, SocketType::DGRAM)?))
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    const BACKLOG: i32 = 1024;
+    let socket = bound(address, SocketType::STREAM)?;
+    listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
+}
+
+/// A socket at an address. One of IPv6 is of IPv6 alone, so that both families can be had at one port.
+fn bound(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    if kind == SocketType::STREAM {
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+    }
+    bind(&socket, &address)?;
+    Ok(socket)
+}

@@ -1,0 +1,163 @@
+//! Who calls, as the procedure that serves the call may ask.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use farcall::stub::{EnteredElsewhere, enter_elsewhere};
+
+use super::connection::Connection;
+use crate::wire::auth::{Credential, Flavor, OpaqueAuth};
+use crate::wire::message::Call;
+
+/// The call that this thread is serving, if it serves one of ONC RPC.
+///
+/// [`farcall::context`] says who calls too, whatever the protocol.
+pub fn caller() -> Option<Caller> {
+    CURRENT.with_borrow(|current| current.as_ref().map(Current::caller))
+}
+
+/// Who calls, by which way, and what.
+#[derive(Clone)]
+pub struct Caller {
+    peer: Peer,
+    /// Program, version, procedure.
+    numbers: [u32; 3],
+    flavor: Flavor,
+    body: Box<[u8]>,
+}
+
+/// How a call came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// As a datagram.
+    Udp,
+    /// Over a connection.
+    Tcp,
+    /// Over a connection within the machine.
+    Unix,
+}
+
+/// Where calls come from.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    pub(crate) transport: Transport,
+    /// None of a Unix socket's.
+    pub(crate) address: Option<SocketAddr>,
+    /// None of datagrams.
+    pub(crate) connection: Option<Arc<Connection>>,
+}
+
+impl Caller {
+    pub(super) fn new(peer: &Peer, call: &Call<'_>) -> Caller {
+        Caller {
+            peer: peer.clone(),
+            numbers: [call.program, call.version, call.procedure],
+            flavor: call.credential.flavor(),
+            body: call.credential.body().into(),
+        }
+    }
+
+    /// The address that the call came from; none over a Unix socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.peer.address
+    }
+
+    /// How the call came.
+    pub fn transport(&self) -> Transport {
+        self.peer.transport
+    }
+
+    /// The program that is called.
+    pub fn program(&self) -> u32 {
+        self.numbers[0]
+    }
+
+    /// The version that is called.
+    pub fn version(&self) -> u32 {
+        self.numbers[1]
+    }
+
+    /// The procedure that is called.
+    pub fn procedure(&self) -> u32 {
+        self.numbers[2]
+    }
+
+    /// The flavour of the credential.
+    pub fn flavor(&self) -> Flavor {
+        self.flavor
+    }
+
+    /// Who calls. What AUTH_SYS says is the caller's own word: believe it of hosts whose superusers you trust.
+    pub fn credential(&self) -> Credential<'_> {
+        let auth = OpaqueAuth::new(self.flavor.0, &self.body).unwrap_or(OpaqueAuth::NONE);
+        // It was looked at before the call was admitted.
+        auth.credential().unwrap_or(Credential::None)
+    }
+
+    /// Whether the call came from a port that only a superuser may have: a sign, not a proof.
+    pub fn is_reserved_port(&self) -> bool {
+        self.address().is_some_and(|address| address.port() < 1024)
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = f.debug_struct("Caller");
+        all.field("address", &self.address()).field("transport", &self.transport());
+        all.field("call", &self.numbers).field("credential", &self.credential()).finish()
+    }
+}
+
+/// The same as [`Caller`], without memory of its own.
+struct Current {
+    peer: Peer,
+    numbers: [u32; 3],
+    flavor: Flavor,
+    len: usize,
+    body: [u8; OpaqueAuth::LONGEST],
+}
+
+impl Current {
+    fn caller(&self) -> Caller {
+        let body = self.body.get(..self.len).unwrap_or_default().into();
+        Caller { peer: self.peer.clone(), numbers: self.numbers, flavor: self.flavor, body }
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
+
+/// Says that this thread serves `call`, until what it returns is dropped.
+#[inline]
+pub(super) fn enter(peer: &Peer, call: &Call<'_>) -> Serving {
+    let credential = call.credential.body();
+    let mut body = [0; OpaqueAuth::LONGEST];
+    // No longer than `LONGEST`, or it would not be.
+    body[..credential.len()].copy_from_slice(credential);
+    let current = Current {
+        peer: peer.clone(),
+        numbers: [call.program, call.version, call.procedure],
+        flavor: call.credential.flavor(),
+        len: credential.len(),
+        body,
+    };
+    let former = CURRENT.replace(Some(current));
+    Serving { former, _context: peer.address.map(enter_elsewhere) }
+}
+
+/// A call is being served.
+pub(super) struct Serving {
+    /// What was served before, by who calls in the same process within a call.
+    former: Option<Current>,
+    _context: Option<EnteredElsewhere>,
+}
+
+impl Drop for Serving {
+    #[inline]
+    fn drop(&mut self) {
+        CURRENT.set(self.former.take());
+    }
+}

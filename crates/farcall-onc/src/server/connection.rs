@@ -1,0 +1,472 @@
+//! A client's connection: records in, replies out, in any order.
+//!
+//! One thread at a time reads: the one that has the *turn*. It serves what it reads, and collects short replies, so that
+//! many leave by one system call. If one of the procedures takes long the turn is passed on: what was read and not served
+//! stays with the connection, and the thread that lost its turn only sends its reply.
+
+use std::array;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::mem;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use farcall::Bytes;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
+
+use super::caller::Peer;
+use super::crew::Seat;
+use super::duplicates::Fate;
+use super::outgoing::Outgoing;
+use super::programs::Verdict;
+use super::ready::Interest;
+use super::streams::Streams;
+use crate::wire::record::{MARK, Records};
+
+/// Replies that nobody takes are a reason to read no further calls.
+const MOST_UNSENT: usize = 1 << 20;
+/// A reply of so many bytes leaves by itself.
+const LONG: usize = 8 << 10;
+/// A record of so many bytes is lent to who decodes it rather than copied.
+const WORTH_SHARING: usize = 4 << 10;
+
+/// A connection.
+pub(crate) struct Connection {
+    pub(super) id: u64,
+    socket: OwnedFd,
+    peer: Peer,
+    streams: Arc<Streams>,
+    inbox: Mutex<Inbox>,
+    outbox: Mutex<Outbox>,
+    /// Calls whose turn was passed on, and whose replies are not sent yet.
+    running: AtomicUsize,
+    fate: Arc<Fate>,
+}
+
+/// What has come.
+struct Inbox {
+    records: Records,
+    /// Changes when somebody else begins to read.
+    turn: u64,
+    /// Replies, each with its mark, that leave together.
+    batch: Vec<u8>,
+    /// How many.
+    batched: usize,
+    /// Look whether more has come.
+    eager: bool,
+    /// When something last came.
+    heard: Instant,
+}
+
+/// What is to leave.
+#[derive(Default)]
+struct Outbox {
+    /// What the socket had no room for.
+    unsent: VecDeque<Bytes>,
+    len: usize,
+    /// Nobody reads: the socket is armed, or nothing more will come.
+    resting: bool,
+    /// The peer sends no more.
+    ended: bool,
+    closed: bool,
+}
+
+/// A thread that waits for connections keeps these from one to the next.
+#[derive(Default)]
+pub(super) struct Desk {
+    record: Vec<u8>,
+    reply: Outgoing,
+    /// The reply is to be sent.
+    answered: bool,
+}
+
+impl Connection {
+    pub(super) fn new(id: u64, socket: OwnedFd, peer: Peer, streams: Arc<Streams>) -> Connection {
+        let inbox = Inbox {
+            records: Records::new(streams.limits.records),
+            turn: 0,
+            batch: Vec::new(),
+            batched: 0,
+            eager: true,
+            heard: Instant::now(),
+        };
+        Connection {
+            id,
+            socket,
+            peer,
+            streams,
+            inbox: Mutex::new(inbox),
+            outbox: Mutex::new(Outbox { resting: true, ..Outbox::default() }),
+            running: AtomicUsize::new(0),
+            fate: Arc::default(),
+        }
+    }
+
+    pub(super) fn fate(&self) -> &Arc<Fate> {
+        &self.fate
+    }
+
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// The socket is ready.
+    #[inline]
+    pub(super) fn ready(self: &Arc<Self>, interest: Interest, seat: &Seat, desk: &mut Desk) {
+        let resume = {
+            let mut outbox = lock(&self.outbox);
+            if interest.write && !self.flush(&mut outbox) {
+                drop(outbox);
+                return self.close();
+            }
+            // Also when there is only room again: calls may have been left unserved for the lack of it.
+            let resume = outbox.resting && !outbox.ended && outbox.len < MOST_UNSENT;
+            outbox.resting &= !resume;
+            if !resume && !self.arm(&outbox) {
+                outbox.ended = true;
+            }
+            resume
+        };
+        if resume {
+            self.serve(seat, desk);
+        } else {
+            self.close_if_done();
+        }
+    }
+
+    /// Serves what comes, until nothing does or the turn is passed on.
+    pub(super) fn serve(self: &Arc<Self>, seat: &Seat, desk: &mut Desk) {
+        let turn = {
+            let mut inbox = lock(&self.inbox);
+            inbox.turn += 1;
+            inbox.eager = true;
+            inbox.turn
+        };
+        seat.hold(Some((self.clone(), turn)));
+        self.streams.crew.guard();
+        let peer = Peer { connection: Some(self.clone()), ..self.peer.clone() };
+        while let Some(record) = self.next(turn, desk) {
+            let (message, packet) = match &record {
+                Record::Shared(packet) => (&packet[..], Some(packet)),
+                Record::Copied => (&desk.record[..], None),
+            };
+            desk.answered = self.serve_one(message, packet, turn, &peer, seat, &mut desk.reply);
+        }
+        seat.hold(None);
+    }
+
+    /// Serves a message; true if a reply is to be sent.
+    #[inline]
+    fn serve_one(
+        self: &Arc<Self>,
+        message: &[u8],
+        packet: Option<&Bytes>,
+        turn: u64,
+        peer: &Peer,
+        seat: &Seat,
+        reply: &mut Outgoing,
+    ) -> bool {
+        match self.streams.programs.examine(message, peer, reply) {
+            Verdict::Answered => true,
+            Verdict::Drop => false,
+            Verdict::Unreadable => false,
+            Verdict::Run(admitted) => {
+                if admitted.is_slow() {
+                    self.pass(turn);
+                    self.streams.crew.relieve(&self.streams.list);
+                }
+                let pace = admitted.pace();
+                let (wanted, relieved) = seat.run(|| self.streams.programs.run(admitted, peer, packet, reply));
+                if relieved {
+                    pace.overdue();
+                }
+                wanted
+            }
+        }
+    }
+
+    /// Takes the reply to the last message, and gives the next record for as long as it is our turn.
+    #[inline]
+    fn next(self: &Arc<Self>, turn: u64, desk: &mut Desk) -> Option<Record> {
+        let answered = mem::take(&mut desk.answered);
+        let mut inbox = lock(&self.inbox);
+        if inbox.turn != turn {
+            drop(inbox);
+            self.finish(answered, &desk.reply);
+            desk.reply.clear();
+            return None;
+        }
+        let inbox = &mut *inbox;
+        if answered && !self.collect(inbox, &desk.reply) {
+            self.close();
+            return None;
+        }
+        desk.reply.clear();
+        loop {
+            if lock(&self.outbox).len >= MOST_UNSENT {
+                self.rest(inbox);
+                return None;
+            }
+            match inbox.records.next() {
+                Ok(Some(Cow::Owned(record))) => return Some(Record::Shared(record.into())),
+                Ok(Some(Cow::Borrowed(record))) if record.len() >= WORTH_SHARING => {
+                    return Some(Record::Shared(Bytes::copy_from_slice(record)));
+                }
+                Ok(Some(Cow::Borrowed(record))) => {
+                    desk.record.clear();
+                    desk.record.extend_from_slice(record);
+                    return Some(Record::Copied);
+                }
+                Ok(None) => {}
+                Err(_) => {
+                    self.close();
+                    return None;
+                }
+            }
+            if !self.read(inbox) {
+                return None;
+            }
+        }
+    }
+
+    /// Sends what was collected, and reads; false if there is nothing to serve now.
+    fn read(self: &Arc<Self>, inbox: &mut Inbox) -> bool {
+        // Who sent many will have sent more; who sent one waits for its reply.
+        let many = mem::take(&mut inbox.batched) > 1;
+        let mut look = mem::take(&mut inbox.eager) || many;
+        if !self.send_batch(inbox) {
+            self.close();
+            return false;
+        }
+        let spin = self.streams.limits.spin;
+        let began = (!spin.is_zero()).then(Instant::now);
+        while look || began.is_some_and(|began| began.elapsed() < spin) {
+            look = false;
+            match recv(&self.socket, inbox.records.space(), RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => {
+                    self.end();
+                    return false;
+                }
+                Ok((_, len)) => {
+                    inbox.records.filled(len);
+                    // A long record comes in pieces.
+                    inbox.eager = len >= LONG;
+                    return true;
+                }
+                Err(Errno::INTR) => look = true,
+                Err(Errno::AGAIN) => {}
+                Err(_) => {
+                    self.close();
+                    return false;
+                }
+            }
+        }
+        self.rest(inbox);
+        false
+    }
+
+    /// Has the socket watched for more.
+    fn rest(self: &Arc<Self>, inbox: &mut Inbox) {
+        inbox.heard = Instant::now();
+        let slow = inbox.records.is_partial() && inbox.records.check(inbox.heard).is_err();
+        let mut outbox = lock(&self.outbox);
+        outbox.resting = true;
+        if slow || !self.arm(&outbox) {
+            drop(outbox);
+            self.close();
+        }
+    }
+
+    /// Has somebody else go on with what was read and with what comes. The thread of that turn will only send its reply.
+    pub(super) fn pass(self: &Arc<Self>, turn: u64) {
+        let sent = {
+            let mut inbox = lock(&self.inbox);
+            if inbox.turn != turn {
+                return;
+            }
+            inbox.turn += 1;
+            self.running.fetch_add(1, Ordering::SeqCst);
+            self.send_batch(&mut inbox)
+        };
+        if !sent {
+            return self.close();
+        }
+        let connection = self.clone();
+        self.streams.crew.submit(Box::new(move |seat| connection.serve(seat, &mut Desk::default())));
+    }
+
+    /// The end of a call whose turn was passed on.
+    fn finish(self: &Arc<Self>, answered: bool, reply: &Outgoing) {
+        let sent = !answered || self.send_reply(&[], reply);
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        if sent { self.close_if_done() } else { self.close() }
+    }
+
+    /// Takes a reply that leaves with others, or now if it is long.
+    #[inline]
+    fn collect(&self, inbox: &mut Inbox, reply: &Outgoing) -> bool {
+        inbox.batched += 1;
+        if reply.len() >= LONG || inbox.batch.len() >= 8 * LONG {
+            let batch = mem::take(&mut inbox.batch);
+            let sent = self.send_reply(&batch, reply);
+            inbox.batch = batch;
+            inbox.batch.clear();
+            return sent;
+        }
+        inbox.batch.extend_from_slice(&mark(reply.len()));
+        reply.parts().iter().for_each(|part| inbox.batch.extend_from_slice(part));
+        true
+    }
+
+    fn send_batch(&self, inbox: &mut Inbox) -> bool {
+        let sent = inbox.batch.is_empty() || self.send(&[&inbox.batch]);
+        inbox.batch.clear();
+        sent
+    }
+
+    fn send_reply(&self, before: &[u8], reply: &Outgoing) -> bool {
+        let [a, b, c] = reply.parts();
+        self.send(&[before, &mark(reply.len()), a, b, c])
+    }
+
+    /// Sends these, all of them before anything that is sent later; false if the connection is broken.
+    fn send(&self, parts: &[&[u8]]) -> bool {
+        let mut outbox = lock(&self.outbox);
+        if outbox.closed {
+            return false;
+        }
+        let mut sent = 0;
+        if outbox.unsent.is_empty() {
+            let all: [_; MOST_PARTS] =
+                array::from_fn(|place| IoSlice::new(parts.get(place).copied().unwrap_or_default()));
+            match self.transmit(&all) {
+                Ok(len) => sent = len,
+                Err(_) => return false,
+            }
+        }
+        let all: usize = parts.iter().map(|part| part.len()).sum();
+        if sent == all {
+            return true;
+        }
+        for part in parts {
+            let skip = sent.min(part.len());
+            sent -= skip;
+            if skip < part.len() {
+                outbox.len += part.len() - skip;
+                outbox.unsent.push_back(Bytes::copy_from_slice(&part[skip..]));
+            }
+        }
+        self.arm(&outbox)
+    }
+
+    /// Sends what there was no room for; false if the connection is broken.
+    fn flush(&self, outbox: &mut Outbox) -> bool {
+        while let Some(first) = outbox.unsent.front_mut() {
+            let sent = match self.transmit(&[IoSlice::new(first)]) {
+                Ok(0) => return true,
+                Ok(sent) => sent,
+                Err(_) => return false,
+            };
+            outbox.len = outbox.len.saturating_sub(sent);
+            if sent < first.len() {
+                let _ = first.split_to(sent);
+            } else {
+                outbox.unsent.pop_front();
+            }
+        }
+        true
+    }
+
+    /// Sends as much as the socket has room for.
+    fn transmit(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), flags) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
+                sent => return Ok(sent?),
+            }
+        }
+    }
+
+    /// Has the socket watched for what it is wanted for; false if it cannot be.
+    fn arm(&self, outbox: &Outbox) -> bool {
+        let read = outbox.resting && !outbox.ended && outbox.len < MOST_UNSENT;
+        let interest = Interest { read, write: !outbox.unsent.is_empty() };
+        interest == Interest::default() || self.streams.ready.arm(&self.socket, self.id, interest).is_ok()
+    }
+
+    /// The peer has sent all that it will.
+    fn end(self: &Arc<Self>) {
+        let done = {
+            let mut outbox = lock(&self.outbox);
+            outbox.ended = true;
+            outbox.unsent.is_empty() && self.running.load(Ordering::SeqCst) == 0
+        };
+        if done {
+            self.fate.all_arrived();
+        }
+        self.close_if_done();
+    }
+
+    fn close_if_done(self: &Arc<Self>) {
+        let done = {
+            let outbox = lock(&self.outbox);
+            outbox.ended && outbox.unsent.is_empty()
+        };
+        if done && self.running.load(Ordering::SeqCst) == 0 {
+            self.close();
+        }
+    }
+
+    /// Ends the connection, whatever is under way.
+    pub(super) fn close(&self) {
+        if mem::replace(&mut lock(&self.outbox).closed, true) {
+            return;
+        }
+        self.streams.forget(self);
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// How long nothing has come, if the connection could be closed for that.
+    pub(super) fn idle(&self, now: Instant) -> Option<Duration> {
+        if self.running.load(Ordering::SeqCst) > 0 || !lock(&self.outbox).resting {
+            return None;
+        }
+        let Ok(inbox) = self.inbox.try_lock() else { return None };
+        Some(now.saturating_duration_since(inbox.heard))
+    }
+
+    /// Whether a record has been on its way for too long. Memory that an idle connection does not need is given back.
+    pub(super) fn is_stuck(&self, now: Instant) -> bool {
+        let Ok(mut inbox) = self.inbox.try_lock() else { return false };
+        inbox.records.rest();
+        inbox.records.check(now).is_err()
+    }
+}
+
+/// A record to be served.
+enum Record {
+    /// Those who decode it may keep parts of it.
+    Shared(Bytes),
+    /// It stands on the desk.
+    Copied,
+}
+
+/// So many parts leave together at most: others, a mark, and the three of a reply.
+const MOST_PARTS: usize = 5;
+
+/// What stands in front of a record that is sent as one fragment.
+fn mark(len: usize) -> [u8; MARK] {
+    const LAST: u32 = 1 << 31;
+    // A result is never as long as that: memory ends before.
+    (LAST | u32::try_from(len).unwrap_or(LAST - 1)).to_be_bytes()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,354 @@
+//! The threads of a server, of which there are never more than so many, and who looks after them.
+//!
+//! A thread waits at a *post* (a socket, or all connections together) and runs the procedures of the calls that it finds
+//! there itself: to hand a call over costs more than most procedures. So that a long one does not hold up others, another
+//! thread takes the post: before a procedure that is known to be slow, and otherwise as soon as the *keeper* sees that
+//! a thread has been in the same procedure at two of its looks. The keeper sleeps while nothing happens.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::connection::Connection;
+
+/// What a thread is wanted for.
+type Job = Box<dyn FnOnce(&Arc<Seat>) + Send>;
+
+/// Where threads wait for calls.
+pub(super) trait Post: Send + Sync {
+    /// Waits, and serves, until the server stops or enough others wait.
+    fn watch(&self, seat: &Arc<Seat>);
+
+    /// Who waits there.
+    fn watch_list(&self) -> &WatchList;
+
+    /// Makes one who waits look whether the server has stopped.
+    fn wake(&self);
+
+    /// Acts on what has taken too long; gives how long it need not be asked again.
+    fn sweep(&self, _now: Instant) -> Option<Duration> {
+        None
+    }
+}
+
+/// Who waits at a post.
+#[derive(Default)]
+pub(super) struct WatchList {
+    waiting: AtomicUsize,
+    /// Counts those who began to wait.
+    arrivals: AtomicU64,
+    /// One more was called, and has not come yet.
+    called: AtomicBool,
+}
+
+impl WatchList {
+    /// Begins to wait; false if `enough` do.
+    #[inline]
+    pub(super) fn arrive(&self, enough: usize) -> bool {
+        self.called.store(false, Ordering::Relaxed);
+        if self.waiting.fetch_add(1, Ordering::SeqCst) >= enough {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            return false;
+        }
+        self.arrivals.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Has done waiting; true if nobody else waits.
+    #[inline]
+    pub(super) fn leave(&self) -> bool {
+        self.waiting.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+
+    /// Whether anybody waits.
+    #[inline]
+    pub(super) fn is_deserted(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) == 0
+    }
+}
+
+/// The threads.
+pub(crate) struct Crew {
+    state: Mutex<State>,
+    bell: Condvar,
+    limit: usize,
+    stopped: AtomicBool,
+    /// The keeper looks now and then.
+    awake: AtomicBool,
+    keeper: Condvar,
+    /// It will act on what takes too long.
+    sweeping: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    posts: Vec<Arc<dyn Post>>,
+    seats: Vec<Arc<Seat>>,
+    idle: usize,
+    threads: usize,
+    /// The keeper is to look at once.
+    asked: bool,
+}
+
+/// How long between two looks of the keeper.
+const NAP: Duration = Duration::from_millis(1);
+/// After so many looks at which nothing had happened it sleeps.
+const QUIET: u32 = 16;
+/// A thread that is not needed for so long ends.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Crew {
+    /// At most `limit` threads, and none yet but the keeper.
+    pub(crate) fn new(limit: usize) -> io::Result<Arc<Crew>> {
+        let crew = Arc::new(Crew {
+            state: Mutex::default(),
+            bell: Condvar::new(),
+            limit: limit.max(1),
+            stopped: AtomicBool::new(false),
+            awake: AtomicBool::new(false),
+            keeper: Condvar::new(),
+            sweeping: AtomicBool::new(false),
+        });
+        let keeper = crew.clone();
+        thread::Builder::new().name("onc-keeper".into()).spawn(move || keeper.keep())?;
+        Ok(crew)
+    }
+
+    /// Puts a first thread at a post.
+    pub(super) fn man(self: &Arc<Self>, post: Arc<dyn Post>) {
+        self.lock().posts.push(post.clone());
+        self.submit(Box::new(move |seat| post.watch(seat)));
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Has a thread do this, as soon as there is one.
+    pub(super) fn submit(self: &Arc<Self>, job: Job) {
+        let mut state = self.lock();
+        state.jobs.push_back(job);
+        if state.idle >= state.jobs.len() {
+            return self.bell.notify_one();
+        }
+        if state.threads >= self.limit {
+            return;
+        }
+        let (crew, seat) = (self.clone(), Arc::new(Seat::default()));
+        state.seats.push(seat.clone());
+        state.threads += 1;
+        if thread::Builder::new().name("onc-worker".into()).spawn(move || crew.work(&seat)).is_err() {
+            // Those that there are will come to it.
+            state.threads -= 1;
+            state.seats.pop();
+        }
+    }
+
+    /// A post has been left by all; somebody who is on the way to a procedure wants it manned.
+    pub(super) fn relieve(self: &Arc<Self>, list: &WatchList) {
+        if !list.is_deserted() || list.called.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let post = self.lock().posts.iter().find(|post| std::ptr::eq(post.watch_list(), list)).cloned();
+        if let Some(post) = post {
+            self.submit(Box::new(move |seat| post.watch(seat)));
+        }
+    }
+
+    /// Has the keeper look after who begins to execute now.
+    #[inline]
+    pub(super) fn guard(&self) {
+        if !self.awake.load(Ordering::SeqCst) {
+            self.rouse();
+        }
+    }
+
+    #[cold]
+    fn rouse(&self) {
+        self.awake.store(true, Ordering::SeqCst);
+        self.lock().asked = true;
+        self.keeper.notify_one();
+    }
+
+    /// There is something that may take too long.
+    pub(super) fn mind(&self) {
+        if !self.sweeping.load(Ordering::SeqCst) {
+            self.lock().asked = true;
+            self.keeper.notify_one();
+        }
+    }
+
+    /// Has everybody leave, and waits until nobody waits at a post any more. Procedures that run end by themselves.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        let posts = {
+            let mut state = self.lock();
+            state.asked = true;
+            state.jobs.clear();
+            std::mem::take(&mut state.posts)
+        };
+        self.bell.notify_all();
+        self.keeper.notify_all();
+        posts.iter().for_each(|post| post.wake());
+        let mut state = self.lock();
+        while posts.iter().any(|post| !post.watch_list().is_deserted()) {
+            state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Somebody who left a post has seen that the server stops.
+    pub(super) fn left(&self) {
+        drop(self.lock());
+        self.bell.notify_all();
+    }
+
+    /// A thread's life.
+    fn work(self: &Arc<Self>, seat: &Arc<Seat>) {
+        while let Some(job) = self.next() {
+            job(seat);
+        }
+        let mut state = self.lock();
+        state.threads -= 1;
+        state.seats.retain(|other| !Arc::ptr_eq(other, seat));
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        while !self.is_stopped() {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            state.idle += 1;
+            let (woken, waited) = self.bell.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if waited.timed_out() && state.jobs.is_empty() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The keeper's life.
+    fn keep(self: &Arc<Self>) {
+        let (mut quiet, mut progress) = (0, 0);
+        let mut sweep = Some(Duration::ZERO);
+        let mut swept = Instant::now();
+        while !self.is_stopped() {
+            let (seats, posts) = self.rest(sweep);
+            let done = seats.iter().map(|seat| seat.look()).fold(0, u64::wrapping_add);
+            let arrivals = posts.iter().map(|post| self.look(&**post)).fold(0, u64::wrapping_add);
+            let moved = std::mem::replace(&mut progress, done.wrapping_add(arrivals)) != progress;
+            quiet = if moved { 0 } else { quiet + 1 };
+            if quiet > QUIET {
+                self.awake.store(false, Ordering::SeqCst);
+                // Somebody may have begun before that could be seen.
+                if seats.iter().any(|seat| seat.is_unguarded()) {
+                    self.awake.store(true, Ordering::SeqCst);
+                }
+            }
+            let now = Instant::now();
+            if sweep.is_none_or(|after| now.saturating_duration_since(swept) >= after) {
+                sweep = posts.iter().filter_map(|post| post.sweep(now)).min();
+                self.sweeping.store(sweep.is_some(), Ordering::SeqCst);
+                swept = now;
+            }
+        }
+    }
+
+    /// Waits for the next look.
+    fn rest(&self, sweep: Option<Duration>) -> (Vec<Arc<Seat>>, Vec<Arc<dyn Post>>) {
+        let mut state = self.lock();
+        while !std::mem::take(&mut state.asked) {
+            let nap = if self.awake.load(Ordering::SeqCst) { Some(NAP) } else { sweep };
+            let timed_out;
+            (state, timed_out) = match nap {
+                None => (self.keeper.wait(state).unwrap_or_else(PoisonError::into_inner), false),
+                Some(nap) => {
+                    let (state, waited) = self.keeper.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner);
+                    (state, waited.timed_out())
+                }
+            };
+            if timed_out {
+                break;
+            }
+        }
+        (state.seats.clone(), state.posts.clone())
+    }
+
+    /// Mans a post that nobody has come back to since the last look.
+    fn look(self: &Arc<Self>, post: &dyn Post) -> u64 {
+        let list = post.watch_list();
+        let arrivals = list.arrivals.load(Ordering::Relaxed);
+        if list.is_deserted() {
+            self.relieve(list);
+        }
+        arrivals
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A thread, as the keeper sees it.
+#[derive(Default)]
+pub(super) struct Seat {
+    /// Odd while it is in a procedure.
+    turn: AtomicU64,
+    /// Its value when the keeper last looked.
+    seen: AtomicU64,
+    /// The connection whose calls it serves, with the number of its turn there.
+    held: Mutex<Option<(Arc<Connection>, u64)>>,
+}
+
+impl Seat {
+    /// Runs a procedure. True: it took so long that the thread was relieved.
+    #[inline]
+    pub(super) fn run<R>(&self, procedure: impl FnOnce() -> R) -> (R, bool) {
+        // Nobody else writes it.
+        let turn = self.turn.load(Ordering::Relaxed);
+        self.turn.store(turn + 1, Ordering::SeqCst);
+        let result = procedure();
+        self.turn.store(turn + 2, Ordering::SeqCst);
+        (result, self.seen.load(Ordering::Relaxed) == turn + 1 + OVERDUE)
+    }
+
+    /// From now on it serves this connection.
+    pub(super) fn hold(&self, held: Option<(Arc<Connection>, u64)>) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+    }
+
+    /// Gives up the connection that it serves, for others to go on with it.
+    fn let_go(&self) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((connection, turn)) = held {
+            connection.pass(turn);
+        }
+    }
+
+    /// Whether it is in a procedure, and was not found there twice.
+    fn is_unguarded(&self) -> bool {
+        let turn = self.turn.load(Ordering::SeqCst);
+        turn % 2 == 1 && self.seen.load(Ordering::Relaxed) != turn + OVERDUE
+    }
+
+    fn look(&self) -> u64 {
+        let turn = self.turn.load(Ordering::SeqCst);
+        let seen = self.seen.load(Ordering::Relaxed);
+        if turn % 2 == 1 && seen == turn {
+            self.let_go();
+            self.seen.store(turn + OVERDUE, Ordering::Relaxed);
+        } else if seen != turn + OVERDUE {
+            self.seen.store(turn, Ordering::Relaxed);
+        }
+        turn
+    }
+}
+
+/// Added to a turn that was seen twice.
+const OVERDUE: u64 = 1 << 63;

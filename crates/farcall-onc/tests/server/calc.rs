@@ -1,0 +1,310 @@
+//! The program that is served in these tests, and raw messages to it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use farcall::stub::Program;
+use farcall_onc::Server;
+use farcall_onc::server::ServerBuilder;
+use farcall_onc::wire::auth::OpaqueAuth;
+use farcall_onc::wire::message::{Accepted, Answer, Call, Rejected, Reply};
+
+#[farcall::interface]
+pub trait Calc {
+    #[procedure(1)]
+    #[idempotent]
+    fn add(&self, a: i32, b: i32) -> farcall::Result<i32>;
+    #[procedure(2)]
+    #[idempotent]
+    fn echo(&self, data: &[u8]) -> farcall::Result<farcall::Bytes>;
+    /// How often it has run.
+    #[procedure(3)]
+    fn count(&self) -> farcall::Result<u64>;
+    /// Returns once the gate is open.
+    #[procedure(4)]
+    fn wait(&self) -> farcall::Result<u32>;
+    #[procedure(5)]
+    fn panics(&self) -> farcall::Result<()>;
+    #[procedure(6)]
+    fn shape(&self, shape: Shape) -> farcall::Result<bool>;
+    #[procedure(7)]
+    fn list(&self, list: Option<Box<Node>>) -> farcall::Result<u32>;
+    #[procedure(8)]
+    fn who(&self) -> farcall::Result<String>;
+    #[procedure(9)]
+    fn raises(&self) -> farcall::Result<(), Odd>;
+    #[procedure(10)]
+    fn nothings(&self, list: Vec<Nothing>) -> farcall::Result<u32>;
+    #[procedure(11)]
+    fn fails(&self) -> farcall::Result<()>;
+    #[procedure(12)]
+    fn bytes(&self, count: u32) -> farcall::Result<farcall::Bytes>;
+    /// As `wait`, and says that it has begun.
+    #[procedure(13)]
+    #[idempotent]
+    fn wait_known(&self) -> farcall::Result<u32>;
+}
+
+#[derive(Debug, farcall::Xdr)]
+pub struct Odd;
+
+#[derive(Debug, farcall::Xdr)]
+pub struct Nothing {}
+
+#[derive(Debug, farcall::Xdr)]
+pub enum Color {
+    Red,
+    Blue,
+}
+
+#[derive(Debug, farcall::Xdr)]
+pub enum Shape {
+    Point,
+    Circle(u32),
+    Painted(bool, Color, Name),
+}
+
+#[derive(Debug, farcall::Xdr)]
+pub struct Name {
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Debug, farcall::Xdr)]
+pub struct Node {
+    pub value: u32,
+    pub next: Option<Box<Node>>,
+}
+
+pub const PROGRAM: u32 = 0x2000_0077;
+
+impl Program for dyn Calc {
+    const PROGRAM: u32 = PROGRAM;
+    const VERSION: u32 = 2;
+}
+
+/// The server. Its gate is shut at first.
+#[derive(Default)]
+pub struct Calculator {
+    pub counted: AtomicU64,
+    begun: Mutex<u32>,
+    open: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Calculator {
+    /// Waits until so many calls of `wait` have begun.
+    pub fn await_begun(&self, count: u32) {
+        let mut begun = self.begun.lock().unwrap();
+        while *begun < count {
+            begun = self.bell.wait(begun).unwrap();
+        }
+    }
+
+    pub fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.bell.notify_all();
+    }
+}
+
+impl Calc for Calculator {
+    fn add(&self, a: i32, b: i32) -> farcall::Result<i32> {
+        Ok(a.wrapping_add(b))
+    }
+
+    fn echo(&self, data: &[u8]) -> farcall::Result<farcall::Bytes> {
+        Ok(farcall::Bytes::copy_from_slice(data))
+    }
+
+    fn count(&self) -> farcall::Result<u64> {
+        Ok(self.counted.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    fn wait(&self) -> farcall::Result<u32> {
+        *self.begun.lock().unwrap() += 1;
+        self.bell.notify_all();
+        let mut open = self.open.lock().unwrap();
+        while !*open {
+            open = self.bell.wait(open).unwrap();
+        }
+        Ok(7)
+    }
+
+    fn panics(&self) -> farcall::Result<()> {
+        panic!("as it should")
+    }
+
+    fn shape(&self, shape: Shape) -> farcall::Result<bool> {
+        Ok(matches!(shape, Shape::Point))
+    }
+
+    fn list(&self, list: Option<Box<Node>>) -> farcall::Result<u32> {
+        let (mut sum, mut next) = (0u32, &list);
+        while let Some(node) = next {
+            (sum, next) = (sum.wrapping_add(node.value), &node.next);
+        }
+        Ok(sum)
+    }
+
+    fn who(&self) -> farcall::Result<String> {
+        let caller = farcall_onc::server::caller().unwrap();
+        assert_eq!(caller.address(), farcall::context().caller());
+        Ok(format!("{:?} {:?}", caller.transport(), caller.credential()))
+    }
+
+    fn raises(&self) -> farcall::Result<(), Odd> {
+        Err(Odd.into())
+    }
+
+    fn nothings(&self, list: Vec<Nothing>) -> farcall::Result<u32> {
+        Ok(list.len() as u32)
+    }
+
+    fn fails(&self) -> farcall::Result<()> {
+        Err(farcall::CallFailed::new(farcall::Kind::Other, farcall::Ran::Yes).into())
+    }
+
+    fn bytes(&self, count: u32) -> farcall::Result<farcall::Bytes> {
+        Ok(vec![7; count as usize].into())
+    }
+
+    fn wait_known(&self) -> farcall::Result<u32> {
+        self.wait()
+    }
+}
+
+/// A server at loopback.
+pub fn serve_with(settings: impl FnOnce(ServerBuilder) -> ServerBuilder) -> (Server, Arc<Calculator>) {
+    let calculator = Arc::new(Calculator::default());
+    let builder = Server::builder().program::<dyn Calc>(calculator.clone()).address("127.0.0.1:0".parse().unwrap());
+    (settings(builder).start().unwrap(), calculator)
+}
+
+pub fn serve() -> (Server, Arc<Calculator>) {
+    serve_with(|builder| builder)
+}
+
+/// A call of procedure `procedure`, without credentials.
+pub fn call(xid: u32, procedure: u32, arguments: &[u32]) -> Vec<u8> {
+    call_as(xid, procedure, OpaqueAuth::NONE, &words(arguments))
+}
+
+pub fn call_as(xid: u32, procedure: u32, credential: OpaqueAuth<'_>, arguments: &[u8]) -> Vec<u8> {
+    let mut message = Vec::new();
+    Call { xid, program: PROGRAM, version: 2, procedure, credential, verifier: OpaqueAuth::NONE }.write(&mut message);
+    message.extend_from_slice(arguments);
+    message
+}
+
+pub fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+/// A client that knows nothing but bytes.
+pub struct Udp(pub UdpSocket);
+
+/// So long nothing comes only if nothing ever will.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Udp {
+    pub fn to(server: SocketAddr) -> Udp {
+        let local = if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
+        let socket = UdpSocket::bind(local).unwrap();
+        socket.connect(server).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Udp(socket)
+    }
+
+    pub fn send(&self, message: &[u8]) {
+        self.0.send(message).unwrap();
+    }
+
+    pub fn receive(&self) -> Vec<u8> {
+        let mut buffer = vec![0; 1 << 16];
+        let len = self.0.recv(&mut buffer).expect("a reply should come");
+        buffer.truncate(len);
+        buffer
+    }
+
+    pub fn ask(&self, message: &[u8]) -> Vec<u8> {
+        self.send(message);
+        self.receive()
+    }
+
+    /// What is sent is not answered: what is asked after it is.
+    pub fn is_ignored(&self, message: &[u8]) {
+        self.send(message);
+        let answer = self.ask(&call(0xfeed, 1, &[1, 2]));
+        assert_eq!(success(&answer), (0xfeed, words(&[3])), "{message:?} was answered");
+    }
+}
+
+/// The same, over a stream.
+pub struct Stream<S>(pub S);
+
+pub fn tcp(server: &Server) -> Stream<TcpStream> {
+    let stream = TcpStream::connect(server.tcp().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    Stream(stream)
+}
+
+impl<S: Read + Write> Stream<S> {
+    pub fn send(&mut self, message: &[u8]) {
+        self.0.write_all(&record(message)).unwrap();
+    }
+
+    pub fn receive(&mut self) -> Vec<u8> {
+        let mut mark = [0; 4];
+        self.0.read_exact(&mut mark).expect("a reply should come");
+        let mark = u32::from_be_bytes(mark);
+        assert!(mark >> 31 == 1, "a reply is one fragment");
+        let mut message = vec![0; (mark & 0x7fff_ffff) as usize];
+        self.0.read_exact(&mut message).unwrap();
+        message
+    }
+
+    pub fn ask(&mut self, message: &[u8]) -> Vec<u8> {
+        self.send(message);
+        self.receive()
+    }
+
+    /// The server has closed the connection.
+    pub fn is_closed(&mut self) {
+        let mut byte = [0];
+        match self.0.read(&mut byte) {
+            Ok(0) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+            other => panic!("it is open: {other:?}"),
+        }
+    }
+}
+
+/// A record of one fragment.
+pub fn record(message: &[u8]) -> Vec<u8> {
+    [&(0x8000_0000 | message.len() as u32).to_be_bytes(), message].concat()
+}
+
+/// Identifier and result of a reply that says that all is well.
+pub fn success(reply: &[u8]) -> (u32, Vec<u8>) {
+    match Reply::parse(reply).unwrap() {
+        Reply { xid, answer: Answer::Accepted { outcome: Accepted::Success(result), .. } } => (xid, result.to_vec()),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub fn accepted(reply: &[u8]) -> Accepted<'_> {
+    match Reply::parse(reply).unwrap().answer {
+        Answer::Accepted { outcome, .. } => outcome,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub fn rejected(reply: &[u8]) -> Rejected {
+    match Reply::parse(reply).unwrap().answer {
+        Answer::Rejected(why) => why,
+        other => panic!("{other:?}"),
+    }
+}

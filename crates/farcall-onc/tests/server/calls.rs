@@ -1,0 +1,236 @@
+//! What a server answers, over each transport.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use farcall_onc::Server;
+use farcall_onc::wire::auth::{AuthStat, Flavor, OpaqueAuth, Sys};
+use farcall_onc::wire::message::{Accepted, Rejected};
+
+use crate::calc::*;
+
+#[test]
+fn a_call_is_answered_over_udp_tcp_and_a_unix_socket() {
+    let path = std::env::temp_dir().join(format!("farcall-onc-{}.sock", std::process::id()));
+    let (server, _) = serve_with(|builder| builder.unix(&path));
+    let sum = (9, words(&[5]));
+    assert_eq!(success(&Udp::to(server.udp().unwrap()).ask(&call(9, 1, &[2, 3]))), sum);
+    assert_eq!(success(&tcp(&server).ask(&call(9, 1, &[2, 3]))), sum);
+    let mut unix = Stream(UnixStream::connect(&path).unwrap());
+    assert_eq!(success(&unix.ask(&call(9, 1, &[2, 3]))), sum);
+    assert_eq!(success(&unix.ask(&call(10, 8, &[]))).1[4..], b"Unix None\0\0\0"[..]);
+    assert_eq!(server.udp().unwrap().port(), server.tcp().unwrap().port());
+    drop(server);
+    assert!(!path.exists());
+    unix.is_closed();
+}
+
+#[test]
+fn both_families_are_served_at_one_port() {
+    let (server, calculator) = serve();
+    let port = server.udp().unwrap().port();
+    let v6 = format!("[::1]:{port}").parse().unwrap();
+    let second = Server::builder().program::<dyn Calc>(calculator).address(v6).start();
+    let Ok(second) = second else {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "skipped: no IPv6 here");
+        return;
+    };
+    let echo = call(1, 2, &[4, 0x0102_0304]);
+    assert_eq!(success(&Udp::to(second.udp().unwrap()).ask(&echo)).1, words(&[4, 0x0102_0304]));
+    assert_eq!(success(&tcp(&second).ask(&echo)).1, words(&[4, 0x0102_0304]));
+    assert_eq!(success(&tcp(&server).ask(&echo)).1, words(&[4, 0x0102_0304]));
+}
+
+#[test]
+fn every_program_has_a_null_procedure() {
+    let (server, _) = serve();
+    let udp = Udp::to(server.udp().unwrap());
+    assert_eq!(success(&udp.ask(&call(1, 0, &[]))), (1, vec![]));
+    assert_eq!(success(&udp.ask(&call(2, 0, &[1, 2, 3]))), (2, vec![]));
+}
+
+#[test]
+fn what_is_not_there_is_said_exactly() {
+    let (server, _) = serve();
+    let udp = Udp::to(server.udp().unwrap());
+    let mut other = call(1, 1, &[2, 3]);
+    other[12..16].copy_from_slice(&99u32.to_be_bytes());
+    assert_eq!(accepted(&udp.ask(&other)), Accepted::ProgUnavail);
+    let mut other = call(1, 1, &[2, 3]);
+    other[16..20].copy_from_slice(&7u32.to_be_bytes());
+    assert_eq!(accepted(&udp.ask(&other)), Accepted::ProgMismatch { low: 2, high: 2 });
+    assert_eq!(accepted(&udp.ask(&call(1, 99, &[]))), Accepted::ProcUnavail);
+    let mut other = call(1, 1, &[2, 3]);
+    other[8..12].copy_from_slice(&3u32.to_be_bytes());
+    assert_eq!(rejected(&udp.ask(&other)), Rejected::RpcMismatch { low: 2, high: 2 });
+}
+
+#[test]
+fn several_versions_are_served_side_by_side() {
+    #[farcall::interface]
+    pub trait Later {
+        fn first(&self) -> farcall::Result<u32>;
+    }
+    impl farcall::stub::Program for dyn Later {
+        const PROGRAM: u32 = PROGRAM;
+        const VERSION: u32 = 5;
+    }
+    struct Four;
+    impl Later for Four {
+        fn first(&self) -> farcall::Result<u32> {
+            Ok(4)
+        }
+    }
+    let (server, _) = serve_with(|builder| builder.program::<dyn Later>(Arc::new(Four)));
+    assert_eq!(server.programs(), [(PROGRAM, 2), (PROGRAM, 5)]);
+    let mut tcp = tcp(&server);
+    let version = |version: u32| {
+        let mut message = call(1, 1, &[2, 3][..if version == 2 { 2 } else { 0 }]);
+        message[16..20].copy_from_slice(&version.to_be_bytes());
+        message
+    };
+    assert_eq!(success(&tcp.ask(&version(2))).1, words(&[5]));
+    assert_eq!(success(&tcp.ask(&version(5))).1, words(&[4]));
+    assert_eq!(accepted(&tcp.ask(&version(3))), Accepted::ProgMismatch { low: 2, high: 5 });
+}
+
+#[test]
+fn failures_of_procedures_are_errors_of_the_system() {
+    let (server, _) = serve();
+    let mut tcp = tcp(&server);
+    for procedure in [5, 9, 11] {
+        assert_eq!(accepted(&tcp.ask(&call(1, procedure, &[]))), Accepted::SystemErr, "procedure {procedure}");
+    }
+    assert_eq!(accepted(&tcp.ask(&call(1, 1, &[2]))), Accepted::GarbageArgs);
+}
+
+#[test]
+fn a_procedure_knows_who_calls() {
+    let (server, _) = serve();
+    let udp = Udp::to(server.udp().unwrap());
+    let mut body = Vec::new();
+    Sys::new(1, b"ebbets", 1000, 100, &[4]).unwrap().write(&mut body);
+    let who = call_as(1, 8, OpaqueAuth::new(Flavor::SYS.0, &body).unwrap(), &[]);
+    let said = success(&udp.ask(&who)).1;
+    let said = String::from_utf8(said[4..].to_vec()).unwrap();
+    assert!(said.starts_with("Udp Sys(Sys { stamp: 1, machine:") && said.contains("uid: 1000, gid: 100, gids: [4]"));
+}
+
+#[test]
+fn credentials_that_nobody_knows_are_refused_by_their_kind() {
+    let (server, _) = serve_with(|builder| {
+        builder.allow(|caller| if caller.procedure() == 3 { Err(AuthStat::TOOWEAK) } else { Ok(()) })
+    });
+    let udp = Udp::to(server.udp().unwrap());
+    let ask = |flavor, body: &[u8]| {
+        let reply = udp.ask(&call_as(1, 0, OpaqueAuth::new(flavor, body).unwrap(), &[]));
+        rejected(&reply)
+    };
+    assert_eq!(ask(2, b"1234"), Rejected::AuthError(AuthStat::REJECTEDCRED)); // AUTH_SHORT
+    assert_eq!(ask(6, &[0; 20]), Rejected::AuthError(AuthStat::REJECTEDCRED)); // RPCSEC_GSS
+    assert_eq!(ask(7, &[]), Rejected::AuthError(AuthStat::REJECTEDCRED)); // AUTH_TLS: no STARTTLS
+    assert_eq!(ask(77, &[]), Rejected::AuthError(AuthStat::REJECTEDCRED));
+    assert_eq!(ask(1, &[0; 16]), Rejected::AuthError(AuthStat::BADCRED));
+    assert_eq!(rejected(&udp.ask(&call(1, 3, &[]))), Rejected::AuthError(AuthStat::TOOWEAK));
+}
+
+#[test]
+fn a_long_procedure_holds_up_nobody() {
+    let (server, calculator) = serve();
+    // More of them than threads wait at the sockets, and on the same connection too.
+    let udp = Udp::to(server.udp().unwrap());
+    let (mut busy, mut other) = (tcp(&server), tcp(&server));
+    for xid in 0..4 {
+        udp.send(&call(xid, 4, &[]));
+        busy.send(&call(xid, 4, &[]));
+    }
+    calculator.await_begun(8);
+    assert_eq!(success(&udp.ask(&call(50, 1, &[2, 3]))), (50, words(&[5])));
+    assert_eq!(success(&busy.ask(&call(51, 1, &[2, 3]))), (51, words(&[5])));
+    assert_eq!(success(&other.ask(&call(52, 1, &[2, 3]))), (52, words(&[5])));
+    calculator.open();
+    let mut late: Vec<u32> = (0..4).flat_map(|_| [success(&udp.receive()).0, success(&busy.receive()).0]).collect();
+    late.sort_unstable();
+    assert_eq!(late, [0, 0, 1, 1, 2, 2, 3, 3]);
+}
+
+#[test]
+fn a_call_behind_a_long_one_in_the_same_segment_is_served() {
+    use std::io::Write as _;
+    let (server, calculator) = serve();
+    let mut tcp = tcp(&server);
+    let both = [record(&call(1, 1, &[1, 1])), record(&call(2, 4, &[])), record(&call(3, 1, &[2, 3]))].concat();
+    tcp.0.write_all(&both).unwrap();
+    assert_eq!(success(&tcp.receive()), (1, words(&[2])));
+    assert_eq!(success(&tcp.receive()), (3, words(&[5])));
+    calculator.open();
+    assert_eq!(success(&tcp.receive()), (2, words(&[7])));
+}
+
+#[test]
+fn many_calls_of_one_connection_are_all_answered() {
+    use std::io::Write as _;
+    let (server, _) = serve();
+    let stream = tcp(&server).0;
+    let mut reading = Stream(stream.try_clone().unwrap());
+    const CALLS: u32 = 20_000;
+    let writer = std::thread::spawn(move || {
+        let mut stream = stream;
+        for xid in 0..CALLS {
+            // Some are known to be idempotent, some are kept, some are long.
+            let message = if xid % 100 == 7 {
+                call(xid, 12, &[30_000])
+            } else {
+                call(xid, 1 + xid % 2 * 2, &[xid, 1][..2 - xid as usize % 2 * 2])
+            };
+            stream.write_all(&record(&message)).unwrap();
+        }
+    });
+    let mut seen = vec![false; CALLS as usize];
+    for _ in 0..CALLS {
+        let (xid, result) = success(&reading.receive());
+        assert!(!std::mem::replace(&mut seen[xid as usize], true));
+        if xid % 100 == 7 {
+            assert_eq!(result.len(), 30_004);
+        } else if xid % 2 == 0 {
+            assert_eq!(result, words(&[xid + 1]));
+        }
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn one_way_procedures_are_not_answered() {
+    let calculator = Arc::new(Calculator::default());
+    let builder = Server::builder().program_one_way::<dyn Calc>(calculator.clone(), &[3]);
+    let server = builder.address("127.0.0.1:0".parse().unwrap()).start().unwrap();
+    let mut tcp = tcp(&server);
+    (0..10).for_each(|xid| tcp.send(&call(xid, 3, &[])));
+    assert_eq!(success(&tcp.ask(&call(99, 1, &[1, 1]))).0, 99);
+    let udp = Udp::to(server.udp().unwrap());
+    udp.is_ignored(&call(11, 3, &[]));
+    assert_eq!(calculator.counted.load(std::sync::atomic::Ordering::SeqCst), 11);
+}
+
+#[test]
+fn half_a_connection_is_enough_for_the_replies() {
+    let (server, calculator) = serve();
+    let mut tcp = tcp(&server);
+    tcp.send(&call(1, 4, &[]));
+    tcp.0.shutdown(std::net::Shutdown::Write).unwrap();
+    calculator.await_begun(1);
+    calculator.open();
+    assert_eq!(success(&tcp.receive()), (1, words(&[7])));
+    tcp.is_closed();
+}
+
+#[test]
+fn a_dropped_server_leaves_its_port() {
+    let (server, calculator) = serve();
+    let address = server.udp().unwrap();
+    drop(server);
+    let again = Server::builder().program::<dyn Calc>(calculator).address(address).start().unwrap();
+    assert_eq!(success(&Udp::to(address).ask(&call(1, 1, &[1, 1]))).0, 1);
+    drop(again);
+}

@@ -1,0 +1,243 @@
+//! What a server must survive, by the bytes that have broken others.
+
+use std::io::{Read as _, Write as _};
+use std::time::Duration;
+
+use farcall_onc::wire::auth::{AuthStat, OpaqueAuth};
+use farcall_onc::wire::message::{Accepted, Rejected};
+use farcall_onc::wire::record::Limits;
+
+use crate::calc::*;
+
+/// The same over UDP and TCP.
+fn outcomes(message: &[u8]) -> [Vec<u8>; 2] {
+    let (server, _) = serve();
+    [Udp::to(server.udp().unwrap()).ask(message), tcp(&server).ask(message)]
+}
+
+fn is_garbage(procedure: u32, arguments: &[u32]) {
+    for reply in outcomes(&call(1, procedure, arguments)) {
+        assert_eq!(accepted(&reply), Accepted::GarbageArgs, "procedure {procedure}, {arguments:x?}");
+    }
+}
+
+#[test]
+fn a_length_that_is_not_there_takes_no_memory() {
+    for length in [u32::MAX, 64 << 20, 0x8000_0000, 5] {
+        is_garbage(2, &[length, 0]);
+    }
+}
+
+#[test]
+fn lengths_that_wrap_when_padded_or_multiplied_are_found() {
+    for length in [u32::MAX, u32::MAX - 2, 0xffff_fffd, 0x4000_0001, 0x2000_0001] {
+        is_garbage(2, &[length]);
+        is_garbage(10, &[length]);
+    }
+}
+
+#[test]
+fn elements_of_no_bytes_are_bounded() {
+    let [udp, tcp] = outcomes(&call(1, 10, &[1000]));
+    assert_eq!((success(&udp).1, success(&tcp).1), (words(&[1000]), words(&[1000])));
+    is_garbage(10, &[1 << 20]);
+}
+
+#[test]
+fn a_list_of_400_000_nodes_does_not_overflow_the_stack() {
+    let (server, _) = serve_with(|builder| builder.records(Limits { record: 8 << 20, ..Limits::default() }));
+    let mut tcp = tcp(&server);
+    let nodes = |count: usize| [words(&[1, 2]).repeat(count), words(&[0])].concat();
+    assert_eq!(success(&tcp.ask(&call_as(1, 7, OpaqueAuth::NONE, &nodes(100)))).1, words(&[200]));
+    assert_eq!(success(&tcp.ask(&call_as(2, 7, OpaqueAuth::NONE, &nodes(400_000)))).1, words(&[800_000]));
+    assert_eq!(success(&tcp.ask(&call(3, 1, &[1, 1]))).0, 3);
+}
+
+#[test]
+fn arguments_end_with_their_datagram() {
+    let (server, _) = serve();
+    let udp = Udp::to(server.udp().unwrap());
+    assert_eq!(success(&udp.ask(&call(1, 1, &[40, 2]))).1, words(&[42]));
+    // What the last datagram left in the buffer is not this one's.
+    assert_eq!(accepted(&udp.ask(&call(2, 1, &[]))), Accepted::GarbageArgs);
+    assert_eq!(accepted(&udp.ask(&call(3, 1, &[40]))), Accepted::GarbageArgs);
+}
+
+#[test]
+fn a_fragment_that_would_be_too_long_ends_the_connection_before_it_comes() {
+    let (server, _) = serve();
+    for mark in [0x7fff_ffff_u32, 0xffff_ffff, 0x8000_0000 | (4 << 20) | 1, 0x0080_0000] {
+        let mut tcp = tcp(&server);
+        tcp.0.write_all(&mark.to_be_bytes()).unwrap();
+        tcp.is_closed();
+    }
+    let mut tcp = tcp(&server);
+    // Several that together are.
+    let fragment = [&0x000f_fff0_u32.to_be_bytes()[..], &vec![0; 0xf_fff0]].concat();
+    let _ = (0..5).try_for_each(|_| tcp.0.write_all(&fragment));
+    tcp.is_closed();
+}
+
+#[test]
+fn any_fragmentation_is_taken() {
+    let (server, _) = serve();
+    let message = call(1, 1, &[2, 3]);
+    let cut = |each: usize| {
+        let mut out = Vec::new();
+        let parts: Vec<_> = message.chunks(each).collect();
+        for (place, part) in parts.iter().enumerate() {
+            let last = if place + 1 == parts.len() { 0x8000_0000 } else { 0 };
+            out.extend_from_slice(&(last | part.len() as u32).to_be_bytes());
+            out.extend_from_slice(part);
+        }
+        out
+    };
+    let mut tcp = tcp(&server);
+    for each in [1, 3, 4, 24, 47, 48] {
+        tcp.0.write_all(&cut(each)).unwrap();
+        assert_eq!(success(&tcp.receive()), (1, words(&[5])), "fragments of {each}");
+    }
+    // Data, and an empty last fragment; empty ones between.
+    let empty_last = [&(message.len() as u32).to_be_bytes()[..], &message, &0x8000_0000_u32.to_be_bytes()].concat();
+    tcp.0.write_all(&empty_last).unwrap();
+    assert_eq!(success(&tcp.receive()), (1, words(&[5])));
+    tcp.0.write_all(&[&[0; 400][..], &record(&message)].concat()).unwrap();
+    assert_eq!(success(&tcp.receive()), (1, words(&[5])));
+    // Byte by byte, and two at once.
+    record(&message).iter().for_each(|byte| tcp.0.write_all(&[*byte]).unwrap());
+    assert_eq!(success(&tcp.receive()), (1, words(&[5])));
+    tcp.0.write_all(&record(&message).repeat(2)).unwrap();
+    assert_eq!([success(&tcp.receive()).0, success(&tcp.receive()).0], [1, 1]);
+    // Three megabytes to NULL.
+    tcp.send(&call_as(9, 0, OpaqueAuth::NONE, &vec![0; 3 << 20]));
+    assert_eq!(success(&tcp.receive()), (9, vec![]));
+}
+
+#[test]
+fn endless_empty_fragments_end_the_connection() {
+    let (server, _) = serve();
+    let mut tcp = tcp(&server);
+    let _ = tcp.0.write_all(&vec![0; 1 << 20]);
+    tcp.is_closed();
+}
+
+#[test]
+fn what_a_broken_connection_left_is_not_the_next_ones() {
+    let (server, _) = serve();
+    let mut first = tcp(&server);
+    first.0.write_all(&record(&call(1, 1, &[2, 3]))[..30]).unwrap();
+    drop(first);
+    assert_eq!(success(&tcp(&server).ask(&call(2, 1, &[2, 3]))), (2, words(&[5])));
+}
+
+#[test]
+fn silent_and_slow_connections_are_closed() {
+    let time = Duration::from_millis(40);
+    let (server, calculator) = serve_with(|builder| builder.idle(time));
+    let (mut silent, mut working) = (tcp(&server), tcp(&server));
+    working.send(&call(1, 4, &[]));
+    calculator.await_begun(1);
+    silent.is_closed();
+    // One that waits for its reply is not idle.
+    calculator.open();
+    assert_eq!(success(&working.receive()).0, 1);
+    working.is_closed();
+    let (server, _) = serve_with(|builder| builder.records(Limits { time, ..Limits::default() }));
+    let mut slow = tcp(&server);
+    slow.0.write_all(&record(&call(1, 1, &[1, 2]))[..20]).unwrap();
+    slow.is_closed();
+}
+
+#[test]
+fn a_connection_more_than_allowed_waits_for_another_to_end() {
+    let (server, _) = serve_with(|builder| builder.connections(2));
+    let (mut a, mut b, mut c) = (tcp(&server), tcp(&server), tcp(&server));
+    assert_eq!(success(&a.ask(&call(1, 1, &[1, 1]))).0, 1);
+    assert_eq!(success(&b.ask(&call(2, 1, &[1, 1]))).0, 2);
+    assert_eq!(server.connections(), 2);
+    c.send(&call(3, 1, &[1, 1]));
+    drop(a);
+    assert_eq!(success(&c.receive()).0, 3);
+}
+
+#[test]
+fn credentials_are_measured_and_not_believed() {
+    let (server, _) = serve();
+    let udp = Udp::to(server.udp().unwrap());
+    let bad = Rejected::AuthError(AuthStat::BADCRED);
+    let sys = |body: &[u8]| {
+        let message = call_as(1, 0, OpaqueAuth::new(1, body).unwrap(), &[]);
+        [udp.ask(&message), tcp(&server).ask(&message)].map(|reply| rejected(&reply))
+    };
+    assert_eq!(sys(&words(&[0, 0, 0, 0, 17].into_iter().chain([0; 17]).collect::<Vec<_>>())), [bad; 2]);
+    assert_eq!(sys(&[words(&[0, 256]), vec![0; 256], words(&[0, 0, 0])].concat()[..]), [bad; 2]);
+    assert_eq!(sys(&words(&[0, 0, 0, 0])), [bad; 2]);
+    assert_eq!(sys(&words(&[0, 0, 0, 0, 0, 0])), [bad; 2]);
+    assert_eq!(sys(&words(&[0, u32::MAX, 0, 0, 0])), [bad; 2]);
+    assert_eq!(sys(&words(&[0, 0, 0, 0, u32::MAX])), [bad; 2]);
+    for length in [401, 404, 4096, u32::MAX] {
+        let mut message = call(1, 0, &[]);
+        message[28..32].copy_from_slice(&length.to_be_bytes());
+        message.resize(message.len() + 4096, 0);
+        assert_eq!(rejected(&udp.ask(&message)), bad, "a credential of {length} bytes");
+        let mut message = call(1, 0, &[]);
+        message[36..40].copy_from_slice(&length.to_be_bytes());
+        assert_eq!(rejected(&udp.ask(&message)), Rejected::AuthError(AuthStat::BADVERF));
+    }
+}
+
+#[test]
+fn values_that_no_type_has_are_garbage() {
+    is_garbage(6, &[9]); // no such arm
+    is_garbage(6, &[2, 2, 0, 0]); // a boolean of 2
+    is_garbage(6, &[2, 1, 5, 0]); // no such colour
+    is_garbage(6, &[2, 1, 0, 1, 0x6100_0001]); // padding
+    is_garbage(6, &[0, 0]); // something follows
+    let lenient = |arguments: &[u32]| {
+        let (server, _) = serve_with(|builder| builder.lenient());
+        success(&Udp::to(server.udp().unwrap()).ask(&call(1, 6, arguments)))
+    };
+    lenient(&[2, 2, 0, 0]);
+    lenient(&[2, 1, 0, 1, 0x6100_0001]);
+    lenient(&[0, 0]);
+}
+
+#[test]
+fn what_is_not_a_call_is_dropped() {
+    let (server, _) = serve();
+    let udp = Udp::to(server.udp().unwrap());
+    let reply = words(&[7, 1, 0, 0, 0, 0]);
+    udp.is_ignored(&reply);
+    udp.is_ignored(&[]);
+    let whole = call(1, 1, &[1, 2]);
+    (1..40).for_each(|len| udp.is_ignored(&whole[..len]));
+    let mut tcp = tcp(&server);
+    tcp.send(&reply);
+    tcp.send(b"");
+    tcp.send(b"no");
+    assert_eq!(success(&tcp.ask(&call(3, 1, &[1, 1]))).0, 3);
+}
+
+#[test]
+fn a_reply_too_long_for_a_datagram_is_an_error() {
+    let (server, _) = serve();
+    let udp = Udp::to(server.udp().unwrap());
+    assert_eq!(success(&udp.ask(&call(1, 12, &[65_000]))).1.len(), 65_004);
+    assert_eq!(accepted(&udp.ask(&call(2, 12, &[65_500]))), Accepted::SystemErr);
+    assert_eq!(success(&tcp(&server).ask(&call(3, 12, &[5_000_000]))).1.len(), 5_000_004);
+}
+
+#[test]
+fn who_does_not_read_its_replies_is_not_read_from() {
+    let (server, _) = serve();
+    let mut tcp = tcp(&server);
+    const CALLS: u32 = 64;
+    // 64 MiB of replies: more than the server keeps, or the sockets.
+    (0..CALLS).for_each(|xid| tcp.send(&call(xid, 12, &[1 << 20])));
+    let mut reply = vec![0; 4 + 24 + 4 + (1 << 20)];
+    for _ in 0..CALLS {
+        tcp.0.read_exact(&mut reply).unwrap();
+        assert_eq!(success(&reply[4..]).1.len(), 4 + (1 << 20));
+    }
+    assert_eq!(success(&tcp.ask(&call(99, 1, &[1, 1]))).0, 99);
+}

@@ -1,0 +1,8 @@
+//! A server, as clients see it that know nothing but bytes.
+
+#![cfg(target_os = "linux")]
+
+mod calc;
+mod calls;
+mod hostile;
+mod twice;
