@@ -15,6 +15,9 @@ use crate::rates::{Measured, method, rates};
 /// The anchors.
 const TCP: &str = "raw-tcp";
 const GSO: &str = "raw-gso";
+/// Those of shared memory: a copy within one processor, and from one to the other.
+const COPIES: [&str; 2] = ["raw-memcpy", "raw-copies"];
+const MEMORY: &str = "farcall-shm";
 
 /// Short calls in a block, at least.
 const SHORT: usize = 10_000;
@@ -59,17 +62,19 @@ pub fn run(bulk: &Bulk) -> Result<()> {
     let mut names = peers::names(&[FARCALL, TCP, GSO], options);
     names.retain(|name| carry != Carry::Argument || peers::is_ours(name) || peers::is_raw(name));
     let mut field = Field::new(&names, cells.len() * bulk.outstanding.len() * options.groups())?;
-    let mut rows = Vec::new();
+    let (mut rows, mut copies) = (Vec::new(), Vec::new());
     for cell in &cells {
         for &outstanding in &bulk.outstanding {
             let load = Load::Window { outstanding, calls: 0 };
-            rows.extend(enter(rates("bulk", &mut field, cell, load, options)?));
+            let measured = rates("bulk", &mut field, cell, load, options)?;
+            copies.extend(beside_copies(&measured));
+            rows.extend(enter(measured));
         }
     }
     if bulk.beside > 0 {
         rows.extend(short(bulk, &mut field)?);
     }
-    let method = format!("each ratio, to raw TCP and to raw UDP in trains, {}", method(options));
+    let method = format!("each ratio, to raw TCP and to raw UDP in trains, {}{}", method(options), copies.concat());
     let (rows, conditions) = field.show(rows, method, &[], options)?;
     match &options.svg {
         Some(path) => chart::ratios(path, "Long results", "ratio to raw TCP", &rows, &conditions),
@@ -91,6 +96,22 @@ fn enter(measured: Vec<Measured>) -> Vec<Row> {
         one.row
     });
     rows.collect()
+}
+
+/// What is said of shared memory beside those copies that take part.
+fn beside_copies(measured: &[Measured]) -> Vec<String> {
+    let find = |name: &str| measured.iter().find(|one| one.row.peer == name);
+    let Some(ours) = find(MEMORY) else { return Vec::new() };
+    let (bytes, calls) = (ours.row.bytes.unwrap_or(0), ours.row.outstanding.unwrap_or(1));
+    let of = |copy: &Measured| {
+        let ratio = estimate(ours.beside(&copy.ratios))?;
+        let (name, low, high) = (&copy.row.peer, ratio.low, ratio.high);
+        Some(format!(
+            "\n{MEMORY}, {bytes} bytes, {calls} outstanding: {:.3} [{low:.3}, {high:.3}] of {name}",
+            ratio.median
+        ))
+    };
+    COPIES.iter().filter_map(|name| find(name)).filter_map(of).collect()
 }
 
 /// Short calls, alone and beside a long one of the same conversation: their latencies.

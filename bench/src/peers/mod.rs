@@ -7,6 +7,8 @@ pub mod files;
 mod in_process;
 pub mod memory;
 mod names;
+#[cfg(target_os = "linux")]
+mod raw_copies;
 mod raw_gso;
 #[cfg(target_os = "linux")]
 mod raw_shared;
@@ -43,6 +45,7 @@ const PEERS: &[(&str, Source)] = &[
     ("raw-gso", Source::Here),
     ("raw-shm", Source::Here),
     ("raw-memcpy", Source::Here),
+    ("raw-copies", Source::Here),
     ("tarpc", Source::Package("tarpc")),
     ("tonic", Source::Package("tonic")),
     ("capnp", Source::Package("capnp")),
@@ -68,6 +71,8 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "raw-shm" => Box::new(raw_shared::RawShared),
         #[cfg(target_os = "linux")]
         "raw-memcpy" => Box::new(raw_shared::RawMemcpy),
+        #[cfg(target_os = "linux")]
+        "raw-copies" => Box::new(raw_copies::RawCopies),
         "raw-tcp" => Box::new(raw_stream::RawStream::Tcp),
         "raw-unix" => Box::new(raw_stream::RawStream::Unix),
         "farcall-null" => Box::new(farcall::Null),

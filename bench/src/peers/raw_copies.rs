@@ -1,0 +1,172 @@
+//! What two processors can do that pass a payload on by copying it: one copies parts into shared memory, the other copies
+//! them out meanwhile. Both look for the next part all the time. How long that takes beside a copy within one processor's
+//! cache says how far apart the two are.
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use anyhow::Result;
+use farcall_bench_method::{Calling, Carry, Gate, Gated, Laps, Mode, Peer, Serving, Setup, cannot};
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::MemfdFlags;
+
+/// As farcall's lanes.
+const PART: usize = 64 << 10;
+const PARTS: usize = 16;
+/// Between two words: two lines, since processors fetch lines in pairs.
+const APART: usize = 128;
+/// Where the parts begin.
+const HEAD: usize = 4096;
+
+/// Words that both sides see: calls made, parts filled, parts emptied.
+const CALLS: usize = 0;
+const FILLED: usize = 1;
+const EMPTIED: usize = 2;
+
+pub struct RawCopies;
+
+impl Peer for RawCopies {
+    fn transport(&self) -> &'static str {
+        "shared memory"
+    }
+
+    fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
+        if setup.carry == Carry::Both {
+            return cannot("it passes on one payload, one way");
+        }
+        let file = rustix::fs::memfd_create("farcall-bench", MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&file, (HEAD + PARTS * PART) as u64)?;
+        let mut lane = Lane::new(setup, &file)?;
+        // Open for as long as the process lives, and found through it.
+        let address = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        std::mem::forget(file);
+        let gate = Gate::new(&Setup { mode: Mode::Spin, ..*setup });
+        let (passed, carry) = (gate.clone(), setup.carry);
+        let serve = move || {
+            for call in 1.. {
+                lane.wait(CALLS, call, || passed.pass());
+                match carry {
+                    Carry::Argument => lane.empty(),
+                    Carry::Both | Carry::Result => lane.fill(),
+                }
+            }
+        };
+        Ok(Box::new(Gated { address, gate, thread: std::thread::spawn(serve).thread().clone() }))
+    }
+
+    fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(Path::new(address))?;
+        Ok(Box::new(Client { lane: Lane::new(setup, &file)?, carry: setup.carry, calls: 0 }))
+    }
+}
+
+struct Client {
+    lane: Lane,
+    carry: Carry,
+    calls: u64,
+}
+
+impl Calling for Client {
+    fn run(&mut self, laps: &mut Laps) -> Result<()> {
+        while laps.next() {
+            self.window(1, 1)?;
+        }
+        Ok(())
+    }
+
+    fn window(&mut self, _outstanding: usize, calls: usize) -> Result<()> {
+        for _ in 0..calls {
+            self.calls += 1;
+            self.lane.word(CALLS).store(self.calls, Release);
+            match self.carry {
+                Carry::Argument => self.lane.fill(),
+                Carry::Both | Carry::Result => self.lane.empty(),
+            }
+        }
+        let parts = self.lane.parts;
+        self.lane.wait(EMPTIED, parts, || {});
+        Ok(())
+    }
+}
+
+/// One side of it.
+struct Lane {
+    map: MmapRaw,
+    payload: Vec<u8>,
+    /// That this side has filled or emptied.
+    parts: u64,
+}
+
+impl Lane {
+    fn new(setup: &Setup, file: impl memmap2::MmapAsRawDesc) -> Result<Lane> {
+        let map = MmapOptions::new().len(HEAD + PARTS * PART).map_raw(file)?;
+        Ok(Lane { map, payload: vec![7; setup.bytes], parts: 0 })
+    }
+
+    fn word(&self, which: usize) -> &AtomicU64 {
+        // SAFETY: the map is longer than that, aligned to pages, and lives as long as `self`; nobody touches this word but
+        // as an atomic.
+        unsafe { &*self.map.as_ptr().add(which * APART).cast::<AtomicU64>() }
+    }
+
+    /// Waits until the word says at least so many; calls `rest` before each look.
+    fn wait(&self, which: usize, many: u64, rest: impl Fn()) {
+        loop {
+            rest();
+            if self.word(which).load(Acquire) >= many {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn part(&self) -> *mut u8 {
+        self.map.as_mut_ptr().wrapping_add(HEAD + self.parts as usize % PARTS * PART)
+    }
+
+    fn fill(&mut self) {
+        for part in self.payload.chunks(PART) {
+            self.wait(EMPTIED, (self.parts + 1).saturating_sub(PARTS as u64), || {});
+            // SAFETY: the map has room for a part there, and the other side does not touch it between EMPTIED and FILLED.
+            unsafe { copy(self.part(), part.as_ptr(), part.len()) }
+            self.parts += 1;
+            self.word(FILLED).store(self.parts, Release);
+        }
+    }
+
+    fn empty(&mut self) {
+        for at in (0..self.payload.len()).step_by(PART) {
+            self.wait(FILLED, self.parts + 1, || {});
+            let from = self.part();
+            let part = &mut self.payload[at..];
+            let len = part.len().min(PART);
+            // SAFETY: as above, between FILLED and EMPTIED.
+            unsafe { copy(part.as_mut_ptr(), from, len) }
+            self.parts += 1;
+            self.word(EMPTIED).store(self.parts, Release);
+        }
+        std::hint::black_box(&self.payload);
+    }
+}
+
+/// By the instruction that is fastest between processors which share no cache.
+///
+/// # Safety
+/// As of [`std::ptr::copy_nonoverlapping`].
+unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as promised; the direction flag is clear on entry to asm blocks.
+    unsafe {
+        std::arch::asm!(
+            "rep movsb",
+            inout("rdi") to => _, inout("rsi") from => _, inout("rcx") len => _,
+            options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: as promised.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from, to, len);
+    }
+}
