@@ -4,9 +4,17 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(unix)]
+pub mod client;
 #[cfg(target_os = "linux")]
 pub mod server;
 pub mod wire;
 
+#[cfg(unix)]
+pub use client::auth::{AuthNone, AuthSys, Authenticator};
+#[cfg(unix)]
+pub use client::carrier::Address;
+#[cfg(unix)]
+pub use client::{Builder, Client};
 #[cfg(target_os = "linux")]
 pub use server::Server;

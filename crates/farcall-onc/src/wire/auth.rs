@@ -135,6 +135,8 @@ pub struct Sys<'a> {
 impl<'a> Sys<'a> {
     /// The bytes that a machine's name may have.
     pub const LONGEST_NAME: usize = 255;
+    /// The groups that a body has room for, the first one apart.
+    pub const MOST_GIDS: usize = Gids::MOST;
     /// A body is never longer.
     pub const LONGEST: usize = 20 + 256 + 4 * Gids::MOST;
 

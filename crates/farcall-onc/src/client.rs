@@ -1,0 +1,373 @@
+//! Calling servers that speak ONC RPC, by the same stubs as any other.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use farcall_onc::Client;
+//!
+//! #[farcall::interface(program = 0x2000_0001, version = 1)]
+//! pub trait Calculator {
+//!     fn twice(&self, number: u32) -> farcall::Result<u32>;
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::connect("tcp://127.0.0.1:4000")?;
+//! let calculator = client.bind::<dyn Calculator>();
+//! assert_eq!(calculator.twice(21)?, 42);
+//! let pending = calculator.start().twice(4);
+//! let soon = calculator.within(Duration::from_secs(1)).twice(3)?;
+//! assert_eq!((soon, pending.wait()?), (6, 8));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **Addresses** are `tcp://HOST:PORT`, `udp://HOST:PORT` and `unix:PATH`. Prefer TCP: over UDP a call that is not
+//! answered in time is sent again, by the same identifier, and a server that does not remember it executes it again.
+//!
+//! **Time.** A server cannot be asked whether it is still at it. So a call whose caller says nothing fails after 25
+//! seconds ([`Builder::patience`]), unlike other calls of farcall.
+//!
+//! **Failures** are [`CallFailed`](farcall::CallFailed), and say whether the call ran. It did not if the server refused
+//! it (no such program, version or procedure, arguments that it cannot read, credentials that it does not accept), or if
+//! it was never sent whole. It may have if no reply came, if the connection broke after it was sent, or if it was sent
+//! more than once. Those that did not run are made again once on a new connection, and so are others whose procedure is
+//! `#[idempotent]`.
+//!
+//! **Threads.** The thread that waits for a reply receives, for all that wait at the same connection. Started calls
+//! gather, and leave together when their thread waits, or by the word of one thread that the process has for all
+//! connections; calls that are only made and waited for need no thread.
+//!
+//! ```text
+//! client     settings, connections          bound    a program as a stub's channel
+//! link       one connection                 table    who waits for what, and who receives
+//! carrier    sockets, and the seam for TLS  auth     credentials, and the seam for RPCSEC_GSS
+//! service    the thread for all links       gather   a thread that waits for any of several calls
+//! ```
+
+mod alarm;
+pub mod auth;
+mod bound;
+pub mod carrier;
+mod gather;
+mod link;
+mod service;
+mod table;
+mod tools;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use farcall::stub::{Binding, Interface, Program};
+use farcall::{CallFailed, Kind, Ran};
+
+use crate::wire::record::Limits;
+use auth::{AuthNone, Authenticator};
+use bound::Bound;
+use carrier::{Address, Dial, Plain};
+use link::Link;
+use table::Lost;
+
+/// A connection to one server, or a socket by which it is sent datagrams, and how it is called. Clones share it.
+#[derive(Clone)]
+pub struct Client {
+    connection: Arc<Connection>,
+    settings: Settings,
+}
+
+/// What may differ among those that share a connection.
+#[derive(Clone)]
+struct Settings {
+    auth: Arc<dyn Authenticator>,
+    patience: Option<Duration>,
+    retransmit: Duration,
+    lenient: bool,
+    one_way: bool,
+}
+
+impl Client {
+    /// A client with the default settings, connected to an address.
+    ///
+    /// # Errors
+    /// As [`Builder::connect`].
+    pub fn connect(address: &str) -> Result<Client, CallFailed> {
+        Client::builder().connect(address)
+    }
+
+    /// Settings of a client that is to be.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The user-stub of a program at this server.
+    pub fn bind<T: ?Sized + Program>(&self) -> T::Client {
+        self.channel(T::NAME, T::PROGRAM, T::VERSION).into()
+    }
+
+    /// The same, by numbers that the interface does not have.
+    pub fn bind_as<T: ?Sized + Interface>(&self, program: u32, version: u32) -> T::Client {
+        self.channel(T::NAME, program, version).into()
+    }
+
+    /// A program that is called without its interface.
+    pub fn program(&self, program: u32, version: u32) -> Binding {
+        self.channel("", program, version)
+    }
+
+    /// The same connection, called with other credentials.
+    #[must_use]
+    pub fn with_auth(&self, auth: impl Authenticator) -> Client {
+        Client { settings: Settings { auth: Arc::new(auth), ..self.settings.clone() }, ..self.clone() }
+    }
+
+    /// The same connection, for calls that have no reply: they return once they are sent, and nobody knows whether they
+    /// ran. Their procedures have no result (RFC 5531 section 8.4.1 calls it batching).
+    #[must_use]
+    pub fn one_way(&self) -> Client {
+        Client { settings: Settings { one_way: true, ..self.settings.clone() }, ..self.clone() }
+    }
+
+    /// What it is connected to, as `tcp://127.0.0.1:4000`.
+    pub fn address(&self) -> &str {
+        &self.connection.address
+    }
+
+    fn channel(&self, name: &'static str, program: u32, version: u32) -> Binding {
+        Binding::new(Arc::new(Bound::new(self.clone(), name, program, version)))
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("address", &self.connection.address).finish_non_exhaustive()
+    }
+}
+
+/// Settings of a [`Client`].
+#[derive(Clone)]
+pub struct Builder {
+    settings: Settings,
+    reserved: bool,
+    reconnect: bool,
+    spin: Duration,
+    connecting: Duration,
+    limits: Limits,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        let settings = Settings {
+            auth: Arc::new(AuthNone),
+            patience: Some(Duration::from_secs(25)),
+            retransmit: Duration::from_secs(1),
+            lenient: false,
+            one_way: false,
+        };
+        let connecting = Duration::from_secs(10);
+        Builder {
+            settings,
+            reserved: false,
+            reconnect: true,
+            spin: Duration::ZERO,
+            connecting,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Builder {
+    /// How the client says who calls; AUTH_NONE by default.
+    #[must_use]
+    pub fn auth(mut self, auth: impl Authenticator) -> Builder {
+        self.settings.auth = Arc::new(auth);
+        self
+    }
+
+    /// How long a call waits whose caller says nothing of it; 25 seconds by default, for ever if `None`.
+    #[must_use]
+    pub fn patience(mut self, patience: Option<Duration>) -> Builder {
+        self.settings.patience = patience;
+        self
+    }
+
+    /// How long a call waits over UDP before it is sent again; a second by default. Each pause is twice the last.
+    #[must_use]
+    pub fn retransmit(mut self, first: Duration) -> Builder {
+        self.settings.retransmit = first.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Takes results that RFC 4506 forbids but older servers send: padding that is not zero, bytes after the end.
+    #[must_use]
+    pub fn lenient(mut self) -> Builder {
+        self.settings.lenient = true;
+        self
+    }
+
+    /// Calls from a port below 1024, which some servers ask for and only privileged processes have.
+    #[must_use]
+    pub fn reserved_port(mut self) -> Builder {
+        self.reserved = true;
+        self
+    }
+
+    /// Whether a connection that has ended is made again by the next call; it is by default. Not where the server keeps
+    /// state with the connection.
+    #[must_use]
+    pub fn reconnect(mut self, reconnect: bool) -> Builder {
+        self.reconnect = reconnect;
+        self
+    }
+
+    /// How long to look for a reply again and again before sleeping; not at all by default.
+    #[must_use]
+    pub fn spin(mut self, time: Duration) -> Builder {
+        self.spin = time;
+        self
+    }
+
+    /// What the server may send.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Builder {
+        self.limits = limits;
+        self
+    }
+
+    /// A client of the server at `tcp://HOST:PORT`, `udp://HOST:PORT` or `unix:PATH`.
+    ///
+    /// # Errors
+    /// If there is no such address, or nobody takes connections there.
+    pub fn connect(&self, address: &str) -> Result<Client, CallFailed> {
+        let addresses = addresses(address)
+            .map_err(|why| CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("{address}: {why}")))?;
+        let mut failed = None;
+        for address in addresses {
+            match self.connect_to(address) {
+                Ok(client) => return Ok(client),
+                Err(why) => failed = Some(why),
+            }
+        }
+        Err(failed.unwrap_or_else(|| CallFailed::new(Kind::NoSuchName, Ran::No).because(address.to_string())))
+    }
+
+    /// The same of an address that needs no reading.
+    ///
+    /// # Errors
+    /// If nobody takes connections there.
+    pub fn connect_to(&self, address: Address) -> Result<Client, CallFailed> {
+        self.dial(Plain { address, reserved: self.reserved, spin: self.spin })
+    }
+
+    /// The same by a way of one's own: through TLS, say.
+    ///
+    /// # Errors
+    /// What the dial says.
+    pub fn dial(&self, dial: impl Dial) -> Result<Client, CallFailed> {
+        let address: Arc<str> = dial.address().into();
+        let refused = |why: io::Error| {
+            CallFailed::new(Kind::Unreachable, Ran::No).because(format!("{address}: {why}")).caused_by(why)
+        };
+        let carrier = dial.dial().map_err(refused)?;
+        let datagrams = dial.is_datagrams();
+        if !datagrams {
+            carrier::settle(&*carrier, self.connecting).map_err(refused)?;
+        }
+        let link = Link::new(carrier, datagrams, self.limits, None);
+        let connection = Connection {
+            dial: Box::new(dial),
+            datagrams,
+            address: address.clone(),
+            reconnect: self.reconnect,
+            limits: self.limits,
+            link: Mutex::new(link),
+            next: AtomicU32::new(RandomState::new().build_hasher().finish() as u32),
+        };
+        Ok(Client { connection: Arc::new(connection), settings: self.settings.clone() })
+    }
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").finish_non_exhaustive()
+    }
+}
+
+/// A server, and the link to it.
+struct Connection {
+    dial: Box<dyn Dial>,
+    datagrams: bool,
+    address: Arc<str>,
+    reconnect: bool,
+    limits: Limits,
+    link: Mutex<Arc<Link>>,
+    /// The identifier of the next call. They begin by chance, so that a server that remembers the calls of another
+    /// process at the same port does not take ours for those.
+    next: AtomicU32,
+}
+
+impl Connection {
+    #[inline]
+    fn is_datagrams(&self) -> bool {
+        self.datagrams
+    }
+
+    #[inline]
+    fn xid(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether a call that failed may find another link.
+    fn may_renew(&self) -> bool {
+        self.reconnect && !self.datagrams
+    }
+
+    /// The link, a new one if the last is broken.
+    fn link(&self, now: Instant) -> Result<Arc<Link>, Lost> {
+        let mut link = self.lock();
+        if link.is_usable(now) {
+            return Ok(link.clone());
+        }
+        if !self.reconnect {
+            let broken = link.lock().broken.clone();
+            return Err(broken.unwrap_or_else(|| unreachable_by("the connection has ended")));
+        }
+        let carrier = self.dial.dial().map_err(|why| unreachable_by(&why.to_string()))?;
+        *link = Link::new(carrier, self.datagrams, self.limits, None);
+        Ok(link.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Link>> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The service thread may hold the link.
+        self.lock().close();
+    }
+}
+
+#[cold]
+fn unreachable_by(why: &str) -> Lost {
+    Lost { kind: Kind::Unreachable, ran: Ran::No, why: why.into() }
+}
+
+/// What an address of ours says.
+fn addresses(address: &str) -> io::Result<Vec<Address>> {
+    if let Some(path) = address.strip_prefix("unix:") {
+        return Ok(vec![Address::Unix(Path::new(path.strip_prefix("//").unwrap_or(path)).into())]);
+    }
+    let all = |host: &str, to: fn(SocketAddr) -> Address| Ok(host.to_socket_addrs()?.map(to).collect());
+    match address.split_once("://") {
+        Some(("tcp", host)) => all(host, Address::Tcp),
+        Some(("udp", host)) => all(host, Address::Udp),
+        _ => {
+            let why = "an address is tcp://HOST:PORT, udp://HOST:PORT or unix:PATH";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What wakes a thread that sleeps until one of several descriptors is ready.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One thread sleeps on its descriptor, any others ring it.
+pub(crate) struct Alarm {
+    ringer: UnixStream,
+    sleeper: UnixStream,
+    /// It was rung, and nobody has looked since.
+    rung: AtomicBool,
+}
+
+impl Alarm {
+    pub(crate) fn new() -> io::Result<Alarm> {
+        let (ringer, sleeper) = UnixStream::pair()?;
+        ringer.set_nonblocking(true)?;
+        sleeper.set_nonblocking(true)?;
+        Ok(Alarm { ringer, sleeper, rung: AtomicBool::new(false) })
+    }
+
+    /// Wakes the sleeper, now or when it next sleeps.
+    pub(crate) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::SeqCst) {
+            // If it is full, it rings already.
+            let _ = (&self.ringer).write(&[1]);
+        }
+    }
+
+    /// Forgets that it was rung. Whoever sleeps looks for the reasons after that, never before.
+    pub(crate) fn quiet(&self) {
+        if self.rung.load(Ordering::SeqCst) {
+            let _ = (&self.sleeper).read(&mut [0; 16]);
+            self.rung.store(false, Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.sleeper.as_fd()
+    }
+}

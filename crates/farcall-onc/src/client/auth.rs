@@ -1,0 +1,157 @@
+//! How a client says who it is (RFC 5531 sections 8 and 10).
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use farcall::{CallFailed, Kind, Ran};
+
+use crate::wire::auth::{AuthStat, Flavor, OpaqueAuth, Sys};
+
+/// Writes credentials, and reads what servers prove in return. Flavours that protect arguments and results, such as
+/// RPCSEC_GSS (RFC 2203), do so here as well: the message layer knows nothing of it.
+pub trait Authenticator: Send + Sync + 'static {
+    /// Appends the credential and the verifier to `message`, in which the call's header begins at `header`, from its
+    /// identifier to its procedure. What it returns is handed back with the reply. If `again` the call can be made once
+    /// more should the server reject it.
+    ///
+    /// # Errors
+    /// Why there is no credential; the call is not made.
+    fn seal(&self, message: &mut Vec<u8>, header: usize, again: bool) -> Result<Seal, CallFailed>;
+
+    /// Protects the arguments, which stand in `message` from `arguments` on.
+    ///
+    /// # Errors
+    /// Why it cannot; the call is not made.
+    fn protect(&self, message: &mut Vec<u8>, arguments: usize, seal: Seal) -> Result<(), CallFailed> {
+        let _ = (message, arguments, seal);
+        Ok(())
+    }
+
+    /// Looks at the server's verifier, and takes the protection off the result.
+    ///
+    /// # Errors
+    /// Why the server is not believed.
+    fn open<'a>(&self, verifier: &OpaqueAuth<'_>, result: &'a [u8], seal: Seal) -> Result<Cow<'a, [u8]>, CallFailed> {
+        let _ = (verifier, seal);
+        Ok(Cow::Borrowed(result))
+    }
+
+    /// The server has rejected the call for that. Whether to make it again, with another credential.
+    fn rejected(&self, why: AuthStat, seal: Seal) -> bool {
+        let _ = (why, seal);
+        false
+    }
+}
+
+/// Which of an authenticator's credentials a call bears: a sequence number, or whatever it likes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seal(pub u64);
+
+/// Nobody in particular: AUTH_NONE.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AuthNone;
+
+impl Authenticator for AuthNone {
+    #[inline]
+    fn seal(&self, message: &mut Vec<u8>, _: usize, _: bool) -> Result<Seal, CallFailed> {
+        // Flavour and length, both 0, twice.
+        message.extend_from_slice(&[0; 16]);
+        Ok(Seal::default())
+    }
+}
+
+/// A user and groups, on this process's word: AUTH_SYS. If the server gives an AUTH_SHORT to stand for it, that is sent
+/// until the server rejects it.
+pub struct AuthSys {
+    /// The credential and the verifier, encoded.
+    full: Vec<u8>,
+    has_short: AtomicBool,
+    short: Mutex<Vec<u8>>,
+}
+
+/// The seal of a call that bears the AUTH_SHORT.
+const SHORT: Seal = Seal(1);
+
+impl AuthSys {
+    /// The user that this process acts for, at this machine. Of its groups only the first 16 fit.
+    pub fn of_process() -> AuthSys {
+        let uid = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        let mut gids: Vec<u32> = rustix::process::getgroups().unwrap_or_default().iter().map(|g| g.as_raw()).collect();
+        gids.retain(|other| *other != gid);
+        gids.truncate(Sys::MOST_GIDS);
+        let uname = rustix::system::uname();
+        let machine = uname.nodename().to_bytes();
+        let machine = &machine[..machine.len().min(Sys::LONGEST_NAME)];
+        // It fits: the name and the groups were cut.
+        AuthSys::new(machine, uid, gid, &gids).unwrap_or_else(|_| AuthSys::with(&[]))
+    }
+
+    /// A user and groups of a machine.
+    ///
+    /// # Errors
+    /// If there are more than 16 groups, or the name has more than 255 bytes.
+    pub fn new(machine: &[u8], uid: u32, gid: u32, gids: &[u32]) -> io::Result<AuthSys> {
+        let stamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as u32);
+        let Some(sys) = Sys::new(stamp, machine, uid, gid, gids) else {
+            let why = "AUTH_SYS has room for 16 groups and 255 bytes of a machine's name";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        };
+        let mut body = Vec::new();
+        sys.write(&mut body);
+        Ok(AuthSys::with(&body))
+    }
+
+    fn with(body: &[u8]) -> AuthSys {
+        let mut full = Vec::new();
+        OpaqueAuth::new(Flavor::SYS.0, body).unwrap_or(OpaqueAuth::NONE).write(&mut full);
+        OpaqueAuth::NONE.write(&mut full);
+        AuthSys { full, has_short: AtomicBool::new(false), short: Mutex::default() }
+    }
+}
+
+impl Authenticator for AuthSys {
+    #[inline]
+    fn seal(&self, message: &mut Vec<u8>, _: usize, again: bool) -> Result<Seal, CallFailed> {
+        if again && self.has_short.load(Ordering::Relaxed) {
+            message.extend_from_slice(&self.short.lock().unwrap_or_else(PoisonError::into_inner));
+            return Ok(SHORT);
+        }
+        message.extend_from_slice(&self.full);
+        Ok(Seal::default())
+    }
+
+    #[inline]
+    fn open<'a>(&self, verifier: &OpaqueAuth<'_>, result: &'a [u8], _: Seal) -> Result<Cow<'a, [u8]>, CallFailed> {
+        if verifier.flavor() == Flavor::SHORT {
+            let mut short = self.short.lock().unwrap_or_else(PoisonError::into_inner);
+            short.clear();
+            verifier.write(&mut short);
+            OpaqueAuth::NONE.write(&mut short);
+            self.has_short.store(true, Ordering::Relaxed);
+        }
+        Ok(Cow::Borrowed(result))
+    }
+
+    fn rejected(&self, _: AuthStat, seal: Seal) -> bool {
+        if seal == SHORT {
+            self.has_short.store(false, Ordering::Relaxed);
+        }
+        seal == SHORT
+    }
+}
+
+impl fmt::Debug for AuthSys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthSys").field("has_short", &self.has_short).finish_non_exhaustive()
+    }
+}
+
+/// What a caller is told if its server is not believed.
+pub fn not_believed(why: impl Into<Cow<'static, str>>) -> CallFailed {
+    CallFailed::new(Kind::NotPermitted, Ran::Maybe).because(why)
+}

@@ -1,0 +1,407 @@
+//! A program at a server as the stubs' channel: calls to messages, replies to results and failures.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use farcall::multi::{Bells, Station};
+use farcall::stub::{Call, Channel, PendingCall, Procedure, Reply, Sink, bad_arguments};
+use farcall::xdr::{Decoder, Encoder};
+use farcall::{CallFailed, Kind, Ran};
+
+use super::auth::Seal;
+use super::link::{Link, Terms, late};
+use super::table::{Body, Kept, Lost, Outcome, Watcher};
+use super::{Client, tools};
+use crate::wire::message::{Accepted, Answer, Rejected, Reply as Message};
+use crate::wire::record;
+
+/// A program, of which a client calls procedures.
+#[derive(Clone)]
+pub(crate) struct Bound(Arc<Target>);
+
+struct Target {
+    client: Client,
+    /// What people call the interface; may be empty.
+    name: &'static str,
+    program: u32,
+    version: u32,
+}
+
+impl Bound {
+    pub(crate) fn new(client: Client, name: &'static str, program: u32, version: u32) -> Bound {
+        Bound(Arc::new(Target { client, name, program, version }))
+    }
+}
+
+/// When a call must have ended, and by whose word.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    at: Option<Instant>,
+    now: Instant,
+    /// How long that is; the client's own patience, for nobody said how long the call may take.
+    patience: Option<Duration>,
+}
+
+/// How an attempt ended.
+enum Attempt {
+    Done,
+    /// Another one may do better. What to say if there is none.
+    Again(CallFailed),
+}
+
+impl Target {
+    fn limit(&self, call: &Call<'_>) -> Limit {
+        let now = Instant::now();
+        let within = [call.within, farcall::context().remaining()].into_iter().flatten().min();
+        let patience = if within.is_none() { self.client.settings.patience } else { None };
+        Limit { at: within.or(patience).and_then(|time| now.checked_add(time)), now, patience }
+    }
+
+    /// Appends the message of a call.
+    #[inline]
+    fn write(&self, message: &mut Vec<u8>, xid: u32, call: &Call<'_>, may_repeat: bool) -> Result<Seal, CallFailed> {
+        let datagrams = self.client.connection.is_datagrams();
+        let start = if datagrams { 0 } else { record::begin(message) };
+        let header = message.len();
+        let words = [xid, 0, crate::wire::message::RPC_VERSION, self.program, self.version, call.procedure.number];
+        message.extend_from_slice(words.map(u32::to_be_bytes).as_flattened());
+        let auth = &self.client.settings.auth;
+        let seal = auth.seal(message, header, may_repeat)?;
+        let arguments = message.len();
+        (call.encode)(&mut Encoder::new(message)).map_err(bad_arguments)?;
+        auth.protect(message, arguments, seal)?;
+        let length = message.len() - header;
+        if datagrams && length > LONGEST_DATAGRAM {
+            let why = format!("a call of {length} bytes, and a datagram has room for {LONGEST_DATAGRAM}");
+            return Err(CallFailed::new(Kind::TooLarge, Ran::No).because(why));
+        }
+        if !datagrams {
+            record::end(message, start).map_err(|why| CallFailed::new(Kind::TooLarge, Ran::No).caused_by(why))?;
+        }
+        Ok(seal)
+    }
+
+    /// A call with a link and an identifier. `first` says that it may be made again.
+    fn attempt(
+        &self,
+        message: &mut Vec<u8>,
+        call: &Call<'_>,
+        limit: Limit,
+        xid: u32,
+        first: bool,
+        sink: Sink<'_>,
+    ) -> Result<Attempt, CallFailed> {
+        message.clear();
+        let seal = self.write(message, xid, call, first).map_err(|why| self.about(why, call.procedure))?;
+        let connection = &self.client.connection;
+        let link = connection.link(limit.now).map_err(|lost| self.lost(lost, limit, call.procedure))?;
+        if self.client.settings.one_way {
+            return match link.send_only(message) {
+                Ok(()) => {
+                    sink(Reply::Result(Decoder::new(&[])));
+                    Ok(Attempt::Done)
+                }
+                Err(lost) => Ok(Attempt::Again(self.lost(lost, limit, call.procedure))),
+            };
+        }
+        let terms = Terms { xid, deadline: limit.at, pause: self.client.settings.retransmit, now: limit.now };
+        let body = match link.call(message, &terms) {
+            Ok(body) => body,
+            Err(lost) => {
+                let again = lost.kind == Kind::Unreachable;
+                let why = self.lost(lost, limit, call.procedure);
+                return if again { Ok(Attempt::Again(why)) } else { Err(why) };
+            }
+        };
+        self.deliver(body, seal, call.procedure, first, sink)
+    }
+
+    /// Gives the result in a reply to the sink.
+    #[inline]
+    fn deliver(
+        &self,
+        body: Body,
+        seal: Seal,
+        procedure: &Procedure,
+        first: bool,
+        sink: Sink<'_>,
+    ) -> Result<Attempt, CallFailed> {
+        let bytes = match &body.kept {
+            Kept::Short(bytes) => bytes,
+            Kept::Long(bytes) => &bytes[..],
+        };
+        let reply = Message::parse(bytes).map_err(|why| {
+            let why = CallFailed::new(Kind::BadResult, Ran::Maybe).caused_by(why);
+            self.about(why, procedure)
+        })?;
+        let settings = &self.client.settings;
+        if let Answer::Accepted { verifier, outcome: Accepted::Success(result) } = &reply.answer {
+            let result = settings.auth.open(verifier, result, seal).map_err(|why| self.about(why, procedure))?;
+            let shared = match (&body.kept, &result) {
+                (Kept::Long(bytes), Cow::Borrowed(result)) => Some(bytes.slice_ref(result)),
+                (_, Cow::Owned(_)) | (Kept::Short(_), Cow::Borrowed(_)) => None,
+            };
+            let decoder = match &shared {
+                Some(shared) => Decoder::with_packet(shared),
+                None => Decoder::new(&result),
+            };
+            sink(Reply::Result(if settings.lenient { decoder.lenient() } else { decoder }));
+            drop(result);
+            if let Kept::Short(buffer) = body.kept {
+                tools::give_back(buffer);
+            }
+            return Ok(Attempt::Done);
+        }
+        let (kind, ran, why) = refusal(&reply.answer);
+        // What one of several copies of a call met says little of the others.
+        let ran = if body.repeated { Ran::Maybe } else { ran };
+        let failed = self.about(CallFailed::new(kind, ran).because(why), procedure);
+        if let Answer::Rejected(Rejected::AuthError(stat)) = reply.answer
+            && first
+            && settings.auth.rejected(stat, seal)
+        {
+            return Ok(Attempt::Again(failed));
+        }
+        Err(failed)
+    }
+
+    /// The failure, with what was called, and where.
+    #[cold]
+    fn about(&self, why: CallFailed, procedure: &Procedure) -> CallFailed {
+        let (detail, colon) = (why.detail(), if why.detail().is_empty() { "" } else { ": " });
+        let Target { name, program, version, .. } = self;
+        let (called, server) = (Called { name: procedure.name, number: procedure.number }, self.client.address());
+        let space = if name.is_empty() { "" } else { " " };
+        let text =
+            format!("{called} of {name}{space}(program {program}, version {version}) at {server}{colon}{detail}");
+        why.because(text)
+    }
+
+    #[cold]
+    fn lost(&self, lost: Lost, limit: Limit, procedure: &Procedure) -> CallFailed {
+        let Lost { kind, ran, why } = lost;
+        let why = match (kind, limit.patience) {
+            (Kind::Deadline, Some(patience)) => {
+                CallFailed::new(Kind::Unreachable, ran).because(format!("no reply within {patience:?}"))
+            }
+            _ => CallFailed::new(kind, ran).because(why.to_string()),
+        };
+        self.about(why, procedure)
+    }
+
+    /// Calls, and makes the call again where that may help and does no harm.
+    fn call(&self, call: &Call<'_>, sink: Sink<'_>) -> Result<(), CallFailed> {
+        let limit = self.limit(call);
+        let xid = self.client.connection.xid();
+        tools::with_message(|message| {
+            let failed = match self.attempt(message, call, limit, xid, true, sink)? {
+                Attempt::Done => return Ok(()),
+                Attempt::Again(failed) => failed,
+            };
+            let is_rejected = failed.kind() == Kind::NotPermitted;
+            let harmless = failed.ran() == Ran::No || (call.procedure.idempotent && !self.client.settings.one_way);
+            let link_is_new = self.client.connection.may_renew();
+            if !(is_rejected || (harmless && link_is_new)) {
+                return Err(failed);
+            }
+            // Another identifier if the server has answered by this one.
+            let xid = if is_rejected { self.client.connection.xid() } else { xid };
+            let limit = Limit { now: Instant::now(), ..limit };
+            match self.attempt(message, call, limit, xid, false, sink) {
+                Ok(Attempt::Done) => Ok(()),
+                // Whatever the second says, the first may have run.
+                Ok(Attempt::Again(why)) | Err(why) if failed.ran() != Ran::No && why.ran() == Ran::No => {
+                    Err(CallFailed::new(why.kind(), failed.ran()).because(why.detail().to_string()))
+                }
+                Ok(Attempt::Again(why)) | Err(why) => Err(why),
+            }
+        })
+    }
+
+    fn start(self: &Arc<Self>, call: &Call<'_>) -> Result<Started, CallFailed> {
+        let limit = self.limit(call);
+        let about = |why| self.about(why, call.procedure);
+        let xid = self.client.connection.xid();
+        tools::with_message(|message| {
+            let seal = self.write(message, xid, call, false).map_err(about)?;
+            let link = self.client.connection.link(limit.now).map_err(|lost| self.lost(lost, limit, call.procedure))?;
+            let mut started = Started {
+                target: self.clone(),
+                link,
+                xid,
+                seal,
+                procedure: *call.procedure,
+                limit,
+                state: State::UnderWay,
+            };
+            if self.client.settings.one_way {
+                started.link.send_only(message).map_err(|lost| self.lost(lost, limit, call.procedure))?;
+                started.state = State::Sent;
+                return Ok(started);
+            }
+            let terms = Terms { xid, deadline: limit.at, pause: self.client.settings.retransmit, now: limit.now };
+            let begun = started.link.start(message, &terms, Watcher::Nobody);
+            if let Err(lost) = begun {
+                started.state = State::Over;
+                return Err(self.lost(lost, limit, call.procedure));
+            }
+            Ok(started)
+        })
+    }
+}
+
+/// A datagram has room for no more (RFC 768, in IPv4).
+const LONGEST_DATAGRAM: usize = 65_507;
+
+/// What people call a procedure.
+struct Called<'a> {
+    name: &'a str,
+    number: u32,
+}
+
+impl fmt::Display for Called<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name {
+            "" => write!(f, "procedure {}", self.number),
+            name => f.write_str(name),
+        }
+    }
+}
+
+/// What a server says of a call that has no result.
+#[cold]
+fn refusal(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
+    let accepted = match answer {
+        Answer::Rejected(Rejected::RpcMismatch { low, high }) => {
+            let why = format!("the server speaks versions {low} to {high} of RPC, not 2");
+            return (Kind::Mismatch, Ran::No, why.into());
+        }
+        Answer::Rejected(Rejected::AuthError(stat)) => {
+            return (Kind::NotPermitted, Ran::No, format!("the server says {stat}").into());
+        }
+        Answer::Accepted { outcome, .. } => outcome,
+    };
+    match accepted {
+        Accepted::Success(_) => (Kind::Other, Ran::Yes, "".into()),
+        Accepted::ProgUnavail => (Kind::NotExported, Ran::No, "the server does not have the program".into()),
+        Accepted::ProgMismatch { low, high } => {
+            (Kind::Mismatch, Ran::No, format!("the server has versions {low} to {high} of the program").into())
+        }
+        Accepted::ProcUnavail => (Kind::NoSuchProcedure, Ran::No, "the server's program does not have it".into()),
+        Accepted::GarbageArgs => (Kind::BadArguments, Ran::No, "the server cannot read the arguments".into()),
+        Accepted::SystemErr => (Kind::Other, Ran::Maybe, "the server lacked something, or broke".into()),
+    }
+}
+
+impl Channel for Bound {
+    fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+        if let Err(why) = self.0.call(&call, sink) {
+            sink(Reply::Failed(why));
+        }
+    }
+
+    fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
+        match self.0.start(&call) {
+            Ok(started) => Box::new(started),
+            Err(why) => Box::new(why),
+        }
+    }
+}
+
+/// A call that was started.
+struct Started {
+    target: Arc<Target>,
+    link: Arc<Link>,
+    xid: u32,
+    seal: Seal,
+    procedure: Procedure,
+    limit: Limit,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    UnderWay,
+    /// One that has no reply.
+    Sent,
+    /// Its reply was given, or it is detached.
+    Over,
+}
+
+impl Started {
+    fn give(&mut self, outcome: Outcome, sink: Sink<'_>) {
+        self.state = State::Over;
+        let procedure = &self.procedure;
+        let delivered = match outcome {
+            Ok(body) => self.target.deliver(body, self.seal, procedure, false, sink).map(drop),
+            Err(lost) => Err(self.target.lost(lost, self.limit, procedure)),
+        };
+        if let Err(why) = delivered {
+            sink(Reply::Failed(why));
+        }
+    }
+
+    /// As [`PendingCall::poll`], by any watcher.
+    fn ask(&mut self, watcher: impl FnOnce(&Arc<Link>) -> Watcher, sink: Sink<'_>) -> Poll<()> {
+        if self.state == State::Sent {
+            self.state = State::Over;
+            sink(Reply::Result(Decoder::new(&[])));
+            return Poll::Ready(());
+        }
+        let link = self.link.clone();
+        match link.poll(self.xid, || watcher(&link)) {
+            Some(outcome) => {
+                self.give(outcome, sink);
+                Poll::Ready(())
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl PendingCall for Started {
+    fn wait(mut self: Box<Self>, sink: Sink<'_>) {
+        if self.state == State::Sent {
+            self.state = State::Over;
+            return sink(Reply::Result(Decoder::new(&[])));
+        }
+        let outcome = self.link.wait(self.xid, self.limit.at);
+        self.give(outcome, sink);
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        self.ask(|_| Watcher::Task(context.waker().clone()), sink)
+    }
+
+    fn station(&self) -> Option<Arc<dyn Station>> {
+        Some(self.link.clone())
+    }
+
+    fn attend(&mut self, station: &Arc<dyn Station>, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
+        let here = |link: &Arc<Link>| std::ptr::addr_eq(Arc::as_ptr(station), Arc::as_ptr(link));
+        self.ask(|link| Watcher::Gatherer(bells.of(member), here(link)), sink)
+    }
+
+    fn cancel(&mut self) {
+        // The server cannot be asked to stop.
+        self.link.end(self.xid, Err(Lost { kind: Kind::Cancelled, ..late() }));
+    }
+
+    fn detach(mut self: Box<Self>) {
+        if self.state == State::UnderWay {
+            self.state = State::Over;
+            self.link.detach(self.xid);
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if self.state == State::UnderWay {
+            self.link.give_up(self.xid);
+        }
+    }
+}

@@ -1,0 +1,711 @@
+//! One connection, or one socket for datagrams, from its first byte to its last: what goes out, and what comes in.
+//!
+//! The thread that waits for a reply receives itself, and for everybody else meanwhile (`table` says whose turn it is).
+//! What is sent by several threads at once leaves in one system call: who finds another sending leaves it its bytes.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::io::{self, ErrorKind};
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::{self, Thread, ThreadId};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use farcall::{Kind, Ran};
+
+use super::alarm::Alarm;
+use super::carrier::{self, Carrier, Wait};
+use super::service;
+use super::table::{Again, Body, Entry, Kept, Lost, Outcome, Table, Watcher, later};
+use super::tools;
+use crate::wire::message::{Direction, peek};
+use crate::wire::record::{Limits, Records};
+
+/// Started calls are held back until so many bytes may leave together.
+const HOLD: usize = 32 << 10;
+/// The most calls under way, and the most bytes that wait to be sent.
+const MOST_CALLS: usize = 1 << 16;
+const MOST_UNSENT: usize = 64 << 20;
+/// Replies as long as that are not copied once more: results may share them.
+const LONG: usize = 4 << 10;
+/// Longer than any datagram.
+const DATAGRAM: usize = 64 << 10;
+/// A connection on which nothing has come for so long may have been ended by the server meanwhile.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Takes what a server asks of its client, on the connection by which it is called.
+pub(crate) trait Back: Send + Sync {
+    /// A message that is a call. Returns at once.
+    fn take(&self, link: &Arc<Link>, message: Vec<u8>);
+}
+
+pub(crate) struct Link {
+    me: Weak<Link>,
+    carrier: Box<dyn Carrier>,
+    datagrams: bool,
+    back: Option<Arc<dyn Back>>,
+    table: Mutex<Table>,
+    /// The leader's alone.
+    reader: Mutex<Reader>,
+    /// `Table::way` is blocked: the leader must see when it is not.
+    blocked: AtomicBool,
+    /// Datagrams are out whose calls may have ended: what the system reports may be about them.
+    strays: AtomicBool,
+    /// When a call was last made, in nanoseconds after `born`.
+    used: AtomicU64,
+    born: Instant,
+    /// Wakes one who gathers here.
+    alarm: OnceLock<Option<Arc<Alarm>>>,
+}
+
+enum Reader {
+    Stream(Box<Records>),
+    Datagrams(Box<[u8]>),
+}
+
+/// What a caller asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) xid: u32,
+    pub(crate) deadline: Option<Instant>,
+    /// How long to wait before a datagram is sent again.
+    pub(crate) pause: Duration,
+    pub(crate) now: Instant,
+}
+
+/// What came of receiving once.
+enum Came {
+    /// The reply that was waited for; the lead is passed already.
+    Mine(Body),
+    /// Something, perhaps.
+    Something,
+    Nothing,
+    Broken,
+}
+
+thread_local! {
+    /// This thread receives for others: if it waited in a second call, nobody would.
+    static LEADS: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Link {
+    pub(crate) fn new(
+        carrier: Box<dyn Carrier>,
+        datagrams: bool,
+        limits: Limits,
+        back: Option<Arc<dyn Back>>,
+    ) -> Arc<Link> {
+        let reader = match datagrams {
+            true => Reader::Datagrams(vec![0; DATAGRAM].into()),
+            false => Reader::Stream(Box::new(Records::new(limits))),
+        };
+        let link = Arc::new_cyclic(|me| Link {
+            me: me.clone(),
+            carrier,
+            datagrams,
+            back,
+            table: Mutex::default(),
+            reader: Mutex::new(reader),
+            blocked: AtomicBool::new(false),
+            strays: AtomicBool::new(false),
+            used: AtomicU64::new(0),
+            born: Instant::now(),
+            alarm: OnceLock::new(),
+        });
+        if link.back.is_some() {
+            service::engage(&link);
+        }
+        link
+    }
+
+    /// Whether calls can be made. A connection that was idle is looked at first: the server may have ended it.
+    pub(crate) fn is_usable(self: &Arc<Self>, now: Instant) -> bool {
+        let age = u64::try_from(now.saturating_duration_since(self.born).as_nanos()).unwrap_or(u64::MAX);
+        let idle = age.saturating_sub(self.used.load(Ordering::Relaxed));
+        self.used.store(age, Ordering::Relaxed);
+        let mut table = self.lock();
+        if table.broken.is_some() {
+            return false;
+        }
+        if self.datagrams || idle < IDLE.as_nanos() as u64 || !table.try_lead() {
+            return true;
+        }
+        drop(table);
+        self.look();
+        self.lock().broken.is_none()
+    }
+
+    /// Calls, and waits for the reply.
+    pub(crate) fn call(self: &Arc<Self>, message: &[u8], terms: &Terms) -> Outcome {
+        may_wait()?;
+        let mut table = self.lock();
+        self.enter(&mut table, message, terms, Entry::default())?;
+        let leads = table.join(thread::current);
+        if !leads {
+            table.watch(terms.xid, Watcher::Thread(thread::current()));
+        }
+        self.depart(table, message, false);
+        self.await_reply(terms, leads, self.datagrams.then_some(message))
+    }
+
+    /// Sends a call that has no reply.
+    pub(crate) fn send_only(self: &Arc<Self>, message: &[u8]) -> Result<(), Lost> {
+        let mut table = self.lock();
+        self.admit(&mut table, message)?;
+        self.depart(table, message, false);
+        self.engage_if_blocked();
+        match &self.lock().broken {
+            Some(lost) => Err(Lost { ran: Ran::Maybe, ..lost.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a call. It leaves at once if it is the only one; else it may wait for others to leave with it, until a
+    /// thread waits, or the service thread looks.
+    pub(crate) fn start(self: &Arc<Self>, message: &[u8], terms: &Terms, watcher: Watcher) -> Result<(), Lost> {
+        let again = self.datagrams.then(|| {
+            let Terms { pause, now, .. } = *terms;
+            Box::new(Again { message: message.to_vec(), at: now + pause, pause: later(pause), repeated: false })
+        });
+        let entry = Entry { watcher, deadline: terms.deadline, again, unattended: true, ..Entry::default() };
+        let mut table = self.lock();
+        self.enter(&mut table, message, terms, entry)?;
+        table.started += 1;
+        let hold = !self.datagrams && table.len() > 1 && table.way.out.len() + message.len() < HOLD;
+        let unlisted = !mem::replace(&mut table.listed, true);
+        self.depart(table, message, hold);
+        service::look_after(self, unlisted);
+        Ok(())
+    }
+
+    /// Waits for the reply to a call that was started.
+    pub(crate) fn wait(self: &Arc<Self>, xid: u32, deadline: Option<Instant>) -> Outcome {
+        let mut table = self.lock();
+        if let Some(outcome) = table.fetch(xid) {
+            return outcome;
+        }
+        may_wait().map_err(|lost| Lost { ran: Ran::Maybe, ..lost })?;
+        table.attend(xid, true);
+        let leads = table.join(thread::current);
+        let watcher = if leads { Watcher::Nobody } else { Watcher::Thread(thread::current()) };
+        let former = table.watch(xid, watcher);
+        self.flush(table);
+        drop(former);
+        let terms = Terms { xid, deadline, pause: Duration::ZERO, now: Instant::now() };
+        self.await_reply(&terms, leads, None)
+    }
+
+    /// The outcome of a call that was started, if there is one; else `watcher` is told of it.
+    pub(crate) fn poll(self: &Arc<Self>, xid: u32, watcher: impl FnOnce() -> Watcher) -> Option<Outcome> {
+        let mut table = self.lock();
+        if let Some(outcome) = table.fetch(xid) {
+            return Some(outcome);
+        }
+        let former = table.watch(xid, watcher());
+        let engage = (table.is_hurried() && !table.watched && !table.is_led()) || !table.listed;
+        drop(table);
+        drop(former);
+        if engage {
+            service::engage(self);
+        }
+        None
+    }
+
+    /// Gives a call up; true if it had not ended.
+    pub(crate) fn give_up(&self, xid: u32) -> bool {
+        let entry = self.lock().remove(xid);
+        self.strays.store(true, Ordering::Relaxed);
+        entry.is_some_and(|entry| entry.outcome.is_none())
+    }
+
+    /// As if the server had said that.
+    pub(crate) fn end(&self, xid: u32, outcome: Outcome) {
+        let watcher = self.lock().end(xid, outcome);
+        watcher.wake(false);
+    }
+
+    /// Lets a call run whose reply nobody wants.
+    pub(crate) fn detach(self: &Arc<Self>, xid: u32) {
+        let mut table = self.lock();
+        table.detach(xid);
+        self.flush(table);
+        self.engage_if_blocked();
+    }
+
+    /// Sends what was held back.
+    pub(crate) fn send_held(&self) {
+        self.flush(self.lock());
+    }
+
+    /// Ends it.
+    pub(crate) fn close(&self) {
+        self.fail(self.lock(), Kind::Stopped, "the client was dropped");
+    }
+
+    fn enter(&self, table: &mut Table, message: &[u8], terms: &Terms, entry: Entry) -> Result<(), Lost> {
+        self.admit(table, message)?;
+        let entry = Entry { end: table.way.length, ..entry };
+        if table.len() >= MOST_CALLS || !table.enter(terms.xid, entry) {
+            // What `admit` counted in will not be sent.
+            table.way.length -= message.len() as u64;
+            return Err(overloaded("too many calls are under way"));
+        }
+        Ok(())
+    }
+
+    /// Counts a message in, if it may be sent.
+    fn admit(&self, table: &mut Table, message: &[u8]) -> Result<(), Lost> {
+        if let Some(lost) = &table.broken {
+            return Err(lost.clone());
+        }
+        if !table.way.out.is_empty() && table.way.out.len() + message.len() > MOST_UNSENT {
+            return Err(overloaded("too many bytes wait to be sent"));
+        }
+        table.way.length += message.len() as u64;
+        Ok(())
+    }
+
+    /// Sends a message that was counted in, or holds it back.
+    #[inline]
+    fn depart(&self, mut table: MutexGuard<'_, Table>, message: &[u8], hold: bool) {
+        if self.datagrams {
+            drop(table);
+            return self.send_datagram(message);
+        }
+        let way = &mut table.way;
+        if hold || way.writing || way.blocked || !way.out.is_empty() {
+            way.out.extend_from_slice(message);
+            if !hold {
+                self.flush(table);
+            }
+            return;
+        }
+        let table = self.write(table, message);
+        self.flush(table);
+    }
+
+    /// Sends all that waits to be sent, unless another thread is at it.
+    fn flush<'a>(&'a self, mut table: MutexGuard<'a, Table>) {
+        let mut used = Vec::new();
+        while table.may_write() {
+            let batch = mem::replace(&mut table.way.out, mem::take(&mut used));
+            table = self.write(table, &batch);
+            used = batch;
+            used.clear();
+        }
+        if table.way.out.capacity() == 0 && used.capacity() <= 2 * HOLD {
+            table.way.out = used;
+        }
+    }
+
+    /// Hands bytes over, which are all that is counted in and not in `Way::out`. No lock is held meanwhile.
+    fn write<'a>(&'a self, mut table: MutexGuard<'a, Table>, bytes: &[u8]) -> MutexGuard<'a, Table> {
+        table.way.writing = true;
+        table.way.handed = table.way.length;
+        drop(table);
+        let sent = self.carrier.send(bytes);
+        let mut table = self.lock();
+        let way = &mut table.way;
+        way.writing = false;
+        let sent = match sent {
+            Ok(sent) if sent >= bytes.len() => return table,
+            Ok(sent) => sent,
+            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Err(why) => {
+                self.fail(table, Kind::Unreachable, &why.to_string());
+                return self.lock();
+            }
+        };
+        let mut rest = bytes[sent..].to_vec();
+        rest.append(&mut way.out);
+        way.out = rest;
+        way.handed = way.length - way.out.len() as u64;
+        way.blocked = true;
+        self.blocked.store(true, Ordering::SeqCst);
+        table
+    }
+
+    /// The system takes more again.
+    pub(crate) fn unblock(&self) {
+        let mut table = self.lock();
+        table.way.blocked = false;
+        self.blocked.store(false, Ordering::SeqCst);
+        self.flush(table);
+    }
+
+    /// Where the system takes no more and this thread does not lead, the service thread sees when it does.
+    fn engage_if_blocked(self: &Arc<Self>) {
+        if self.blocked.load(Ordering::SeqCst) {
+            service::engage(self);
+        }
+    }
+
+    /// Sends one datagram. If the system refuses it, it is lost like any other; what it says may be of an earlier one.
+    pub(crate) fn send_datagram(&self, message: &[u8]) {
+        if self.carrier.send(message).is_err() {
+            let _ = self.carrier.send(message);
+        }
+    }
+
+    /// Waits until a call has ended: as the leader, or as one that follows.
+    fn await_reply(self: &Arc<Self>, terms: &Terms, leads: bool, again: Option<&[u8]>) -> Outcome {
+        let mut timers = Timers {
+            deadline: terms.deadline,
+            again,
+            at: terms.now + terms.pause,
+            pause: terms.pause,
+            repeated: false,
+        };
+        if !leads {
+            self.engage_if_blocked();
+            if let Some(outcome) = self.follow(terms.xid, &mut timers) {
+                return timers.mark(outcome);
+            }
+        }
+        let former = LEADS.replace(true);
+        let outcome = self.lead(terms, leads, &mut timers);
+        LEADS.set(former);
+        timers.mark(outcome)
+    }
+
+    /// Sleeps until the call has ended, or this thread leads.
+    fn follow(&self, xid: u32, timers: &mut Timers<'_>) -> Option<Outcome> {
+        let me = thread::current().id();
+        loop {
+            let mut table = self.lock();
+            if let Some(outcome) = table.fetch(xid) {
+                let next = table.leave(me);
+                drop(table);
+                wake(next);
+                return Some(outcome);
+            }
+            if table.inherits(me) {
+                return None;
+            }
+            drop(table);
+            let now = Instant::now();
+            if timers.is_late(now) {
+                let mut table = self.lock();
+                let next = table.leave(me);
+                let ended = table.remove(xid).and_then(|entry| entry.outcome);
+                drop(table);
+                wake(next);
+                self.strays.store(true, Ordering::Relaxed);
+                return Some(ended.unwrap_or_else(|| Err(late())));
+            }
+            self.send_again(timers, now);
+            match timers.next(now) {
+                Some(time) => thread::park_timeout(time),
+                None => thread::park(),
+            }
+        }
+    }
+
+    /// Receives for everybody until the call has ended.
+    fn lead(self: &Arc<Self>, terms: &Terms, at_once: bool, timers: &mut Timers<'_>) -> Outcome {
+        let mut now = if at_once { terms.now } else { Instant::now() };
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            // What came before the time was over counts.
+            let is_late = timers.is_late(now);
+            let wait = match timers.next(now) {
+                _ if is_late => Wait::No,
+                Some(time) => Wait::For(time),
+                None => Wait::Forever,
+            };
+            match self.receive(&mut reader, wait, Some(terms.xid)) {
+                Came::Mine(body) => return Ok(body),
+                Came::Broken => return self.finish(terms.xid, |lost| lost),
+                Came::Something | Came::Nothing if is_late => return self.finish(terms.xid, |_| late()),
+                Came::Something | Came::Nothing => {}
+            }
+            now = Instant::now();
+            self.send_again(timers, now);
+        }
+    }
+
+    /// Ends the lead of one whose call has ended without its having received the reply.
+    fn finish(&self, xid: u32, otherwise: impl FnOnce(Lost) -> Lost) -> Outcome {
+        let mut table = self.lock();
+        let ended = table.remove(xid).and_then(|entry| entry.outcome);
+        let broken = table.broken.clone().unwrap_or_else(late);
+        self.pass(table);
+        self.strays.store(true, Ordering::Relaxed);
+        ended.unwrap_or_else(|| Err(otherwise(Lost { ran: Ran::Maybe, ..broken })))
+    }
+
+    fn pass(&self, mut table: MutexGuard<'_, Table>) {
+        let next = table.pass();
+        let hurried = next.is_none() && table.is_hurried();
+        drop(table);
+        wake(next);
+        if hurried {
+            service::wake();
+        }
+    }
+
+    fn send_again(&self, timers: &mut Timers<'_>, now: Instant) {
+        let Some(message) = timers.again.filter(|_| timers.at <= now) else { return };
+        self.strays.store(true, Ordering::Relaxed);
+        self.send_datagram(message);
+        timers.pause = later(timers.pause);
+        timers.at = now + timers.pause;
+        timers.repeated = true;
+    }
+
+    /// Receives once, as the leader.
+    fn receive(self: &Arc<Self>, reader: &mut Reader, wait: Wait, mine: Option<u32>) -> Came {
+        if self.blocked.load(Ordering::SeqCst) && wait != Wait::No {
+            let time = if let Wait::For(time) = wait { Some(time) } else { None };
+            match carrier::wait(&*self.carrier, true, None, time) {
+                Ok(ready) if ready.write => self.unblock(),
+                Ok(ready) if ready.read => {}
+                _ => return Came::Nothing,
+            }
+            return self.receive(reader, Wait::No, mine);
+        }
+        let space = match reader {
+            Reader::Stream(records) => records.space(),
+            Reader::Datagrams(buffer) => buffer,
+        };
+        match self.carrier.receive(space, wait) {
+            Ok(0) if !self.datagrams => self.break_off(Kind::Unreachable, "the server ended the connection"),
+            Ok(len) => self.take_in(reader, len, mine),
+            Err(why) => match why.kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::TimedOut => Came::Nothing,
+                _ if self.datagrams => self.refused(&why, mine),
+                _ => self.break_off(Kind::Unreachable, &why.to_string()),
+            },
+        }
+    }
+
+    /// Gives what came to whom it is for.
+    fn take_in(self: &Arc<Self>, reader: &mut Reader, len: usize, mine: Option<u32>) -> Came {
+        let mut table = self.lock();
+        let mut posted = Posted { mine: None, watchers: Vec::new(), calls: Vec::new() };
+        let mut fault = None;
+        match reader {
+            Reader::Datagrams(buffer) => posted.sort(&mut table, Cow::Borrowed(&buffer[..len]), mine),
+            Reader::Stream(records) => {
+                records.filled(len);
+                fault = loop {
+                    match records.next() {
+                        Ok(Some(record)) => posted.sort(&mut table, record, mine),
+                        Ok(None) => break None,
+                        Err(why) => break Some(why),
+                    }
+                };
+                if fault.is_none() && records.is_partial() {
+                    fault = records.check(Instant::now()).err();
+                }
+            }
+        }
+        let leading = posted.mine.is_none();
+        match leading {
+            true => drop(table),
+            false => self.pass(table),
+        }
+        let Posted { mine, watchers, calls } = posted;
+        watchers.into_iter().for_each(|watcher| watcher.wake(leading));
+        if let Some(back) = &self.back {
+            calls.into_iter().for_each(|message| back.take(self, message));
+        }
+        if let Some(why) = fault {
+            self.break_off(Kind::BadResult, &why.to_string());
+            return mine.map_or(Came::Broken, Came::Mine);
+        }
+        mine.map_or(Came::Something, Came::Mine)
+    }
+
+    /// The system says that nobody takes our datagrams.
+    #[cold]
+    fn refused(self: &Arc<Self>, why: &io::Error, mine: Option<u32>) -> Came {
+        let mut table = self.lock();
+        // It may speak of an earlier datagram than the last, if there were several.
+        let ran = if table.len() == 1 && !self.strays.load(Ordering::Relaxed) { Ran::No } else { Ran::Maybe };
+        let watchers = table.end_all(&Lost { kind: Kind::Unreachable, ran, why: why.to_string().into() });
+        drop(table);
+        watchers.into_iter().for_each(|watcher| watcher.wake(false));
+        if mine.is_some() { Came::Broken } else { Came::Something }
+    }
+
+    fn break_off(&self, kind: Kind, why: &str) -> Came {
+        self.fail(self.lock(), kind, why);
+        Came::Broken
+    }
+
+    /// All calls end, by this reason.
+    fn fail(&self, mut table: MutexGuard<'_, Table>, kind: Kind, why: &str) {
+        if table.broken.is_some() {
+            return;
+        }
+        let watchers = table.fail(kind, why.into());
+        drop(table);
+        self.carrier.shutdown();
+        watchers.into_iter().for_each(|watcher| watcher.wake(false));
+    }
+
+    /// Takes in what has come, without waiting, as one who leads; and leads no longer.
+    pub(crate) fn look(self: &Arc<Self>) {
+        /// The rest waits its turn.
+        const MOST: usize = 16;
+        (0..MOST).all(|_| self.take_some());
+        self.pass(self.lock());
+    }
+
+    /// Takes in something that has come, as one who leads; false if there was nothing.
+    pub(crate) fn take_some(self: &Arc<Self>) -> bool {
+        let former = LEADS.replace(true);
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let came = self.receive(&mut reader, Wait::No, None);
+        LEADS.set(former);
+        matches!(came, Came::Something)
+    }
+
+    /// Leads, or follows, no longer.
+    pub(crate) fn leave(&self, leads: bool, thread: ThreadId) {
+        let mut table = self.lock();
+        if leads {
+            return self.pass(table);
+        }
+        let next = table.leave(thread);
+        drop(table);
+        wake(next);
+    }
+
+    pub(crate) fn me(&self) -> Option<Arc<Link>> {
+        self.me.upgrade()
+    }
+
+    /// Waits until something has come or `until`, as one who leads; the alarm ends the wait.
+    pub(crate) fn watch(&self, alarm: &Alarm, until: Option<Instant>) {
+        let time = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let blocked = self.blocked.load(Ordering::SeqCst);
+        if let Ok(ready) = carrier::wait(&*self.carrier, blocked, Some(alarm.descriptor()), time) {
+            if ready.write {
+                self.unblock();
+            }
+            alarm.quiet();
+        }
+    }
+
+    /// What wakes one who gathers here.
+    pub(crate) fn alarm(&self) -> Option<&Arc<Alarm>> {
+        self.alarm.get_or_init(|| Alarm::new().ok().map(Arc::new)).as_ref()
+    }
+
+    pub(crate) fn carrier(&self) -> &dyn Carrier {
+        &*self.carrier
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_served_back(&self) -> bool {
+        self.back.is_some()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Table> {
+        // Nothing of a user's runs while it is held.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one reception brought, to be given out with no lock held.
+struct Posted {
+    mine: Option<Body>,
+    watchers: Vec<Watcher>,
+    calls: Vec<Vec<u8>>,
+}
+
+impl Posted {
+    /// Sorts a message. What is no reply to a call of ours is dropped, and the wait goes on.
+    #[inline]
+    fn sort(&mut self, table: &mut Table, message: Cow<'_, [u8]>, mine: Option<u32>) {
+        match peek(&message) {
+            Ok((xid, Direction::Reply)) if table.expects(xid) => {
+                if mine == Some(xid) {
+                    table.remove(xid);
+                    self.mine = Some(keep(message));
+                    return;
+                }
+                match table.end(xid, Ok(keep(message))) {
+                    Watcher::Nobody => {}
+                    watcher => self.watchers.push(watcher),
+                }
+            }
+            Ok((_, Direction::Call)) => self.calls.push(message.into_owned()),
+            Ok((_, Direction::Reply)) | Err(_) => {}
+        }
+    }
+}
+
+fn keep(message: Cow<'_, [u8]>) -> Body {
+    if message.len() >= LONG {
+        return Body { kept: Kept::Long(Bytes::from(message.into_owned())), repeated: false };
+    }
+    let mut buffer = tools::spare();
+    buffer.extend_from_slice(&message);
+    Body { kept: Kept::Short(buffer), repeated: false }
+}
+
+/// When a thread that waits must do something though nothing came.
+struct Timers<'a> {
+    deadline: Option<Instant>,
+    /// What is to be sent again, and when, and how long to wait after that.
+    again: Option<&'a [u8]>,
+    at: Instant,
+    pause: Duration,
+    /// It was.
+    repeated: bool,
+}
+
+impl Timers<'_> {
+    fn mark(&self, mut outcome: Outcome) -> Outcome {
+        if let Ok(body) = &mut outcome {
+            body.repeated |= self.repeated;
+        }
+        outcome
+    }
+
+    fn is_late(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// How long until then.
+    fn next(&self, now: Instant) -> Option<Duration> {
+        let again = self.again.map(|_| self.at);
+        let next = [self.deadline, again].into_iter().flatten().min()?;
+        Some(next.saturating_duration_since(now))
+    }
+}
+
+/// A thread that receives for others must not wait in a second call: it waits for itself.
+#[inline]
+pub(crate) fn may_wait() -> Result<(), Lost> {
+    if !LEADS.get() {
+        return Ok(());
+    }
+    let why = "no call can be waited for in a waker: start it there";
+    Err(Lost { kind: Kind::Local, ran: Ran::No, why: why.into() })
+}
+
+fn wake(thread: Option<Thread>) {
+    if let Some(thread) = thread {
+        thread.unpark();
+    }
+}
+
+/// The reply did not come in time.
+#[cold]
+pub(crate) fn late() -> Lost {
+    Lost { kind: Kind::Deadline, ran: Ran::Maybe, why: "".into() }
+}
+
+#[cold]
+fn overloaded(why: &str) -> Lost {
+    Lost { kind: Kind::Overloaded, ran: Ran::No, why: why.into() }
+}

@@ -1,0 +1,358 @@
+//! Who waits for what on one link: calls by their identifiers, and whose turn it is to receive. No sockets here.
+//!
+//! Of all threads that wait one leads: it receives for everybody. The rule that must hold: while a thread waits,
+//! somebody leads or has been woken to lead.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Waker;
+use std::thread::{Thread, ThreadId};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use farcall::multi::Bell;
+use farcall::{Kind, Ran};
+
+/// A reply as it came, header and all.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) kept: Kept,
+    /// Its call was sent more than once.
+    pub(crate) repeated: bool,
+}
+
+/// How a reply is kept.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    /// In a buffer that is used again.
+    Short(Vec<u8>),
+    /// Results may share it.
+    Long(Bytes),
+}
+
+/// Why a call has no reply.
+#[derive(Clone, Debug)]
+pub(crate) struct Lost {
+    pub(crate) kind: Kind,
+    pub(crate) ran: Ran,
+    pub(crate) why: Arc<str>,
+}
+
+pub(crate) type Outcome = Result<Body, Lost>;
+
+/// Who is told when a call has ended.
+#[derive(Default)]
+pub(crate) enum Watcher {
+    /// Nobody, or the one who leads.
+    #[default]
+    Nobody,
+    Thread(Thread),
+    Task(Waker),
+    /// One who gathers the ends of several calls; whether it waits at this link.
+    Gatherer(Bell, bool),
+}
+
+impl Watcher {
+    /// Whether somebody else must receive for it.
+    fn is_hurried(&self) -> bool {
+        matches!(self, Watcher::Task(_) | Watcher::Gatherer(_, false))
+    }
+
+    /// Tells. No lock is held. `leading` says that who calls this receives at the link: then nobody else does.
+    pub(crate) fn wake(self, leading: bool) {
+        match self {
+            Watcher::Nobody => {}
+            Watcher::Thread(thread) => thread.unpark(),
+            // A panic in it is its executor's affair, not of the caller who happens to lead.
+            Watcher::Task(waker) => drop(catch_unwind(AssertUnwindSafe(|| waker.wake()))),
+            Watcher::Gatherer(bell, here) if here && leading => bell.ring_serving(),
+            Watcher::Gatherer(bell, _) => bell.ring(),
+        }
+    }
+}
+
+/// A datagram that is sent again until its reply comes.
+#[derive(Debug)]
+pub(crate) struct Again {
+    pub(crate) message: Vec<u8>,
+    pub(crate) at: Instant,
+    /// How long the next pause is.
+    pub(crate) pause: Duration,
+    /// It was sent again.
+    pub(crate) repeated: bool,
+}
+
+/// A call that has no reply yet, or whose reply has not been fetched.
+#[derive(Default)]
+pub(crate) struct Entry {
+    pub(crate) watcher: Watcher,
+    pub(crate) outcome: Option<Outcome>,
+    /// How long the stream was, with this call's record at its end.
+    pub(crate) end: u64,
+    pub(crate) deadline: Option<Instant>,
+    /// Of a started call over datagrams.
+    pub(crate) again: Option<Box<Again>>,
+    /// No thread waits for it and minds its timers.
+    pub(crate) unattended: bool,
+    /// Nobody will fetch its reply.
+    pub(crate) detached: bool,
+}
+
+/// Identifiers are distinct and follow one another: their low bits do.
+#[derive(Default)]
+pub(crate) struct Direct(u64);
+
+impl Hasher for Direct {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, id: u32) {
+        // The table looks at the highest bits too.
+        self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// The calls of one link, its lead, and what is to be sent.
+#[derive(Default)]
+pub(crate) struct Table {
+    calls: HashMap<u32, Entry, BuildHasherDefault<Direct>>,
+    /// Why there can be no more.
+    pub(crate) broken: Option<Lost>,
+    pub(crate) way: Way,
+    led: bool,
+    /// To whom the lead was passed, if that thread has not come for it yet.
+    heir: Option<ThreadId>,
+    /// Those who follow, the one who waits longest first.
+    following: VecDeque<Thread>,
+    /// Calls under way that no thread minds, and those of them for which somebody must receive at once.
+    unattended: usize,
+    hurried: usize,
+    /// Nothing that no thread minds is due earlier.
+    pub(crate) timer: Option<Instant>,
+    /// The service thread looks after this link.
+    pub(crate) listed: bool,
+    /// It will hear when something comes.
+    pub(crate) watched: bool,
+    /// How many calls were ever started.
+    pub(crate) started: u64,
+}
+
+/// What goes out on a stream.
+#[derive(Default)]
+pub(crate) struct Way {
+    /// What waits to be sent.
+    pub(crate) out: Vec<u8>,
+    /// How long the stream is with all that, and how much of it the system may have been given.
+    pub(crate) length: u64,
+    pub(crate) handed: u64,
+    /// A thread is sending, with no lock held. It will send what is in `out` too.
+    pub(crate) writing: bool,
+    /// The system takes no more for now.
+    pub(crate) blocked: bool,
+}
+
+impl Table {
+    /// Enters a call; false if the identifier is in use.
+    pub(crate) fn enter(&mut self, xid: u32, entry: Entry) -> bool {
+        if self.calls.contains_key(&xid) {
+            return false;
+        }
+        self.unattended += usize::from(entry.unattended);
+        self.hurried += usize::from(entry.watcher.is_hurried());
+        let due = [entry.again.as_ref().map(|again| again.at), entry.deadline.filter(|_| entry.unattended)];
+        self.timer = due.into_iter().chain([self.timer]).flatten().min();
+        self.calls.insert(xid, entry);
+        true
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Whether a call is under way that has this identifier.
+    pub(crate) fn expects(&self, xid: u32) -> bool {
+        self.calls.get(&xid).is_some_and(|entry| entry.outcome.is_none())
+    }
+
+    /// A call has ended. Who is to be told, with no lock held.
+    pub(crate) fn end(&mut self, xid: u32, mut outcome: Outcome) -> Watcher {
+        let Some(entry) = self.calls.get_mut(&xid).filter(|entry| entry.outcome.is_none()) else {
+            return Watcher::Nobody;
+        };
+        let watcher = mem::take(&mut entry.watcher);
+        self.unattended -= usize::from(entry.unattended);
+        self.hurried -= usize::from(watcher.is_hurried());
+        if entry.detached {
+            self.calls.remove(&xid);
+            return watcher;
+        }
+        if let (Some(again), Ok(body)) = (entry.again.take(), &mut outcome) {
+            body.repeated = again.repeated;
+        }
+        entry.outcome = Some(outcome);
+        watcher
+    }
+
+    /// Takes a call out whose reply its thread has.
+    pub(crate) fn remove(&mut self, xid: u32) -> Option<Entry> {
+        let entry = self.calls.remove(&xid)?;
+        if entry.outcome.is_none() {
+            self.unattended -= usize::from(entry.unattended);
+            self.hurried -= usize::from(entry.watcher.is_hurried());
+        }
+        Some(entry)
+    }
+
+    /// Takes a call out if it has ended.
+    pub(crate) fn fetch(&mut self, xid: u32) -> Option<Outcome> {
+        self.calls.get(&xid)?.outcome.as_ref()?;
+        self.calls.remove(&xid)?.outcome
+    }
+
+    /// Has `watcher` told of the call's end. The former one is dropped with no lock held: that may run a task's end.
+    pub(crate) fn watch(&mut self, xid: u32, watcher: Watcher) -> Watcher {
+        let Some(entry) = self.calls.get_mut(&xid) else { return Watcher::Nobody };
+        self.hurried += usize::from(watcher.is_hurried());
+        let former = mem::replace(&mut entry.watcher, watcher);
+        self.hurried -= usize::from(former.is_hurried());
+        former
+    }
+
+    /// A thread minds the call's timers from now on, or no longer.
+    pub(crate) fn attend(&mut self, xid: u32, attended: bool) {
+        let Some(entry) = self.calls.get_mut(&xid).filter(|entry| entry.outcome.is_none()) else { return };
+        let before = mem::replace(&mut entry.unattended, !attended);
+        self.unattended = self.unattended + usize::from(!attended) - usize::from(before);
+    }
+
+    /// Nobody will fetch the call's reply; it goes on.
+    pub(crate) fn detach(&mut self, xid: u32) {
+        match self.calls.get_mut(&xid) {
+            Some(entry) if entry.outcome.is_none() => entry.detached = true,
+            _ => drop(self.calls.remove(&xid)),
+        }
+    }
+
+    /// Nothing more can come, by this reason: all calls have ended. Who is to be told.
+    pub(crate) fn fail(&mut self, kind: Kind, why: Arc<str>) -> Vec<Watcher> {
+        self.broken = Some(Lost { kind, ran: Ran::No, why: why.clone() });
+        let handed = self.way.handed;
+        let under_way = self.calls.iter().filter(|(_, entry)| entry.outcome.is_none());
+        let all: Vec<(u32, u64)> = under_way.map(|(xid, entry)| (*xid, entry.end)).collect();
+        let ended = all.into_iter().map(|(xid, end)| {
+            // A record whose end was never handed over cannot have been read to its end.
+            let ran = if end > handed { Ran::No } else { Ran::Maybe };
+            self.end(xid, Err(Lost { kind, ran, why: why.clone() }))
+        });
+        let mut watchers: Vec<Watcher> = ended.collect();
+        // Whoever follows looks again.
+        watchers.extend(self.following.iter().cloned().map(Watcher::Thread));
+        self.way.out = Vec::new();
+        watchers
+    }
+
+    /// All calls under way end, by this reason. Who is to be told.
+    pub(crate) fn end_all(&mut self, lost: &Lost) -> Vec<Watcher> {
+        let all: Vec<u32> = self.calls.iter().filter(|(_, e)| e.outcome.is_none()).map(|(xid, _)| *xid).collect();
+        all.into_iter().map(|xid| self.end(xid, Err(lost.clone()))).collect()
+    }
+
+    /// Acts on the timers of calls that no thread minds. Who is to be told, and what is to be sent again.
+    pub(crate) fn run_timers(&mut self, now: Instant, late: &dyn Fn() -> Lost) -> (Vec<Watcher>, Vec<Vec<u8>>) {
+        if self.timer.is_none_or(|timer| timer > now) {
+            return (Vec::new(), Vec::new());
+        }
+        let (mut expired, mut messages, mut timer) = (Vec::new(), Vec::new(), None::<Instant>);
+        let mut expect = |at: Instant| timer = Some(timer.map_or(at, |timer| timer.min(at)));
+        for (xid, entry) in self.calls.iter_mut().filter(|(_, entry)| entry.outcome.is_none()) {
+            if let Some(deadline) = entry.deadline.filter(|_| entry.unattended) {
+                if deadline <= now {
+                    expired.push(*xid);
+                    continue;
+                }
+                expect(deadline);
+            }
+            if let Some(again) = &mut entry.again {
+                if again.at <= now {
+                    messages.push(again.message.clone());
+                    again.repeated = true;
+                    again.at = now + again.pause;
+                    again.pause = later(again.pause);
+                }
+                expect(again.at);
+            }
+        }
+        self.timer = timer;
+        (expired.into_iter().map(|xid| self.end(xid, Err(late()))).collect(), messages)
+    }
+
+    /// Whether calls are under way that no thread minds.
+    pub(crate) fn is_unattended(&self) -> bool {
+        self.unattended > 0
+    }
+
+    /// Whether somebody must receive at once who is no thread that waits.
+    pub(crate) fn is_hurried(&self) -> bool {
+        self.hurried > 0
+    }
+
+    /// Whether something waits to be sent that a thread can send now.
+    pub(crate) fn may_write(&self) -> bool {
+        let way = &self.way;
+        !(way.out.is_empty() || way.writing || way.blocked || self.broken.is_some())
+    }
+
+    pub(crate) fn is_led(&self) -> bool {
+        self.led
+    }
+
+    /// True: lead, until [`Table::pass`]. False: somebody else does.
+    pub(crate) fn try_lead(&mut self) -> bool {
+        !mem::replace(&mut self.led, true)
+    }
+
+    /// The same; who does not lead then follows: it sleeps, and when woken asks whether it [leads](Table::inherits).
+    pub(crate) fn join(&mut self, thread: impl FnOnce() -> Thread) -> bool {
+        let leads = self.try_lead();
+        if !leads {
+            self.following.push_back(thread());
+        }
+        leads
+    }
+
+    /// Whether the lead was passed to this thread.
+    pub(crate) fn inherits(&mut self, thread: ThreadId) -> bool {
+        self.heir.take_if(|heir| *heir == thread).is_some()
+    }
+
+    /// Leads no longer. Who is to be woken.
+    pub(crate) fn pass(&mut self) -> Option<Thread> {
+        let next = self.following.pop_front();
+        self.heir = next.as_ref().map(Thread::id);
+        self.led = next.is_some();
+        next
+    }
+
+    /// Follows no longer. One to whom the lead was passed meanwhile passes it on.
+    pub(crate) fn leave(&mut self, thread: ThreadId) -> Option<Thread> {
+        if self.inherits(thread) {
+            return self.pass();
+        }
+        self.following.retain(|follower| follower.id() != thread);
+        None
+    }
+}
+
+/// The pause after that one: ever longer, up to a bound.
+pub(crate) fn later(pause: Duration) -> Duration {
+    const LONGEST: Duration = Duration::from_secs(16);
+    (pause * 2).min(LONGEST.max(pause))
+}

@@ -1,0 +1,46 @@
+//! Buffers that a thread keeps from one call to the next, so that a small call allocates nothing.
+
+use std::cell::{Cell, RefCell};
+
+/// Longer ones are given back to the system.
+const LONGEST: usize = 64 << 10;
+/// More are not kept.
+const MOST: usize = 64;
+
+thread_local! {
+    static MESSAGE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Lends a buffer to write a message into. (Whoever calls while a message is written has another one.)
+#[inline]
+pub(crate) fn with_message<R>(write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    let mut buffer = MESSAGE.try_with(Cell::take).unwrap_or_default();
+    buffer.clear();
+    let result = write(&mut buffer);
+    if buffer.capacity() <= LONGEST {
+        let _ = MESSAGE.try_with(|place| place.set(buffer));
+    }
+    result
+}
+
+/// An empty buffer.
+#[inline]
+pub(crate) fn spare() -> Vec<u8> {
+    SPARES.try_with(|spares| spares.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+}
+
+/// Keeps a buffer that is of no more use.
+#[inline]
+pub(crate) fn give_back(mut buffer: Vec<u8>) {
+    if buffer.capacity() > LONGEST {
+        return;
+    }
+    buffer.clear();
+    let _ = SPARES.try_with(|spares| {
+        let mut spares = spares.borrow_mut();
+        if spares.len() < MOST {
+            spares.push(buffer);
+        }
+    });
+}

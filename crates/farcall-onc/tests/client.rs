@@ -1,0 +1,518 @@
+//! A client against servers that follow a script: what goes well, and every way in which it does not.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::io::Write;
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use common::{Asked, Echo, Stream, tcp, udp};
+use farcall::{CallFailed, Calls, Kind, Ran};
+use farcall_onc::wire::auth::{AuthStat, Flavor, OpaqueAuth};
+use farcall_onc::wire::message::{Accepted, Answer, Rejected};
+use farcall_onc::wire::record::Limits;
+use farcall_onc::{AuthSys, Client};
+
+fn failure<T: std::fmt::Debug>(result: farcall::Result<T>) -> CallFailed {
+    result.unwrap_err().into()
+}
+
+#[test]
+fn calls_over_tcp_and_a_unix_socket_give_their_results() {
+    let over_tcp = tcp(|_, mut stream| stream.serve());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || Stream::new(listener.accept().unwrap().0).serve());
+    for address in [over_tcp, format!("unix:{}", path.display())] {
+        let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+        echo.null().unwrap();
+        for length in [0, 1, 5, 1000, 100_000, 3_000_000] {
+            let data = vec![7; length];
+            assert_eq!(echo.echo(&data).unwrap(), data);
+        }
+        assert_eq!(echo.next(41).unwrap(), 42);
+    }
+}
+
+#[test]
+fn calls_over_udp_give_their_results() {
+    let (address, server) = udp(|socket| {
+        for _ in 0..3 {
+            let (asked, from) = socket.next();
+            socket.0.send_to(&asked.result(), from).unwrap();
+        }
+    });
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    echo.null().unwrap();
+    assert_eq!(echo.next(41).unwrap(), 42);
+    assert_eq!(echo.echo(&[7; 60_000]).unwrap(), [7; 60_000]);
+    server.join().unwrap();
+    let why = failure(echo.echo(&[7; 65_500]));
+    assert_eq!((why.kind(), why.ran()), (Kind::TooLarge, Ran::No));
+}
+
+#[test]
+fn ipv6_is_an_address_like_any_other() {
+    let Ok(listener) = TcpListener::bind("[::1]:0") else { return };
+    let address = format!("tcp://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || Stream::new(listener.accept().unwrap().0).serve());
+    let client = Client::connect(&address).unwrap();
+    assert_eq!(client.address(), address);
+    assert_eq!(client.bind::<dyn Echo>().next(1).unwrap(), 2);
+}
+
+#[test]
+fn replies_may_come_in_any_order() {
+    let address = tcp(|_, mut stream| {
+        let mut asked: Vec<Asked> = (0..64).map_while(|_| stream.next()).collect();
+        asked.reverse();
+        asked.iter().for_each(|asked| stream.send(&asked.result()));
+        stream.serve();
+    });
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    let all: Vec<_> = (0..64).map(|n| echo.start().next(n)).collect();
+    for (n, pending) in all.into_iter().enumerate() {
+        assert_eq!(pending.wait().unwrap(), n as u32 + 1);
+    }
+    assert_eq!(echo.next(7).unwrap(), 8);
+}
+
+#[test]
+fn threads_share_a_connection() {
+    let address = tcp(|_, mut stream| stream.serve());
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    std::thread::scope(|scope| {
+        for thread in 0..8u32 {
+            let echo = echo.clone();
+            scope.spawn(move || {
+                for n in 0..500 {
+                    let n = thread << 16 | n;
+                    assert_eq!(echo.next(n).unwrap(), n + 1);
+                    let pending = echo.start().next(n);
+                    assert_eq!(echo.again(n).unwrap(), n);
+                    assert_eq!(pending.wait().unwrap(), n + 1);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn one_thread_waits_for_whichever_ends_first() {
+    let address = tcp(|_, mut stream| stream.serve());
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    let mut calls = Calls::new();
+    let mut sum = 0;
+    for n in 0..1000 {
+        calls.add(n, echo.start().next(n));
+        while calls.len() >= 64 {
+            let (n, result) = calls.wait().unwrap();
+            assert_eq!(result.unwrap(), n + 1);
+            sum += n;
+        }
+    }
+    while let Some((n, result)) = calls.wait() {
+        assert_eq!(result.unwrap(), n + 1);
+        sum += n;
+    }
+    assert_eq!(sum, 999 * 1000 / 2);
+}
+
+#[test]
+fn calls_of_two_connections_are_gathered_by_one_thread() {
+    let server = || Client::connect(&tcp(|_, mut stream| stream.serve())).unwrap().bind::<dyn Echo>();
+    let (one, other) = (server(), server());
+    for _ in 0..100 {
+        let mut calls = Calls::new();
+        for n in 0..4 {
+            calls.add(n, one.start().next(n));
+            calls.add(n, other.start().next(n));
+        }
+        let mut ended = 0;
+        while let Some((n, result)) = calls.wait() {
+            assert_eq!(result.unwrap(), n + 1);
+            ended += 1;
+        }
+        assert_eq!(ended, 8);
+    }
+}
+
+#[test]
+fn calls_can_be_awaited() {
+    let address = tcp(|_, mut stream| stream.serve());
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        for n in 0..100 {
+            let (a, b) = (echo.start().next(n), echo.start().next(n + 1));
+            assert_eq!((a.await.unwrap(), b.await.unwrap()), (n + 1, n + 2));
+        }
+    });
+}
+
+// Arguments and results that fill every buffer on the way, to a server that reads no call before its last result is gone.
+#[test]
+fn neither_side_waits_for_the_other_to_read() {
+    let address = tcp(|_, mut stream| stream.serve());
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    let data = vec![3; 1 << 20];
+    let all: Vec<_> = (0..32).map(|_| echo.start().echo(&data)).collect();
+    for pending in all {
+        assert!(pending.wait().unwrap() == data);
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert!(echo.echo(&data).unwrap() == data));
+        }
+    });
+}
+
+// Row 13 of the bad inputs.
+#[test]
+fn what_is_no_reply_to_us_is_dropped_and_the_wait_goes_on() {
+    let noise = |asked: &Asked| {
+        let mut call = asked.result();
+        call[7] = 0; // A call.
+        let mut neither = asked.result();
+        neither[7] = 9;
+        let wrong = Asked { xid: asked.xid ^ 0x100, ..asked.clone() };
+        vec![wrong.result(), call, neither, b"short".to_vec(), Vec::new()]
+    };
+    let address = tcp(move |_, mut stream| {
+        while let Some(asked) = stream.next() {
+            noise(&asked).iter().for_each(|message| stream.send(message));
+            stream.send(&asked.result());
+            // And twice, as Debian's rstatd does.
+            stream.send(&asked.result());
+        }
+    });
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    (0..10).for_each(|n| assert_eq!(echo.next(n).unwrap(), n + 1));
+    let (address, server) = udp(move |socket| {
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..10 {
+            let (asked, from) = socket.next();
+            let forged = asked.accept(Accepted::Success(&[0, 0, 0, 99]));
+            stranger.send_to(&forged, from).unwrap();
+            for message in noise(&asked).iter().chain([&asked.result(), &asked.result()]) {
+                socket.0.send_to(message, from).unwrap();
+            }
+        }
+    });
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    (0..10).for_each(|n| assert_eq!(echo.next(n).unwrap(), n + 1));
+    server.join().unwrap();
+}
+
+#[test]
+fn a_datagram_that_is_not_answered_is_sent_again_by_the_same_identifier() {
+    let serve = |count: usize| {
+        udp(move |socket| {
+            let asked: Vec<_> = (0..count).map(|_| socket.next()).collect();
+            let (last, from) = asked.last().unwrap();
+            socket.0.send_to(&last.result(), *from).unwrap();
+            asked.iter().map(|(asked, _)| asked.xid).collect::<Vec<u32>>()
+        })
+    };
+    let client = |address: &str| Client::builder().retransmit(Duration::from_millis(5)).connect(address).unwrap();
+    let (address, server) = serve(4);
+    assert_eq!(client(&address).bind::<dyn Echo>().next(1).unwrap(), 2);
+    let xids = server.join().unwrap();
+    assert!(xids.iter().all(|xid| *xid == xids[0]), "{xids:?}");
+    // A call that was started is sent again though nobody waits for it.
+    let (address, server) = serve(3);
+    let pending = client(&address).bind::<dyn Echo>().start().next(1);
+    let xids = server.join().unwrap();
+    assert!(xids.iter().all(|xid| *xid == xids[0]), "{xids:?}");
+    assert_eq!(pending.wait().unwrap(), 2);
+}
+
+#[test]
+fn a_refusal_of_a_repeated_datagram_says_little_of_the_first() {
+    let (address, _server) = udp(|socket| {
+        socket.next();
+        let (asked, from) = socket.next();
+        socket.0.send_to(&asked.accept(Accepted::ProgUnavail), from).unwrap();
+    });
+    let client = Client::builder().retransmit(Duration::from_millis(5)).connect(&address).unwrap();
+    let why = failure(client.bind::<dyn Echo>().next(1));
+    assert_eq!((why.kind(), why.ran()), (Kind::NotExported, Ran::Maybe));
+}
+
+#[test]
+fn silence_ends_a_call_by_the_clients_patience_or_the_callers_deadline() {
+    let (gone, wait) = mpsc::channel::<()>();
+    let address = tcp(move |_, mut stream| {
+        stream.next();
+        let _ = wait.recv();
+    });
+    let short = Duration::from_millis(20);
+    let client = Client::builder().patience(Some(short)).connect(&address).unwrap();
+    let echo = client.bind::<dyn Echo>();
+    let why = failure(echo.next(1));
+    assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe));
+    let at = format!("next of Echo (program 536871031, version 3) at {address}: no reply within 20ms");
+    assert_eq!(why.detail(), at);
+    let why = failure(echo.within(short).next(1));
+    assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::Maybe));
+    let why = failure(echo.within(short).start().next(1).wait());
+    assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::Maybe));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let why = failure(runtime.block_on(echo.within(short).start().next(1)));
+    assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::Maybe));
+    let mut calls = Calls::new();
+    calls.add((), echo.within(short).start().next(1));
+    let why = failure(calls.wait().unwrap().1);
+    assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::Maybe));
+    drop(gone);
+}
+
+#[test]
+fn where_nobody_listens_nothing_ran() {
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let why = Client::connect(&format!("tcp://{tcp}")).unwrap_err();
+    assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No));
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let why = failure(Client::connect(&format!("udp://{udp}")).unwrap().bind::<dyn Echo>().next(1));
+    assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No), "{why}");
+    let why = Client::connect("unix:/no/such/socket").unwrap_err();
+    assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No));
+    for address in ["localhost:1", "tcp://localhost", "ftp://localhost:1", ""] {
+        let why = Client::connect(address).unwrap_err();
+        assert_eq!((why.kind(), why.ran()), (Kind::NoSuchName, Ran::No), "{why}");
+    }
+}
+
+#[test]
+fn a_connection_that_ends_under_a_call_leaves_it_open_whether_it_ran() {
+    let address = tcp(|number, mut stream| {
+        if number == 0 {
+            stream.next();
+            return;
+        }
+        stream.serve();
+    });
+    let client = Client::connect(&address).unwrap();
+    let echo = client.bind::<dyn Echo>();
+    let why = failure(echo.next(1));
+    assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe), "{why}");
+    // The next call makes another connection.
+    assert_eq!(echo.next(1).unwrap(), 2);
+}
+
+#[test]
+fn what_may_run_twice_is_called_again_on_a_new_connection() {
+    let address = tcp(|number, mut stream| {
+        if number == 0 {
+            stream.next();
+            return;
+        }
+        stream.serve();
+    });
+    assert_eq!(Client::connect(&address).unwrap().bind::<dyn Echo>().again(5).unwrap(), 5);
+}
+
+#[test]
+fn a_connection_with_state_is_not_made_again() {
+    let address = tcp(|number, mut stream| {
+        assert_eq!(number, 0);
+        stream.next();
+    });
+    let client = Client::builder().reconnect(false).connect(&address).unwrap();
+    let echo = client.bind::<dyn Echo>();
+    assert_eq!(failure(echo.again(1)).ran(), Ran::Maybe);
+    assert_eq!(failure(echo.again(1)).ran(), Ran::No);
+    assert_eq!(failure(echo.start().again(1).wait()).ran(), Ran::No);
+}
+
+// Row 8: what is left of a reply on the old connection is none of the new one's business.
+#[test]
+fn half_a_reply_is_forgotten_with_its_connection() {
+    let address = tcp(|number, mut stream| {
+        if number == 0 {
+            let asked = stream.next().unwrap();
+            let reply = asked.result();
+            stream.raw(&(0x8000_0000 | reply.len() as u32).to_be_bytes());
+            stream.raw(&reply[..10]);
+            return;
+        }
+        stream.serve();
+    });
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    assert_eq!(failure(echo.next(1)).ran(), Ran::Maybe);
+    assert_eq!(echo.next(1).unwrap(), 2);
+}
+
+// How servers in use cut their replies.
+#[test]
+fn replies_in_any_fragments_are_taken() {
+    let address = tcp(|_, mut stream| {
+        let asked = stream.next().unwrap();
+        asked.result().iter().for_each(|byte| stream.raw(&[0, 0, 0, 1, *byte]));
+        stream.raw(&[0x80, 0, 0, 0]);
+        stream.serve();
+    });
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    assert_eq!(echo.next(41).unwrap(), 42);
+    assert_eq!(echo.next(1).unwrap(), 2);
+}
+
+// Rows 6 and 7 of the bad inputs.
+#[test]
+fn replies_beyond_the_limits_end_the_connection() {
+    let limits = Limits { record: 1024, fragments: 100, ..Limits::default() };
+    for bad in
+        [vec![0x7f, 0xff, 0xff, 0xff], vec![0xff; 4], vec![0x80, 0, 4, 1], vec![0; 404], [0, 0, 0, 1, 9].repeat(101)]
+    {
+        let address = tcp(move |number, mut stream| {
+            if number == 0 {
+                stream.next().unwrap();
+                stream.raw(&bad);
+            }
+            stream.serve();
+        });
+        let echo = Client::builder().limits(limits).connect(&address).unwrap().bind::<dyn Echo>();
+        let why = failure(echo.next(1));
+        assert_eq!((why.kind(), why.ran()), (Kind::BadResult, Ran::Maybe), "{why}");
+        assert_eq!(echo.next(1).unwrap(), 2);
+    }
+}
+
+#[test]
+fn each_refusal_has_its_kind_and_did_not_run() {
+    let answers = [
+        (Answer::Accepted { verifier: OpaqueAuth::NONE, outcome: Accepted::ProgUnavail }, Kind::NotExported),
+        (
+            Answer::Accepted { verifier: OpaqueAuth::NONE, outcome: Accepted::ProgMismatch { low: 4, high: 7 } },
+            Kind::Mismatch,
+        ),
+        (Answer::Accepted { verifier: OpaqueAuth::NONE, outcome: Accepted::ProcUnavail }, Kind::NoSuchProcedure),
+        (Answer::Accepted { verifier: OpaqueAuth::NONE, outcome: Accepted::GarbageArgs }, Kind::BadArguments),
+        (Answer::Rejected(Rejected::RpcMismatch { low: 3, high: 4 }), Kind::Mismatch),
+        (Answer::Rejected(Rejected::AuthError(AuthStat::TOOWEAK)), Kind::NotPermitted),
+        (Answer::Rejected(Rejected::AuthError(AuthStat(77))), Kind::NotPermitted),
+    ];
+    let address = tcp(move |_, mut stream| {
+        for (answer, _) in &answers {
+            let asked = stream.next().unwrap();
+            stream.send(&asked.answer(*answer));
+        }
+        let asked = stream.next().unwrap();
+        stream.send(&asked.accept(Accepted::SystemErr));
+    });
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    for (answer, kind) in answers {
+        let why = failure(echo.next(1));
+        assert_eq!((why.kind(), why.ran()), (kind, Ran::No), "{answer:?}: {why}");
+        assert!(why.detail().contains("next of Echo") && why.detail().contains(&address), "{why}");
+    }
+    assert_eq!(failure(echo.next(1)).ran(), Ran::Maybe);
+}
+
+#[test]
+fn a_reply_that_cannot_be_read_is_said_to_be_so() {
+    let address = tcp(move |_, mut stream| {
+        // A status that there is not; a verifier longer than one may be; a header cut short.
+        for tail in [&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9][..], &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2, 0], &[0]]
+        {
+            let asked = stream.next().unwrap();
+            stream.send(&[&asked.xid.to_be_bytes()[..], &[0, 0, 0, 1], tail].concat());
+        }
+        let asked = stream.next().unwrap();
+        stream.send(&asked.accept(Accepted::Success(&[0, 0])));
+    });
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    for _ in 0..3 {
+        let why = failure(echo.next(1));
+        assert_eq!((why.kind(), why.ran()), (Kind::BadResult, Ran::Maybe));
+        assert!(why.detail().contains("byte") && why.detail().contains(&address), "{why}");
+    }
+    let why = failure(echo.next(1));
+    assert_eq!((why.kind(), why.ran()), (Kind::BadResult, Ran::Yes));
+    assert!(why.detail().contains("byte"), "{why}");
+}
+
+// RFC 5531 section 8.2 and appendix A: given in a verifier, sent until it is rejected.
+#[test]
+fn auth_short_stands_for_auth_sys_until_it_is_rejected() {
+    let address = tcp(|_, mut stream| {
+        let mut flavors = Vec::new();
+        for number in 0..6 {
+            let asked = stream.next().unwrap();
+            flavors.push(asked.credential.0);
+            let is_short = asked.credential.0 == Flavor::SHORT.0;
+            assert!(!is_short || asked.credential.1 == b"hand");
+            if is_short && number == 3 {
+                stream.send(&asked.answer(Answer::Rejected(Rejected::AuthError(AuthStat::REJECTEDCRED))));
+                continue;
+            }
+            let verifier = match number {
+                1 => OpaqueAuth::new(Flavor::SHORT.0, b"hand").unwrap(),
+                _ => OpaqueAuth::NONE,
+            };
+            let outcome = Accepted::Success(&asked.arguments);
+            stream.send(&asked.answer(Answer::Accepted { verifier, outcome }));
+        }
+        assert_eq!(flavors, [1, 1, 2, 2, 1, 1]);
+        let asked = stream.next().unwrap();
+        stream.send(&asked.result());
+    });
+    let auth = AuthSys::new(b"here", 1000, 100, &[5, 6]).unwrap();
+    let echo = Client::builder().auth(auth).connect(&address).unwrap().bind::<dyn Echo>();
+    for n in 0..5 {
+        assert_eq!(echo.again(n).unwrap(), n);
+    }
+    assert_eq!(echo.next(1).unwrap(), 2);
+    assert!(AuthSys::new(&[b'x'; 256], 0, 0, &[]).is_err());
+    assert!(AuthSys::new(b"x", 0, 0, &[0; 17]).is_err());
+}
+
+#[test]
+fn one_way_calls_are_not_answered() {
+    let (told, tell) = mpsc::channel();
+    let address = tcp(move |_, mut stream| {
+        while let Some(asked) = stream.next() {
+            match asked.procedure {
+                0 => told.send(asked.arguments.len()).unwrap(),
+                _ => stream.send(&asked.result()),
+            }
+        }
+    });
+    let client = Client::connect(&address).unwrap();
+    let (echo, one_way) = (client.bind::<dyn Echo>(), client.one_way().bind::<dyn Echo>());
+    for _ in 0..10 {
+        one_way.null().unwrap();
+        one_way.start().null().wait().unwrap();
+    }
+    assert_eq!(echo.next(1).unwrap(), 2);
+    assert_eq!(tell.try_iter().count(), 20);
+}
+
+#[test]
+fn a_call_that_is_dropped_or_cancelled_leaves_the_connection_usable() {
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = count.clone();
+    let address = tcp(move |_, mut stream| {
+        while let Some(asked) = stream.next() {
+            counted.fetch_add(1, Ordering::SeqCst);
+            stream.send(&asked.result());
+        }
+    });
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    for n in 0..100 {
+        drop(echo.start().next(n));
+        echo.start().next(n).detach();
+        let mut pending = echo.start().next(n);
+        pending.cancel();
+        let outcome = pending.wait();
+        assert!(outcome.is_ok() || failure(outcome).kind() == Kind::Cancelled);
+    }
+    assert_eq!(echo.next(1).unwrap(), 2);
+    // They left in the order in which they were made.
+    assert_eq!(count.load(Ordering::SeqCst), 301);
+}
