@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::io::Write;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicU32, Ordering};
