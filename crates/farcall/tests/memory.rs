@@ -182,18 +182,26 @@ fn notices_that_nobody_fetches_become_one() {
 }
 
 #[test]
-fn more_than_one_read_may_is_read_in_parts() {
+fn more_than_one_access_may_is_accessed_in_parts() {
     let exporter = runtime();
     let size = (16 << 20) + 1000;
-    let segment = exporter.export_segment("Long", Settings::new(size).anyone(Rights::READ)).unwrap();
+    let segment = exporter.export_segment("Long", Settings::new(size).anyone(Rights::ALL)).unwrap();
     segment.write((16 << 20) - 4, b"over the edge").unwrap();
     let remote = runtime().import_segment(&segment.url()).unwrap();
     let mut bytes = vec![1; size];
     remote.read(0, &mut bytes).unwrap();
     assert_eq!(&bytes[(16 << 20) - 4..][..13], b"over the edge");
     assert!(bytes[..1000].iter().all(|byte| *byte == 0));
-    let refused = remote.start_read(0, size).wait();
-    assert!(matches!(refused, Err(Error::CallFailed(why)) if why.kind() == farcall::Kind::TooLarge));
+    bytes.fill(7);
+    remote.write(1, &bytes[1..]).unwrap();
+    assert_eq!(
+        [0, size - 8].map(|at| segment.load(at as u64).unwrap().to_le_bytes()),
+        [[0, 7, 7, 7, 7, 7, 7, 7], [7; 8]]
+    );
+    let too_large =
+        |why: Error<Refused>| matches!(why, Error::CallFailed(why) if why.kind() == farcall::Kind::TooLarge);
+    assert!(too_large(remote.start_read(0, size).wait().unwrap_err()));
+    assert!(too_large(remote.start_write(0, &bytes).wait().unwrap_err()));
 }
 
 #[test]
@@ -245,7 +253,7 @@ fn behind_a_posted_write_that_was_refused_nothing_is_written() {
     segment.export_again();
     let flushed = remote.flush();
     assert_eq!(flushed, Err(Error::Declared(Refused::Stale)));
-    assert_eq!(remote.post(99, &[0; 8]), Err(Error::Declared(Refused::OutOfRange(64))));
+    assert_eq!(remote.post(0, &[0; 8]), Err(Error::Declared(Refused::Stale)));
 }
 
 #[test]
@@ -258,4 +266,43 @@ fn what_is_posted_can_be_heard_of() {
     remote.post_notify(8, b"loud").unwrap();
     let notice = segment.notice();
     assert_eq!((notice.offset, notice.len, notice.writes), (8, 4, 1));
+}
+
+#[test]
+fn nothing_is_written_once_a_segment_was_taken_away() {
+    let (exporter, importer) = (runtime(), runtime());
+    let segment = exporter.export_segment("Taken", Settings::new(64).anyone(Rights::ALL)).unwrap();
+    let take: [fn(&farcall::memory::Segment); 3] =
+        [|one| one.export_again(), |one| one.inhibit_writes(true), |one| one.revoke()];
+    for round in 0..300 {
+        segment.inhibit_writes(false);
+        segment.export_again();
+        let (before, remote) = (segment.load(0).unwrap(), importer.import_segment(&segment.url()).unwrap());
+        let writer =
+            std::thread::spawn(move || (1..).find_map(|number| remote.store(0, before + number).err()).unwrap());
+        while segment.load(0).unwrap() == before {
+            std::thread::yield_now();
+        }
+        take[round % 3](&segment);
+        let taken = segment.load(0).unwrap();
+        assert!(matches!(writer.join().unwrap(), Error::Declared(_)));
+        assert_eq!(segment.load(0).unwrap(), taken, "round {round}");
+    }
+}
+
+#[test]
+fn what_is_known_to_be_over_is_refused_without_asking() {
+    let exporter = runtime();
+    let segment = exporter.export_segment("Over", Settings::new(64).anyone(Rights::ALL)).unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    let other = remote.clone();
+    segment.export_again();
+    assert_eq!(remote.load(0), Err(Error::Declared(Refused::Stale)));
+    let accesses = || exporter.stats().exports[0].accesses;
+    let before = accesses();
+    assert_eq!(
+        (other.store(0, 1), other.load(0)),
+        (Err(Error::Declared(Refused::Stale)), Err(Error::Declared(Refused::Stale)))
+    );
+    assert_eq!(accesses(), before);
 }

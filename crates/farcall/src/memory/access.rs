@@ -93,8 +93,8 @@ const fn access(name: &'static str, number: u32) -> Procedure {
     Procedure { number, name, idempotent: number >= READINGS, blocking: false, deadline: None }
 }
 
-/// The most bytes of one read: the exporter makes room for them while nobody else is served.
-pub(super) const MOST: usize = 16 << 20;
+/// The most bytes of one access: the exporter copies them while nobody else is served.
+pub(super) const MOST: usize = 1 << 20;
 
 /// What a read asks for.
 struct Reading<'d> {
@@ -138,33 +138,35 @@ impl Core {
     /// As [`Accesses::read`], of one range.
     fn read_one(&self, number: u32, arguments: &[u8; 8 + RANGE], result: &mut [u8]) -> Option<usize> {
         let (generation, ranges) = arguments.split_first_chunk()?;
+        let generation = u64::from_be_bytes(*generation);
         let (offset, len) = range(ranges.first_chunk()?);
         let total = opaque(Some(len).filter(|len| *len <= MOST)?);
         let result = result.get_mut(..total)?;
-        if number != READ.number
-            || self.check(u64::from_be_bytes(*generation), Rights::READ).is_err()
-            || !self.area().has(offset, len)
-        {
+        if number != READ.number || self.check(generation, Rights::READ).is_err() || !self.area().has(offset, len) {
             return None;
         }
         let (length, bytes) = result.split_first_chunk_mut()?;
         *length = (len as u32).to_be_bytes();
         self.area().read(offset, &mut bytes[..len]);
         bytes[len..].iter_mut().for_each(|byte| *byte = 0);
-        Some(total)
+        // Taken away meanwhile, it may be another generation's.
+        self.is(generation).then_some(total)
     }
 
-    /// Fills in the result of a reading that may be executed.
-    fn read_all(&self, reading: &Reading<'_>, result: &mut [u8]) {
-        let Some((length, mut rest)) = result.split_first_chunk_mut() else { return };
+    /// Fills in the result of a reading that may be executed. False if the segment was taken away meanwhile.
+    fn read_all(&self, reading: &Reading<'_>, result: &mut [u8]) -> bool {
+        let Some((length, mut rest)) = result.split_first_chunk_mut() else { return false };
         *length = (reading.total as u32).to_be_bytes();
         for bytes in reading.ranges {
             let (offset, length) = range(bytes);
-            let Some((now, behind)) = std::mem::take(&mut rest).split_at_mut_checked(length) else { return };
+            let Some((now, behind)) = std::mem::take(&mut rest).split_at_mut_checked(length) else {
+                return false;
+            };
             self.area().read(offset, now);
             rest = behind;
         }
         rest.fill(0);
+        self.is(reading.generation)
     }
 
     fn facts(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
@@ -181,7 +183,9 @@ impl Core {
             return Ok(stub::reply::<(), _>(reply, Err(why)));
         }
         let mut result = vec![0; opaque(reading.total)];
-        self.read_all(&reading, &mut result);
+        if !self.read_all(&reading, &mut result) {
+            return Ok(stub::reply::<(), _>(reply, Err(Refused::Stale.into())));
+        }
         reply.opaque(&result)?;
         Ok(Dispatched::Result)
     }
@@ -189,12 +193,27 @@ impl Core {
     fn write(&self, from: Option<SocketAddr>, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, offset) = (arguments.u64()?, arguments.u64()?);
         let (notify, bytes) = (arguments.bool()?, arguments.bytes()?);
-        let may = self.check(generation, Rights::WRITE).and_then(|()| self.check_range(offset, bytes.len()));
-        let written = may.map(|()| {
-            self.area().write(offset, bytes);
-            self.written(offset, bytes.len(), notify, from);
-        });
-        Ok(stub::reply(reply, written))
+        Ok(stub::reply(reply, self.write_bytes(from, generation, offset, notify, bytes)))
+    }
+
+    /// Writes, if that may be.
+    fn write_bytes(
+        &self,
+        from: Option<SocketAddr>,
+        generation: u64,
+        offset: u64,
+        notify: bool,
+        bytes: &[u8],
+    ) -> Result<(), Refused> {
+        if bytes.len() > MOST {
+            return Err(too_long(bytes.len()).into());
+        }
+        let _changing = self.change();
+        self.check(generation, Rights::WRITE)?;
+        self.check_range(offset, bytes.len())?;
+        self.area().write(offset, bytes);
+        self.written(offset, bytes.len(), notify, from);
+        Ok(())
     }
 
     fn open(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
@@ -204,8 +223,8 @@ impl Core {
 
     fn posted(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, stream) = (arguments.u64()?, arguments.u64()?);
-        let current = if self.generation() == Some(generation) { Ok(()) } else { Err(Refused::Stale.into()) };
-        Ok(stub::reply(reply, current.map(|()| self.streams().posted(stream))))
+        let posted = if self.is(generation) { Ok(self.streams().posted(stream)) } else { Err(Refused::Stale.into()) };
+        Ok(stub::reply(reply, posted))
     }
 
     /// Does a posted write, if it is its stream's next.
@@ -213,19 +232,14 @@ impl Core {
         let d = &mut Decoder::new(bytes);
         let (stream, number) = (d.u64()?, d.u64()?);
         let (generation, offset, notify, bytes) = (d.u64()?, d.u64()?, d.bool()?, d.bytes()?);
-        self.streams().post(stream, number, || {
-            self.check(generation, Rights::WRITE)?;
-            self.check_range(offset, bytes.len())?;
-            self.area().write(offset, bytes);
-            self.written(offset, bytes.len(), notify, Some(from));
-            Ok(())
-        });
+        self.streams().post(stream, number, || self.write_bytes(Some(from), generation, offset, notify, bytes));
         Ok(())
     }
 
     fn swap(&self, from: Option<SocketAddr>, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, offset) = (arguments.u64()?, arguments.u64()?);
         let (old, new) = (arguments.u64()?, arguments.u64()?);
+        let _changing = self.change();
         let may = self.check(generation, Rights::CAS).and_then(|()| self.check_word(offset));
         let found = may.map(|()| {
             let found = self.area().compare_and_swap(offset, old, new);
@@ -238,10 +252,10 @@ impl Core {
     }
 }
 
-/// Why so much is not read at once.
+/// Why so much is not accessed at once.
 #[cold]
 pub(super) fn too_long(len: usize) -> CallFailed {
-    CallFailed::new(Kind::TooLarge, Ran::No).because(format!("a read of {len} bytes; one has at most {MOST}"))
+    CallFailed::new(Kind::TooLarge, Ran::No).because(format!("an access of {len} bytes; one has at most {MOST}"))
 }
 
 /// How an access ended, or that its arguments are none.
@@ -286,7 +300,6 @@ impl Accesses for Core {
             return None;
         }
         let result = result.get_mut(..opaque(reading.total))?;
-        self.read_all(&reading, result);
-        Some(result.len())
+        self.read_all(&reading, result).then_some(result.len())
     }
 }

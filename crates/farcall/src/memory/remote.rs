@@ -73,7 +73,7 @@ impl Remote {
         self.generation
     }
 
-    /// Reads without waiting: many reads may be under way. Each reads 16 MiB at most.
+    /// Reads without waiting: many reads may be under way. Each reads 1 MiB at most.
     pub fn start_read(&self, offset: u64, len: usize) -> Pending<Bytes, Refused> {
         match self.check(offset, len, Rights::READ) {
             Ok(()) => self.carrier.start_read(offset, u32::try_from(len).unwrap_or(u32::MAX)),
@@ -81,7 +81,7 @@ impl Remote {
         }
     }
 
-    /// Writes without waiting. Of writes that are under way together nobody knows which is done first.
+    /// Writes without waiting, 1 MiB at most. Of writes that are under way together nobody knows which is done first.
     pub fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
         match self.check(offset, bytes.len(), Rights::WRITE) {
             Ok(()) => self.carrier.start_write(offset, bytes),
@@ -99,7 +99,7 @@ impl Remote {
     /// written by this import.
     pub fn post(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
-        self.carrier.post(offset, bytes, false)
+        self.learn(self.carrier.post(offset, bytes, false))
     }
 
     /// The same, asking that the exporter hear of it.
@@ -108,7 +108,7 @@ impl Remote {
     /// As there.
     pub fn post_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
-        self.carrier.post(offset, bytes, true)
+        self.learn(self.carrier.post(offset, bytes, true))
     }
 
     /// As [`Memory::flush`], without waiting.
@@ -127,6 +127,19 @@ impl Remote {
     /// The same, until it turns out that it is no longer so.
     pub(super) fn unless(self, purged: Arc<AtomicBool>) -> Remote {
         Remote { purged, ..self }
+    }
+
+    /// What came of an access. A generation that is over never comes again, so later accesses are refused here.
+    #[inline(always)]
+    fn learn<T>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.inspect_err(|why| self.purge_if_stale(why))
+    }
+
+    #[cold]
+    fn purge_if_stale(&self, why: &crate::Error<Refused>) {
+        if matches!(why, crate::Error::Declared(Refused::Stale)) {
+            self.purged.store(true, Ordering::Release);
+        }
     }
 
     /// Where it can be known here that an access would be refused, it is.
@@ -158,42 +171,42 @@ impl Memory for Remote {
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.check(offset, into.len(), Rights::READ)?;
-        self.carrier.read(offset, into)
+        self.learn(self.carrier.read(offset, into))
     }
 
     fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.check(offset, into.len(), Rights::READ)?;
-        self.carrier.read_bytes(offset, into)
+        self.learn(self.carrier.read_bytes(offset, into))
     }
 
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
         for (offset, into) in ranges.iter() {
             self.check(*offset, into.len(), Rights::READ)?;
         }
-        self.carrier.read_each(ranges)
+        self.learn(self.carrier.read_each(ranges))
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
-        self.carrier.write(offset, bytes, false)
+        self.learn(self.carrier.write(offset, bytes, false))
     }
 
     fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
-        self.carrier.write_bytes(offset, bytes)
+        self.learn(self.carrier.write_bytes(offset, bytes))
     }
 
     fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
-        self.carrier.write(offset, bytes, true)
+        self.learn(self.carrier.write(offset, bytes, true))
     }
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
         self.check_word(offset)?;
-        self.carrier.compare_and_swap(offset, old, new)
+        self.learn(self.carrier.compare_and_swap(offset, old, new))
     }
 
     fn flush(&self) -> Result<()> {
-        self.carrier.flush()
+        self.learn(self.carrier.flush())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 use super::access::{Access, Refused};
@@ -123,6 +123,8 @@ pub(super) struct Core {
     /// The last one that it had.
     last: AtomicU64,
     inhibited: AtomicBool,
+    /// Locked for reading by whoever is changing it for others.
+    changing: RwLock<()>,
     streams: Streams,
     notices: Notices,
 }
@@ -217,10 +219,11 @@ impl Settings {
 }
 
 impl Segment {
-    /// Refuses others' writes and swaps, or no longer. Those that have begun may end meanwhile. Whoever had mapped the
+    /// Refuses others' writes and swaps, or no longer. Those that have begun have ended when this returns. Whoever had mapped the
     /// memory to write it is served from the first time on.
     pub fn inhibit_writes(&self, inhibited: bool) {
         self.core.inhibited.store(inhibited, Ordering::SeqCst);
+        self.core.wait_for_changes();
         if let (true, Some(ground)) = (inhibited, self.core.area.ground())
             && ground.is_written_by_others()
         {
@@ -231,6 +234,7 @@ impl Segment {
     /// Refuses whatever others do with it from now on; the memory stays this process's.
     pub fn revoke(&self) {
         self.core.generation.store(0, Ordering::SeqCst);
+        self.core.wait_for_changes();
         if let Some(named) = &self.named {
             named.delete();
         }
@@ -244,6 +248,7 @@ impl Segment {
     pub fn export_again(&self) {
         let generation = self.core.last.fetch_add(1, Ordering::SeqCst) + 1;
         self.core.generation.store(generation, Ordering::SeqCst);
+        self.core.wait_for_changes();
         if let Some(ground) = self.core.area.ground() {
             let writes_are_inhibited = self.core.inhibited.load(Ordering::SeqCst) && ground.is_written_by_others();
             ground.part((!writes_are_inhibited).then_some(generation));
@@ -397,6 +402,7 @@ impl Core {
             generation: AtomicU64::new(generation),
             last: AtomicU64::new(generation),
             inhibited: AtomicBool::new(false),
+            changing: RwLock::default(),
             streams: Streams::default(),
             notices: Notices::new(env),
         }
@@ -421,6 +427,22 @@ impl Core {
         self.area.len() as u64
     }
 
+    /// To be held from before a check that it may be changed until it is.
+    pub(super) fn change(&self) -> RwLockReadGuard<'_, ()> {
+        self.changing.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for those that were checked before: what is stored before this all others see.
+    fn wait_for_changes(&self) {
+        drop(self.changing.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Whether that is its generation now.
+    #[inline]
+    pub(super) fn is(&self, generation: u64) -> bool {
+        generation != 0 && self.generation.load(Ordering::SeqCst) == generation
+    }
+
     /// Its generation, unless it is revoked.
     pub(super) fn generation(&self) -> Option<u64> {
         Some(self.generation.load(Ordering::SeqCst)).filter(|generation| *generation != 0)
@@ -433,7 +455,7 @@ impl Core {
 
     /// Whether whoever calls may do that with that generation.
     pub(super) fn check(&self, generation: u64, right: Rights) -> Result<()> {
-        if self.generation() != Some(generation) {
+        if !self.is(generation) {
             return Err(Refused::Stale.into());
         }
         if !self.far().contains(right) {

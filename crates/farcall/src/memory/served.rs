@@ -109,7 +109,11 @@ impl Carrier for Served {
 
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
         self.posts.settle()?;
-        self.call(&WRITE, (offset, notify, bytes))
+        if bytes.len() <= MOST {
+            return self.call(&WRITE, (offset, notify, bytes));
+        }
+        let offsets = (offset..).step_by(MOST);
+        bytes.chunks(MOST).zip(offsets).try_for_each(|(part, offset)| self.call(&WRITE, (offset, notify, part)))
     }
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
@@ -140,6 +144,9 @@ impl Carrier for Served {
     }
 
     fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
+        if bytes.len() > MOST {
+            return Pending::ended(Err(too_long(bytes.len()).into()));
+        }
         self.start(&WRITE, (offset, false, bytes))
     }
 
