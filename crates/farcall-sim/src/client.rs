@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use farcall_proto::client::{self, CallId, Conversation, Outcome, Whole};
+use farcall_proto::client::{self, Brief, CallId, Conversation, Outcome, Whole};
 use farcall_proto::{Failure, Kind, Route, Time, route};
 
 use crate::clock::Clock;
@@ -43,6 +43,8 @@ struct Talk {
     open: Vec<(usize, CallId)>,
     /// The call that its thread sent by itself, of which the conversation does not know when.
     left: Option<Left>,
+    /// The call that was started briefly.
+    brief: Option<Briefly>,
     /// When something happened to it last that was not a timer.
     touched: Nanos,
 }
@@ -54,17 +56,39 @@ struct Left {
     due: Time,
 }
 
+struct Briefly {
+    call: usize,
+    brief: Brief,
+    at: Time,
+    args: Vec<u8>,
+}
+
 impl Talk {
-    /// Tells the conversation when the call left whose thread receives: something else than its result has happened.
+    /// How many calls its user waits for.
+    fn calls(&self) -> usize {
+        self.open.len() + usize::from(self.brief.is_some())
+    }
+
+    /// Tells the conversation when the call left whose thread receives, and all else of a brief one: something else than its
+    /// result has happened.
     fn depart(&mut self) {
+        self.go_on();
         if let Some(left) = self.left.take() {
             self.core.departed(left.at, left.id);
         }
     }
 
+    fn go_on(&mut self) {
+        if let Some(Briefly { call, brief, at, args }) = self.brief.take() {
+            self.open.push((call, self.core.go_on(brief, at, &args)));
+        }
+    }
+
     /// The next timer, the conversation's or that of the thread whose call it does not time.
     fn timeout(&self) -> Option<Time> {
-        [self.core.timeout(), self.left.as_ref().map(|left| left.due)].into_iter().flatten().min()
+        let left = self.left.as_ref().map(|left| left.due);
+        let brief = self.brief.as_ref().map(|Briefly { brief, at, .. }| brief.due(*at));
+        [self.core.timeout(), left, brief].into_iter().flatten().min()
     }
 
     /// As a thread does that waits for its call and receives: takes in the result of the call that left by itself, or of
@@ -124,8 +148,9 @@ impl ClientNode {
 
     /// The process dies with all it knew.
     pub fn crash(&mut self, g: &mut Ground) {
-        for (call, _) in self.conversations.iter().flatten().flat_map(|talk| &talk.open) {
-            g.oracle.abandon(*call);
+        for talk in self.conversations.iter_mut().flatten() {
+            talk.depart();
+            talk.open.iter().for_each(|(call, _)| g.oracle.abandon(*call));
         }
         self.alive = false;
         self.armed = Nanos::MAX;
@@ -244,6 +269,9 @@ impl ClientNode {
         }
         let now = self.clock.read(g.now());
         for talk in self.conversations.iter_mut().flatten() {
+            if talk.brief.as_ref().is_some_and(|brief| brief.call == call) {
+                talk.go_on();
+            }
             let Some((_, id)) = talk.open.iter().find(|(c, _)| *c == call) else {
                 continue;
             };
@@ -258,7 +286,7 @@ impl ClientNode {
 
     fn use_server(&mut self, g: &mut Ground, server: usize) {
         let (at, now) = (g.now(), self.clock.read(g.now()));
-        if g.rng.chance(3_000) && self.conversations[server].as_ref().is_some_and(|t| t.open.is_empty() && !t.binding) {
+        if g.rng.chance(3_000) && self.conversations[server].as_ref().is_some_and(|t| t.calls() == 0 && !t.binding) {
             self.conversations[server] = None;
         }
         let talk = self.conversations[server].get_or_insert_with(|| Talk {
@@ -267,6 +295,7 @@ impl ClientNode {
             binding: false,
             open: Vec::new(),
             left: None,
+            brief: None,
             touched: at,
         });
         if talk.binding {
@@ -288,7 +317,7 @@ impl ClientNode {
         let Some(talk) = &mut self.conversations[server] else {
             return;
         };
-        if g.budget == 0 || talk.open.len() >= g.plan.open {
+        if g.budget == 0 || talk.calls() >= g.plan.open {
             return;
         }
         g.budget -= 1;
@@ -325,6 +354,13 @@ impl ClientNode {
             token: call as u64,
         };
         talk.touched = at;
+        // As a thread does that is alone with its endpoint.
+        let brief = if g.rng.chance(300_000) { talk.core.start_brief(what, &body, &mut g.scratch) } else { None };
+        if let Some(brief) = brief {
+            g.send(self.address, address(server, 7000), brief.bytes());
+            talk.brief = Some(Briefly { call, brief, at: now, args: body });
+            return self.perhaps_cancel(g, call);
+        }
         // A thread that receives sends its call by itself, if it is the usual one.
         let usual = if g.rng.chance(500_000) { talk.core.call(&what, &mut body, &mut g.scratch) } else { None };
         match usual.map_or_else(|| talk.core.start(now, &what, body), |(id, _)| Ok(id)) {
@@ -336,6 +372,10 @@ impl ClientNode {
             talk.left = Some(Left { id, at: now, due });
             g.send(self.address, address(server, 7000), len);
         }
+        self.perhaps_cancel(g, call);
+    }
+
+    fn perhaps_cancel(&self, g: &mut Ground, call: usize) {
         if g.rng.chance(g.plan.cancel) {
             let later = if g.rng.chance(300_000) { 0 } else { g.rng.spread(1, 4 * g.plan.pause) };
             g.net.after(later, Event::Cancel { client: self.index, call });
@@ -361,6 +401,15 @@ impl ClientNode {
         {
             talk.touched = at;
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
+            if let Some(Briefly { call, brief, at: sent, .. }) = &talk.brief
+                && let Some(body) = talk.core.end_brief(|| now, brief, *sent, &bytes)
+            {
+                end(oracle, ended, at, *call, Outcome::Result(body.into()));
+                talk.brief = None;
+                self.after_events(g, server);
+                return g.net.recycle(bytes);
+            }
+            talk.go_on();
             let mut sink = |event: client::Event<'_>| take(oracle, ended, at, event);
             match talk.take_mine(now, &bytes) {
                 None => talk.core.handle(now, &bytes, &mut sink),
@@ -459,7 +508,10 @@ fn take(oracle: &mut crate::oracle::Oracle, ended: &mut Vec<Ended>, at: Nanos, e
         }
         client::Event::Ended { token, outcome, .. } => (token, outcome),
     };
-    let call = token as usize;
+    end(oracle, ended, at, token as usize, outcome);
+}
+
+fn end(oracle: &mut crate::oracle::Oracle, ended: &mut Vec<Ended>, at: Nanos, call: usize, outcome: Outcome<'_>) {
     if call >= oracle.calls.len() {
         return oracle.violate("ends-once", at, || format!("call {call} does not exist"));
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! call        a thread's blocking call, and the wait of any thread
+//! brief       a short call of a thread that is alone
 //! started     a call under way without a thread
 //! binds       asking servers for an export
 //! gathered    calls under way whose ends one thread gathers
@@ -16,6 +17,7 @@
 //! and no user code runs under one.
 
 mod binds;
+mod brief;
 mod call;
 mod drive;
 mod gathered;
@@ -41,6 +43,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use farcall_proto::client::Conversation;
 use farcall_proto::{ClientConfig, Spares};
 
+pub(crate) use brief::{Brief, Takers};
 pub(crate) use call::{Outgoing, Trip};
 pub(crate) use peer::Peer;
 pub(crate) use started::{Started, Taker};

@@ -122,6 +122,12 @@ pub(crate) fn inherited() -> (Option<Time>, Option<Trace>) {
     CALL.get().map_or((None, None), |call| (call.deadline, call.trace))
 }
 
+/// Whether a call is being served, so that one made now may inherit something.
+#[inline]
+pub(crate) fn is_serving() -> bool {
+    ANY.get()
+}
+
 /// Whether the call that is being served is of the same user, by the word of the system.
 #[inline]
 pub(crate) fn is_same_user() -> bool {

@@ -173,6 +173,19 @@ pub trait Channel: Send + Sync + 'static {
     /// Carries the call and blocks until it has ended.
     fn call(&self, call: Call<'_>, sink: Sink<'_>);
 
+    /// As [`Channel::call`], of a call whose arguments are encoded and short, and which has no deadline of its own; if that
+    /// costs less here. A result is given to `short` first, encoded, and to the sink only if that says no. False if it does
+    /// not cost less, or not now: nothing was done, and nobody was given anything.
+    fn call_briefly(
+        &self,
+        _procedure: &Procedure,
+        _arguments: &[u8],
+        _short: &mut dyn FnMut(&[u8]) -> bool,
+        _sink: Sink<'_>,
+    ) -> bool {
+        false
+    }
+
     /// Carries the call without blocking, not even to wait for room: past its bound the channel gives a call that has
     /// failed already, as overloaded, [`Ran::No`].
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall>;

@@ -9,7 +9,9 @@
 //! | `send.rs` | what goes into the next datagram |
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
 //! | `usual.rs` | what slow procedures usually take |
+//! | `brief.rs` | short calls that are alone |
 
+mod brief;
 mod receive;
 mod send;
 mod session;
@@ -27,6 +29,7 @@ use crate::path::{Congestion, Mtu, RoundTrip};
 use crate::time::nanos;
 use crate::wire;
 use crate::{ClientConfig, Failure, Kind, Ran, Rule, Time, Trace};
+pub use brief::Brief;
 use session::Session;
 use slots::{Slots, Stage, Want};
 use usual::Usual;

@@ -120,7 +120,7 @@ impl Conversation {
 
     /// The header of a datagram that needs to hold nothing but a call.
     #[inline(always)]
-    fn usual_header(&self) -> Option<Header> {
+    pub(super) fn usual_header(&self) -> Option<Header> {
         let granted = self.session.granted().filter(|granted| granted.known)?;
         let more = !self.completed.is_empty() || self.session.asks() || self.introduces();
         if more { None } else { Some(self.header(granted.conversation)) }

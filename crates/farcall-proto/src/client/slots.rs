@@ -163,6 +163,33 @@ impl Slots {
         activity
     }
 
+    /// Opens the one activity that was ever used, if it is free: for a call that is known there by its number alone.
+    #[inline(always)]
+    pub fn open_only(&mut self, sequence: u64) -> bool {
+        let [slot] = &mut self.all[..] else { return false };
+        if slot.stage != Stage::Free {
+            return false;
+        }
+        slot.sequence = sequence;
+        slot.stage = Stage::Sending;
+        slot.first_sent = None;
+        (slot.prev, slot.next) = (NONE, NONE);
+        (self.free, self.open, self.oldest, self.newest) = (NONE, 1, 0, 0);
+        true
+    }
+
+    /// Closes it again, if there is still no other, and it is still of that call.
+    #[inline(always)]
+    pub fn close_only(&mut self, sequence: u64) -> bool {
+        let [slot] = &mut self.all[..] else { return false };
+        if slot.sequence != sequence || slot.stage != Stage::Sending || slot.first_sent.is_some() {
+            return false;
+        }
+        slot.stage = Stage::Free;
+        (self.free, self.open, self.oldest, self.newest) = (0, 0, NONE, NONE);
+        true
+    }
+
     /// Puts an activity back into the pool. Gives what was being sent of its call; the arguments stay.
     #[inline(always)]
     pub fn close(&mut self, activity: u32) -> Option<Box<Outgoing>> {

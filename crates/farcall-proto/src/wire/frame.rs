@@ -31,7 +31,7 @@ const ASK: u8 = 0x04;
 const RENEW: u8 = 0x01;
 const PULL: u8 = 0x01;
 
-const RETURNED: u8 = 0;
+pub(super) const RETURNED: u8 = 0;
 const RAISED: u8 = 1;
 const FAILED: u8 = 2;
 
@@ -44,7 +44,7 @@ pub(crate) const MAX_NAME: usize = 255;
 pub(crate) const MAX_RANGES: usize = 32;
 const MAX_HANDSHAKE: usize = 512;
 /// The longest body of a frame.
-const MAX_BODY: usize = u16::MAX as usize;
+pub(super) const MAX_BODY: usize = u16::MAX as usize;
 
 /// A frame as it was received.
 #[derive(Debug)]
@@ -276,31 +276,6 @@ pub(crate) struct Stale {
 /// The frames of a datagram, one after the other. Ends after the first that is malformed.
 pub(crate) struct Frames<'a> {
     rest: Reader<'a>,
-}
-
-/// The usual datagram: its only frame is a whole call without metadata. What else there is, and what
-/// is malformed, [`Frames`] reads.
-#[inline]
-pub(crate) fn only_call(frames: &[u8]) -> Option<(CallHead, &[u8])> {
-    let (first, args) = only::<CALL_HEAD>(frames, CALL)?;
-    Some((CallHead::of(first, Meta::default()), args))
-}
-
-/// The same of a whole result.
-#[inline(always)]
-pub(crate) fn only_result(frames: &[u8]) -> Option<(ResultHead, &[u8])> {
-    let (first, bytes) = only::<RESULT_HEAD>(frames, RESULT)?;
-    Some((ResultHead::of(first).ok()?, bytes))
-}
-
-#[inline(always)]
-fn only<const N: usize>(frames: &[u8], kind: u8) -> Option<(&[u8; N], &[u8])> {
-    let (head, body) = frames.split_first_chunk::<FRAME_HEAD>()?;
-    if !(N..=MAX_BODY).contains(&body.len()) || !body.len().is_multiple_of(4) {
-        return None;
-    }
-    let usual = u32::from(kind) << 24 | body.len() as u32;
-    if u32::from_be_bytes(*head) == usual { body.split_first_chunk::<N>() } else { None }
 }
 
 /// A frame of which only the head was read.
@@ -543,7 +518,7 @@ impl Position {
 
 impl CallHead {
     #[inline(always)]
-    fn of(first: &[u8; CALL_HEAD], meta: Meta) -> CallHead {
+    pub(super) fn of(first: &[u8; CALL_HEAD], meta: Meta) -> CallHead {
         let (export, procedure) = (u64_at(first, POSITION), u32_at(first, POSITION + 8));
         CallHead { position: Position::of(first), export, procedure, meta }
     }
@@ -551,7 +526,7 @@ impl CallHead {
 
 impl ResultHead {
     #[inline(always)]
-    fn of(first: &[u8; RESULT_HEAD]) -> Result<ResultHead, Malformed> {
+    pub(super) fn of(first: &[u8; RESULT_HEAD]) -> Result<ResultHead, Malformed> {
         let [.., status, ran, high, low] = *first;
         let status = match status {
             RETURNED => Status::Result,

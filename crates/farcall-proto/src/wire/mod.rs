@@ -5,11 +5,13 @@
 //! ask [`Writer::room`] first; a frame that does not fit is not written and says so.
 
 mod frame;
+mod usual;
 
 pub(crate) use frame::{
     Ack, Bind, CALL_HEAD, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, RESULT_HEAD, ResultHead,
-    Select, Stale, StaleReason, Status, Ticket, Welcome, only_call, only_result,
+    Select, Stale, StaleReason, Status, Ticket, Welcome,
 };
+pub(crate) use usual::{only_call, only_result, result_of};
 
 use crate::scheme;
 pub(crate) use crate::scheme::TAG;

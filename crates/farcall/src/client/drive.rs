@@ -18,7 +18,7 @@ use crate::env::{Received, Wait, train};
 use crate::server::Waiting;
 
 /// No timer.
-const NEVER: Time = Time::from_nanos(u64::MAX);
+pub(super) const NEVER: Time = Time::from_nanos(u64::MAX);
 
 /// The most datagrams to take from the socket while timers are due: the rest waits its turn.
 const DRAIN: usize = 1024;
@@ -31,7 +31,7 @@ const BUFFER: usize = 64 << 10;
 
 /// What a leader has: the buffer that datagrams come into, and what it knows of timers, which the next
 /// leader is to know however this one ends.
-struct Reception<'a> {
+pub(super) struct Reception<'a> {
     endpoint: &'a Endpoint,
     buffer: Box<[u8]>,
     /// No timer of any peer is earlier, except those in `Endpoint::hurry`.
@@ -42,21 +42,25 @@ struct Reception<'a> {
 
 impl<'a> Reception<'a> {
     #[inline(always)]
-    fn new(endpoint: &'a Endpoint, tools: &mut Tools, timer: Option<Time>, look: Option<Time>) -> Self {
-        // Those of the calls that a former leader knew of still run.
-        let former = Time::from_nanos(endpoint.earliest.load(Ordering::Relaxed));
-        let (earliest, look) = (former.min(timer.unwrap_or(NEVER)), look.unwrap_or(NEVER));
+    pub(super) fn new(endpoint: &'a Endpoint, tools: &mut Tools, timer: Option<Time>, look: Option<Time>) -> Self {
+        let (earliest, look) = (endpoint.begin_lead(timer), look.unwrap_or(NEVER));
         let mut buffer = std::mem::take(&mut tools.buffer);
         if buffer.is_empty() {
             buffer = vec![0; BUFFER].into_boxed_slice();
         }
         Reception { endpoint, buffer, earliest, look }
     }
+
+    /// Gives the buffer back to where it came from.
+    #[inline(always)]
+    pub(super) fn give_back(mut self, tools: &mut Tools) {
+        tools.buffer = std::mem::take(&mut self.buffer);
+    }
 }
 
 impl Drop for Reception<'_> {
     fn drop(&mut self) {
-        self.endpoint.earliest.store(self.earliest.as_nanos(), Ordering::Relaxed);
+        self.endpoint.know(self.earliest);
     }
 }
 
@@ -74,18 +78,46 @@ impl Drop for Attendance<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.leads {
-            self.endpoint.lead.pass();
-        } else {
-            self.endpoint.lead.leave(self.waiter);
+            return self.endpoint.end_lead();
         }
-        // Nobody else may lead now, and tasks cannot.
-        if self.endpoint.tasks.load(Ordering::Relaxed) > 0 {
-            self.endpoint.hasten();
-        }
+        self.endpoint.lead.leave(self.waiter);
+        self.endpoint.hasten_for_tasks();
     }
 }
 
 impl Endpoint {
+    /// Of a new leader: the earliest timer that is known, this one or another, except those in `hurry`.
+    #[inline(always)]
+    pub(super) fn begin_lead(&self, timer: Option<Time>) -> Time {
+        if !self.led.load(Ordering::Relaxed) {
+            self.led.store(true, Ordering::Relaxed);
+        }
+        // Those of the calls that a former leader knew of still run.
+        let former = Time::from_nanos(self.earliest.load(Ordering::Relaxed));
+        former.min(timer.unwrap_or(NEVER))
+    }
+
+    /// The next leader is to know that.
+    #[inline(always)]
+    pub(super) fn know(&self, earliest: Time) {
+        self.earliest.store(earliest.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Leads no longer.
+    #[inline(always)]
+    pub(super) fn end_lead(&self) {
+        self.lead.pass();
+        self.hasten_for_tasks();
+    }
+
+    /// Nobody else may lead now, and tasks cannot.
+    #[inline(always)]
+    fn hasten_for_tasks(&self) {
+        if self.tasks.load(Ordering::Relaxed) > 0 {
+            self.hasten();
+        }
+    }
+
     /// Begins to wait: as the leader if there is none.
     #[inline(always)]
     pub(super) fn attend<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
@@ -153,12 +185,9 @@ impl Attendance<'_> {
             }
             now = endpoint.env.now();
         }
-        if !endpoint.led.load(Ordering::Relaxed) {
-            endpoint.led.store(true, Ordering::Relaxed);
-        }
         let mut reception = Reception::new(endpoint, tools, timer, self.deadline);
         endpoint.lead_until(&mut reception, tools, now, mine, done);
-        tools.buffer = std::mem::take(&mut reception.buffer);
+        reception.give_back(tools);
     }
 
     /// Takes in what has arrived, if this leads.
@@ -167,21 +196,20 @@ impl Attendance<'_> {
         if !self.leads {
             return;
         }
-        endpoint.led.store(true, Ordering::Relaxed);
         let mut reception = Reception::new(endpoint, tools, None, None);
         for _ in 0..DRAIN {
             let received = endpoint.socket.receive(&mut reception.buffer, Wait::No);
             let Ok(Received::Datagrams { .. }) = received else { break };
             endpoint.take_in(endpoint.env.now(), &received, &mut reception, None, tools);
         }
-        tools.buffer = std::mem::take(&mut reception.buffer);
+        reception.give_back(tools);
     }
 }
 
 impl Endpoint {
     /// Receives, as the leader, until `mine` or `done` says that it is over.
     #[inline(always)]
-    fn lead_until(
+    pub(super) fn lead_until(
         &self,
         reception: &mut Reception<'_>,
         tools: &mut Tools,
@@ -194,7 +222,7 @@ impl Endpoint {
             return;
         }
         loop {
-            let wait = self.wait(reception, time);
+            let wait = self.wait(&mut reception.earliest, reception.look, time);
             let received = match wait {
                 Wait::No if drained >= DRAIN => Ok(Received::TimedOut),
                 _ => self.socket.receive(&mut reception.buffer, wait),
@@ -205,7 +233,7 @@ impl Endpoint {
                 && len == each
                 && let Some((timer, listed)) = mine.take(|| self.env.now(), &reception.buffer[..*len])
             {
-                return self.expect(reception, timer, listed);
+                return self.expect(&mut reception.earliest, timer, listed);
             }
             if let Some(mine) = &mut mine {
                 mine.depart();
@@ -228,7 +256,7 @@ impl Endpoint {
 
     /// Acts on whatever [`Socket::receive`](crate::env::Socket::receive) returned for.
     #[inline(never)]
-    fn take_in(
+    pub(super) fn take_in(
         &self,
         time: Time,
         received: &io::Result<Received>,
@@ -241,7 +269,7 @@ impl Endpoint {
                 for place in train(len, each) {
                     let datagram = &reception.buffer[place];
                     let (timer, listed) = self.accept(time, from, datagram, mine.as_deref_mut(), tools);
-                    self.expect(reception, timer, listed);
+                    self.expect(&mut reception.earliest, timer, listed);
                 }
             }
             Ok(Received::TimedOut) if time >= reception.earliest => {
@@ -250,7 +278,7 @@ impl Endpoint {
             Ok(Received::TimedOut | Received::Woken) => {}
             Ok(Received::Unreachable(address)) => {
                 let timer = self.hint(time, address);
-                self.expect(reception, timer, false);
+                self.expect(&mut reception.earliest, timer, false);
             }
             Err(_) => drop(self.env.event().wait(Some(PAUSE))),
         }
@@ -258,24 +286,23 @@ impl Endpoint {
 
     /// Notes a peer's next timer. That of the only peer that is listed is exactly the earliest;
     /// else the earliest may be the former timer of some peer, and then we look once too often.
-    fn expect(&self, reception: &mut Reception<'_>, timer: Option<Time>, listed: bool) {
+    #[inline(always)]
+    pub(super) fn expect(&self, earliest: &mut Time, timer: Option<Time>, listed: bool) {
         let timer = timer.unwrap_or(NEVER);
-        if listed && self.active_count.load(Ordering::Relaxed) == 1 {
-            reception.earliest = timer;
-        } else {
-            reception.earliest = reception.earliest.min(timer);
-        }
+        let exactly = listed && self.active_count.load(Ordering::Relaxed) == 1;
+        *earliest = if exactly { timer } else { timer.min(*earliest) };
     }
 
     /// How long to wait for a datagram: till the earliest timer, or to look, and not at all when that is past,
     /// for what has arrived comes before any timer.
-    fn wait(&self, reception: &mut Reception<'_>, now: Time) -> Wait {
+    #[inline(always)]
+    pub(super) fn wait(&self, earliest: &mut Time, look: Time, now: Time) -> Wait {
         loop {
             if self.hurry.load(Ordering::Relaxed) != u64::MAX {
                 let hurry = Time::from_nanos(self.hurry.swap(u64::MAX, Ordering::SeqCst));
-                reception.earliest = reception.earliest.min(hurry);
+                *earliest = hurry.min(*earliest);
             }
-            let until = reception.earliest.min(reception.look);
+            let until = look.min(*earliest);
             if until <= now {
                 return Wait::No;
             }

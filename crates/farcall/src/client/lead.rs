@@ -48,12 +48,18 @@ impl<S: Seat> Lead<S> {
     /// [lead](Lead::take) now.
     #[inline]
     pub(crate) fn join(&self, seat: &Arc<S>) -> bool {
-        self.change(FREE, ALONE) || self.queue(|many| many.following.push_back(seat.clone()))
+        self.begin() || self.queue(|many| many.following.push_back(seat.clone()))
     }
 
     /// As [`Lead::join`], for the one who leads only when nobody else would.
     pub(crate) fn stand_by(&self, seat: &Arc<S>) -> bool {
-        self.change(FREE, ALONE) || self.queue(|many| many.standby = Some(seat.clone()))
+        self.begin() || self.queue(|many| many.standby = Some(seat.clone()))
+    }
+
+    /// As [`Lead::join`], but nothing has changed if somebody else leads.
+    #[inline]
+    pub(crate) fn begin(&self) -> bool {
+        self.change(FREE, ALONE)
     }
 
     /// Whether the lead was passed to this seat.

@@ -56,6 +56,11 @@ impl<'a> Mine<'a> {
         Mine { peer, id: None, left: None, sink, done: false, landed: None }
     }
 
+    /// One that has begun already.
+    pub(super) fn begun(peer: &'a Arc<Peer>, id: CallId, sink: Taker<'a>) -> Mine<'a> {
+        Mine { id: Some(id), ..Mine::new(peer, sink) }
+    }
+
     #[inline]
     fn land(&mut self, outcome: Outcome<'_>, datagram: &[u8]) {
         let here = match &outcome {

@@ -283,6 +283,12 @@ impl Caller {
         Err(CallFailed::new(Kind::Local, Ran::No).because(why))
     }
 
+    /// Whether its thread was in a call already: it must not wait.
+    #[inline(always)]
+    pub(super) fn is_nested(&self) -> bool {
+        self.nested
+    }
+
     fn new(env: &Arc<dyn Env>, nested: bool) -> Box<Caller> {
         Box::new(Caller { env: env.clone(), waiter: Waiter::new(&**env), tools: Tools::new(), nested })
     }

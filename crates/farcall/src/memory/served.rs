@@ -10,9 +10,9 @@ use super::carrier::Carrier;
 use super::pipeline::Pipeline;
 use super::posts::Posts;
 use crate::env::Env;
-use crate::stub::{Binding, Call, Procedure, Reply};
+use crate::stub::{Binding, Call, Procedure, Reply, decode_reply};
 use crate::xdr::{self, Decode, Encode, Encoder};
-use crate::{CallFailed, Kind, Pending, Ran};
+use crate::{CallFailed, Error, Kind, Pending, Ran};
 
 /// Accesses of one generation, as calls.
 pub(super) struct Served {
@@ -44,29 +44,68 @@ impl Served {
         self.binding.channel().call(Call { procedure: &READ, within: None, encode: &encode }, &mut |reply| {
             outcome = match (reply, take.take()) {
                 (Reply::Result(mut result), Some(take)) => {
-                    result.bytes().map_err(no_result).and_then(take).map_err(crate::Error::from)
+                    result.bytes().map_err(no_result).and_then(take).map_err(Error::from)
                 }
-                (reply, _) => crate::stub::decode_reply::<(), Refused>(reply),
+                (reply, _) => decode_reply::<(), Refused>(reply),
             };
         });
         outcome
     }
 
+    /// Makes a brief call: whether it could be one, and its outcome unless `short` took that.
+    #[inline(always)]
+    fn call_briefly<T: for<'a> Decode<'a>>(
+        &self,
+        procedure: &Procedure,
+        arguments: &[u8],
+        short: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> (bool, Option<Result<T>>) {
+        let mut outcome = None;
+        let sink = &mut |reply: Reply<'_>| outcome = Some(decode_reply(reply));
+        let brief = self.binding.channel().call_briefly(procedure, arguments, short, sink);
+        (brief, outcome)
+    }
+
     /// Reads what one read may.
-    #[inline]
+    #[inline(always)]
     fn read_once(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        if into.len() > BRIEF {
+            return self.read_long(offset, into);
+        }
+        let mut arguments = [0; 20];
+        arguments[..8].copy_from_slice(&self.generation.to_be_bytes());
+        arguments[8..16].copy_from_slice(&offset.to_be_bytes());
+        arguments[16..].copy_from_slice(&(into.len() as u32).to_be_bytes());
+        match self.call_briefly::<Bytes>(&READ, &arguments, &mut |result| take_opaque(result, into)) {
+            (true, None) => Ok(()),
+            (_, Some(bytes)) => Ok(copy(&bytes?, into)?),
+            (false, None) => self.read_long(offset, into),
+        }
+    }
+
+    #[inline(never)]
+    fn read_long(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         let length = into.len() as u32;
         let encode = |e: &mut Encoder<'_>| {
             e.u64(offset)?;
             e.u32(length)
         };
-        self.read_by(encode, |bytes| {
-            if bytes.len() != into.len() {
-                return Err(other_length(into.len(), bytes.len()));
-            }
-            into.copy_from_slice(bytes);
-            Ok(())
-        })
+        self.read_by(encode, |bytes| copy(bytes, into))
+    }
+
+    fn write_short(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
+        let mut arguments = [0; 24 + SHORT];
+        arguments[..8].copy_from_slice(&self.generation.to_be_bytes());
+        arguments[8..16].copy_from_slice(&offset.to_be_bytes());
+        arguments[16..20].copy_from_slice(&u32::from(notify).to_be_bytes());
+        arguments[20..24].copy_from_slice(&(bytes.len() as u32).to_be_bytes());
+        arguments[24..24 + bytes.len()].copy_from_slice(bytes);
+        let arguments = &arguments[..24 + bytes.len().next_multiple_of(4)];
+        match self.call_briefly(&WRITE, arguments, &mut |result| result.is_empty()) {
+            (true, None) => Ok(()),
+            (_, Some(outcome)) => outcome,
+            (false, None) => self.call(&WRITE, (offset, notify, bytes)),
+        }
     }
 
     fn call<T: for<'a> Decode<'a>>(&self, procedure: &Procedure, arguments: impl Encode) -> Result<T> {
@@ -109,6 +148,9 @@ impl Carrier for Served {
 
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
         self.posts.settle()?;
+        if bytes.len() <= SHORT {
+            return self.write_short(offset, bytes, notify);
+        }
         if bytes.len() <= MOST {
             return self.call(&WRITE, (offset, notify, bytes));
         }
@@ -118,7 +160,22 @@ impl Carrier for Served {
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
         self.posts.settle()?;
-        self.call(&COMPARE_AND_SWAP, (offset, old, new))
+        let mut arguments = [0; 32];
+        for (place, word) in arguments.as_chunks_mut::<8>().0.iter_mut().zip([self.generation, offset, old, new]) {
+            *place = word.to_be_bytes();
+        }
+        let mut found = 0;
+        let take = &mut |result: &[u8]| {
+            result.try_into().is_ok_and(|word| {
+                found = u64::from_be_bytes(word);
+                true
+            })
+        };
+        match self.call_briefly(&COMPARE_AND_SWAP, &arguments, take) {
+            (true, None) => Ok(found),
+            (_, Some(outcome)) => outcome,
+            (false, None) => self.call(&COMPARE_AND_SWAP, (offset, old, new)),
+        }
     }
 
     fn post(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
@@ -153,6 +210,33 @@ impl Carrier for Served {
     fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
         self.start(&COMPARE_AND_SWAP, (offset, old, new))
     }
+}
+
+/// Reads of so many bytes are tried as brief calls: their results fit a datagram.
+const BRIEF: usize = 1_000;
+
+/// The same of writes, whose arguments are put together first.
+const SHORT: usize = 128;
+
+/// Takes opaque data of the length that was asked for, which needs no padding.
+#[inline(always)]
+fn take_opaque(result: &[u8], into: &mut [u8]) -> bool {
+    let Some((length, bytes)) = result.split_first_chunk::<4>() else { return false };
+    let usual = u32::from_be_bytes(*length) as usize == bytes.len() && bytes.len() == into.len();
+    if usual {
+        into.copy_from_slice(bytes);
+    }
+    usual
+}
+
+/// Copies what was read.
+#[inline]
+fn copy(bytes: &[u8], into: &mut [u8]) -> std::result::Result<(), CallFailed> {
+    if bytes.len() != into.len() {
+        return Err(other_length(into.len(), bytes.len()));
+    }
+    into.copy_from_slice(bytes);
+    Ok(())
 }
 
 /// Distributes what was read.

@@ -13,12 +13,12 @@ use farcall_proto::{Failure, Spares, Time};
 use super::bind::{Target, parse};
 use super::watched::watched;
 use super::{Inner, Runtime, bound, started};
-use crate::client::{Outgoing, Trip};
+use crate::client::{Brief, Outgoing, Takers, Trip};
 use crate::context;
 use crate::memory::Watcher;
 use crate::multi::{Bell, Parking, Station};
 use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink};
-use crate::xdr::Decoder;
+use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, idl};
 
 /// An imported interface.
@@ -94,6 +94,28 @@ impl Channel for Shared {
         self.0.call(&trip, sink);
     }
 
+    fn call_briefly(
+        &self,
+        procedure: &Procedure,
+        arguments: &[u8],
+        short: &mut dyn FnMut(&[u8]) -> bool,
+        sink: Sink<'_>,
+    ) -> bool {
+        let Some(target) = self.0.bound.first() else { return false };
+        if context::is_serving() || target.link.is_some() || !target.has(procedure.number) {
+            return false;
+        }
+        let brief = Brief { export: target.export, procedure: procedure.number, arguments };
+        match target.endpoint.call_briefly(&target.peer, &brief, Takers { short, sink }) {
+            Some(Ok(())) => true,
+            Some(Err(failure)) => {
+                self.0.repeat_encoded(target.clone(), failure, procedure, arguments, sink);
+                true
+            }
+            None => false,
+        }
+    }
+
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
         let (deadline, trace) = self.0.inherit(&call);
         let trip = Trip { procedure: call.procedure, deadline, trace, encode: call.encode };
@@ -151,6 +173,21 @@ impl Importer {
             Ok(Some(failure)) => self.repeat(target, failure, trip, sink),
             Err(why) => sink(Reply::Failed(why)),
         }
+    }
+
+    /// As [`Importer::repeat`], of a call whose arguments are encoded.
+    #[cold]
+    fn repeat_encoded(
+        &self,
+        target: Arc<Target>,
+        failure: Failure,
+        procedure: &Procedure,
+        arguments: &[u8],
+        sink: Sink<'_>,
+    ) {
+        // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
+        let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
+        self.repeat(target, failure, &Trip { procedure, deadline: None, trace: None, encode: &encode }, sink);
     }
 
     /// Makes a call that failed again, while that may help. Whoever hears of the last failure hears

@@ -1,0 +1,150 @@
+//! Brief calls: a thread that has its endpoint to itself sends one datagram, receives one, and looks whether that is the
+//! result. If anything else is to be done first the call is not brief; if anything else comes it goes on as any other.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use farcall_proto::client::{Call, CallId, Outcome};
+use farcall_proto::{Failure, Time};
+
+use super::drive::{NEVER, Reception};
+use super::owners::Owners;
+use super::peer::Mine;
+use super::waiter::{Caller, Tools};
+use super::{Endpoint, Peer};
+use crate::env::Received;
+use crate::stub::{Reply, Sink};
+use crate::sys::fork;
+use crate::xdr::Decoder;
+
+/// A call whose arguments are short, and encoded. It has no deadline and no trace.
+#[derive(Clone, Copy)]
+pub(crate) struct Brief<'a> {
+    /// As it was bound.
+    pub(crate) export: u64,
+    pub(crate) procedure: u32,
+    pub(crate) arguments: &'a [u8],
+}
+
+/// Who takes the result of a brief call: first `short`, as it is encoded; what that does not take, and any other reply, `sink`.
+pub(crate) struct Takers<'a> {
+    pub(crate) short: &'a mut dyn FnMut(&[u8]) -> bool,
+    pub(crate) sink: Sink<'a>,
+}
+
+/// How a brief call ended for its endpoint: its reply was given to the takers, or this failure is all that there is.
+pub(crate) type Ended = Result<(), Failure>;
+
+/// The lead, of a thread that had nobody to share it with when it took it. However this ends the lead goes on.
+struct Alone<'a>(&'a Endpoint);
+
+impl<'a> Alone<'a> {
+    #[inline(always)]
+    fn lead(endpoint: &'a Endpoint) -> Option<Alone<'a>> {
+        endpoint.lead.begin().then(|| Alone(endpoint))
+    }
+}
+
+impl Drop for Alone<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.end_lead();
+    }
+}
+
+impl Endpoint {
+    /// Calls and waits; `None` if the call cannot be brief, and nothing was done. Not for a thread that serves a call.
+    #[inline(always)]
+    pub(crate) fn call_briefly(&self, peer: &Arc<Peer>, brief: &Brief<'_>, takers: Takers<'_>) -> Option<Ended> {
+        if self.generation != fork::generation() {
+            return None;
+        }
+        let mut caller = Caller::take(&self.env);
+        let ended = if caller.is_nested() { None } else { self.exchange(&mut caller.tools, peer, brief, takers) };
+        caller.keep();
+        ended
+    }
+
+    #[inline(always)]
+    fn exchange(
+        &self,
+        tools: &mut Tools,
+        peer: &Arc<Peer>,
+        brief: &Brief<'_>,
+        Takers { short, sink }: Takers<'_>,
+    ) -> Option<Ended> {
+        let alone = Alone::lead(self)?;
+        let Brief { export, procedure, arguments } = *brief;
+        let call = Call { export, procedure, deadline: None, trace: None, token: Owners::NOBODY };
+        let brief = {
+            let state = &mut *peer.lock();
+            if !state.listed || tools.buffer.is_empty() {
+                return None;
+            }
+            state.conversation.start_brief(call, arguments, &mut tools.out)?
+        };
+        let left = self.socket.send(peer.address, &tools.out[..brief.bytes()]);
+        // The server works meanwhile.
+        let sent = self.env.now();
+        let mut earliest = self.begin_lead(Some(brief.due(sent)));
+        let wait = self.wait(&mut earliest, NEVER, sent);
+        let received = self.socket.receive(&mut tools.buffer, wait);
+        self.sleeping.store(0, Ordering::Relaxed);
+        if let Ok(Received::Datagrams { len, each, .. }) = received
+            && len == each
+        {
+            let body = {
+                let mut state = peer.lock();
+                state.conversation.end_brief(|| self.env.now(), &brief, sent, &tools.buffer[..len])
+            };
+            if let Some(body) = body {
+                self.expect(&mut earliest, None, true);
+                self.know(earliest);
+                drop(alone);
+                if !short(body) {
+                    sink(Reply::Result(Decoder::new(body)));
+                }
+                return Some(Ok(()));
+            }
+        }
+        let id = {
+            let conversation = &mut peer.lock().conversation;
+            let id = conversation.go_on(brief, sent, arguments);
+            // Refused by the system it is lost like any other, and that is a hint.
+            left.map_or_else(|_| conversation.handle_unreachable(sent), drop);
+            id
+        };
+        let reception = Reception::new(self, tools, Some(earliest), None);
+        Some(self.go_on(alone, reception, &received, (peer, id), tools, sink))
+    }
+
+    /// Goes on with a call for which something else than its result came first.
+    #[cold]
+    fn go_on(
+        &self,
+        alone: Alone<'_>,
+        mut reception: Reception<'_>,
+        received: &io::Result<Received>,
+        (peer, id): (&Arc<Peer>, CallId),
+        tools: &mut Tools,
+        sink: Sink<'_>,
+    ) -> Ended {
+        let mut failed = None;
+        let take = &mut |outcome: Outcome<'_>| match outcome {
+            Outcome::Result(body) => sink(Reply::Result(Decoder::new(&body))),
+            Outcome::Exception(body) => sink(Reply::Exception(Decoder::new(&body))),
+            Outcome::Failed(failure) => failed = Some(failure),
+        };
+        let mut mine = Mine::begun(peer, id, take);
+        let now: Time = self.env.now();
+        self.take_in(now, received, &mut reception, Some(&mut mine), tools);
+        if !mine.done {
+            self.lead_until(&mut reception, tools, now, Some(&mut mine), &|| false);
+        }
+        reception.give_back(tools);
+        drop(alone);
+        mine.finish();
+        failed.map_or(Ok(()), Err)
+    }
+}
