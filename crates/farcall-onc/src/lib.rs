@@ -1,11 +1,12 @@
 //! ONC RPC (RFC 5531): farcall's stubs, spoken to and served by the programs that exist.
 //!
-//! `wire` is messages without I/O; `client` and `server` have the sockets.
+//! `wire` is messages without I/O; `client` and `server` have the sockets, `rpcbind` is how they find one another.
 
 #![forbid(unsafe_code)]
 
 #[cfg(unix)]
 pub mod client;
+pub mod rpcbind;
 #[cfg(target_os = "linux")]
 pub mod server;
 pub mod wire;

@@ -52,10 +52,12 @@ use farcall::stub::Program;
 use farcall::xdr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 
-pub use caller::{Caller, Transport, caller};
+pub use caller::{Caller, Transport, caller, say_nothing};
 pub use duplicates::Retention;
 pub use programs::{Admission, Flavour, Seal};
 
+use crate::rpcbind::protocol::{Portmap, Rpcbind3, Rpcbind4};
+use crate::rpcbind::{Mapper, Offered};
 use crate::wire::auth::{AuthStat, Flavor};
 use crate::wire::record;
 use crew::Crew;
@@ -71,6 +73,8 @@ pub struct Server {
     programs: Arc<Programs>,
     addresses: Vec<(Transport, SocketAddr)>,
     paths: Vec<PathBuf>,
+    /// Where it is registered.
+    mapper: Option<Mapper>,
 }
 
 impl Server {
@@ -104,6 +108,16 @@ impl Server {
         self.streams.as_ref().map_or(0, |streams| streams.len())
     }
 
+    /// Does something for each address of each program where it is registered.
+    fn each_place(&self, act: impl Fn(&Mapper, u32, u32, bool, SocketAddr)) {
+        let Some(mapper) = &self.mapper else { return };
+        for (program, version) in self.programs.numbers() {
+            for (transport, address) in &self.addresses {
+                act(mapper, program, version, *transport == Transport::Tcp, *address);
+            }
+        }
+    }
+
     fn first(&self, wanted: Transport) -> Option<SocketAddr> {
         self.addresses.iter().find(|(transport, _)| *transport == wanted).map(|(_, address)| *address)
     }
@@ -112,6 +126,9 @@ impl Server {
 /// Nobody waits at the sockets any more when this returns. Procedures that run end by themselves.
 impl Drop for Server {
     fn drop(&mut self) {
+        self.each_place(|mapper, program, version, stream, address| {
+            mapper.unregister(program, version, stream, address);
+        });
         self.crew.stop();
         if let Some(streams) = &self.streams {
             streams.close();
@@ -135,6 +152,7 @@ pub struct ServerBuilder {
     places: Vec<Place>,
     workers: usize,
     limits: StreamLimits,
+    mapper: Option<Mapper>,
 }
 
 enum Place {
@@ -157,6 +175,7 @@ impl Default for ServerBuilder {
                 records: record::Limits { record: 4 << 20, ..record::Limits::default() },
                 spin: Duration::ZERO,
             },
+            mapper: None,
         }
     }
 }
@@ -171,6 +190,19 @@ impl ServerBuilder {
     /// (RFC 5531 section 8.4.1, "batching").
     pub fn program_one_way<T: ?Sized + Program>(mut self, server: Arc<T>, procedures: &[u32]) -> Self {
         self.programs.add(Offer::new(server, procedures));
+        self
+    }
+
+    /// Is the host's port mapper, in its versions 2 to 4, and found there itself; called at [`rpcbind::PORT`](crate::rpcbind::PORT) by those who do not know better.
+    pub fn mapper(self, mapper: &Mapper) -> Self {
+        let offered = Offered::new(mapper);
+        let builder = self.program::<dyn Portmap>(offered.clone()).program::<dyn Rpcbind3>(offered.clone());
+        builder.program::<dyn Rpcbind4>(offered).register_at(mapper)
+    }
+
+    /// Is found by this port mapper of ours as long as it serves.
+    pub fn register_at(mut self, mapper: &Mapper) -> Self {
+        self.mapper = Some(mapper.clone());
         self
     }
 
@@ -272,7 +304,8 @@ impl ServerBuilder {
         self.programs.duplicates = self.retention.map(Duplicates::new);
         let programs = Arc::new(self.programs);
         let crew = Crew::new(self.workers)?;
-        let mut server = Server { crew, streams: None, programs, addresses: Vec::new(), paths: Vec::new() };
+        let mut server =
+            Server { crew, streams: None, programs, addresses: Vec::new(), paths: Vec::new(), mapper: None };
         let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
         for place in self.places {
             match place {
@@ -303,6 +336,12 @@ impl ServerBuilder {
             let streams = Streams::new(listeners, self.limits, &server.crew, &server.programs)?;
             server.streams = Some(streams.clone());
             server.crew.man(streams);
+        }
+        if let Some(mapper) = self.mapper {
+            server.mapper = Some(mapper);
+            server.each_place(|mapper, program, version, stream, address| {
+                mapper.register(program, version, stream, address);
+            });
         }
         Ok(server)
     }

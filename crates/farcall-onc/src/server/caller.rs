@@ -18,6 +18,12 @@ pub fn caller() -> Option<Caller> {
     CURRENT.with_borrow(|current| current.as_ref().map(Current::caller))
 }
 
+/// The call that this thread is serving gets no reply, whatever its procedure gives: so some protocols say that there is
+/// nothing to say, where many may answer.
+pub fn say_nothing() {
+    CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(|current| current.silent = true));
+}
+
 /// Who calls, by which way, and what.
 #[derive(Clone)]
 pub struct Caller {
@@ -45,6 +51,8 @@ pub(crate) struct Peer {
     pub(crate) transport: Transport,
     /// None of a Unix socket's.
     pub(crate) address: Option<SocketAddr>,
+    /// Known of a Unix socket's alone.
+    pub(crate) user: Option<u32>,
     /// None of datagrams.
     pub(crate) connection: Option<Arc<Connection>>,
 }
@@ -96,6 +104,11 @@ impl Caller {
         auth.credential().unwrap_or(Credential::None)
     }
 
+    /// The user at the other end of a Unix socket, by the word of the system.
+    pub fn user(&self) -> Option<u32> {
+        self.peer.user
+    }
+
     /// Whether the call came from a port that only a superuser may have: a sign, not a proof.
     pub fn is_reserved_port(&self) -> bool {
         self.address().is_some_and(|address| address.port() < 1024)
@@ -117,6 +130,8 @@ struct Current {
     flavor: Flavor,
     len: usize,
     body: [u8; OpaqueAuth::LONGEST],
+    /// It gets no reply.
+    silent: bool,
 }
 
 impl Current {
@@ -143,6 +158,7 @@ pub(super) fn enter(peer: &Peer, call: &Call<'_>) -> Serving {
         flavor: call.credential.flavor(),
         len: credential.len(),
         body,
+        silent: false,
     };
     let former = CURRENT.replace(Some(current));
     Serving { former, _context: peer.address.map(enter_elsewhere) }
@@ -153,6 +169,14 @@ pub(super) struct Serving {
     /// What was served before, by who calls in the same process within a call.
     former: Option<Current>,
     _context: Option<EnteredElsewhere>,
+}
+
+impl Serving {
+    /// Whether the call gets no reply.
+    #[inline]
+    pub(super) fn is_silent(&self) -> bool {
+        CURRENT.with_borrow(|current| current.as_ref().is_some_and(|current| current.silent))
+    }
 }
 
 impl Drop for Serving {

@@ -79,7 +79,7 @@ impl Datagrams {
     #[inline]
     fn serve(&self, seat: &Seat, message: &[u8], from: &SocketAddrAny, reply: &mut Outgoing) {
         let Ok(address) = SocketAddr::try_from(from.clone()) else { return };
-        let peer = Peer { transport: Transport::Udp, address: Some(address), connection: None };
+        let peer = Peer { transport: Transport::Udp, address: Some(address), user: None, connection: None };
         let wanted = match self.programs.examine(message, &peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,
             Verdict::Answered => true,

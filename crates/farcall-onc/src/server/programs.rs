@@ -266,11 +266,12 @@ impl Programs {
         }
         let begun = known.pace.begin();
         let result_at = reply.result_at();
-        let dispatched = {
-            let _serving = caller::enter(peer, &call);
-            reply.encode(seal.is_some(), |encoder| {
+        let (dispatched, silent) = {
+            let serving = caller::enter(peer, &call);
+            let dispatched = reply.encode(seal.is_some(), |encoder| {
                 stub::catch(|| offer.service.dispatch(call.procedure, &mut decoder, encoder))
-            })
+            });
+            (dispatched, serving.is_silent())
         };
         known.pace.end(begun);
         let succeeded = matches!(dispatched, Dispatched::Result);
@@ -281,7 +282,7 @@ impl Programs {
         if let (Some(key), Some(duplicates)) = (key, &self.duplicates) {
             duplicates.end(&key, reply);
         }
-        !(succeeded && known.one_way)
+        !(silent || (succeeded && known.one_way))
     }
 }
 

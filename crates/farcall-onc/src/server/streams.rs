@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt;
+
 use super::caller::{Peer, Transport};
 use super::connection::{Connection, Desk};
 use super::crew::{Crew, Post, Seat, WatchList};
@@ -232,7 +234,8 @@ impl Listener {
             }
             Listener::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
-                Ok((stream.into(), Peer { transport: Transport::Unix, address: None, connection: None }))
+                let user = sockopt::socket_peercred(&stream).ok().map(|peer| peer.uid.as_raw());
+                Ok((stream.into(), Peer { transport: Transport::Unix, address: None, user, connection: None }))
             }
         }
     }
@@ -248,7 +251,7 @@ impl AsFd for Listener {
 }
 
 fn tcp_peer(address: SocketAddr) -> Peer {
-    Peer { transport: Transport::Tcp, address: Some(address), connection: None }
+    Peer { transport: Transport::Tcp, address: Some(address), user: None, connection: None }
 }
 
 /// Whether an error speaks of the connection that was to be accepted, and not of us (accept(2)).

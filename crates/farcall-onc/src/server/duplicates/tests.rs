@@ -7,7 +7,7 @@ use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::Accepted;
 
 fn peer(transport: Transport, address: &str) -> Peer {
-    Peer { transport, address: Some(address.parse::<SocketAddr>().unwrap()), connection: None }
+    Peer { transport, address: Some(address.parse::<SocketAddr>().unwrap()), user: None, connection: None }
 }
 
 fn call(xid: u32, credential: &[u8]) -> Call<'_> {

@@ -1,0 +1,64 @@
+//! Universal addresses (RFC 1833 section 2.1; RFC 5665 section 5.2.3): an address and a port as text.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+
+/// An address as `10.0.0.7.8.1`: what stands before the last two numbers is the host, and they are the port's bytes.
+pub fn to_universal(address: SocketAddr) -> String {
+    let [high, low] = address.port().to_be_bytes();
+    let mut text = address.ip().to_string();
+    // Writing to a String does not fail.
+    let _ = write!(text, ".{high}.{low}");
+    text
+}
+
+/// The address that a text says; none if it says none of the Internet.
+pub fn from_universal(text: &str) -> Option<SocketAddr> {
+    let (rest, low) = text.rsplit_once('.')?;
+    let (host, high) = rest.rsplit_once('.')?;
+    let port = u16::from_be_bytes([high.parse().ok()?, low.parse().ok()?]);
+    let host: IpAddr = host.parse().ok()?;
+    Some(SocketAddr::new(host, port))
+}
+
+/// What a network is called: `udp`, `tcp`, `udp6` or `tcp6`.
+pub fn netid(stream: bool, address: SocketAddr) -> &'static str {
+    match (stream, address.is_ipv4()) {
+        (false, true) => "udp",
+        (true, true) => "tcp",
+        (false, false) => "udp6",
+        (true, false) => "tcp6",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_texts_and_texts_addresses() {
+        for (text, address) in
+            [("127.0.0.1.8.1", "127.0.0.1:2049"), ("0.0.0.0.0.111", "0.0.0.0:111"), ("::1.255.255", "[::1]:65535")]
+        {
+            assert_eq!(from_universal(text), Some(address.parse().unwrap()));
+            assert_eq!(to_universal(address.parse().unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn other_texts_are_none() {
+        for text in [
+            "",
+            "1.2",
+            "/run/rpcbind.sock",
+            "127.0.0.1.256.1",
+            "127.0.0.1.-1.1",
+            "localhost.1.1",
+            "127.0.0.1.1",
+            "..",
+            "1.2.3.4.5.6.7",
+        ] {
+            assert_eq!(from_universal(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A port mapper of our own: what is registered, and by whom that may be changed.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::protocol::{AddressEntry, Rpcb};
+use super::{from_universal, netid, to_universal};
+
+/// So many programs may be registered. Anybody on the machine may register.
+const MOST: usize = 4096;
+
+/// What is registered on this host. Clones share it.
+///
+/// Programs of this process are registered by [`Mapper::register`] or
+/// [`ServerBuilder::register_at`](crate::server::ServerBuilder::register_at), others by the protocol: over a Unix socket or
+/// from the host's loopback addresses alone. What one registered from a port below 1024 only such may remove.
+#[derive(Clone, Debug, Default)]
+pub struct Mapper {
+    entries: Arc<Mutex<Vec<Rpcb>>>,
+    pub(super) forwards: bool,
+}
+
+impl Mapper {
+    /// Passes calls on to the programs of this host (CALLIT, by which broadcasts reach them), which is refused else: the
+    /// callee sees the mapper as its caller, and answers may be larger than what a forged sender's packet was.
+    ///
+    /// Only calls without credentials are passed on, never to the mapper itself, and only so many a second.
+    #[must_use]
+    pub fn forwarding(mut self) -> Mapper {
+        self.forwards = true;
+        self
+    }
+
+    /// Registers an address; false if the program has another there already.
+    pub fn register(&self, program: u32, version: u32, stream: bool, address: SocketAddr) -> bool {
+        let netid = netid(stream, address).into();
+        self.set(Rpcb { program, version, netid, address: to_universal(address), owner: SUPERUSER.into() })
+    }
+
+    /// Removes what was registered.
+    pub fn unregister(&self, program: u32, version: u32, stream: bool, address: SocketAddr) -> bool {
+        let netid = netid(stream, address).into();
+        let entry = Rpcb { program, version, netid, address: to_universal(address), owner: SUPERUSER.into() };
+        self.remove(|other| is_same(other, &entry) && other.address == entry.address, SUPERUSER)
+    }
+
+    /// All that is registered.
+    pub fn entries(&self) -> Vec<Rpcb> {
+        self.lock().clone()
+    }
+
+    pub(super) fn set(&self, entry: Rpcb) -> bool {
+        let mut entries = self.lock();
+        if let Some(former) = entries.iter().find(|former| is_same(former, &entry)) {
+            return former.address == entry.address;
+        }
+        let has_room = entries.len() < MOST;
+        if has_room {
+            entries.push(entry);
+        }
+        has_room
+    }
+
+    /// Removes those that `entry` names and that its owner may remove; false if there are none.
+    pub(super) fn unset(&self, entry: &Rpcb) -> bool {
+        let any = entry.netid.is_empty();
+        let same = |other: &Rpcb| if any { is_of(other, entry) } else { is_same(other, entry) };
+        self.remove(same, &entry.owner)
+    }
+
+    /// The address of a program on a network: of that version, or of any if there is no such.
+    pub(super) fn find(&self, entry: &Rpcb, any_version: bool) -> Option<Rpcb> {
+        let entries = self.lock();
+        let other = || entries.iter().find(|other| other.program == entry.program && other.netid == entry.netid);
+        let exact = entries.iter().find(|other| is_same(other, entry));
+        exact.or_else(|| if any_version { other() } else { None }).cloned()
+    }
+
+    /// All addresses of a program's version.
+    pub(super) fn list(&self, program: u32, version: u32) -> Vec<AddressEntry> {
+        let entries = self.lock();
+        let those = entries.iter().filter(|entry| entry.program == program && entry.version == version);
+        those.map(describe).collect()
+    }
+
+    fn remove(&self, which: impl Fn(&Rpcb) -> bool, owner: &str) -> bool {
+        let mut entries = self.lock();
+        let before = entries.len();
+        entries.retain(|entry| !which(entry) || (entry.owner != owner && owner != SUPERUSER));
+        entries.len() < before
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Rpcb>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who may remove whatever is registered.
+pub(super) const SUPERUSER: &str = "superuser";
+
+fn is_of(a: &Rpcb, b: &Rpcb) -> bool {
+    a.program == b.program && a.version == b.version
+}
+
+fn is_same(a: &Rpcb, b: &Rpcb) -> bool {
+    is_of(a, b) && a.netid == b.netid
+}
+
+fn describe(entry: &Rpcb) -> AddressEntry {
+    let (semantics, family, protocol) = match entry.netid.as_str() {
+        "udp" => (1, "inet", "udp"),
+        "tcp" => (3, "inet", "tcp"),
+        "udp6" => (1, "inet6", "udp"),
+        "tcp6" => (3, "inet6", "tcp"),
+        _ => (3, "loopback", "-"),
+    };
+    AddressEntry {
+        address: entry.address.clone(),
+        netid: entry.netid.clone(),
+        semantics,
+        family: family.into(),
+        protocol: protocol.into(),
+    }
+}
+
+/// The address as who asked reaches it: one that is any of the host's is the one that was asked, as far as that is known.
+pub(super) fn reachable(address: &str, asked: &str, from: Option<SocketAddr>) -> String {
+    let Some(mut found) = from_universal(address).filter(|address| address.ip().is_unspecified()) else {
+        return address.into();
+    };
+    let asked = from_universal(asked).map(|asked| asked.ip()).filter(|asked| !asked.is_unspecified());
+    let host = asked.or_else(|| from.map(|from| from.ip()).filter(|from| from.is_loopback()));
+    if let Some(host) = host.filter(|host| host.is_ipv4() == found.is_ipv4()) {
+        found.set_ip(host);
+    }
+    to_universal(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(version: u32, netid: &str, address: &str, owner: &str) -> Rpcb {
+        Rpcb { program: 9, version, netid: netid.into(), address: address.into(), owner: owner.into() }
+    }
+
+    #[test]
+    fn what_is_registered_is_found_until_its_owner_removes_it() {
+        let mapper = Mapper::default();
+        let port = "127.0.0.1:700".parse().unwrap();
+        assert!(mapper.register(9, 1, false, port) && mapper.register(9, 1, false, port));
+        assert!(!mapper.register(9, 1, false, "127.0.0.1:701".parse().unwrap()));
+        assert!(mapper.set(entry(1, "tcp", "127.0.0.1.2.189", "unknown")));
+        assert_eq!(mapper.find(&entry(1, "udp", "", ""), false).unwrap().address, "127.0.0.1.2.188");
+        assert_eq!(mapper.find(&entry(7, "udp", "", ""), true).unwrap().version, 1);
+        assert_eq!(mapper.find(&entry(7, "udp", "", ""), false), None);
+        assert_eq!(mapper.list(9, 1).len(), 2);
+        assert!(mapper.unset(&entry(1, "", "", "unknown")) && !mapper.unset(&entry(1, "", "", "unknown")));
+        assert_eq!(mapper.entries().len(), 1);
+        assert!(mapper.unset(&entry(1, "", "", SUPERUSER)) && mapper.entries().is_empty());
+    }
+
+    #[test]
+    fn it_does_not_grow_without_end() {
+        let mapper = Mapper::default();
+        let set = (0..2 * MOST as u32).filter(|version| mapper.set(entry(*version, "udp", "127.0.0.1.0.9", "unknown")));
+        assert_eq!(set.count(), MOST);
+    }
+
+    #[test]
+    fn an_address_of_any_kind_is_the_one_that_was_asked() {
+        let local = Some("127.0.0.1:9".parse().unwrap());
+        assert_eq!(reachable("0.0.0.0.8.1", "10.0.0.7.0.111", local), "10.0.0.7.8.1");
+        assert_eq!(reachable("0.0.0.0.8.1", "", local), "127.0.0.1.8.1");
+        assert_eq!(reachable("0.0.0.0.8.1", "", Some("10.0.0.9:9".parse().unwrap())), "0.0.0.0.8.1");
+        assert_eq!(reachable("::.8.1", "10.0.0.7.0.111", None), "::.8.1");
+        assert_eq!(reachable("10.0.0.3.8.1", "10.0.0.7.0.111", local), "10.0.0.3.8.1");
+        assert_eq!(reachable("/run/x.sock", "", None), "/run/x.sock");
+    }
+}

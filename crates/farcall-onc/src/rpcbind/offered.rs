@@ -1,0 +1,264 @@
+//! The mapper's procedures, in each of its versions.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use farcall::{CallFailed, Kind, Ran};
+
+use super::mapper::{Mapper, SUPERUSER, reachable};
+use super::protocol::*;
+use super::{from_universal, netid};
+use crate::server::{Caller, Transport, caller, say_nothing};
+use crate::wire::auth::{Flavor, OpaqueAuth};
+use crate::wire::message::{Accepted, Answer, Call, Reply};
+
+/// So many large answers, or calls passed on, may go to other machines by datagrams in a second: their senders may be
+/// forged, and whoever is named as the sender gets the answer.
+const RATE: u32 = 20;
+/// How long a program has to answer a call that is passed on.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The mapper as a server.
+pub(crate) struct Offered {
+    mapper: Mapper,
+    bucket: Mutex<Bucket>,
+}
+
+/// What may still be done in this second.
+struct Bucket {
+    since: Instant,
+    left: u32,
+}
+
+impl Offered {
+    pub(crate) fn new(mapper: &Mapper) -> Arc<Offered> {
+        let bucket = Bucket { since: Instant::now(), left: RATE };
+        Arc::new(Offered { mapper: mapper.clone(), bucket: Mutex::new(bucket) })
+    }
+
+    /// Says nothing to one whose answer would be more than fair.
+    fn is_fair(&self) -> bool {
+        let from_afar =
+            caller().is_some_and(|caller| caller.transport() == Transport::Udp && !is_of_this_host(&caller));
+        if !from_afar {
+            return true;
+        }
+        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        if bucket.since.elapsed() >= Duration::from_secs(1) {
+            *bucket = Bucket { since: Instant::now(), left: RATE };
+        }
+        let fair = bucket.left > 0;
+        bucket.left = bucket.left.saturating_sub(1);
+        fair
+    }
+
+    fn set(&self, entry: Rpcb) -> bool {
+        let Some(owner) = owner() else { return false };
+        self.mapper.set(Rpcb { owner, ..entry })
+    }
+
+    fn unset(&self, entry: Rpcb) -> bool {
+        let Some(owner) = owner() else { return false };
+        self.mapper.unset(&Rpcb { owner, ..entry })
+    }
+
+    /// The address of a program on the network by which it is asked for.
+    fn address(&self, asked: Rpcb, any_version: bool) -> String {
+        let Some(caller) = caller() else { return String::new() };
+        let wanted = Rpcb { netid: netid_of(&caller).into(), ..asked };
+        let found = self.mapper.find(&wanted, any_version);
+        found.map_or_else(String::new, |found| reachable(&found.address, &wanted.address, caller.address()))
+    }
+
+    fn dump(&self) -> Vec<Rpcb> {
+        if !self.is_fair() {
+            say_nothing();
+            return Vec::new();
+        }
+        self.mapper.entries()
+    }
+
+    /// Passes a call on, by which broadcasts reach programs. Whatever is wrong nothing is said: RFC 1833 section 2.2.2.
+    fn pass(&self, call: &Passed) -> farcall::Result<(SocketAddr, Vec<u8>)> {
+        let anonymous = caller().is_some_and(|caller| caller.flavor() == Flavor::NONE);
+        let allowed = self.mapper.forwards && anonymous && call.program != super::PROGRAM && self.is_fair();
+        let wanted = Rpcb { program: call.program, version: call.version, netid: "udp".into(), ..Rpcb::default() };
+        let found = if allowed { self.mapper.find(&wanted, false) } else { None };
+        let found = found.and_then(|found| from_universal(&reachable(&found.address, "127.0.0.1.0.0", None)));
+        let passed = found.and_then(|address| Some((address, ask(address, call).ok()??)));
+        passed.ok_or_else(|| {
+            say_nothing();
+            CallFailed::new(Kind::NotPermitted, Ran::No).into()
+        })
+    }
+}
+
+impl Portmap for Offered {
+    fn set(&self, mapping: Mapping) -> farcall::Result<bool> {
+        Ok(from_mapping(mapping).is_some_and(|entry| self.set(entry)))
+    }
+
+    fn unset(&self, mapping: Mapping) -> farcall::Result<bool> {
+        // Of both protocols, whatever is asked (section 3.2).
+        let entry = |netid: &str| Rpcb {
+            program: mapping.program,
+            version: mapping.version,
+            netid: netid.into(),
+            ..Rpcb::default()
+        };
+        let (udp, tcp) = (self.unset(entry("udp")), self.unset(entry("tcp")));
+        Ok(udp || tcp)
+    }
+
+    fn get_port(&self, mapping: Mapping) -> farcall::Result<u32> {
+        let found = from_mapping(mapping).and_then(|entry| self.mapper.find(&entry, true));
+        Ok(found.and_then(|found| to_mapping(&found)).map_or(0, |found| found.port))
+    }
+
+    fn dump(&self) -> farcall::Result<Mappings> {
+        Ok(Mappings { all: self.dump().iter().filter_map(to_mapping).collect() })
+    }
+
+    fn call_it(&self, call: Passed) -> farcall::Result<PassedBack> {
+        let (address, result) = self.pass(&call)?;
+        Ok(PassedBack { port: address.port().into(), result })
+    }
+}
+
+impl Rpcbind3 for Offered {
+    fn set(&self, entry: Rpcb) -> farcall::Result<bool> {
+        Ok(self.set(entry))
+    }
+
+    fn unset(&self, entry: Rpcb) -> farcall::Result<bool> {
+        Ok(self.unset(entry))
+    }
+
+    fn get_address(&self, entry: Rpcb) -> farcall::Result<String> {
+        Ok(self.address(entry, true))
+    }
+
+    fn dump(&self) -> farcall::Result<Rpcbs> {
+        Ok(Rpcbs { all: self.dump() })
+    }
+
+    fn call_it(&self, call: RemoteCall) -> farcall::Result<RemoteResult> {
+        let (address, result) = self.pass(&call)?;
+        Ok(RemoteResult { address: super::to_universal(address), result })
+    }
+
+    fn get_time(&self) -> farcall::Result<u32> {
+        Ok(now())
+    }
+}
+
+impl Rpcbind4 for Offered {
+    fn set(&self, entry: Rpcb) -> farcall::Result<bool> {
+        Ok(self.set(entry))
+    }
+
+    fn unset(&self, entry: Rpcb) -> farcall::Result<bool> {
+        Ok(self.unset(entry))
+    }
+
+    fn get_address(&self, entry: Rpcb) -> farcall::Result<String> {
+        Ok(self.address(entry, true))
+    }
+
+    fn dump(&self) -> farcall::Result<Rpcbs> {
+        Ok(Rpcbs { all: self.dump() })
+    }
+
+    fn broadcast(&self, call: RemoteCall) -> farcall::Result<RemoteResult> {
+        Rpcbind3::call_it(self, call)
+    }
+
+    fn get_time(&self) -> farcall::Result<u32> {
+        Ok(now())
+    }
+
+    fn get_version_address(&self, entry: Rpcb) -> farcall::Result<String> {
+        Ok(self.address(entry, false))
+    }
+
+    fn get_address_list(&self, entry: Rpcb) -> farcall::Result<AddressEntries> {
+        let from = caller().and_then(|caller| caller.address());
+        let mut all = self.mapper.list(entry.program, entry.version);
+        all.iter_mut().for_each(|each| each.address = reachable(&each.address, &entry.address, from));
+        Ok(AddressEntries { all })
+    }
+}
+
+/// Who registers; nobody from another machine may.
+fn owner() -> Option<String> {
+    let caller = caller()?;
+    let owner = match caller.user() {
+        Some(0) => SUPERUSER.into(),
+        Some(user) => user.to_string(),
+        None if caller.is_reserved_port() => SUPERUSER.into(),
+        None => "unknown".into(),
+    };
+    is_of_this_host(&caller).then_some(owner)
+}
+
+fn is_of_this_host(caller: &Caller) -> bool {
+    caller.address().is_none_or(|address| address.ip().to_canonical().is_loopback())
+}
+
+fn netid_of(caller: &Caller) -> &'static str {
+    caller.address().map_or("local", |address| netid(caller.transport() == Transport::Tcp, address))
+}
+
+fn from_mapping(mapping: Mapping) -> Option<Rpcb> {
+    let netid = match mapping.protocol {
+        TCP => "tcp",
+        UDP => "udp",
+        _ => return None,
+    };
+    let address = SocketAddr::from(([0, 0, 0, 0], u16::try_from(mapping.port).ok()?));
+    let address = super::to_universal(address);
+    Some(Rpcb {
+        program: mapping.program,
+        version: mapping.version,
+        netid: netid.into(),
+        address,
+        owner: String::new(),
+    })
+}
+
+fn to_mapping(entry: &Rpcb) -> Option<Mapping> {
+    let protocol = match entry.netid.as_str() {
+        "tcp" => TCP,
+        "udp" => UDP,
+        _ => return None,
+    };
+    let port = from_universal(&entry.address)?.port().into();
+    Some(Mapping { program: entry.program, version: entry.version, protocol, port })
+}
+
+fn now() -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // 32 bits, whatever the year.
+    now.as_secs() as u32
+}
+
+/// Makes a call of which only bytes are known: its result, if it has one.
+fn ask(address: SocketAddr, passed: &Passed) -> io::Result<Option<Vec<u8>>> {
+    let socket = UdpSocket::bind((if address.is_ipv4() { "0.0.0.0" } else { "::" }, 0))?;
+    socket.connect(address)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let Passed { program, version, procedure, .. } = *passed;
+    let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
+    let mut message = Vec::new();
+    Call { xid: now(), program, version, procedure, credential, verifier }.write(&mut message);
+    message.extend_from_slice(&passed.arguments);
+    socket.send(&message)?;
+    let mut buffer = vec![0; 1 << 16];
+    let len = socket.recv(&mut buffer)?;
+    Ok(match Reply::parse(buffer.get(..len).unwrap_or_default()) {
+        Ok(Reply { answer: Answer::Accepted { outcome: Accepted::Success(result), .. }, .. }) => Some(result.to_vec()),
+        _ => None,
+    })
+}

@@ -1,0 +1,55 @@
+//! A network of a test's own, in which port 111 is free and nobody else listens.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// Set where a test runs in a network of its own.
+const INSIDE: &str = "FARCALL_ONC_NAMESPACE";
+
+/// Runs this test again in a network of its own, and shows what it printed. True: this is that run.
+pub fn enter(test: &str) -> Result<bool, String> {
+    if env::var_os(INSIDE).is_some() {
+        return Ok(true);
+    }
+    // Its own /run too: programs find the port mapper there.
+    let script = "ip link set lo up && mount -t tmpfs none /run && exec \"$0\" \"$@\"";
+    let itself = env::current_exe().map_err(|why| why.to_string())?;
+    let probe = Command::new("unshare").args(["-n", "-m", "sh", "-c", script, "true"]).output();
+    let probe = probe.map_err(|why| format!("no network of its own: {why}"))?;
+    if !probe.status.success() {
+        return Err(format!("no network of its own: {}", String::from_utf8_lossy(&probe.stderr).trim()));
+    }
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-n", "-m", "sh", "-c", script]).arg(itself).args(["--exact", test, "--nocapture"]);
+    let output = unshare.env(INSIDE, "1").output().map_err(|why| why.to_string())?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    said.lines().filter(|line| line.contains("interop: ")).for_each(|line| println!("{line}"));
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    Ok(false)
+}
+
+/// A program that runs until it is dropped, and the first line that it printed.
+pub struct Running {
+    child: Child,
+    #[expect(dead_code)]
+    pub first: String,
+}
+
+impl Running {
+    /// Starts it, and waits for its first line.
+    pub fn start(command: &mut Command) -> Running {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        Running { child, first }
+    }
+}
+
+/// A program that ends with its standard input.
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
