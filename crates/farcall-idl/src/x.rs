@@ -1,22 +1,32 @@
-//! `.x` files (RFC 4506 section 6, RFC 5531 section 12): from text to a resolved tree, and from the tree to stubs.
+//! `.x` files (RFC 4506 section 6, RFC 5531 section 12): from text to a resolved tree, and from the tree to Rust.
 //!
-//! [`read`] takes what `rpcgen` takes, and the dialects of other compilers as far as they do not contradict it.
+//! [`read`] takes what `rpcgen` takes, and the dialects of other compilers as far as they do not contradict it. [`generate`] makes
+//! Rust of what was read, and [`interfaces`] the model that tools call by; what is called what stands in `docs/x-names.md`.
 
 mod docs;
 mod error;
 mod import;
+mod model;
 mod names;
 mod parse;
+mod plan;
 mod preprocess;
 mod resolve;
+mod rust;
 mod scan;
 mod source;
 mod syntax;
 pub mod tree;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use proc_macro2::TokenStream;
+
 pub use self::error::{Diagnostic, Diagnostics};
+pub use self::model::Version;
+use self::plan::Plan;
+pub use self::plan::Refused;
 use self::source::Sources;
 use self::tree::Specification;
 
@@ -41,4 +51,74 @@ pub fn read_text(name: &Path, text: &str, options: &Options) -> Result<Specifica
     let mut sources = Sources::default();
     let file = sources.add(name, text, None)?;
     import::read_whole(sources, file, options)
+}
+
+/// How Rust is made of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    farcall: String,
+    asynchronous: bool,
+    externs: BTreeMap<String, String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { farcall: "::farcall".into(), asynchronous: false, externs: BTreeMap::new() }
+    }
+}
+
+impl Config {
+    /// What suits most: farcall at `::farcall`, no pair for `async fn` servers, no types from elsewhere.
+    pub fn new() -> Config {
+        Config::default()
+    }
+
+    /// Makes the pair for servers of `async fn`s too.
+    #[must_use]
+    pub fn asynchronous(mut self) -> Config {
+        self.asynchronous = true;
+        self
+    }
+
+    /// Says where farcall is, if not at `::farcall`.
+    #[must_use]
+    pub fn farcall(mut self, path: impl Into<String>) -> Config {
+        self.farcall = path.into();
+        self
+    }
+
+    /// Says which Rust type stands for a type that the file names and does not declare: one that is `Xdr`, `Clone`,
+    /// `Debug` and `PartialEq`.
+    #[must_use]
+    pub fn extern_type(mut self, name: impl Into<String>, path: impl Into<String>) -> Config {
+        self.externs.insert(name.into(), path.into());
+        self
+    }
+}
+
+/// The Rust of a tree: constants, types, and a trait with `#[farcall::interface]` for each version of each program.
+///
+/// # Errors
+/// If no Rust can be made of it: a type contains itself without end, or types are nested beyond measure.
+pub fn generate(specification: &Specification, config: &Config) -> Result<TokenStream, Refused> {
+    let plan = Plan::new(specification, config)?;
+    rust::Writer::new(&plan, config)?.file()
+}
+
+/// The same, as a file to read: formatted.
+///
+/// # Errors
+/// As [`generate`].
+pub fn to_rust(specification: &Specification, config: &Config) -> Result<String, Refused> {
+    let tokens = generate(specification, config)?;
+    let file = syn::parse2(tokens).map_err(|why| Refused(format!("the Rust made of it is none: {why}")))?;
+    Ok(prettyplease::unparse(&file))
+}
+
+/// Each version of each program as tools see it, with the wire types of the generated Rust.
+///
+/// # Errors
+/// As [`generate`].
+pub fn interfaces(specification: &Specification) -> Result<Vec<Version>, Refused> {
+    Ok(model::versions(&Plan::new(specification, &Config::new())?))
 }

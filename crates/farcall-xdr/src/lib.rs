@@ -49,7 +49,7 @@ pub use containers::Counted;
 pub use decode::{Decoder, Limits};
 pub use encode::{Encoder, Spill};
 pub use error::{Error, ErrorKind};
-pub use onc::{Bounded, ByteString, Chain, Linked};
+pub use onc::{Bounded, ByteString, Chain, Foreign, Linked};
 
 use schema::{Type, Types};
 

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::str::Utf8Error;
 
 use crate::schema::{Type, Types};
-use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, Schema, derive};
+use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema, derive};
 
 /// A string of RFC 4506 (section 4.11): bytes, which are text by custom only.
 ///
@@ -384,5 +384,27 @@ impl<'a, T: Decode<'a> + Counted, const MAX: u32> Decode<'a> for Bounded<T, MAX>
 impl<T: Schema + Counted, const MAX: u32> Schema for Bounded<T, MAX> {
     fn schema(types: &mut Types) -> Type {
         derive::schema_max::<T>(MAX, types)
+    }
+}
+
+/// No value: stands in what is made of an `.x` file for a type that the file names and nobody declares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Foreign {}
+
+impl Encode for Foreign {
+    fn encode(&self, _: &mut Encoder<'_>) -> Result<(), Error> {
+        match *self {}
+    }
+}
+
+impl Decode<'_> for Foreign {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
+        Err(d.error(ErrorKind::Invalid("a type that the .x file does not declare".into())))
+    }
+}
+
+impl Schema for Foreign {
+    fn schema(_: &mut Types) -> Type {
+        Type::Void
     }
 }

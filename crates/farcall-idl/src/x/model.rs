@@ -1,0 +1,147 @@
+//! From a plan to the model that tools call by: what the generated Rust would describe, without a compiler between.
+
+use farcall_xdr::schema::{self, Type, Types};
+
+use super::plan::{Item, Kind, Member, Plan, Shape, Trait};
+use super::tree;
+use crate::{Argument, Interface, Procedure};
+
+/// One version of a program, described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The program, as the file spells it.
+    pub program_name: String,
+    /// The version, as the file spells it.
+    pub version_name: String,
+    /// The program's number.
+    pub program: u32,
+    /// The version's number.
+    pub version: u32,
+    /// As the file spells them, the procedures of `interface` in their order.
+    pub procedure_names: Vec<String>,
+    /// The same that the generated trait gives as `interface()`.
+    pub interface: Interface,
+}
+
+pub fn versions(plan: &Plan) -> Vec<Version> {
+    plan.traits.iter().map(|version| describe(plan, version)).collect()
+}
+
+fn describe(plan: &Plan, version: &Trait) -> Version {
+    let mut interface = Interface::new(&version.name).docs(&version.docs);
+    let mut types = Types::new();
+    for method in &version.methods {
+        let arguments = method
+            .arguments
+            .iter()
+            .map(|argument| Argument { name: argument.name.clone(), ty: wire(plan, &argument.shape, &mut types) });
+        let arguments = arguments.collect();
+        interface.procedures.push(Procedure {
+            number: method.number,
+            name: method.name.clone(),
+            docs: method.docs.clone(),
+            arguments,
+            result: wire(plan, &method.result, &mut types),
+            exception: Type::Void,
+            idempotent: method.is_null(),
+            blocking: false,
+            deadline_ms: None,
+        });
+    }
+    interface.types = types;
+    Version {
+        program_name: version.spelled.0.clone(),
+        version_name: version.spelled.1.clone(),
+        program: version.program,
+        version: version.version,
+        procedure_names: version.methods.iter().map(|method| method.spelled.clone()).collect(),
+        interface,
+    }
+}
+
+/// In the order in which derived descriptions enter them: a type before its parts. The plan bounds the depth.
+fn wire(plan: &Plan, shape: &Shape, types: &mut Types) -> Type {
+    match shape {
+        Shape::Scalar(ty) => scalar(ty),
+        Shape::Named(item) => named(plan, *item, types),
+        Shape::Linked(item) => {
+            let node = named(plan, *item, types);
+            Type::Tuple(vec![node.clone(), Type::Chain(Box::new(node))])
+        }
+        Shape::Chain(item) => Type::Chain(Box::new(named(plan, *item, types))),
+        Shape::Boxed(inner) => wire(plan, inner, types),
+        Shape::Optional(inner) => Type::Optional(Box::new(wire(plan, inner, types))),
+        Shape::Array(element, size) => Type::Array { size: *size, element: Box::new(wire(plan, element, types)) },
+        Shape::List(element, max) => Type::List { max: *max, element: Box::new(wire(plan, element, types)) },
+        Shape::Opaque(size) => Type::Opaque { size: *size },
+        Shape::Bytes(max) => Type::Bytes { max: *max },
+        Shape::String(max) => Type::String { max: *max },
+    }
+}
+
+fn named(plan: &Plan, index: usize, types: &mut Types) -> Type {
+    let Item { name, docs, kind, .. } = &plan.items[index];
+    let key = index.to_string();
+    let body: Box<dyn FnOnce(&mut Types) -> schema::Body + '_> = match kind {
+        Kind::Alias(shape) => return wire(plan, shape, types),
+        Kind::Newtype(shape) => Box::new(move |types| {
+            let ty = wire(plan, shape, types);
+            structure(vec![field("0", "", ty)])
+        }),
+        Kind::Struct(members) => Box::new(move |types| {
+            let each = |Member { name, docs, shape }: &Member| field(name, docs, wire(plan, shape, types));
+            structure(members.iter().map(each).collect())
+        }),
+        Kind::Enumeration(enumerators) if !enumerators.is_empty() => Box::new(move |_| {
+            let distinct = enumerators.iter().filter(|one| one.alias_of.is_none());
+            let arms = distinct.map(|one| arm(&one.name, &one.docs, Some(one.value), Vec::new()));
+            schema::Body::Union { arms: arms.collect() }
+        }),
+        Kind::Union(union) if !union.variants.is_empty() || union.default.is_some() => Box::new(move |types| {
+            let mut arms = Vec::new();
+            for variant in &union.variants {
+                let fields = variant.shape.iter().map(|shape| field("0", "", wire(plan, shape, types)));
+                arms.push(arm(&variant.name, &variant.docs, Some(variant.value), fields.collect()));
+            }
+            if let Some(default) = &union.default {
+                let fields = default.shape.iter().map(|shape| field("1", "", wire(plan, shape, types)));
+                arms.push(arm(&default.name, &default.docs, None, fields.collect()));
+            }
+            schema::Body::Union { arms }
+        }),
+        Kind::Foreign(_) | Kind::Enumeration(_) | Kind::Union(_) => {
+            Box::new(|_| structure(vec![field("0", "", Type::Void)]))
+        }
+    };
+    types.define(&key, name, docs, body)
+}
+
+fn structure(fields: Vec<schema::Field>) -> schema::Body {
+    schema::Body::Struct { fields, extensible: false }
+}
+
+fn field(name: &str, docs: &str, ty: Type) -> schema::Field {
+    schema::Field { name: name.into(), docs: docs.into(), ty, defaulted: false }
+}
+
+fn arm(name: &str, docs: &str, tag: Option<i32>, fields: Vec<schema::Field>) -> schema::Arm {
+    schema::Arm { name: name.into(), docs: docs.into(), tag, fields }
+}
+
+fn scalar(ty: &tree::Type) -> Type {
+    match ty {
+        tree::Type::Bool => Type::Bool,
+        tree::Type::I8 => Type::I8,
+        tree::Type::I16 => Type::I16,
+        tree::Type::I32 => Type::I32,
+        tree::Type::I64 => Type::I64,
+        tree::Type::U8 => Type::U8,
+        tree::Type::U16 => Type::U16,
+        tree::Type::U32 => Type::U32,
+        tree::Type::U64 => Type::U64,
+        tree::Type::F32 => Type::F32,
+        tree::Type::F64 => Type::F64,
+        tree::Type::Quadruple => Type::Opaque { size: 16 },
+        tree::Type::Void | tree::Type::Defined(_) | tree::Type::Foreign(_) => Type::Void,
+    }
+}

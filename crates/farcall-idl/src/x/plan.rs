@@ -1,0 +1,404 @@
+//! What becomes of an `.x` file's types in Rust: names, lists, boxes; decided once, for the generator and the model.
+
+mod boxes;
+mod docs;
+mod graph;
+pub mod names;
+mod traits;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use self::names::{Scope, camel, screaming, snake};
+use super::Config;
+use super::tree::{self, Body, Declared, Specification};
+
+pub use traits::{Method, Trait, by_value};
+
+/// How deep types may refer to one another: what is recursive over them, rustc's own searches among it, ends.
+const DEPTH: usize = 100;
+
+/// What becomes of a whole file.
+pub struct Plan {
+    /// Name, documentation and value.
+    pub constants: Vec<(String, String, tree::Value)>,
+    /// One for each definition of the tree, in its order; then those of foreign types.
+    pub items: Vec<Item>,
+    /// One for each version of each program.
+    pub traits: Vec<Trait>,
+    /// The enumerations that say why there is no result.
+    pub reasons: BTreeSet<usize>,
+}
+
+/// A type of the file.
+pub struct Item {
+    /// In Rust.
+    pub name: String,
+    /// As the file has it.
+    pub spelled: String,
+    pub docs: String,
+    pub kind: Kind,
+}
+
+pub enum Kind {
+    /// Another name for it.
+    Alias(Shape),
+    /// The same, where a second name would contain itself: a struct of one field without name.
+    Newtype(Shape),
+    Enumeration(Vec<Enumerator>),
+    Struct(Vec<Member>),
+    Union(Union),
+    /// Declared elsewhere: there, if that was said.
+    Foreign(Option<String>),
+}
+
+/// A variant without fields; or, of a value that stood before, a second name for it.
+pub struct Enumerator {
+    pub name: String,
+    pub spelled: String,
+    pub docs: String,
+    pub value: i32,
+    /// The variant of the same value.
+    pub alias_of: Option<usize>,
+}
+
+pub struct Member {
+    pub name: String,
+    pub docs: String,
+    pub shape: Shape,
+}
+
+pub struct Union {
+    pub discriminant: Discriminant,
+    pub variants: Vec<Variant>,
+    pub default: Option<Default>,
+    /// Whether it is a result or the reason why there is none: the variant of the result.
+    pub status: Option<usize>,
+}
+
+/// The variant of all other values.
+pub struct Default {
+    pub name: String,
+    pub docs: String,
+    /// What there is besides the discriminant.
+    pub shape: Option<Shape>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discriminant {
+    Bool,
+    I32,
+    U32,
+    /// The item.
+    Enumeration(usize),
+}
+
+/// A variant of a union: a label.
+pub struct Variant {
+    pub name: String,
+    pub docs: String,
+    pub value: i32,
+    /// The enumerator that selects it, if the enumeration has one.
+    pub enumerator: Option<usize>,
+    pub shape: Option<Shape>,
+}
+
+/// A Rust type, and how it crosses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A number, `bool`, or nothing.
+    Scalar(tree::Type),
+    /// An item.
+    Named(usize),
+    /// A list's first node and the others, where that stands by itself.
+    Linked(usize),
+    /// A list, from a pointer to its first node.
+    Chain(usize),
+    Boxed(Box<Shape>),
+    Optional(Box<Shape>),
+    Array(Box<Shape>, u32),
+    List(Box<Shape>, u32),
+    Opaque(u32),
+    Bytes(u32),
+    String(u32),
+}
+
+/// Why nothing can be made of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(pub(crate) String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Plan {
+    pub fn new(specification: &Specification, config: &Config) -> Result<Plan, Refused> {
+        let mut scope = Scope::default();
+        let mut planner = Planner::new(specification, config);
+        let mut items = planner.items(&mut scope)?;
+        boxes::insert(&mut items);
+        let traits = traits::plan(&mut planner, &items, &mut scope);
+        let constants = specification.constants.iter().map(|constant| {
+            let tree::Named { name, docs } = &constant.named;
+            (scope.claim(&screaming(name), name), docs::clean(docs), constant.value.clone())
+        });
+        Ok(Plan { constants: constants.collect(), traits, reasons: reasons(&items), items })
+    }
+
+    /// The shape behind other names.
+    pub fn resolved<'p>(&'p self, shape: &'p Shape) -> &'p Shape {
+        resolved(&self.items, shape)
+    }
+
+    /// The declared maximum of the outermost string, opaque data or list: what `#[xdr(max)]` can say of the shape.
+    pub fn max(&self, shape: &Shape) -> Option<u32> {
+        match self.resolved(shape) {
+            Shape::Bytes(max) | Shape::String(max) | Shape::List(_, max) => Some(*max).filter(|max| *max != u32::MAX),
+            Shape::Optional(inner) | Shape::Boxed(inner) => self.max(inner),
+            _ => None,
+        }
+    }
+}
+
+/// No name is behind itself: one of those is a newtype.
+pub fn resolved<'p>(items: &'p [Item], mut shape: &'p Shape) -> &'p Shape {
+    while let Shape::Named(item) = shape {
+        match &items[*item].kind {
+            Kind::Alias(target) => shape = target,
+            _ => break,
+        }
+    }
+    shape
+}
+
+/// From the tree to items.
+pub struct Planner<'t> {
+    specification: &'t Specification,
+    config: &'t Config,
+    /// Which structs are nodes of linked lists.
+    lists: Vec<bool>,
+    /// The item of each foreign type, after those of the tree.
+    foreigns: BTreeMap<&'t str, usize>,
+}
+
+impl<'t> Planner<'t> {
+    fn new(specification: &'t Specification, config: &'t Config) -> Planner<'t> {
+        let lists = (0..specification.types.len()).map(|index| graph::is_list(specification, index)).collect();
+        Planner { specification, config, lists, foreigns: BTreeMap::new() }
+    }
+
+    fn items(&mut self, scope: &mut Scope) -> Result<Vec<Item>, Refused> {
+        let cyclic = graph::check(self.specification)?;
+        let types = &self.specification.types;
+        let names: Vec<String> = types.iter().map(|ty| scope.claim(&camel(&ty.named.name), &ty.named.name)).collect();
+        let mut items = Vec::new();
+        for (index, (definition, name)) in types.iter().zip(names).enumerate() {
+            items.push(Item {
+                name,
+                spelled: definition.named.name.clone(),
+                docs: docs::clean(&definition.named.docs),
+                kind: self.kind(index, cyclic[index]),
+            });
+        }
+        // Also those that only procedures mention.
+        for procedure in self.specification.programs.iter().flat_map(|p| &p.versions).flat_map(|v| &v.procedures) {
+            self.shape(&procedure.result);
+            procedure.arguments.iter().for_each(|argument| drop(self.shape(&argument.declared)));
+        }
+        let mut foreigns: Vec<(&str, usize)> = self.foreigns.iter().map(|(name, item)| (*name, *item)).collect();
+        foreigns.sort_by_key(|(_, item)| *item);
+        for (spelled, _) in foreigns {
+            let path = self.config.externs.get(spelled).cloned();
+            let name = if path.is_some() { spelled.into() } else { scope.claim(&camel(spelled), spelled) };
+            let docs = format!("`{spelled}`, which the `.x` file does not declare: `extern_type` says what it is.");
+            items.push(Item { name, spelled: spelled.into(), docs, kind: Kind::Foreign(path) });
+        }
+        Ok(items)
+    }
+
+    fn kind(&mut self, index: usize, cyclic: bool) -> Kind {
+        let specification = self.specification;
+        match &specification.types[index].body {
+            Body::Alias(declared) if cyclic => Kind::Newtype(self.shape(declared)),
+            Body::Alias(declared) => Kind::Alias(self.shape(declared)),
+            Body::Enum(enumerators) => Kind::Enumeration(enumeration(enumerators)),
+            Body::Struct(fields) => {
+                let kept = fields.len() - usize::from(self.lists[index]);
+                Kind::Struct(self.members(&fields[..kept]))
+            }
+            Body::Union(union) => match option(union) {
+                Some(field) if !cyclic => Kind::Alias(Shape::Optional(Box::new(self.shape(&field.declared)))),
+                Some(field) => Kind::Newtype(Shape::Optional(Box::new(self.shape(&field.declared)))),
+                None => Kind::Union(self.union(union)),
+            },
+        }
+    }
+
+    fn members(&mut self, fields: &'t [tree::Field]) -> Vec<Member> {
+        let mut scope = Scope::default();
+        let member = |field: &'t tree::Field| {
+            let tree::Named { name, docs } = &field.named;
+            let shape = self.shape(&field.declared);
+            Member { name: scope.claim(&snake(name), name), docs: docs::clean(docs), shape }
+        };
+        fields.iter().map(member).collect()
+    }
+
+    fn union(&mut self, union: &'t tree::Union) -> Union {
+        let discriminant = self.discriminant(&union.discriminant);
+        let mut scope = Scope::default();
+        let mut variants = Vec::new();
+        for arm in &union.arms {
+            for label in &arm.labels {
+                let enumerator = self.enumerator(discriminant, label.value);
+                let spelled = self.label(discriminant, label);
+                variants.push(Variant {
+                    name: scope.claim(&camel(&spelled), &spelled),
+                    docs: docs::of_arm(&arm.docs, arm.field.as_ref()),
+                    value: label.value,
+                    enumerator,
+                    shape: arm.field.as_ref().map(|field| self.shape(&field.declared)),
+                });
+            }
+        }
+        let default = union.default.as_ref().map(|field| {
+            let shape = field.as_ref().map(|field| self.shape(&field.declared));
+            Default { name: scope.claim("Default", "default"), docs: docs::of_arm("", field.as_ref()), shape }
+        });
+        let status = self.status(union, discriminant, &variants);
+        Union { discriminant, variants, default, status }
+    }
+
+    fn discriminant(&self, ty: &tree::Type) -> Discriminant {
+        match graph::stripped(self.specification, ty) {
+            tree::Type::Bool => Discriminant::Bool,
+            tree::Type::U32 => Discriminant::U32,
+            tree::Type::Defined(item) if matches!(self.specification.types[*item].body, Body::Enum(_)) => {
+                Discriminant::Enumeration(*item)
+            }
+            _ => Discriminant::I32,
+        }
+    }
+
+    fn enumerators(&self, discriminant: Discriminant) -> &'t [tree::Enumerator] {
+        match discriminant {
+            Discriminant::Enumeration(item) => match &self.specification.types[item].body {
+                Body::Enum(enumerators) => enumerators,
+                _ => &[],
+            },
+            _ => &[],
+        }
+    }
+
+    /// The first enumerator of that value.
+    fn enumerator(&self, discriminant: Discriminant, value: i32) -> Option<usize> {
+        self.enumerators(discriminant).iter().position(|enumerator| enumerator.value == value)
+    }
+
+    /// The name of a label; one is made for a mere number.
+    fn label(&self, discriminant: Discriminant, label: &tree::Label) -> String {
+        let known = self.enumerators(discriminant).iter().find(|enumerator| enumerator.value == label.value);
+        match (&label.name, known, discriminant) {
+            (_, _, Discriminant::Bool) if label.value == 0 => "False".into(),
+            (_, _, Discriminant::Bool) => "True".into(),
+            (Some(name), _, _) => name.clone(),
+            (None, Some(enumerator), _) => enumerator.named.name.clone(),
+            (None, None, Discriminant::U32) => format!("Case{}", label.value.cast_unsigned()),
+            (None, None, _) if label.value < 0 => format!("CaseMinus{}", label.value.unsigned_abs()),
+            (None, None, _) => format!("Case{}", label.value),
+        }
+    }
+
+    /// The variant of the result, if this union is one or the reason why there is none: 0 selects it, and a name says so.
+    fn status(&self, union: &tree::Union, discriminant: Discriminant, variants: &[Variant]) -> Option<usize> {
+        let success = variants.iter().position(|variant| variant.value == 0)?;
+        let of_type = match discriminant {
+            Discriminant::Bool => return None,
+            Discriminant::Enumeration(item) => self.specification.types[item].named.name.as_str(),
+            _ => "",
+        };
+        let says = |name: &str, words: &[&str]| {
+            let name = name.to_ascii_lowercase();
+            words.iter().any(|word| name.contains(word))
+        };
+        let reasons = ["stat", "err", "res", "ret"];
+        let good = says(&variants[success].name, &["ok", "succ"]);
+        (good || says(&union.switch.name, &reasons) || says(of_type, &reasons)).then_some(success)
+    }
+
+    /// What a declaration becomes.
+    pub fn shape(&mut self, declared: &'t Declared) -> Shape {
+        let element = |shape| Box::new(shape);
+        match declared {
+            Declared::One(ty) => self.one(ty),
+            Declared::Optional(ty) => match self.list_node(ty) {
+                Some(item) => Shape::Chain(item),
+                None => Shape::Optional(element(self.one(ty))),
+            },
+            Declared::Array { element: ty, size } => Shape::Array(element(self.one(ty)), *size),
+            Declared::List { element: ty, max } => Shape::List(element(self.one(ty)), *max),
+            Declared::Opaque { size } => Shape::Opaque(*size),
+            Declared::Bytes { max } => Shape::Bytes(*max),
+            Declared::String { max } => Shape::String(*max),
+        }
+    }
+
+    fn one(&mut self, ty: &'t tree::Type) -> Shape {
+        match ty {
+            tree::Type::Defined(item) if self.lists[*item] => Shape::Linked(*item),
+            tree::Type::Defined(item) => Shape::Named(*item),
+            tree::Type::Foreign(name) => {
+                let next = self.specification.types.len() + self.foreigns.len();
+                Shape::Named(*self.foreigns.entry(name).or_insert(next))
+            }
+            scalar => Shape::Scalar(scalar.clone()),
+        }
+    }
+
+    /// The item, if the type is the node of a list, perhaps by another name.
+    fn list_node(&self, ty: &tree::Type) -> Option<usize> {
+        match graph::stripped(self.specification, ty) {
+            tree::Type::Defined(item) if self.lists[*item] => Some(*item),
+            _ => None,
+        }
+    }
+}
+
+fn reasons(items: &[Item]) -> BTreeSet<usize> {
+    let of_item = |item: &Item| match &item.kind {
+        Kind::Union(Union { status: Some(_), discriminant: Discriminant::Enumeration(reason), .. }) => Some(*reason),
+        _ => None,
+    };
+    items.iter().filter_map(of_item).collect()
+}
+
+fn enumeration(enumerators: &[tree::Enumerator]) -> Vec<Enumerator> {
+    let mut scope = Scope::default();
+    let each = enumerators.iter().enumerate().map(|(index, enumerator)| {
+        let tree::Named { name, docs } = &enumerator.named;
+        Enumerator {
+            name: scope.claim(&camel(name), name),
+            spelled: name.clone(),
+            docs: docs::clean(docs),
+            value: enumerator.value,
+            alias_of: enumerators[..index].iter().position(|earlier| earlier.value == enumerator.value),
+        }
+    });
+    each.collect()
+}
+
+/// What a union holds that has something for TRUE and nothing for FALSE: the same, on the wire, as optional data.
+fn option(union: &tree::Union) -> Option<&tree::Field> {
+    let arm = |value| union.arms.iter().find(|arm| arm.labels.iter().any(|label| label.value == value));
+    let [one] = arm(1)?.labels.as_slice() else { return None };
+    let nothing = match arm(0) {
+        Some(arm) => arm.field.is_none(),
+        None => matches!(union.default, Some(None)),
+    };
+    let boolean = union.discriminant == tree::Type::Bool && one.value == 1;
+    arm(1)?.field.as_ref().filter(|_| boolean && nothing)
+}

@@ -1,0 +1,126 @@
+//! Where a Rust type needs a box: where it would contain itself, and where it would be too large for the stack.
+
+use super::graph::Components;
+use super::{Item, Kind, Shape};
+use crate::x::tree::Type;
+
+/// An array of more bytes in memory than this stands in a box.
+const LARGE_ARRAY: u64 = 4 << 10;
+/// So does any other part.
+const LARGE: u64 = 64 << 10;
+
+/// Puts the boxes in. `Option`s of a circle are cut first, as pointers are in C; what goes in circles still is cut then.
+pub fn insert(items: &mut [Item]) {
+    for optional in [true, false] {
+        let edges = edges(items);
+        let components = Components::of(&edges);
+        for (index, item) in items.iter_mut().enumerate() {
+            if components.is_cyclic(index, &edges) {
+                let in_circle = |to: usize| components.of[to] == components.of[index];
+                shapes_mut(&mut item.kind).for_each(|shape| cut(shape, optional, &in_circle));
+            }
+        }
+    }
+    // Nothing contains itself any more: first come those that others contain.
+    let components = Components::of(&edges(items));
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|index| components.of[*index]);
+    let mut sizes = vec![0; items.len()];
+    for index in order {
+        let kind = &mut items[index].kind;
+        shapes_mut(kind).for_each(|shape| shrink(shape, &sizes));
+        let parts = shapes(kind).map(|shape| size(shape, &sizes));
+        sizes[index] = match kind {
+            Kind::Union(_) => 8 + parts.max().unwrap_or_default(),
+            Kind::Enumeration(_) => 4,
+            _ => parts.fold(0, u64::saturating_add),
+        };
+    }
+}
+
+fn shapes(kind: &Kind) -> Box<dyn Iterator<Item = &Shape> + '_> {
+    match kind {
+        Kind::Alias(shape) | Kind::Newtype(shape) => Box::new(std::iter::once(shape)),
+        Kind::Struct(members) => Box::new(members.iter().map(|member| &member.shape)),
+        Kind::Union(union) => {
+            let variants = union.variants.iter().filter_map(|variant| variant.shape.as_ref());
+            Box::new(variants.chain(union.default.iter().filter_map(|default| default.shape.as_ref())))
+        }
+        Kind::Enumeration(_) | Kind::Foreign(_) => Box::new(std::iter::empty()),
+    }
+}
+
+fn shapes_mut(kind: &mut Kind) -> Box<dyn Iterator<Item = &mut Shape> + '_> {
+    match kind {
+        Kind::Alias(shape) | Kind::Newtype(shape) => Box::new(std::iter::once(shape)),
+        Kind::Struct(members) => Box::new(members.iter_mut().map(|member| &mut member.shape)),
+        Kind::Union(union) => {
+            let variants = union.variants.iter_mut().filter_map(|variant| variant.shape.as_mut());
+            Box::new(variants.chain(union.default.iter_mut().filter_map(|default| default.shape.as_mut())))
+        }
+        Kind::Enumeration(_) | Kind::Foreign(_) => Box::new(std::iter::empty()),
+    }
+}
+
+/// Of each item, those that stand in its own memory.
+fn edges(items: &[Item]) -> Vec<Vec<usize>> {
+    let of_item = |item: &Item| shapes(&item.kind).filter_map(inline).collect();
+    items.iter().map(of_item).collect()
+}
+
+/// The item that stands in the memory of a shape itself.
+fn inline(shape: &Shape) -> Option<usize> {
+    match shape {
+        Shape::Named(item) | Shape::Linked(item) => Some(*item),
+        Shape::Optional(inner) | Shape::Array(inner, _) => inline(inner),
+        _ => None,
+    }
+}
+
+/// Boxes what is in the circle, or only what is optional there.
+fn cut(shape: &mut Shape, optional: bool, in_circle: &dyn Fn(usize) -> bool) {
+    match shape {
+        Shape::Optional(inner) if optional => {
+            if inline(inner).is_some_and(in_circle) {
+                enclose(inner);
+            }
+        }
+        Shape::Named(item) | Shape::Linked(item) if !optional && in_circle(*item) => enclose(shape),
+        Shape::Optional(inner) | Shape::Array(inner, _) => cut(inner, optional, in_circle),
+        _ => {}
+    }
+}
+
+fn enclose(shape: &mut Shape) {
+    let inner = std::mem::replace(shape, Shape::Opaque(0));
+    *shape = Shape::Boxed(Box::new(inner));
+}
+
+/// Boxes what is large.
+fn shrink(shape: &mut Shape, sizes: &[u64]) {
+    match shape {
+        Shape::Optional(inner) | Shape::List(inner, _) | Shape::Array(inner, _) => shrink(inner, sizes),
+        _ => {}
+    }
+    let most = match shape {
+        Shape::Array(..) | Shape::Opaque(_) => LARGE_ARRAY,
+        _ => LARGE,
+    };
+    if size(shape, sizes) > most {
+        enclose(shape);
+    }
+}
+
+/// About how many bytes of memory a value takes where it stands.
+fn size(shape: &Shape, sizes: &[u64]) -> u64 {
+    match shape {
+        Shape::Named(item) => sizes[*item],
+        Shape::Linked(item) => sizes[*item].saturating_add(24),
+        Shape::Optional(inner) => size(inner, sizes).saturating_add(8),
+        Shape::Array(inner, count) => size(inner, sizes).saturating_mul((*count).into()),
+        Shape::Opaque(size) => (*size).into(),
+        Shape::Scalar(Type::Quadruple) => 16,
+        Shape::Scalar(_) | Shape::Boxed(_) => 8,
+        Shape::Chain(_) | Shape::List(..) | Shape::Bytes(_) | Shape::String(_) => 24,
+    }
+}

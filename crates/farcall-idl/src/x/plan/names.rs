@@ -1,0 +1,134 @@
+//! What the names of an `.x` file are called in Rust (`docs/x-names.md`), and that no two are called the same.
+
+use std::collections::BTreeSet;
+
+/// Names that the generated code uses and does not spell out with their path; `Self` cannot be a name at all.
+const TAKEN: [&str; 4] = ["Box", "Option", "Self", "Vec"];
+
+/// Words that are names only when written `r#word`.
+const KEYWORDS: [&str; 47] = [
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum",
+    "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move",
+    "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait", "true", "try", "type", "typeof",
+    "unsafe", "unsized", "use", "virtual", "where", "yield",
+];
+
+/// Words that are no names even then.
+const NEVER: [&str; 5] = ["_", "crate", "self", "super", "Self"];
+
+/// `READ3args` as `Read3args`, `nfs_fh3` as `NfsFh3`: types and variants.
+pub fn camel(name: &str) -> String {
+    let capital = |word: String| word[..1].to_ascii_uppercase() + &word[1..];
+    or_x(words(name).into_iter().map(capital).collect(), 'X')
+}
+
+/// `maxNameLength` as `max_name_length`: fields, arguments, procedures.
+pub fn snake(name: &str) -> String {
+    or_x(words(name).join("_"), 'x')
+}
+
+/// `maxNameLength` as `MAX_NAME_LENGTH`: constants.
+pub fn screaming(name: &str) -> String {
+    or_x(words(name).join("_").to_ascii_uppercase(), 'X')
+}
+
+/// The words of a name in small letters. One begins after what is neither letter nor digit, at a capital after a small
+/// letter, and at the last of several capitals if a small letter follows it. Digits belong to what stands before them.
+fn words(name: &str) -> Vec<String> {
+    let letters: Vec<char> = name.chars().collect();
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut after_small = false;
+    for (at, letter) in letters.iter().enumerate() {
+        let last_capital =
+            at > 0 && letters[at - 1].is_ascii_uppercase() && letters.get(at + 1).is_some_and(char::is_ascii_lowercase);
+        let begins = letter.is_ascii_uppercase() && (after_small || last_capital);
+        if (begins || !letter.is_ascii_alphanumeric()) && !word.is_empty() {
+            words.push(std::mem::take(&mut word));
+        }
+        if letter.is_ascii_alphanumeric() {
+            word.push(letter.to_ascii_lowercase());
+        }
+        if !letter.is_ascii_digit() {
+            after_small = letter.is_ascii_lowercase();
+        }
+    }
+    words.extend((!word.is_empty()).then_some(word));
+    words
+}
+
+/// A name begins with a letter: this one, if it would not.
+fn or_x(name: String, x: char) -> String {
+    match name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        true => name,
+        false => format!("{x}{name}"),
+    }
+}
+
+/// The names that are taken where no two may be the same.
+#[derive(Default)]
+pub struct Scope(BTreeSet<String>);
+
+impl Scope {
+    /// The name for what the file spells `spelled`, wished to be `wish`: that; if it is taken, as it is spelled; if that
+    /// is taken, with a number. `beside` are the endings with which it must be free too.
+    pub fn claim_with(&mut self, wish: &str, spelled: &str, beside: &[&str]) -> String {
+        let wish = if TAKEN.contains(&wish) || NEVER.contains(&wish) { format!("{wish}_") } else { wish.into() };
+        let spelled = or_x(spelled.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect(), 'x');
+        let spelled = Some(spelled).filter(|name| !TAKEN.contains(&name.as_str()) && !NEVER.contains(&name.as_str()));
+        let numbered = (2u64..).map(|number| format!("{wish}_{number}"));
+        let mut candidates = [wish.clone()].into_iter().chain(spelled).chain(numbered);
+        let free = |name: &String| {
+            !self.0.contains(name) && beside.iter().all(|ending| !self.0.contains(&format!("{name}{ending}")))
+        };
+        let name = candidates.find(free).unwrap_or(wish);
+        self.0.extend(beside.iter().map(|ending| format!("{name}{ending}")));
+        self.0.insert(name.clone());
+        name
+    }
+
+    /// The same, of a single name.
+    pub fn claim(&mut self, wish: &str, spelled: &str) -> String {
+        self.claim_with(wish, spelled, &[])
+    }
+}
+
+/// As Rust's grammar wants it: `r#type` for `type`.
+pub fn ident(name: &str) -> proc_macro2::Ident {
+    match KEYWORDS.contains(&name) {
+        true => quote::format_ident!("r#{name}"),
+        false => quote::format_ident!("{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut_into_words() {
+        let both = |name: &str| (camel(name), snake(name));
+        let pair = |a: &str, b: &str| (a.to_string(), b.to_string());
+        assert_eq!(both("READ3args"), pair("Read3args", "read3args"));
+        assert_eq!(both("nfs_fh3"), pair("NfsFh3", "nfs_fh3"));
+        assert_eq!(both("NFS3ERR_PERM"), pair("Nfs3errPerm", "nfs3err_perm"));
+        assert_eq!(both("maxNameLength"), pair("MaxNameLength", "max_name_length"));
+        assert_eq!(both("SCPBallot"), pair("ScpBallot", "scp_ballot"));
+        assert_eq!(both("rp__list"), pair("RpList", "rp_list"));
+        assert_eq!(both("__3com"), pair("X3com", "x3com"));
+        assert_eq!(both("__"), pair("X", "x"));
+        assert_eq!(both("naïve"), pair("NaVe", "na_ve"));
+        assert_eq!(screaming("maxlen"), "MAXLEN");
+    }
+
+    #[test]
+    fn a_second_name_gives_way() {
+        let mut scope = Scope::default();
+        let names = ["nfs_fh", "NFS_FH", "NfsFh", "nfsFh", "vec", "self", "Self"];
+        let claimed: Vec<String> = names.iter().map(|name| scope.claim(&camel(name), name)).collect();
+        assert_eq!(claimed, ["NfsFh", "NFS_FH", "NfsFh_2", "nfsFh", "Vec_", "Self_", "Self__2"]);
+        assert_eq!(scope.claim_with("Calc", "calc", &["Client"]), "Calc");
+        assert_eq!(scope.claim("CalcClient", "calc_client"), "calc_client");
+        assert_eq!(ident("type").to_string(), "r#type");
+    }
+}

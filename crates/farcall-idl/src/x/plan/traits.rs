@@ -1,0 +1,134 @@
+//! Of each version of a program its trait: name, procedures, arguments.
+
+use super::docs;
+use super::names::{Scope, camel, snake};
+use super::{Item, Kind, Planner, Shape, resolved};
+use crate::stubs::RESERVED_NAMES;
+use crate::x::tree;
+
+/// What is made beside a trait, by the ends of their names.
+const BESIDE: [&str; 6] = ["Client", "Start", "Multi", "Prepare", "Async", "AsyncServer"];
+
+/// One version of a program.
+pub struct Trait {
+    /// In Rust.
+    pub name: String,
+    /// Program and version, as the file has them.
+    pub spelled: (String, String),
+    pub docs: String,
+    pub program: u32,
+    pub version: u32,
+    pub methods: Vec<Method>,
+}
+
+/// One procedure.
+pub struct Method {
+    pub name: String,
+    pub spelled: String,
+    pub docs: String,
+    pub number: u32,
+    pub arguments: Vec<Argument>,
+    pub result: Shape,
+}
+
+impl Method {
+    /// The null procedure, which every server has and which does nothing.
+    pub fn is_null(&self) -> bool {
+        self.number == 0 && self.arguments.is_empty() && self.result == Shape::Scalar(tree::Type::Void)
+    }
+}
+
+pub struct Argument {
+    pub name: String,
+    pub shape: Shape,
+}
+
+pub(super) fn plan<'t>(planner: &mut Planner<'t>, items: &[Item], scope: &mut Scope) -> Vec<Trait> {
+    let specification = planner.specification;
+    let mut traits = Vec::new();
+    let versions: Vec<&str> = specification
+        .programs
+        .iter()
+        .flat_map(|program| program.versions.iter().map(|version| version.named.name.as_str()))
+        .collect();
+    for program in &specification.programs {
+        for version in &program.versions {
+            let (outer, inner) = (&program.named.name, &version.named.name);
+            let alone = versions.iter().filter(|other| camel(other) == camel(inner)).count() == 1;
+            let wish = if alone { camel(inner) } else { camel(outer) + &camel(inner) };
+            traits.push(Trait {
+                name: scope.claim_with(&wish, &wish, &BESIDE),
+                spelled: (outer.clone(), inner.clone()),
+                docs: of_version(program, version),
+                program: program.number,
+                version: version.number,
+                methods: methods(planner, items, &version.procedures),
+            });
+        }
+    }
+    traits
+}
+
+fn of_version(program: &tree::Program, version: &tree::Version) -> String {
+    let first = [&version.named.docs, &program.named.docs].map(|docs| docs::clean(docs));
+    let first = first.into_iter().find(|docs| !docs.is_empty());
+    let numbers = format!(
+        "Program `{}` ({}), version `{}` ({}).",
+        program.named.name, program.number, version.named.name, version.number
+    );
+    first.into_iter().chain([numbers]).collect::<Vec<_>>().join("\n\n")
+}
+
+fn methods<'t>(planner: &mut Planner<'t>, items: &[Item], procedures: &'t [tree::Procedure]) -> Vec<Method> {
+    let mut scope = Scope::default();
+    let mut method = |procedure: &'t tree::Procedure| {
+        let tree::Named { name, docs } = &procedure.named;
+        let mut wish = snake(name);
+        if RESERVED_NAMES.contains(&wish.as_str()) {
+            wish.push('_');
+        }
+        Method {
+            name: scope.claim(&wish, name),
+            spelled: name.clone(),
+            docs: docs::clean(docs),
+            number: procedure.number,
+            arguments: arguments(planner, items, &procedure.arguments),
+            result: planner.shape(&procedure.result),
+        }
+    };
+    procedures.iter().map(&mut method).collect()
+}
+
+fn arguments<'t>(planner: &mut Planner<'t>, items: &[Item], arguments: &'t [tree::Argument]) -> Vec<Argument> {
+    let mut scope = Scope::default();
+    let mut argument = |argument: &'t tree::Argument| {
+        let shape = planner.shape(&argument.declared);
+        let spelled = argument.name.clone().unwrap_or_else(|| default_name(items, &shape));
+        Argument { name: scope.claim(&snake(&spelled), &snake(&spelled)), shape }
+    };
+    arguments.iter().map(&mut argument).collect()
+}
+
+/// What an argument is called that has no name: by its type.
+fn default_name(items: &[Item], shape: &Shape) -> String {
+    let name = match shape {
+        Shape::Named(item) | Shape::Linked(item) => return items[*item].spelled.clone(),
+        Shape::Chain(item) => return items[*item].spelled.clone() + "s",
+        Shape::Boxed(inner) | Shape::Optional(inner) => return default_name(items, inner),
+        Shape::Scalar(tree::Type::Bool) => "flag",
+        Shape::Scalar(_) => "number",
+        Shape::String(_) => "text",
+        Shape::Opaque(_) | Shape::Bytes(_) => "data",
+        Shape::Array(..) | Shape::List(..) => "items",
+    };
+    name.into()
+}
+
+/// Whether it is cheaper to copy than to lend: numbers, `bool`, enumerations.
+pub fn by_value(items: &[Item], shape: &Shape) -> bool {
+    match resolved(items, shape) {
+        Shape::Scalar(ty) => *ty != tree::Type::Quadruple,
+        Shape::Named(item) => matches!(items[*item].kind, Kind::Enumeration(_)),
+        _ => false,
+    }
+}

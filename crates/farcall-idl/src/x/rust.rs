@@ -1,0 +1,412 @@
+//! From a plan to Rust: constants, types that derive `Xdr`, and a trait with `#[farcall::interface]` for each version.
+
+mod unions;
+
+use proc_macro2::{Literal, TokenStream};
+use quote::quote;
+use syn::Path;
+
+use super::Config;
+use super::plan::names::ident;
+use super::plan::{Enumerator, Item, Kind, Member, Method, Plan, Refused, Shape, Trait, by_value};
+use super::tree::{Type, Value};
+
+/// Writes the tokens of a plan.
+pub struct Writer<'p> {
+    plan: &'p Plan,
+    /// The path of the `farcall` crate.
+    farcall: Path,
+    asynchronous: bool,
+    /// What can be said of each item.
+    traits: Vec<Derives>,
+}
+
+/// Which of std's traits an item can derive, besides those that all do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Derives {
+    copy: bool,
+    eq: bool,
+    default: bool,
+}
+
+impl<'p> Writer<'p> {
+    pub fn new(plan: &'p Plan, config: &Config) -> Result<Writer<'p>, Refused> {
+        let farcall = path(&config.farcall)?;
+        Ok(Writer { plan, farcall, asynchronous: config.asynchronous, traits: derives(plan) })
+    }
+
+    pub fn file(&self) -> Result<TokenStream, Refused> {
+        let constants = self.plan.constants.iter().map(|(name, docs, value)| constant(name, docs, value));
+        let items: Result<Vec<_>, _> = (0..self.plan.items.len()).map(|index| self.item(index)).collect();
+        let (items, traits) = (items?, self.plan.traits.iter().map(|version| self.interface(version)));
+        Ok(quote! {
+            #(#constants)*
+            #(#items)*
+            #(#traits)*
+        })
+    }
+
+    fn item(&self, index: usize) -> Result<TokenStream, Refused> {
+        let Item { name, docs, kind, .. } = &self.plan.items[index];
+        let (name, docs, derives) = (ident(name), documentation(docs), self.derives(index));
+        let xdr = self.attributes();
+        Ok(match kind {
+            Kind::Alias(shape) => {
+                let ty = self.outermost(shape);
+                quote!(#docs pub type #name = #ty;)
+            }
+            Kind::Newtype(shape) => {
+                let (attribute, ty) = (self.attribute(shape), self.outermost(shape));
+                quote!(#docs #derives #xdr pub struct #name(#attribute pub #ty);)
+            }
+            Kind::Enumeration(enumerators) if enumerators.is_empty() => self.nothing(index),
+            Kind::Enumeration(enumerators) => self.enumeration(index, enumerators),
+            Kind::Struct(members) => {
+                let members = members.iter().map(|member| self.member(member));
+                quote!(#docs #derives #xdr pub struct #name { #(#members,)* })
+            }
+            Kind::Union(union) if union.variants.is_empty() && union.default.is_none() => self.nothing(index),
+            Kind::Union(union) => self.union(index, union),
+            Kind::Foreign(None) => self.nothing(index),
+            // Checked here, once; used wherever it is named.
+            Kind::Foreign(Some(elsewhere)) => path(elsewhere).map(|_| TokenStream::new())?,
+        })
+    }
+
+    /// A type without values.
+    fn nothing(&self, index: usize) -> TokenStream {
+        let Item { name, docs, .. } = &self.plan.items[index];
+        let (name, docs, farcall, xdr) = (ident(name), documentation(docs), &self.farcall, self.attributes());
+        quote! {
+            #docs
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, #farcall::Xdr)]
+            #xdr
+            pub struct #name(pub #farcall::xdr::Foreign);
+        }
+    }
+
+    fn enumeration(&self, index: usize, enumerators: &[Enumerator]) -> TokenStream {
+        let Item { name, docs, .. } = &self.plan.items[index];
+        let (name, docs, farcall, xdr) = (ident(name), documentation(docs), &self.farcall, self.attributes());
+        let default = self.traits[index].default.then(|| quote!(Default,));
+        let variants = enumerators.iter().filter(|one| one.alias_of.is_none()).map(|one| {
+            let (name, docs, value) = (ident(&one.name), documentation(&one.docs), Literal::i32_unsuffixed(one.value));
+            let default = (one.value == 0).then(|| quote!(#[default]));
+            quote!(#docs #default #name = #value,)
+        });
+        let aliases: Vec<TokenStream> = enumerators
+            .iter()
+            .filter_map(|one| {
+                let target = ident(&enumerators[one.alias_of?].name);
+                let (name, docs) = (ident(&one.name), documentation(&one.docs));
+                Some(quote!(#docs #[allow(non_upper_case_globals)] pub const #name: Self = Self::#target;))
+            })
+            .collect();
+        let aliases = (!aliases.is_empty()).then(|| quote!(impl #name { #(#aliases)* }));
+        let reason = self.plan.reasons.contains(&index).then(|| reason(&name, enumerators));
+        quote! {
+            #docs
+            #[derive(Clone, Copy, Debug, #default PartialEq, Eq, PartialOrd, Ord, Hash, #farcall::Xdr)]
+            #xdr
+            pub enum #name { #(#variants)* }
+            #aliases
+            #reason
+        }
+    }
+
+    fn member(&self, member: &Member) -> TokenStream {
+        let Member { name, docs, shape } = member;
+        let (name, docs) = (ident(name), documentation(docs));
+        let (attribute, ty) = (self.attribute(shape), self.outermost(shape));
+        quote!(#docs #attribute pub #name: #ty)
+    }
+
+    /// `#[derive(…)]`
+    fn derives(&self, index: usize) -> TokenStream {
+        let (Derives { copy, eq, default }, farcall) = (self.traits[index], &self.farcall);
+        let copy = copy.then(|| quote!(Copy,));
+        let default = default.then(|| quote!(Default,));
+        let eq = eq.then(|| quote!(Eq, Hash,));
+        quote!(#[derive(Clone, #copy Debug, #default PartialEq, #eq #farcall::Xdr)])
+    }
+
+    /// `#[xdr(crate = …)]`, where farcall is elsewhere.
+    fn attributes(&self) -> TokenStream {
+        let farcall = &self.farcall;
+        match quote!(#farcall).to_string() == quote!(::farcall).to_string() {
+            true => TokenStream::new(),
+            false => quote!(#[xdr(crate = #farcall::xdr)]),
+        }
+    }
+
+    /// What stands before a field: what its type does not say of its wire form.
+    fn attribute(&self, shape: &Shape) -> TokenStream {
+        if let Shape::Chain(_) = self.plan.resolved(shape) {
+            return quote!(#[xdr(chain)]);
+        }
+        match self.plan.max(shape).map(Literal::u32_unsuffixed) {
+            Some(max) => quote!(#[xdr(max = #max)]),
+            None => TokenStream::new(),
+        }
+    }
+
+    /// The type of a field, whose attribute says the rest.
+    fn outermost(&self, shape: &Shape) -> TokenStream {
+        let farcall = &self.farcall;
+        match shape {
+            Shape::Named(item) => self.name(*item),
+            Shape::Chain(item) => {
+                let node = self.name(*item);
+                quote!(Vec<#node>)
+            }
+            Shape::Bytes(_) => quote!(Vec<u8>),
+            Shape::String(_) => quote!(#farcall::xdr::ByteString),
+            Shape::List(element, _) => {
+                let element = self.whole(element);
+                quote!(Vec<#element>)
+            }
+            Shape::Boxed(inner) => {
+                let inner = self.outermost(inner);
+                quote!(Box<#inner>)
+            }
+            // A maximum is seen through an option, a linked list is not.
+            Shape::Optional(inner) if !matches!(self.plan.resolved(inner), Shape::Chain(_)) => {
+                let inner = self.outermost(inner);
+                quote!(Option<#inner>)
+            }
+            other => self.whole(other),
+        }
+    }
+
+    /// A type that says all by itself.
+    fn whole(&self, shape: &Shape) -> TokenStream {
+        let farcall = &self.farcall;
+        if let Shape::Chain(item) = self.plan.resolved(shape) {
+            let node = self.name(*item);
+            return quote!(#farcall::xdr::Chain<#node>);
+        }
+        match shape {
+            Shape::Scalar(ty) => scalar(ty),
+            Shape::Linked(item) => {
+                let node = self.name(*item);
+                quote!(#farcall::xdr::Linked<#node>)
+            }
+            Shape::Opaque(size) => {
+                let size = Literal::u32_unsuffixed(*size);
+                quote!([u8; #size])
+            }
+            Shape::Array(element, size) => {
+                let (element, size) = (self.whole(element), Literal::u32_unsuffixed(*size));
+                quote!([#element; #size])
+            }
+            Shape::Boxed(inner) => {
+                let inner = self.whole(inner);
+                quote!(Box<#inner>)
+            }
+            Shape::Optional(inner) => {
+                let inner = self.whole(inner);
+                quote!(Option<#inner>)
+            }
+            _ => {
+                let ty = self.outermost(shape);
+                match self.plan.max(shape).map(Literal::u32_unsuffixed) {
+                    Some(max) => quote!(#farcall::xdr::Bounded<#ty, #max>),
+                    None => ty,
+                }
+            }
+        }
+    }
+
+    fn name(&self, item: usize) -> TokenStream {
+        let Item { name, kind, .. } = &self.plan.items[item];
+        match kind {
+            Kind::Foreign(Some(elsewhere)) => path(elsewhere).map(|path| quote!(#path)).unwrap_or_default(),
+            _ => {
+                let name = ident(name);
+                quote!(#name)
+            }
+        }
+    }
+
+    /// The trait of a version.
+    fn interface(&self, version: &Trait) -> TokenStream {
+        let Trait { name, docs, program, version, methods, .. } = version;
+        let (name, docs, farcall) = (ident(name), documentation(docs), &self.farcall);
+        let (program, version) = (Literal::u32_unsuffixed(*program), Literal::u32_unsuffixed(*version));
+        let asynchronous = self.asynchronous.then(|| quote!(async,));
+        let elsewhere = (!self.attributes().is_empty()).then(|| quote!(crate = #farcall,));
+        let methods = methods.iter().map(|method| self.method(method));
+        quote! {
+            #docs
+            #[#farcall::interface(#asynchronous #elsewhere program = #program, version = #version)]
+            pub trait #name {
+                #(#methods)*
+            }
+        }
+    }
+
+    fn method(&self, method: &Method) -> TokenStream {
+        let Method { name, docs, number, arguments, result, .. } = method;
+        let (name, docs, farcall) = (ident(name), documentation(docs), &self.farcall);
+        let number = Literal::u32_unsuffixed(*number);
+        let arguments = arguments.iter().map(|argument| {
+            let (name, ty) = (ident(&argument.name), self.argument(&argument.shape));
+            let max = self.plan.max(&argument.shape).map(Literal::u32_unsuffixed);
+            let max = max.map(|max| quote!(#[xdr(max = #max)]));
+            quote!(, #max #name: #ty)
+        });
+        let result = self.whole(result);
+        let body = match method.is_null() {
+            true => quote!({ Ok(()) }),
+            false => quote!(;),
+        };
+        let idempotent = method.is_null().then(|| quote!(#[idempotent]));
+        quote! {
+            #docs
+            #[procedure(#number)]
+            #idempotent
+            fn #name(&self #(#arguments)*) -> #farcall::Result<#result> #body
+        }
+    }
+
+    /// The type of an argument, which is lent unless it is small; its maximum stands beside it.
+    fn argument(&self, shape: &Shape) -> TokenStream {
+        if by_value(&self.plan.items, shape) {
+            return self.whole(shape);
+        }
+        match self.plan.resolved(shape) {
+            Shape::Bytes(_) => quote!(&[u8]),
+            Shape::List(element, _) => {
+                let element = self.whole(element);
+                quote!(&[#element])
+            }
+            Shape::Chain(_) => {
+                let ty = self.whole(shape);
+                quote!(&#ty)
+            }
+            _ => {
+                let ty = self.outermost(shape);
+                quote!(&#ty)
+            }
+        }
+    }
+}
+
+/// `#[doc = " …"]` for each line, which prints as `/// …`.
+fn documentation(docs: &str) -> TokenStream {
+    let lines = docs.lines().map(|line| match line {
+        "" => String::new(),
+        line => format!(" {line}"),
+    });
+    quote!(#(#[doc = #lines])*)
+}
+
+fn constant(name: &str, docs: &str, value: &Value) -> TokenStream {
+    let (name, docs) = (ident(name), documentation(docs));
+    match value {
+        Value::Text(text) => quote!(#docs pub const #name: &str = #text;),
+        Value::Integer(number) => {
+            let (ty, number) = match *number {
+                n if u32::try_from(n).is_ok() => (quote!(u32), Literal::i128_unsuffixed(n)),
+                n if i32::try_from(n).is_ok() => (quote!(i32), Literal::i128_unsuffixed(n)),
+                n if u64::try_from(n).is_ok() => (quote!(u64), Literal::i128_unsuffixed(n)),
+                n if i64::try_from(n).is_ok() => (quote!(i64), Literal::i128_unsuffixed(n)),
+                n => (quote!(i128), Literal::i128_unsuffixed(n)),
+            };
+            quote!(#docs pub const #name: #ty = #number;)
+        }
+    }
+}
+
+/// An enumeration that says why there is no result is an error.
+fn reason(name: &proc_macro2::Ident, enumerators: &[Enumerator]) -> TokenStream {
+    let arms = enumerators.iter().filter(|one| one.alias_of.is_none()).map(|one| {
+        let (name, spelled) = (ident(&one.name), &one.spelled);
+        quote!(Self::#name => #spelled,)
+    });
+    quote! {
+        impl ::core::fmt::Display for #name {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.write_str(match self { #(#arms)* })
+            }
+        }
+        impl ::core::error::Error for #name {}
+    }
+}
+
+fn scalar(ty: &Type) -> TokenStream {
+    match ty {
+        Type::Void => quote!(()),
+        Type::Bool => quote!(bool),
+        Type::I8 => quote!(i8),
+        Type::I16 => quote!(i16),
+        Type::I32 => quote!(i32),
+        Type::I64 => quote!(i64),
+        Type::U8 => quote!(u8),
+        Type::U16 => quote!(u16),
+        Type::U32 => quote!(u32),
+        Type::U64 => quote!(u64),
+        Type::F32 => quote!(f32),
+        Type::F64 => quote!(f64),
+        Type::Quadruple => quote!([u8; 16]),
+        Type::Defined(_) | Type::Foreign(_) => unreachable!("they are items, not scalars"),
+    }
+}
+
+fn path(text: &str) -> Result<Path, Refused> {
+    syn::parse_str(text).map_err(|_| Refused(format!("`{text}` is no path in Rust")))
+}
+
+/// What each item can derive: all that its parts can. Circles go through boxes, which only `Copy` minds.
+fn derives(plan: &Plan) -> Vec<Derives> {
+    let all = Derives { copy: true, eq: true, default: true };
+    let mut known = vec![all; plan.items.len()];
+    loop {
+        let next: Vec<Derives> = plan.items.iter().map(|item| of_item(item, &known)).collect();
+        if next == known {
+            return known;
+        }
+        known = next;
+    }
+}
+
+fn of_item(item: &Item, known: &[Derives]) -> Derives {
+    let all = Derives { copy: true, eq: true, default: true };
+    let both =
+        |a: Derives, b: Derives| Derives { copy: a.copy && b.copy, eq: a.eq && b.eq, default: a.default && b.default };
+    match &item.kind {
+        Kind::Alias(shape) | Kind::Newtype(shape) => of_shape(shape, known),
+        Kind::Struct(members) => members.iter().map(|member| of_shape(&member.shape, known)).fold(all, both),
+        Kind::Enumeration(enumerators) => {
+            Derives { default: enumerators.iter().any(|enumerator| enumerator.value == 0), ..all }
+        }
+        Kind::Union(union) => {
+            let variants = union.variants.iter().filter_map(|variant| variant.shape.as_ref());
+            let default = union.default.iter().filter_map(|default| default.shape.as_ref());
+            let parts = variants.chain(default).map(|shape| of_shape(shape, known)).fold(all, both);
+            Derives { default: false, ..parts }
+        }
+        // Of a type that is elsewhere nothing is known but that it crosses, is `Clone`, `Debug` and `PartialEq`.
+        Kind::Foreign(path) => Derives { copy: path.is_none(), eq: path.is_none(), default: false },
+    }
+}
+
+fn of_shape(shape: &Shape, known: &[Derives]) -> Derives {
+    let all = Derives { copy: true, eq: true, default: true };
+    match shape {
+        Shape::Scalar(Type::F32 | Type::F64) => Derives { eq: false, ..all },
+        Shape::Scalar(_) => all,
+        Shape::Named(item) => known[*item],
+        Shape::Linked(item) => Derives { copy: false, ..known[*item] },
+        Shape::Chain(item) => Derives { copy: false, default: true, ..known[*item] },
+        Shape::Boxed(inner) => Derives { copy: false, ..of_shape(inner, known) },
+        Shape::Optional(inner) => Derives { default: true, ..of_shape(inner, known) },
+        Shape::List(element, _) => Derives { copy: false, default: true, ..of_shape(element, known) },
+        Shape::Array(element, size) => {
+            let parts = of_shape(element, known);
+            Derives { copy: parts.copy && *size <= 32, default: parts.default && *size <= 32, ..parts }
+        }
+        Shape::Opaque(size) => Derives { copy: *size <= 32, default: *size <= 32, ..all },
+        Shape::Bytes(_) | Shape::String(_) => Derives { copy: false, ..all },
+    }
+}
