@@ -104,8 +104,9 @@ enum Form {
 }
 
 fn form(fields: &[Field]) -> Form {
-    let unnamed = fields.iter().enumerate().all(|(index, field)| field.name == index.to_string());
-    match (unnamed, fields.len()) {
+    // Those of a default variant are counted from 1: its integer comes before them.
+    let unnamed_from = |first: usize| fields.iter().zip(first..).all(|(field, index)| field.name == index.to_string());
+    match (unnamed_from(0) || unnamed_from(1), fields.len()) {
         (false, _) | (true, 0) => Form::Named,
         (true, 1) => Form::Single,
         (true, _) => Form::Positional,

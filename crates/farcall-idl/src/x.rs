@@ -63,12 +63,12 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { farcall: "::farcall".into(), asynchronous: false, externs: BTreeMap::new() }
+        Config { farcall: "farcall".into(), asynchronous: false, externs: BTreeMap::new() }
     }
 }
 
 impl Config {
-    /// What suits most: farcall at `::farcall`, no pair for `async fn` servers, no types from elsewhere.
+    /// What suits most: farcall at `farcall`, no pair for `async fn` servers, no types from elsewhere.
     pub fn new() -> Config {
         Config::default()
     }
@@ -80,7 +80,7 @@ impl Config {
         self
     }
 
-    /// Says where farcall is, if not at `::farcall`.
+    /// Says where farcall is, if not at `farcall`.
     #[must_use]
     pub fn farcall(mut self, path: impl Into<String>) -> Config {
         self.farcall = path.into();
@@ -111,8 +111,24 @@ pub fn generate(specification: &Specification, config: &Config) -> Result<TokenS
 /// As [`generate`].
 pub fn to_rust(specification: &Specification, config: &Config) -> Result<String, Refused> {
     let tokens = generate(specification, config)?;
-    let file = syn::parse2(tokens).map_err(|why| Refused(format!("the Rust made of it is none: {why}")))?;
-    Ok(prettyplease::unparse(&file))
+    let file: syn::File = syn::parse2(tokens).map_err(|why| Refused(format!("the Rust made of it is none: {why}")))?;
+    let mut text = String::new();
+    let mut after_constant = true;
+    for item in file.items {
+        let constant = matches!(item, syn::Item::Const(_));
+        // A table of constants stays together.
+        if !text.is_empty() && (!constant || !after_constant) {
+            text.push('\n');
+        }
+        after_constant = constant;
+        text += &prettyplease::unparse(&syn::File {
+            shebang: None,
+            frontmatter: None,
+            attrs: Vec::new(),
+            items: vec![item],
+        });
+    }
+    Ok(text)
 }
 
 /// Each version of each program as tools see it, with the wire types of the generated Rust.

@@ -1,6 +1,8 @@
-//! The procedural macros of farcall: `#[derive(Xdr)]` and `#[interface]`.
+//! The procedural macros of farcall: `#[derive(Xdr)]`, `#[interface]` and, with the feature `x`, `include_x!`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "x")]
+mod include_x;
 mod interface;
 mod xdr;
 
@@ -118,4 +120,27 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
     interface::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// The Rust of an `.x` file (RFC 4506 section 6, RFC 5531 section 12): its constants, its types, and for each version of
+/// each program a trait, with the stubs that [`interface`](macro@interface) makes.
+///
+/// ```ignore
+/// mod nfs {
+///     farcall::include_x!("proto/nfs3.x");
+/// }
+/// ```
+///
+/// The path is seen from the directory of `Cargo.toml`. The crate is built anew when the file changes, or one that it
+/// includes. What is called what stands in `docs/x-names.md`.
+///
+/// After the path, in any order: `async` also makes the pair for servers of `async fn`s; `include = "directory"` is looked
+/// through for included files; `define = "NAME=value"` is a macro of the preprocessor; `extern_type("name", path)` says
+/// which Rust type stands for one that the file does not declare; `crate = path` says where farcall is.
+///
+/// A build script can do the same by `farcall_idl::build`, and `farcall gen` on the command line.
+#[cfg(feature = "x")]
+#[proc_macro]
+pub fn include_x(arguments: TokenStream) -> TokenStream {
+    include_x::expand(arguments.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }

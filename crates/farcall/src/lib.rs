@@ -65,6 +65,8 @@ pub use calls::Calls;
 pub use context::{Context, Trace, context};
 pub use error::{CallFailed, Error, Exception, Kind, Never, Ran, Result, ResultExt};
 pub use farcall_idl as idl;
+#[cfg(feature = "x")]
+pub use farcall_macros::include_x;
 pub use farcall_macros::{Xdr, interface};
 pub use farcall_names as names;
 pub use farcall_xdr as xdr;

@@ -36,7 +36,9 @@ pub(super) fn read_whole(mut sources: Sources, file: u32, options: &Options) -> 
     imported.borrow(Path::new("prelude.x"), Some(PRELUDE), &mut syntax);
 
     names::give(&mut syntax);
-    resolve(&imported.sources, &syntax, own, [&numbers, &imported.lent_numbers])
+    let mut specification = resolve(&imported.sources, &syntax, own, [&numbers, &imported.lent_numbers])?;
+    specification.files = imported.sources.files;
+    Ok(specification)
 }
 
 struct Imported<'o> {

@@ -38,7 +38,7 @@ pub(super) fn resolve(
     if !resolver.faults.is_empty() {
         return Err(Diagnostics(resolver.faults));
     }
-    let whole = Specification { constants, types, programs, warnings: resolver.warnings };
+    let whole = Specification { constants, types, programs, warnings: resolver.warnings, files: Vec::new() };
     Ok(used::keep(whole, own.types, &resolver.dropped))
 }
 

@@ -47,23 +47,26 @@ impl<'p> Writer<'p> {
     }
 
     fn item(&self, index: usize) -> Result<TokenStream, Refused> {
-        let Item { name, docs, kind, .. } = &self.plan.items[index];
+        let item = &self.plan.items[index];
+        let Item { name, docs, kind, .. } = item;
+        let leave = spelled([name.as_str()], []);
         let (name, docs, derives) = (ident(name), documentation(docs), self.derives(index));
         let xdr = self.attributes();
         Ok(match kind {
             Kind::Alias(shape) => {
                 let ty = self.outermost(shape);
-                quote!(#docs pub type #name = #ty;)
+                quote!(#docs #leave pub type #name = #ty;)
             }
             Kind::Newtype(shape) => {
                 let (attribute, ty) = (self.attribute(shape), self.outermost(shape));
-                quote!(#docs #derives #xdr pub struct #name(#attribute pub #ty);)
+                quote!(#docs #leave #derives #xdr pub struct #name(#attribute pub #ty);)
             }
             Kind::Enumeration(enumerators) if enumerators.is_empty() => self.nothing(index),
             Kind::Enumeration(enumerators) => self.enumeration(index, enumerators),
             Kind::Struct(members) => {
+                let leave = spelled([item.name.as_str()], members.iter().map(|member| member.name.as_str()));
                 let members = members.iter().map(|member| self.member(member));
-                quote!(#docs #derives #xdr pub struct #name { #(#members,)* })
+                quote!(#docs #leave #derives #xdr pub struct #name { #(#members,)* })
             }
             Kind::Union(union) if union.variants.is_empty() && union.default.is_none() => self.nothing(index),
             Kind::Union(union) => self.union(index, union),
@@ -76,9 +79,11 @@ impl<'p> Writer<'p> {
     /// A type without values.
     fn nothing(&self, index: usize) -> TokenStream {
         let Item { name, docs, .. } = &self.plan.items[index];
+        let leave = spelled([name.as_str()], []);
         let (name, docs, farcall, xdr) = (ident(name), documentation(docs), &self.farcall, self.attributes());
         quote! {
             #docs
+            #leave
             #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, #farcall::Xdr)]
             #xdr
             pub struct #name(pub #farcall::xdr::Foreign);
@@ -87,6 +92,8 @@ impl<'p> Writer<'p> {
 
     fn enumeration(&self, index: usize, enumerators: &[Enumerator]) -> TokenStream {
         let Item { name, docs, .. } = &self.plan.items[index];
+        let distinct = enumerators.iter().filter(|one| one.alias_of.is_none());
+        let leave = spelled([name.as_str()].into_iter().chain(distinct.map(|one| one.name.as_str())), []);
         let (name, docs, farcall, xdr) = (ident(name), documentation(docs), &self.farcall, self.attributes());
         let default = self.traits[index].default.then(|| quote!(Default,));
         let variants = enumerators.iter().filter(|one| one.alias_of.is_none()).map(|one| {
@@ -106,6 +113,7 @@ impl<'p> Writer<'p> {
         let reason = self.plan.reasons.contains(&index).then(|| reason(&name, enumerators));
         quote! {
             #docs
+            #leave
             #[derive(Clone, Copy, Debug, #default PartialEq, Eq, PartialOrd, Ord, Hash, #farcall::Xdr)]
             #xdr
             pub enum #name { #(#variants)* }
@@ -133,7 +141,7 @@ impl<'p> Writer<'p> {
     /// `#[xdr(crate = …)]`, where farcall is elsewhere.
     fn attributes(&self) -> TokenStream {
         let farcall = &self.farcall;
-        match quote!(#farcall).to_string() == quote!(::farcall).to_string() {
+        match farcall.is_ident("farcall") {
             true => TokenStream::new(),
             false => quote!(#[xdr(crate = #farcall::xdr)]),
         }
@@ -231,6 +239,11 @@ impl<'p> Writer<'p> {
     /// The trait of a version.
     fn interface(&self, version: &Trait) -> TokenStream {
         let Trait { name, docs, program, version, methods, .. } = version;
+        let words = methods.iter().flat_map(|method| {
+            let arguments = method.arguments.iter().map(|argument| argument.name.as_str());
+            arguments.chain([method.name.as_str()])
+        });
+        let leave = spelled([name.as_str()], words);
         let (name, docs, farcall) = (ident(name), documentation(docs), &self.farcall);
         let (program, version) = (Literal::u32_unsuffixed(*program), Literal::u32_unsuffixed(*version));
         let asynchronous = self.asynchronous.then(|| quote!(async,));
@@ -238,6 +251,7 @@ impl<'p> Writer<'p> {
         let methods = methods.iter().map(|method| self.method(method));
         quote! {
             #docs
+            #leave
             #[#farcall::interface(#asynchronous #elsewhere program = #program, version = #version)]
             pub trait #name {
                 #(#methods)*
@@ -292,6 +306,15 @@ impl<'p> Writer<'p> {
     }
 }
 
+/// Leave for names that had to be spelled as the file has them.
+fn spelled<'n>(types: impl IntoIterator<Item = &'n str>, others: impl IntoIterator<Item = &'n str>) -> TokenStream {
+    let camel = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.contains('_');
+    let snake = |name: &str| !name.contains(|c: char| c.is_ascii_uppercase()) && !name.contains("__");
+    let types = types.into_iter().any(|name| !camel(name)).then(|| quote!(#[allow(non_camel_case_types)]));
+    let others = others.into_iter().any(|name| !snake(name)).then(|| quote!(#[allow(non_snake_case)]));
+    quote!(#types #others)
+}
+
 /// `#[doc = " …"]` for each line, which prints as `/// …`.
 fn documentation(docs: &str) -> TokenStream {
     let lines = docs.lines().map(|line| match line {
@@ -302,7 +325,9 @@ fn documentation(docs: &str) -> TokenStream {
 }
 
 fn constant(name: &str, docs: &str, value: &Value) -> TokenStream {
+    let leave = name.contains(|c: char| c.is_ascii_lowercase()).then(|| quote!(#[allow(non_upper_case_globals)]));
     let (name, docs) = (ident(name), documentation(docs));
+    let docs = quote!(#docs #leave);
     match value {
         Value::Text(text) => quote!(#docs pub const #name: &str = #text;),
         Value::Integer(number) => {

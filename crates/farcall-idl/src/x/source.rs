@@ -46,6 +46,8 @@ pub(super) struct Source {
 pub(super) struct Sources {
     all: Vec<Source>,
     total: usize,
+    /// Those that were read from files.
+    pub files: Vec<PathBuf>,
 }
 
 impl Sources {
@@ -76,7 +78,11 @@ impl Sources {
         std::fs::File::open(path)
             .and_then(|file| file.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes))
             .map_err(|why| self.refuse(included, format!("{}: {why}", path.display())))?;
-        self.add(path, &String::from_utf8_lossy(&bytes), included)
+        let source = self.add(path, &String::from_utf8_lossy(&bytes), included)?;
+        if !self.files.iter().any(|file| file == path) {
+            self.files.push(path.into());
+        }
+        Ok(source)
     }
 
     /// The text at that place.

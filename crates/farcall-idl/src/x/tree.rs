@@ -3,6 +3,8 @@
 //! The front end makes it (scanning, preprocessing, parsing, resolving), and refuses what no tree can hold. What is made of
 //! a tree (Rust, the run-time model, `.x` again) relies on this and asks nothing else.
 
+use std::path::PathBuf;
+
 use super::Diagnostic;
 
 /// All that one file, with what it includes, declares; in the order of declaration.
@@ -19,6 +21,8 @@ pub struct Specification {
     /// What was left out, because it needs a constant that the file takes from elsewhere, and does not say from where. A type
     /// of which this is true is [`Type::Foreign`].
     pub warnings: Vec<Diagnostic>,
+    /// The files that were read for it, the first of them included: what is made of it is made anew when one changes.
+    pub files: Vec<PathBuf>,
 }
 
 /// A name as the file spells it, and the comment that stands before it, in Markdown or at least harmless as such.

@@ -80,11 +80,7 @@ fn inline(shape: &Shape) -> Option<usize> {
 /// Boxes what is in the circle, or only what is optional there.
 fn cut(shape: &mut Shape, optional: bool, in_circle: &dyn Fn(usize) -> bool) {
     match shape {
-        Shape::Optional(inner) if optional => {
-            if inline(inner).is_some_and(in_circle) {
-                enclose(inner);
-            }
-        }
+        Shape::Optional(inner) if optional && inline(inner).is_some_and(in_circle) => enclose(inner),
         Shape::Named(item) | Shape::Linked(item) if !optional && in_circle(*item) => enclose(shape),
         Shape::Optional(inner) | Shape::Array(inner, _) => cut(inner, optional, in_circle),
         _ => {}

@@ -3,13 +3,16 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 
-use super::{Writer, documentation};
+use super::{Writer, documentation, spelled};
 use crate::x::plan::names::ident;
 use crate::x::plan::{Discriminant, Item, Kind, Shape, Union, Variant};
 
 impl Writer<'_> {
     pub(super) fn union(&self, index: usize, union: &Union) -> TokenStream {
         let Item { name, docs, .. } = &self.plan.items[index];
+        let variants = union.variants.iter().map(|variant| variant.name.as_str());
+        let names = [name.as_str()].into_iter().chain(variants).chain(union.default.iter().map(|d| d.name.as_str()));
+        let leave = spelled(names, []);
         let (name, docs, derives, xdr) = (ident(name), documentation(docs), self.derives(index), self.attributes());
         let variants = union.variants.iter().map(|variant| {
             let (name, docs) = (ident(&variant.name), documentation(&variant.docs));
@@ -32,6 +35,7 @@ impl Writer<'_> {
         let success = union.status.map(|success| self.success(&name, union, success));
         quote! {
             #docs
+            #leave
             #derives
             #xdr
             pub enum #name {

@@ -1,0 +1,95 @@
+//! `include_x!`: reads an `.x` file where the crate is built, and puts its Rust in the macro's place.
+
+use std::path::PathBuf;
+
+use farcall_idl::x::{self, Config, Options};
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::{Parse, ParseStream};
+use syn::{Error, Ident, LitStr, Path, Result, Token};
+
+/// `"nfs.x", async, include = "dir", define = "NAME=1", extern_type("timeval", crate::Timeval)`
+struct Arguments {
+    file: LitStr,
+    options: Options,
+    config: Config,
+}
+
+/// What stands in the place of `include_x!(arguments)`.
+pub fn expand(arguments: TokenStream) -> Result<TokenStream> {
+    let Arguments { file, options, config } = syn::parse2(arguments)?;
+    let refuse = |why: String| Error::new(file.span(), why);
+    let path = root().join(file.value());
+    let specification = x::read(&path, &options).map_err(|why| refuse(why.to_string()))?;
+    let items = x::generate(&specification, &config).map_err(|why| refuse(why.to_string()))?;
+    // So that the crate is built again when a file changes.
+    let files = specification.files.iter().filter_map(|file| file.to_str().map(|file| quote!(include_bytes!(#file))));
+    Ok(quote! {
+        #items
+        const _: &[&[u8]] = &[#(#files),*];
+    })
+}
+
+/// The directory of the crate that is being built; paths are seen from there, as in a build script.
+fn root() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default()
+}
+
+impl Parse for Arguments {
+    fn parse(input: ParseStream<'_>) -> Result<Arguments> {
+        let file = input.parse()?;
+        let mut arguments = Arguments { file, options: Options::default(), config: Config::new().farcall("::farcall") };
+        while !input.is_empty() {
+            input.parse::<Token![,]>()?;
+            if !input.is_empty() {
+                arguments = arguments.option(input)?;
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+impl Arguments {
+    fn option(mut self, input: ParseStream<'_>) -> Result<Arguments> {
+        if input.parse::<Option<Token![async]>>()?.is_some() {
+            self.config = self.config.asynchronous();
+            return Ok(self);
+        }
+        if input.parse::<Option<Token![crate]>>()?.is_some() {
+            input.parse::<Token![=]>()?;
+            self.config = self.config.farcall(text(&input.call(Path::parse_mod_style)?));
+            return Ok(self);
+        }
+        let key: Ident = input.parse()?;
+        match key.to_string().as_str() {
+            "include" => self.options.include_dirs.push(root().join(value(input)?.value())),
+            "define" => {
+                let define = value(input)?.value();
+                let (name, value) = define.split_once('=').unwrap_or((&define, "1"));
+                self.options.defines.push((name.into(), value.into()));
+            }
+            "extern_type" => {
+                let inner;
+                syn::parenthesized!(inner in input);
+                let name: LitStr = inner.parse()?;
+                inner.parse::<Token![,]>()?;
+                self.config = self.config.extern_type(name.value(), text(&inner.parse::<Path>()?));
+            }
+            _ => {
+                let hint = "known are `async`, `crate = path`, `include = \"directory\"`, `define = \"NAME=value\"` and \
+                            `extern_type(\"name\", path)`";
+                return Err(Error::new(key.span(), format!("unknown option `{key}`\nhint: {hint}")));
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn value(input: ParseStream<'_>) -> Result<LitStr> {
+    input.parse::<Token![=]>()?;
+    input.parse()
+}
+
+fn text(path: &Path) -> String {
+    quote!(#path).to_string()
+}
