@@ -12,14 +12,14 @@ use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, SLOW, STUCK, 
 
 /// How long a side that is to spin looks for a packet before it blocks: longer than any round trip,
 /// so that it never does while it is measured, and soon over when it is not.
-const SPIN: Duration = Duration::from_millis(1);
+pub const SPIN: Duration = Duration::from_millis(1);
 /// How many procedures may execute at once: those that sleep in the open loop are many.
-const WORKERS: usize = 256;
+pub const WORKERS: usize = 256;
 /// How many calls that are due are begun at once. One that is behind hears in between what has ended, or it would be ever
 /// further behind: what nobody takes in fills the windows.
 const BURST: usize = 64;
 
-#[farcall::interface]
+#[farcall::interface(program = 0x2000_0099, version = 1)]
 pub trait Echo {
     /// The null call.
     fn null(&self) -> farcall::Result<()>;
@@ -40,7 +40,8 @@ pub trait Echo {
 /// What is called.
 #[derive(Default)]
 pub struct Server {
-    data: Bytes,
+    /// What `fetch` gives.
+    pub data: Bytes,
 }
 
 impl Echo for Server {
@@ -93,8 +94,7 @@ impl Peer for Farcall {
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
         let name = if self.shared { address.replacen("udp://", "shm://", 1) } else { address.to_owned() };
         let echo = self.runtime(setup)?.import::<dyn Echo>(&name)?;
-        let caller = Caller { echo, carry: setup.carry, data: vec![7; setup.bytes] };
-        Ok(Box::new(Client { caller, crew: None, stuck: None }))
+        Ok(Box::new(Client::new(echo, setup)))
     }
 }
 
@@ -138,10 +138,18 @@ impl Serving for Exported {
     }
 }
 
-struct Client {
+/// Who calls, by whatever the stub is bound to.
+pub struct Client {
     caller: Caller,
     crew: Option<Crew>,
     stuck: Option<Pending<()>>,
+}
+
+impl Client {
+    pub fn new(echo: EchoClient, setup: &Setup) -> Client {
+        let caller = Caller { echo, carry: setup.carry, data: vec![7; setup.bytes] };
+        Client { caller, crew: None, stuck: None }
+    }
 }
 
 impl Calling for Client {

@@ -8,6 +8,8 @@ mod in_process;
 pub mod memory;
 mod names;
 #[cfg(target_os = "linux")]
+mod onc;
+#[cfg(target_os = "linux")]
 mod raw_copies;
 mod raw_gso;
 #[cfg(target_os = "linux")]
@@ -40,6 +42,8 @@ const PEERS: &[(&str, Source)] = &[
     ("farcall-shm", Source::Here),
     ("farcall-local", Source::Here),
     ("farcall-direct", Source::Here),
+    ("farcall-onc-udp", Source::Here),
+    ("farcall-onc-tcp", Source::Here),
     ("raw-tcp", Source::Here),
     ("raw-unix", Source::Here),
     ("raw-gso", Source::Here),
@@ -77,7 +81,7 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "raw-unix" => Box::new(raw_stream::RawStream::Unix),
         "farcall-null" => Box::new(farcall::Null),
         "copy" | "copy-control" => Box::new(memory::Copying),
-        name => memory::peer(name).or_else(|| names::peer(name)).or_else(|| files(name))?,
+        name => memory::peer(name).or_else(|| names::peer(name)).or_else(|| files(name)).or_else(|| onc(name))?,
     })
 }
 
@@ -88,6 +92,16 @@ fn files(name: &str) -> Option<Box<dyn Peer>> {
 
 #[cfg(not(unix))]
 fn files(_: &str) -> Option<Box<dyn Peer>> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+fn onc(name: &str) -> Option<Box<dyn Peer>> {
+    onc::peer(name)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn onc(_: &str) -> Option<Box<dyn Peer>> {
     None
 }
 
