@@ -8,9 +8,7 @@ pub(super) fn clean<'a>(comments: impl IntoIterator<Item = &'a str>) -> String {
     let last = lines.iter().rposition(said).unwrap_or(first);
     lines.truncate(last + 1);
     lines.drain(..first);
-    let margin = |line: &String| line.len() - line.trim_start().len();
-    let least = lines.iter().filter(|line| !line.is_empty()).map(margin).min().unwrap_or(0);
-    let lines: Vec<&str> = lines.iter().map(|line| line.get(least..).unwrap_or("")).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     if lines.iter().any(|line| is_laid_out(line)) { fenced(&lines) } else { escaped(&lines) }
 }
 
@@ -20,7 +18,14 @@ fn bare(comment: &str) -> Vec<String> {
         Some(rest) => rest.trim_start_matches(['/', '!']),
         None => comment.trim_start_matches("/*").trim_end_matches("*/").trim_matches(['*', '<']),
     };
-    inner.lines().enumerate().map(|(place, line)| bare_line(place, line)).collect()
+    let mut lines: Vec<String> = inner.lines().enumerate().map(|(place, line)| bare_line(place, line)).collect();
+    // The first begins after the mark, not where the others do.
+    let margin = |line: &String| line.len() - line.trim_start().len();
+    let least = lines.iter().skip(1).filter(|line| !line.is_empty()).map(margin).min().unwrap_or(0);
+    for line in lines.iter_mut().skip(1) {
+        line.drain(..least.min(line.len()));
+    }
+    lines
 }
 
 fn bare_line(place: usize, line: &str) -> String {
@@ -28,7 +33,6 @@ fn bare_line(place: usize, line: &str) -> String {
     let starred = line.trim_start();
     let line = match starred.strip_prefix('*') {
         Some(rest) if place > 0 => rest.trim_start_matches('*'),
-        // The first line begins after the mark, not where the others do.
         _ if place == 0 => starred,
         _ => line.as_str(),
     };
@@ -54,12 +58,12 @@ fn escaped(lines: &[&str]) -> String {
     for line in lines {
         let mut escaped = String::new();
         for c in line.trim().chars() {
-            if matches!(c, '[' | ']' | '<' | '>' | '`' | '\\' | '*' | '_' | '~' | '|') {
+            if matches!(c, '[' | ']' | '<' | '`' | '\\') {
                 escaped.push('\\');
             }
             escaped.push(c);
         }
-        if escaped.starts_with(['#', '=', '-', '+']) && !escaped.starts_with("- ") {
+        if escaped.starts_with(['#', '>', '=', '-', '+', '*', '~']) && !escaped.starts_with("- ") {
             escaped.insert(0, '\\');
         }
         out.push(escaped);

@@ -268,7 +268,18 @@ impl Parser<'_, '_> {
     }
 
     fn expect(&mut self, mark: u8) -> Parsed<()> {
-        if self.takes(mark)? { Ok(()) } else { Err(self.wrong(format!("`{}` should stand here", char::from(mark)))) }
+        if self.takes(mark)? {
+            return Ok(());
+        }
+        let what = format!("`{}` should stand here", char::from(mark));
+        let (sources, before, at) = (&*self.preprocessor.sources, self.before, self.token.at);
+        let line = |at: u32| sources.line(before.file, at);
+        if self.token.kind == Kind::Stray || before.file != at.file || line(before.end) == line(at.start) {
+            return Err(self.wrong(what));
+        }
+        // Who forgets it forgets it at the end of the line.
+        let end = Span { start: before.end, ..before };
+        Err(Diagnostic::new(sources, end, what))
     }
 
     /// A name that is declared.
@@ -294,9 +305,6 @@ impl Parser<'_, '_> {
             (Kind::End, _) => format!("{}, but the file ends", what.into()),
             _ => what.into(),
         };
-        let at = self.token.at;
-        // Of a comment without an end its beginning is enough.
-        let at = if self.token.kind == Kind::Stray { Span { end: at.end.min(at.start + 2), ..at } } else { at };
-        Diagnostic::new(sources, at, what)
+        Diagnostic::new(sources, self.token.at, what)
     }
 }

@@ -113,6 +113,13 @@ pub(super) struct Declaration {
     pub at: Span,
 }
 
+impl Declaration {
+    /// Whether it declares nothing: `void`.
+    pub fn is_void(&self) -> bool {
+        matches!((&self.specifier, &self.shape), (Specifier::Void, Shape::One))
+    }
+}
+
 #[derive(Clone)]
 pub(super) enum Specifier {
     Void,

@@ -167,7 +167,7 @@ impl Parser<'_, '_> {
     fn field(&mut self, docs: String) -> Parsed<Declaration> {
         self.count()?;
         let mut field = self.declaration()?;
-        if !matches!(field.specifier, Specifier::Void) {
+        if !field.is_void() {
             self.named(&field)?;
         }
         field.name.docs = docs;
@@ -227,7 +227,7 @@ impl Parser<'_, '_> {
             let (labels, default) = self.labels(&mut docs)?;
             let field_docs = self.leading_docs();
             let field = self.field(field_docs)?;
-            let field = if matches!(field.specifier, Specifier::Void) { None } else { Some(field) };
+            let field = if field.is_void() { None } else { Some(field) };
             match default {
                 true if union.default.is_some() => {
                     return Err(Diagnostic::new(self.preprocessor.sources, labels_at, "a second `default`"));

@@ -62,7 +62,7 @@ impl Resolver<'_> {
     fn fields(&mut self, scope: ScopeId, items: &[Declaration]) -> Vec<Field> {
         let mut seen: HashMap<&str, &Name> = HashMap::new();
         let mut fields = Vec::new();
-        for item in items.iter().filter(|item| !matches!(item.specifier, Specifier::Void)) {
+        for item in items.iter().filter(|item| !item.is_void()) {
             if let Some(first) = seen.insert(&item.name.text, &item.name) {
                 self.twice(&item.name, first);
             }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::super::error::Diagnostic;
 use super::super::source::Span;
 use super::super::syntax::*;
-use super::super::tree::{Argument, Declared, Procedure, Program, Type, Version};
+use super::super::tree::{Argument, Procedure, Program, Version};
 use super::constants::Unknown;
 use super::{Resolver, named};
 
@@ -39,24 +39,18 @@ impl Resolver<'_> {
     }
 
     fn procedure(&mut self, scope: ScopeId, item: &ProcedureItem, number: u32) -> Procedure {
-        let void = |each: &Declaration| matches!((&each.specifier, &each.shape), (Specifier::Void, Shape::One));
         let mut arguments = Vec::new();
         for each in &item.arguments {
-            if void(each) && item.arguments.len() > 1 {
+            if each.is_void() && item.arguments.len() > 1 {
                 self.fault(each.at, "`void` stands for no arguments at all");
             }
-            if !void(each) {
+            if !each.is_void() {
                 let name = Some(each.name.text.clone()).filter(|name| !name.is_empty());
-                arguments.push(Argument { name, declared: self.transferred(scope, each) });
+                arguments.push(Argument { name, declared: self.declared(scope, each) });
             }
         }
-        let result = if void(&item.result) { Declared::One(Type::Void) } else { self.transferred(scope, &item.result) };
+        let result = self.declared(scope, &item.result);
         Procedure { named: named(&item.name), number, arguments, result }
-    }
-
-    /// What a procedure takes or gives. `opaque` alone has no length there either, and is refused.
-    fn transferred(&mut self, scope: ScopeId, item: &Declaration) -> Declared {
-        self.declared(scope, item)
     }
 
     fn number(&mut self, scope: ScopeId, amount: &Amount) -> u32 {
