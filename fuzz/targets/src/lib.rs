@@ -15,6 +15,7 @@ mod memory;
 mod names;
 pub mod script;
 mod server;
+mod x;
 mod xdr;
 
 pub use capture::capture;
@@ -24,6 +25,7 @@ pub use idl::{interface, json, values};
 pub use memory::{memory_caller, memory_server};
 pub use names::{clerk, name, names_file};
 pub use server::{server, server_bytes};
+pub use x::x_file;
 pub use xdr::{schema, specimen, xdr};
 
 /// A function to be fuzzed, and what it may take.
@@ -60,5 +62,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "json", run: json, memory_per_byte: 256, memory: 40 * MIB },
     Target { name: "names_file", run: names_file, memory_per_byte: 32, memory: 8 * KIB },
     Target { name: "name", run: name, memory_per_byte: 8, memory: 4 * KIB },
+    Target { name: "x_file", run: x_file, memory_per_byte: 512, memory: 256 * KIB },
     Target { name: "clerk", run: clerk, memory_per_byte: 8, memory: 4 * KIB },
 ];

@@ -18,6 +18,10 @@ use super::syntax::*;
 const MAX_DEPTH: u32 = 64;
 /// How many things one run may declare: constants, types, fields, enumerators, procedures.
 const MAX_DECLARED: usize = 1 << 18;
+/// How many namespaces there may be, …
+const MAX_SCOPES: usize = 1 << 10;
+/// … and how many within each other.
+const MAX_SCOPES_DEEP: usize = 16;
 /// How long a name may be.
 const MAX_NAME: usize = 255;
 
@@ -150,13 +154,16 @@ impl Parser<'_, '_> {
         self.advance()?;
         let path = self.path()?;
         let outer = self.scope;
+        if self.scopes_deep() + path.parts.len() > MAX_SCOPES_DEEP {
+            return Err(Diagnostic::new(self.preprocessor.sources, path.at, "namespaces are nested too deep"));
+        }
         for name in path.parts {
             let again =
                 self.syntax.scopes.iter().skip(1).position(|scope| scope.outer == self.scope && scope.name == name);
             self.scope = match again {
                 Some(place) => place + 1,
+                None if self.syntax.scopes.len() >= MAX_SCOPES => return Err(self.wrong("too many namespaces")),
                 None => {
-                    self.count()?;
                     self.syntax.scopes.push(Scope { name, outer: self.scope });
                     self.syntax.scopes.len() - 1
                 }
@@ -174,6 +181,12 @@ impl Parser<'_, '_> {
         self.depth -= 1;
         self.scope = outer;
         self.takes(b';').map(drop)
+    }
+
+    fn scopes_deep(&self) -> usize {
+        std::iter::successors(Some(self.scope), |scope| Some(self.syntax.scopes[*scope].outer))
+            .take_while(|scope| *scope != 0)
+            .count()
     }
 
     /// To the next `;`; of `import "file";` the file is noted.

@@ -19,6 +19,8 @@ use super::tree::{Body, Constant, Definition, Named, Specification, Type, Value}
 
 /// So many faults are named; more of them seldom help.
 const MAX_FAULTS: usize = 16;
+/// So many things that are left out are named.
+const MAX_WARNINGS: usize = 256;
 
 /// What the file means. `numbers` are the macros that stand for a number: its own, and those of what it imports.
 pub(super) fn resolve(
@@ -128,7 +130,9 @@ impl<'a> Resolver<'a> {
     fn constant_value(&mut self, place: usize, at: Span) -> Option<Value> {
         match self.constant(place) {
             Ok(value) if in_64_bits(&value) => return Some(Value::Integer(value)),
-            Ok(_) => self.warn(Diagnostic::new(self.sources, at, "this does not fit into 64 bits, and is left out")),
+            Ok(_) => {
+                self.warn(|sources| Diagnostic::new(sources, at, "this does not fit into 64 bits, and is left out"))
+            }
             Err(unknown) => self.refuse_unknown(at, unknown),
         }
         None
@@ -178,19 +182,30 @@ impl<'a> Resolver<'a> {
         names
     }
 
+    /// Something is wrong.
     fn fault(&mut self, span: Span, message: impl Into<String>) {
-        let fault = Diagnostic::new(self.sources, span, message);
-        self.push(fault);
+        self.push(|sources| Diagnostic::new(sources, span, message));
+    }
+
+    /// Something stands there that stood elsewhere.
+    fn again(&mut self, span: Span, first: Span, message: impl Into<String>) {
+        self.push(|sources| Diagnostic::new(sources, span, message).see(sources, first, "the first time here"));
+    }
+
+    fn push(&mut self, make: impl FnOnce(&Sources) -> Diagnostic) {
+        if self.faults.len() >= MAX_FAULTS {
+            return;
+        }
+        let fault = make(self.sources);
+        if !self.faults.contains(&fault) {
+            self.faults.push(fault);
+        }
     }
 
     /// Something is left out.
-    fn warn(&mut self, warning: Diagnostic) {
-        self.warnings.push(warning.warning());
-    }
-
-    fn push(&mut self, fault: Diagnostic) {
-        if self.faults.len() < MAX_FAULTS && !self.faults.contains(&fault) {
-            self.faults.push(fault);
+    fn warn(&mut self, make: impl FnOnce(&Sources) -> Diagnostic) {
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push(make(self.sources).warning());
         }
     }
 }

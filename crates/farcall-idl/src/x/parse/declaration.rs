@@ -304,8 +304,12 @@ impl Parser<'_, '_> {
     pub(super) fn expression(&mut self) -> Parsed<Expression> {
         self.deeper()?;
         let mut left = self.product()?;
-        for _ in 0..MAX_DEPTH {
-            let Kind::Mark(operator @ (b'+' | b'-' | b'|')) = self.token.kind else { break };
+        let mut operators = 0;
+        while let Kind::Mark(operator @ (b'+' | b'-' | b'|')) = self.token.kind {
+            operators += 1;
+            if operators > MAX_DEPTH {
+                return Err(self.wrong(format!("more than {MAX_DEPTH} operators in a row")));
+            }
             self.advance()?;
             left = Expression::Binary(operator, Box::new(left), Box::new(self.product()?));
         }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::super::error::Diagnostic;
 use super::super::syntax::*;
 use super::super::tree::{Arm, Body, Declared, Enumerator, Field, Label, Type, Union};
 use super::constants::Unknown;
@@ -100,8 +99,7 @@ impl Resolver<'_> {
             for amount in &arm.labels {
                 let Some(label) = self.label(scope, enumeration, amount) else { continue };
                 if let Some(first) = seen.insert(label.value, amount.at) {
-                    let fault = Diagnostic::new(self.sources, amount.at, "this value is a label already");
-                    self.push(fault.see(self.sources, first, "the first time here"));
+                    self.again(amount.at, first, "this value is a label already");
                 }
                 labels.push(label);
             }

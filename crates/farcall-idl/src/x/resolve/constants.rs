@@ -63,10 +63,10 @@ impl Resolver<'_> {
     }
 
     pub(super) fn warn_unknown(&mut self, at: Span, name: &str, so: &str) {
-        let what = Diagnostic::new(self.sources, at, format!("no constant `{name}` is declared; {so}"));
-        self.warn(what.help(format!(
-            "give it as `-D {name}=VALUE`, or the directory of the file that declares it as `-I DIRECTORY`"
-        )));
+        let help =
+            format!("give it as `-D {name}=VALUE`, or the directory of the file that declares it as `-I DIRECTORY`");
+        let what = format!("no constant `{name}` is declared; {so}");
+        self.warn(|sources| Diagnostic::new(sources, at, what).help(help));
     }
 
     fn reckon(&mut self, scope: ScopeId, expression: &Expression, depth: u32) -> Reckoning {

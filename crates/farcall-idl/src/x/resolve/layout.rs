@@ -60,8 +60,8 @@ fn check_cycles(resolver: &mut Resolver, types: &[Definition], what: &str, withi
                 }
                 Some(inner) if seen[inner] == Seen::Now && !resolver.dropped.contains_key(&inner) => {
                     let name = &resolver.syntax.types[inner].name;
-                    let what = format!("`{}` {what}; it is left out", name.text);
-                    resolver.warn(Diagnostic::new(resolver.sources, name.at, what));
+                    let what = || format!("`{}` {what}; it is left out", name.text);
+                    resolver.warn(|sources| Diagnostic::new(sources, name.at, what()));
                     resolver.leave_out(inner);
                 }
                 Some(_) => {}

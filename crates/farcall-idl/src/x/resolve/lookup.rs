@@ -1,6 +1,5 @@
 //! What a name stands for: from the innermost namespace outwards.
 
-use super::super::error::Diagnostic;
 use super::super::syntax::*;
 use super::super::tree::Type;
 use super::{Resolver, ValueId};
@@ -57,8 +56,7 @@ impl<'a> Resolver<'a> {
     }
 
     pub(super) fn twice(&mut self, again: &Name, first: &Name) {
-        let fault = Diagnostic::new(self.sources, again.at, format!("`{}` is declared a second time", again.text));
-        self.push(fault.see(self.sources, first.at, "the first time here"));
+        self.again(again.at, first.at, format!("`{}` is declared a second time", again.text));
     }
 
     /// The type of that name, as the place where it is declared.

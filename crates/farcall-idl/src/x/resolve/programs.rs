@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::super::error::Diagnostic;
 use super::super::source::Span;
 use super::super::syntax::*;
 use super::super::tree::{Argument, Procedure, Program, Version};
@@ -65,8 +64,7 @@ impl Resolver<'_> {
 
     fn once(&mut self, seen: &mut HashMap<u32, Span>, number: u32, at: Span, why: &str) {
         if let Some(first) = seen.insert(number, at) {
-            let fault = Diagnostic::new(self.sources, at, why);
-            self.push(fault.see(self.sources, first, "the first time here"));
+            self.again(at, first, why);
         }
     }
 }
