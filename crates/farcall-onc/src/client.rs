@@ -282,7 +282,7 @@ impl Builder {
             address: address.clone(),
             reconnect: self.reconnect,
             limits: self.limits,
-            link: Mutex::new(link),
+            link: Mutex::new(Current { link, stale: Instant::now() + IDLE }),
             next: AtomicU32::new(RandomState::new().build_hasher().finish() as u32),
         };
         Ok(Client { connection: Arc::new(connection), settings: self.settings.clone() })
@@ -302,7 +302,7 @@ struct Connection {
     address: Arc<str>,
     reconnect: bool,
     limits: Limits,
-    link: Mutex<Arc<Link>>,
+    link: Mutex<Current>,
     /// The identifier of the next call. They begin by chance, so that a server that remembers the calls of another
     /// process at the same port does not take ours for those.
     next: AtomicU32,
@@ -325,29 +325,48 @@ impl Connection {
     }
 
     /// The link, a new one if the last is broken.
+    #[inline]
     fn link(&self, now: Instant) -> Result<Arc<Link>, Lost> {
-        let mut link = self.lock();
-        if link.is_usable(now) {
-            return Ok(link.clone());
+        let mut current = self.lock();
+        if now > current.stale {
+            current.link.check();
         }
+        current.stale = now + IDLE;
+        if current.link.is_usable() {
+            return Ok(current.link.clone());
+        }
+        self.renew(&mut current)
+    }
+
+    #[cold]
+    fn renew(&self, current: &mut Current) -> Result<Arc<Link>, Lost> {
         if !self.reconnect {
-            let broken = link.lock().broken.clone();
+            let broken = current.link.lock().broken.clone();
             return Err(broken.unwrap_or_else(|| unreachable_by("the connection has ended")));
         }
         let carrier = self.dial.dial().map_err(|why| unreachable_by(&why.to_string()))?;
-        *link = Link::new(carrier, self.datagrams, self.limits, None);
-        Ok(link.clone())
+        current.link = Link::new(carrier, self.datagrams, self.limits, None);
+        Ok(current.link.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arc<Link>> {
+    fn lock(&self) -> MutexGuard<'_, Current> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A connection on which no call was made for so long may have been ended by the server meanwhile.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The last link, and when it must be looked at before it is used.
+struct Current {
+    link: Arc<Link>,
+    stale: Instant,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         // The service thread may hold the link.
-        self.lock().close();
+        self.lock().link.close();
     }
 }
 

@@ -41,8 +41,23 @@ impl Bound {
 struct Limit {
     at: Option<Instant>,
     now: Instant,
-    /// How long that is; the client's own patience, for nobody said how long the call may take.
+    /// How long that is.
+    within: Option<Duration>,
+    /// The client's own patience, if nobody said how long the call may take.
     patience: Option<Duration>,
+}
+
+impl Limit {
+    #[inline]
+    fn terms(&self, xid: u32, pause: Duration) -> Terms {
+        Terms { xid, deadline: self.at, within: self.within, pause, now: self.now }
+    }
+
+    /// What is left of it.
+    fn still(self, now: Instant) -> Limit {
+        let within = self.at.map(|at| at.saturating_duration_since(now));
+        Limit { now, within, ..self }
+    }
 }
 
 /// How an attempt ended.
@@ -57,7 +72,8 @@ impl Target {
         let now = Instant::now();
         let within = [call.within, farcall::context().remaining()].into_iter().flatten().min();
         let patience = if within.is_none() { self.client.settings.patience } else { None };
-        Limit { at: within.or(patience).and_then(|time| now.checked_add(time)), now, patience }
+        let within = within.or(patience);
+        Limit { at: within.and_then(|time| now.checked_add(time)), now, within, patience }
     }
 
     /// Appends the message of a call.
@@ -107,7 +123,7 @@ impl Target {
                 Err(lost) => Ok(Attempt::Again(self.lost(lost, limit, call.procedure))),
             };
         }
-        let terms = Terms { xid, deadline: limit.at, pause: self.client.settings.retransmit, now: limit.now };
+        let terms = limit.terms(xid, self.client.settings.retransmit);
         let body = match link.call(message, &terms) {
             Ok(body) => body,
             Err(lost) => {
@@ -209,7 +225,7 @@ impl Target {
             }
             // Another identifier if the server has answered by this one.
             let xid = if is_rejected { self.client.connection.xid() } else { xid };
-            let limit = Limit { now: Instant::now(), ..limit };
+            let limit = limit.still(Instant::now());
             match self.attempt(message, call, limit, xid, false, sink) {
                 Ok(Attempt::Done) => Ok(()),
                 // Whatever the second says, the first may have run.
@@ -242,7 +258,7 @@ impl Target {
                 started.state = State::Sent;
                 return Ok(started);
             }
-            let terms = Terms { xid, deadline: limit.at, pause: self.client.settings.retransmit, now: limit.now };
+            let terms = limit.terms(xid, self.client.settings.retransmit);
             let begun = started.link.start(message, &terms, Watcher::Nobody);
             if let Err(lost) = begun {
                 started.state = State::Over;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
@@ -32,8 +32,6 @@ const MOST_UNSENT: usize = 64 << 20;
 const LONG: usize = 4 << 10;
 /// Longer than any datagram.
 const DATAGRAM: usize = 64 << 10;
-/// A connection on which nothing has come for so long may have been ended by the server meanwhile.
-const IDLE: Duration = Duration::from_secs(1);
 
 /// Takes what a server asks of its client, on the connection by which it is called.
 pub(crate) trait Back: Send + Sync {
@@ -53,9 +51,8 @@ pub(crate) struct Link {
     blocked: AtomicBool,
     /// Datagrams are out whose calls may have ended: what the system reports may be about them.
     strays: AtomicBool,
-    /// When a call was last made, in nanoseconds after `born`.
-    used: AtomicU64,
-    born: Instant,
+    /// `Table::broken` says why.
+    dead: AtomicBool,
     /// Wakes one who gathers here.
     alarm: OnceLock<Option<Arc<Alarm>>>,
 }
@@ -70,6 +67,8 @@ enum Reader {
 pub(crate) struct Terms {
     pub(crate) xid: u32,
     pub(crate) deadline: Option<Instant>,
+    /// How long that is.
+    pub(crate) within: Option<Duration>,
     /// How long to wait before a datagram is sent again.
     pub(crate) pause: Duration,
     pub(crate) now: Instant,
@@ -82,7 +81,19 @@ enum Came {
     /// Something, perhaps.
     Something,
     Nothing,
+    /// Datagrams are not taken.
+    Refused(Lost),
     Broken,
+}
+
+/// A call whose thread waits.
+#[derive(Clone, Copy, Debug)]
+struct Mine {
+    xid: u32,
+    /// How long the stream was, with the call's record at its end.
+    end: u64,
+    /// The table knows of it.
+    entered: bool,
 }
 
 thread_local! {
@@ -110,8 +121,7 @@ impl Link {
             reader: Mutex::new(reader),
             blocked: AtomicBool::new(false),
             strays: AtomicBool::new(false),
-            used: AtomicU64::new(0),
-            born: Instant::now(),
+            dead: AtomicBool::new(false),
             alarm: OnceLock::new(),
         });
         if link.back.is_some() {
@@ -120,34 +130,32 @@ impl Link {
         link
     }
 
-    /// Whether calls can be made. A connection that was idle is looked at first: the server may have ended it.
-    pub(crate) fn is_usable(self: &Arc<Self>, now: Instant) -> bool {
-        let age = u64::try_from(now.saturating_duration_since(self.born).as_nanos()).unwrap_or(u64::MAX);
-        let idle = age.saturating_sub(self.used.load(Ordering::Relaxed));
-        self.used.store(age, Ordering::Relaxed);
-        let mut table = self.lock();
-        if table.broken.is_some() {
-            return false;
-        }
-        if self.datagrams || idle < IDLE.as_nanos() as u64 || !table.try_lead() {
-            return true;
-        }
-        drop(table);
-        self.look();
-        self.lock().broken.is_none()
+    /// Whether calls can be made.
+    #[inline]
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.dead.load(Ordering::Relaxed)
     }
 
-    /// Calls, and waits for the reply.
+    /// Looks whether the server has ended the connection, unless somebody would hear of it anyway.
+    #[cold]
+    pub(crate) fn check(self: &Arc<Self>) {
+        if !self.datagrams && self.lock().try_lead() {
+            self.look();
+        }
+    }
+
+    /// Calls, and waits for the reply. The leader, who takes its own reply in, does not enter its call in the table.
     pub(crate) fn call(self: &Arc<Self>, message: &[u8], terms: &Terms) -> Outcome {
         may_wait()?;
         let mut table = self.lock();
-        self.enter(&mut table, message, terms, Entry::default())?;
-        let leads = table.join(thread::current);
-        if !leads {
-            table.watch(terms.xid, Watcher::Thread(thread::current()));
+        let mine = Mine { xid: terms.xid, end: self.admit(&mut table, message)?, entered: !table.try_lead() };
+        if mine.entered {
+            self.enter(&mut table, &mine, Entry::default())?;
+            table.follow(thread::current());
+            table.watch(mine.xid, Watcher::Thread(thread::current()));
         }
         self.depart(table, message, false);
-        self.await_reply(terms, leads, self.datagrams.then_some(message))
+        self.await_reply(&mine, terms, !mine.entered, self.datagrams.then_some(message))
     }
 
     /// Sends a call that has no reply.
@@ -171,7 +179,8 @@ impl Link {
         });
         let entry = Entry { watcher, deadline: terms.deadline, again, unattended: true, ..Entry::default() };
         let mut table = self.lock();
-        self.enter(&mut table, message, terms, entry)?;
+        let mine = Mine { xid: terms.xid, end: self.admit(&mut table, message)?, entered: true };
+        self.enter(&mut table, &mine, entry)?;
         table.started += 1;
         let hold = !self.datagrams && table.len() > 1 && table.way.out.len() + message.len() < HOLD;
         let unlisted = !mem::replace(&mut table.listed, true);
@@ -193,8 +202,10 @@ impl Link {
         let former = table.watch(xid, watcher);
         self.flush(table);
         drop(former);
-        let terms = Terms { xid, deadline, pause: Duration::ZERO, now: Instant::now() };
-        self.await_reply(&terms, leads, None)
+        let now = Instant::now();
+        let within = deadline.map(|deadline| deadline.saturating_duration_since(now));
+        let terms = Terms { xid, deadline, within, pause: Duration::ZERO, now };
+        self.await_reply(&Mine { xid, end: 0, entered: true }, &terms, leads, None)
     }
 
     /// The outcome of a call that was started, if there is one; else `watcher` is told of it.
@@ -244,19 +255,18 @@ impl Link {
         self.fail(self.lock(), Kind::Stopped, "the client was dropped");
     }
 
-    fn enter(&self, table: &mut Table, message: &[u8], terms: &Terms, entry: Entry) -> Result<(), Lost> {
-        self.admit(table, message)?;
-        let entry = Entry { end: table.way.length, ..entry };
-        if table.len() >= MOST_CALLS || !table.enter(terms.xid, entry) {
-            // What `admit` counted in will not be sent.
-            table.way.length -= message.len() as u64;
+    /// Enters a call whose message was counted in.
+    fn enter(&self, table: &mut Table, mine: &Mine, entry: Entry) -> Result<(), Lost> {
+        if table.len() >= MOST_CALLS || !table.enter(mine.xid, Entry { end: mine.end, ..entry }) {
+            // The message will not be sent.
+            table.way.length = table.way.handed + table.way.out.len() as u64;
             return Err(overloaded("too many calls are under way"));
         }
         Ok(())
     }
 
-    /// Counts a message in, if it may be sent.
-    fn admit(&self, table: &mut Table, message: &[u8]) -> Result<(), Lost> {
+    /// Counts a message in, if it may be sent: how long the stream is then.
+    fn admit(&self, table: &mut Table, message: &[u8]) -> Result<u64, Lost> {
         if let Some(lost) = &table.broken {
             return Err(lost.clone());
         }
@@ -264,7 +274,7 @@ impl Link {
             return Err(overloaded("too many bytes wait to be sent"));
         }
         table.way.length += message.len() as u64;
-        Ok(())
+        Ok(table.way.length)
     }
 
     /// Sends a message that was counted in, or holds it back.
@@ -350,29 +360,24 @@ impl Link {
     }
 
     /// Waits until a call has ended: as the leader, or as one that follows.
-    fn await_reply(self: &Arc<Self>, terms: &Terms, leads: bool, again: Option<&[u8]>) -> Outcome {
-        let mut timers = Timers {
-            deadline: terms.deadline,
-            again,
-            at: terms.now + terms.pause,
-            pause: terms.pause,
-            repeated: false,
-        };
+    fn await_reply(self: &Arc<Self>, mine: &Mine, terms: &Terms, leads: bool, again: Option<&[u8]>) -> Outcome {
+        let mut timers = Timers { deadline: terms.deadline, again, at: None, pause: terms.pause, repeated: false };
         if !leads {
             self.engage_if_blocked();
-            if let Some(outcome) = self.follow(terms.xid, &mut timers) {
+            if let Some(outcome) = self.follow(mine.xid, &mut timers, terms.now) {
                 return timers.mark(outcome);
             }
         }
         let former = LEADS.replace(true);
-        let outcome = self.lead(terms, leads, &mut timers);
+        let outcome = self.lead(mine, terms, &mut timers);
         LEADS.set(former);
         timers.mark(outcome)
     }
 
     /// Sleeps until the call has ended, or this thread leads.
-    fn follow(&self, xid: u32, timers: &mut Timers<'_>) -> Option<Outcome> {
+    fn follow(&self, xid: u32, timers: &mut Timers<'_>, start: Instant) -> Option<Outcome> {
         let me = thread::current().id();
+        timers.set(start);
         loop {
             let mut table = self.lock();
             if let Some(outcome) = table.fetch(xid) {
@@ -404,36 +409,41 @@ impl Link {
     }
 
     /// Receives for everybody until the call has ended.
-    fn lead(self: &Arc<Self>, terms: &Terms, at_once: bool, timers: &mut Timers<'_>) -> Outcome {
-        let mut now = if at_once { terms.now } else { Instant::now() };
+    fn lead(self: &Arc<Self>, mine: &Mine, terms: &Terms, timers: &mut Timers<'_>) -> Outcome {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first wait needs no clock: hardly any time has passed.
+        let mut wait = terms.first_wait(timers);
         loop {
             // What came before the time was over counts.
-            let is_late = timers.is_late(now);
-            let wait = match timers.next(now) {
-                _ if is_late => Wait::No,
+            let is_late = wait == Wait::No;
+            match self.receive(&mut reader, wait, Some(mine)) {
+                Came::Mine(body) => return Ok(body),
+                Came::Broken => return self.finish(mine, None),
+                Came::Refused(lost) => return self.finish(mine, Some(lost)),
+                Came::Something | Came::Nothing if is_late => return self.finish(mine, Some(late())),
+                Came::Something | Came::Nothing => {}
+            }
+            let now = Instant::now();
+            timers.set(terms.now);
+            self.send_again(timers, now);
+            wait = match timers.next(now) {
+                _ if timers.is_late(now) => Wait::No,
                 Some(time) => Wait::For(time),
                 None => Wait::Forever,
             };
-            match self.receive(&mut reader, wait, Some(terms.xid)) {
-                Came::Mine(body) => return Ok(body),
-                Came::Broken => return self.finish(terms.xid, |lost| lost),
-                Came::Something | Came::Nothing if is_late => return self.finish(terms.xid, |_| late()),
-                Came::Something | Came::Nothing => {}
-            }
-            now = Instant::now();
-            self.send_again(timers, now);
         }
     }
 
-    /// Ends the lead of one whose call has ended without its having received the reply.
-    fn finish(&self, xid: u32, otherwise: impl FnOnce(Lost) -> Lost) -> Outcome {
+    /// Ends the lead of one who has not received its reply.
+    #[cold]
+    fn finish(&self, mine: &Mine, lost: Option<Lost>) -> Outcome {
         let mut table = self.lock();
-        let ended = table.remove(xid).and_then(|entry| entry.outcome);
-        let broken = table.broken.clone().unwrap_or_else(late);
+        let ended = if mine.entered { table.remove(mine.xid).and_then(|entry| entry.outcome) } else { None };
+        let ran = if mine.end > table.way.handed { Ran::No } else { Ran::Maybe };
+        let broken = table.broken.clone().map(|lost| Lost { ran, ..lost });
         self.pass(table);
         self.strays.store(true, Ordering::Relaxed);
-        ended.unwrap_or_else(|| Err(otherwise(Lost { ran: Ran::Maybe, ..broken })))
+        ended.unwrap_or_else(|| Err(lost.or(broken).unwrap_or_else(late)))
     }
 
     fn pass(&self, mut table: MutexGuard<'_, Table>) {
@@ -447,16 +457,16 @@ impl Link {
     }
 
     fn send_again(&self, timers: &mut Timers<'_>, now: Instant) {
-        let Some(message) = timers.again.filter(|_| timers.at <= now) else { return };
+        let Some(message) = timers.again.filter(|_| timers.at.is_some_and(|at| at <= now)) else { return };
         self.strays.store(true, Ordering::Relaxed);
         self.send_datagram(message);
         timers.pause = later(timers.pause);
-        timers.at = now + timers.pause;
+        timers.at = Some(now + timers.pause);
         timers.repeated = true;
     }
 
     /// Receives once, as the leader.
-    fn receive(self: &Arc<Self>, reader: &mut Reader, wait: Wait, mine: Option<u32>) -> Came {
+    fn receive(self: &Arc<Self>, reader: &mut Reader, wait: Wait, mine: Option<&Mine>) -> Came {
         if self.blocked.load(Ordering::SeqCst) && wait != Wait::No {
             let time = if let Wait::For(time) = wait { Some(time) } else { None };
             match carrier::wait(&*self.carrier, true, None, time) {
@@ -482,7 +492,8 @@ impl Link {
     }
 
     /// Gives what came to whom it is for.
-    fn take_in(self: &Arc<Self>, reader: &mut Reader, len: usize, mine: Option<u32>) -> Came {
+    #[inline]
+    fn take_in(self: &Arc<Self>, reader: &mut Reader, len: usize, mine: Option<&Mine>) -> Came {
         let mut table = self.lock();
         let mut posted = Posted { mine: None, watchers: Vec::new(), calls: Vec::new() };
         let mut fault = None;
@@ -521,14 +532,16 @@ impl Link {
 
     /// The system says that nobody takes our datagrams.
     #[cold]
-    fn refused(self: &Arc<Self>, why: &io::Error, mine: Option<u32>) -> Came {
+    fn refused(&self, why: &io::Error, mine: Option<&Mine>) -> Came {
         let mut table = self.lock();
         // It may speak of an earlier datagram than the last, if there were several.
-        let ran = if table.len() == 1 && !self.strays.load(Ordering::Relaxed) { Ran::No } else { Ran::Maybe };
-        let watchers = table.end_all(&Lost { kind: Kind::Unreachable, ran, why: why.to_string().into() });
+        let calls = table.len() + usize::from(mine.is_some_and(|mine| !mine.entered));
+        let ran = if calls == 1 && !self.strays.load(Ordering::Relaxed) { Ran::No } else { Ran::Maybe };
+        let lost = Lost { kind: Kind::Unreachable, ran, why: why.to_string().into() };
+        let watchers = table.end_all(&lost);
         drop(table);
         watchers.into_iter().for_each(|watcher| watcher.wake(false));
-        if mine.is_some() { Came::Broken } else { Came::Something }
+        Came::Refused(lost)
     }
 
     fn break_off(&self, kind: Kind, why: &str) -> Came {
@@ -542,6 +555,7 @@ impl Link {
             return;
         }
         let watchers = table.fail(kind, why.into());
+        self.dead.store(true, Ordering::SeqCst);
         drop(table);
         self.carrier.shutdown();
         watchers.into_iter().for_each(|watcher| watcher.wake(false));
@@ -624,14 +638,15 @@ struct Posted {
 impl Posted {
     /// Sorts a message. What is no reply to a call of ours is dropped, and the wait goes on.
     #[inline]
-    fn sort(&mut self, table: &mut Table, message: Cow<'_, [u8]>, mine: Option<u32>) {
+    fn sort(&mut self, table: &mut Table, message: Cow<'_, [u8]>, mine: Option<&Mine>) {
         match peek(&message) {
-            Ok((xid, Direction::Reply)) if table.expects(xid) => {
-                if mine == Some(xid) {
+            Ok((xid, Direction::Reply)) if mine.is_some_and(|mine| mine.xid == xid) && self.mine.is_none() => {
+                if mine.is_some_and(|mine| mine.entered) {
                     table.remove(xid);
-                    self.mine = Some(keep(message));
-                    return;
                 }
+                self.mine = Some(keep(message));
+            }
+            Ok((xid, Direction::Reply)) if !table.is_empty() && table.expects(xid) => {
                 match table.end(xid, Ok(keep(message))) {
                     Watcher::Nobody => {}
                     watcher => self.watchers.push(watcher),
@@ -652,12 +667,24 @@ fn keep(message: Cow<'_, [u8]>) -> Body {
     Body { kept: Kept::Short(buffer), repeated: false }
 }
 
+impl Terms {
+    #[inline]
+    fn first_wait(&self, timers: &Timers<'_>) -> Wait {
+        match (self.within, timers.again) {
+            (Some(within), None) => Wait::For(within),
+            (None, None) => Wait::Forever,
+            (Some(within), Some(_)) => Wait::For(within.min(self.pause)),
+            (None, Some(_)) => Wait::For(self.pause),
+        }
+    }
+}
+
 /// When a thread that waits must do something though nothing came.
 struct Timers<'a> {
     deadline: Option<Instant>,
     /// What is to be sent again, and when, and how long to wait after that.
     again: Option<&'a [u8]>,
-    at: Instant,
+    at: Option<Instant>,
     pause: Duration,
     /// It was.
     repeated: bool,
@@ -671,14 +698,20 @@ impl Timers<'_> {
         outcome
     }
 
+    /// Sets the first time at which it is sent again.
+    fn set(&mut self, start: Instant) {
+        if self.again.is_some() && self.at.is_none() {
+            self.at = Some(start + self.pause);
+        }
+    }
+
     fn is_late(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
     /// How long until then.
     fn next(&self, now: Instant) -> Option<Duration> {
-        let again = self.again.map(|_| self.at);
-        let next = [self.deadline, again].into_iter().flatten().min()?;
+        let next = [self.deadline, self.at].into_iter().flatten().min()?;
         Some(next.saturating_duration_since(now))
     }
 }

@@ -167,10 +167,16 @@ impl Table {
         }
         self.unattended += usize::from(entry.unattended);
         self.hurried += usize::from(entry.watcher.is_hurried());
-        let due = [entry.again.as_ref().map(|again| again.at), entry.deadline.filter(|_| entry.unattended)];
-        self.timer = due.into_iter().chain([self.timer]).flatten().min();
+        if entry.unattended {
+            let due = [entry.again.as_ref().map(|again| again.at), entry.deadline, self.timer];
+            self.timer = due.into_iter().flatten().min();
+        }
         self.calls.insert(xid, entry);
         true
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -323,9 +329,14 @@ impl Table {
     pub(crate) fn join(&mut self, thread: impl FnOnce() -> Thread) -> bool {
         let leads = self.try_lead();
         if !leads {
-            self.following.push_back(thread());
+            self.follow(thread());
         }
         leads
+    }
+
+    /// Somebody else leads.
+    pub(crate) fn follow(&mut self, thread: Thread) {
+        self.following.push_back(thread);
     }
 
     /// Whether the lead was passed to this thread.
