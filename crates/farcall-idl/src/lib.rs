@@ -3,7 +3,7 @@
 //! [`Interface`] describes at run time what can be called; it crosses the wire, so that tools need no source.
 //! [`check`] says what a change of it breaks. With the feature `stubs`, [`stubs`] turns an interface in source form
 //! into Rust; with `values`, [`values`] turns JSON into arguments, and results into JSON, by the description alone;
-//! with `x`, [`x`] reads `.x` files.
+//! with `x`, [`x`] reads `.x` files, and [`build`] makes Rust of them in a build script.
 
 #![forbid(unsafe_code)]
 
@@ -20,3 +20,5 @@ pub mod x;
 pub use check::{Change, check};
 pub use model::{Argument, Builder, Interface, Procedure};
 pub use spell::spell;
+#[cfg(feature = "x")]
+pub use x::{Build, build};

@@ -3,6 +3,7 @@
 //! [`read`] takes what `rpcgen` takes, and the dialects of other compilers as far as they do not contradict it. [`generate`] makes
 //! Rust of what was read, and [`interfaces`] the model that tools call by; what is called what stands in `docs/x-names.md`.
 
+mod build;
 mod docs;
 mod error;
 mod import;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::TokenStream;
 
+pub use self::build::{Build, build};
 pub use self::error::{Diagnostic, Diagnostics};
 pub use self::model::Version;
 use self::plan::Plan;
@@ -105,11 +107,19 @@ pub fn generate(specification: &Specification, config: &Config) -> Result<TokenS
     rust::Writer::new(&plan, config)?.file()
 }
 
-/// The same, as a file to read: formatted.
+/// The same, as the file of a module to read: formatted.
 ///
 /// # Errors
 /// As [`generate`].
 pub fn to_rust(specification: &Specification, config: &Config) -> Result<String, Refused> {
+    let items = rust_items(specification, config, false)?;
+    let from = specification.files.first().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
+    let from: String = from.unwrap_or("a `.x` file".into()).chars().filter(|c| !c.is_control()).collect();
+    Ok(format!("//! Made of `{from}` by farcall.\n\n#![allow(dead_code)]\n\n{items}"))
+}
+
+/// The items one after the other, perhaps each with leave not to be used: a file that is included has no head for it.
+fn rust_items(specification: &Specification, config: &Config, leave: bool) -> Result<String, Refused> {
     let tokens = generate(specification, config)?;
     let file: syn::File = syn::parse2(tokens).map_err(|why| Refused(format!("the Rust made of it is none: {why}")))?;
     let mut text = String::new();
@@ -121,12 +131,11 @@ pub fn to_rust(specification: &Specification, config: &Config) -> Result<String,
             text.push('\n');
         }
         after_constant = constant;
-        text += &prettyplease::unparse(&syn::File {
-            shebang: None,
-            frontmatter: None,
-            attrs: Vec::new(),
-            items: vec![item],
-        });
+        if leave {
+            text += "#[allow(dead_code)]\n";
+        }
+        let alone = syn::File { shebang: None, frontmatter: None, attrs: Vec::new(), items: vec![item] };
+        text += &prettyplease::unparse(&alone);
     }
     Ok(text)
 }

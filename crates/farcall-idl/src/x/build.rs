@@ -1,0 +1,115 @@
+//! For build scripts: from an `.x` file to a file of Rust in `OUT_DIR`.
+
+use std::path::{Path, PathBuf};
+
+use super::{Config, Options, rust_items};
+
+/// Settings for [`build`].
+///
+/// ```no_run
+/// // build.rs
+/// farcall_idl::Build::new().include("proto").define("RPC_HDR", "1").asynchronous().compile("proto/nfs3.x");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Build {
+    options: Options,
+    config: Config,
+}
+
+/// Makes `OUT_DIR/NAME.rs` of `NAME.x`, and has cargo run the build script again when a file changes that was read for it.
+/// The path is seen from the directory of `Cargo.toml`. What is wrong with the file is told as the compiler tells it.
+///
+/// ```no_run
+/// // build.rs
+/// farcall_idl::build("proto/nfs3.x");
+/// ```
+///
+/// and where it is used, `mod nfs3 { include!(concat!(env!("OUT_DIR"), "/nfs3.rs")); }`.
+pub fn build(path: impl AsRef<Path>) {
+    Build::new().compile(path);
+}
+
+impl Build {
+    /// What suits most.
+    pub fn new() -> Build {
+        Build::default()
+    }
+
+    /// Another directory in which included files are looked for.
+    pub fn include(mut self, directory: impl Into<PathBuf>) -> Build {
+        self.options.include_dirs.push(directory.into());
+        self
+    }
+
+    /// A macro of the preprocessor.
+    pub fn define(mut self, name: impl Into<String>, value: impl Into<String>) -> Build {
+        self.options.defines.push((name.into(), value.into()));
+        self
+    }
+
+    /// As [`Config::asynchronous`].
+    pub fn asynchronous(mut self) -> Build {
+        self.config = self.config.asynchronous();
+        self
+    }
+
+    /// As [`Config::extern_type`].
+    pub fn extern_type(mut self, name: impl Into<String>, path: impl Into<String>) -> Build {
+        self.config = self.config.extern_type(name, path);
+        self
+    }
+
+    /// As [`Config::farcall`].
+    pub fn farcall(mut self, path: impl Into<String>) -> Build {
+        self.config = self.config.farcall(path);
+        self
+    }
+
+    /// As [`build`].
+    pub fn compile(&self, path: impl AsRef<Path>) {
+        let path = path.as_ref();
+        println!("cargo:rerun-if-changed={}", path.display());
+        if let Err(why) = self.made(path, std::env::var_os("OUT_DIR").map(PathBuf::from)) {
+            eprintln!("{why}");
+            std::process::exit(1);
+        }
+    }
+
+    /// Makes the file in that directory.
+    fn made(&self, path: &Path, directory: Option<PathBuf>) -> Result<(), String> {
+        let directory = directory.ok_or("OUT_DIR is not set: this is for build scripts")?;
+        let specification = super::read(path, &self.options).map_err(|why| why.to_string())?;
+        specification.files.iter().for_each(|file| println!("cargo:rerun-if-changed={}", file.display()));
+        for line in specification
+            .warnings
+            .iter()
+            .flat_map(|warning| warning.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
+        {
+            println!("cargo:warning={line}");
+        }
+        let text = rust_items(&specification, &self.config, true).map_err(|why| why.to_string())?;
+        let name = path.file_stem().ok_or_else(|| format!("{}: not a file", path.display()))?;
+        let out = directory.join(name).with_extension("rs");
+        std::fs::write(&out, text).map_err(|why| format!("{}: {why}", out.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_script_gets_a_file_that_can_be_included() {
+        let directory = std::env::temp_dir().join(format!("farcall-build-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("calc.x"), "#include \"n.x\"\nstruct pair { int a[N]; };\n").unwrap();
+        std::fs::write(directory.join("n.x"), "const N = 3;\n").unwrap();
+        Build::new().made(&directory.join("calc.x"), Some(directory.clone())).unwrap();
+        let text = std::fs::read_to_string(directory.join("calc.rs")).unwrap();
+        assert!(text.contains("#[allow(dead_code)]\npub const N: u32 = 3;"), "{text}");
+        assert!(text.contains("pub a: [i32; 3],"), "{text}");
+        let why = Build::new().made(&directory.join("gone.x"), Some(directory.clone())).unwrap_err();
+        assert!(why.contains("gone.x"), "{why}");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}
