@@ -12,6 +12,7 @@ mod model;
 mod spell;
 #[cfg(feature = "stubs")]
 pub mod stubs;
+mod to_x;
 #[cfg(feature = "values")]
 pub mod values;
 #[cfg(feature = "x")]
@@ -20,5 +21,6 @@ pub mod x;
 pub use check::{Change, check};
 pub use model::{Argument, Builder, Interface, Procedure};
 pub use spell::spell;
+pub use to_x::to_x;
 #[cfg(feature = "x")]
 pub use x::{Build, build};
