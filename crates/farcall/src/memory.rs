@@ -120,6 +120,13 @@ pub trait Memory: Send + Sync {
     /// Writes, and asks that the exporter hear of it: it does if it exported with [`Notify::Asked`] or [`Notify::Always`].
     fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
+    /// Writes several ranges, one after the other, in one packet if they fit one. The exporter may be asked to hear of the last.
+    fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
+        let Some(((offset, bytes), before)) = ranges.split_last() else { return Ok(()) };
+        before.iter().try_for_each(|(offset, bytes)| self.write(*offset, bytes))?;
+        if notify { self.write_notify(*offset, bytes) } else { self.write(*offset, bytes) }
+    }
+
     /// Puts `new` into the word if it is `old`; gives what it was before. Once, whatever is lost or repeated.
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64>;
 
@@ -162,6 +169,9 @@ macro_rules! forward {
             }
             fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
                 (**self).write_notify(offset, bytes)
+            }
+            fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
+                (**self).write_each(ranges, notify)
             }
             fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
                 (**self).compare_and_swap(offset, old, new)

@@ -306,3 +306,27 @@ fn what_is_known_to_be_over_is_refused_without_asking() {
     );
     assert_eq!(accesses(), before);
 }
+
+#[test]
+fn ranges_are_written_in_their_order_or_not_at_all() {
+    let exporter = runtime();
+    let settings = Settings::new(3 << 20).anyone(Rights::READ | Rights::WRITE).notify(Notify::Asked);
+    let segment = exporter.export_segment("Ranges", settings).unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    remote.write_each(&[(0, &[1; 8]), (4, &[2; 8]), (2, &[3; 1])], true).unwrap();
+    let mut bytes = [0; 12];
+    segment.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [1, 1, 3, 1, 2, 2, 2, 2, 2, 2, 2, 2]);
+    let notice = segment.notice();
+    assert_eq!((notice.offset, notice.len, notice.writes), (2, 1, 1));
+    let refused = remote.write_each(&[(0, &[9; 8]), (3 << 20, &[9])], true);
+    assert_eq!(refused, Err(Error::Declared(Refused::OutOfRange(3 << 20))));
+    remote.write_each(&[], true).unwrap();
+    assert_eq!((segment.load(0).unwrap().to_le_bytes(), segment.try_notice()), ([1, 1, 3, 1, 2, 2, 2, 2], None));
+
+    // As many as one access may not.
+    let long = vec![7; 1 << 20];
+    remote.write_each(&[(0, &long), (1, &long), (1 << 20, &[8; 8])], true).unwrap();
+    assert_eq!([0, 1 << 20].map(|at| segment.load(at).unwrap().to_le_bytes()), [[7; 8], [8; 8]]);
+    assert_eq!(segment.notice().offset, 1 << 20);
+}

@@ -80,8 +80,7 @@ impl Direct {
         let Some(token) = blocks.acquire(memory, entry.place, entry.version, true)? else {
             return Ok(false);
         };
-        blocks.change(memory, &token, at, bytes)?;
-        blocks.release(memory, token, true)?;
+        blocks.finish(memory, token, at, bytes)?;
         memory.flush()?;
         Ok(true)
     }

@@ -209,7 +209,14 @@ impl Table {
         memory.write(self.at(token.place) + WORD as u64, &bytes)
     }
 
-    /// Changes a part of the value, which must not grow.
+    /// Changes a part of the value, which must not grow. Then the entry is whole again, and the exporter hears of it.
+    pub(crate) fn finish(&self, memory: &dyn Memory, token: Token, at: usize, bytes: &[u8]) -> Result<()> {
+        let place = self.at(token.place);
+        memory.write_each(&[(place + (HEADER + at) as u64, bytes), (place, &token.version.to_le_bytes())], true)
+    }
+
+    /// The first half of it.
+    #[cfg(test)]
     pub(crate) fn change(&self, memory: &dyn Memory, token: &Token, at: usize, bytes: &[u8]) -> Result<()> {
         memory.write(self.at(token.place) + (HEADER + at) as u64, bytes)
     }

@@ -116,6 +116,12 @@ impl<M: Memory> Memory for Counted<M> {
         self.memory.write_notify(offset, bytes)
     }
 
+    fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
+        let counter = if notify { &self.tally.letters } else { &self.tally.writes };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.memory.write_each(ranges, notify)
+    }
+
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
         self.tally.swaps.fetch_add(1, Ordering::Relaxed);
         self.memory.compare_and_swap(offset, old, new)

@@ -80,6 +80,10 @@ pub(super) static READ: Procedure = access("read", READINGS);
 /// Takes a generation, an offset, whether the exporter is to hear of it, and opaque data, which it writes.
 pub(super) static WRITE: Procedure = access("write", ACCESSES);
 
+/// Takes a generation, whether the exporter is to hear of the last, and up to its end offsets and opaque data, which it writes in
+/// that order.
+pub(super) static WRITE_EACH: Procedure = access("write_each", ACCESSES + 3);
+
 /// Takes a generation; gives a new [stream](super::streams).
 pub(super) static OPEN: Procedure = access("open", ACCESSES + 2);
 
@@ -193,26 +197,37 @@ impl Core {
     fn write(&self, from: Option<SocketAddr>, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, offset) = (arguments.u64()?, arguments.u64()?);
         let (notify, bytes) = (arguments.bool()?, arguments.bytes()?);
-        Ok(stub::reply(reply, self.write_bytes(from, generation, offset, notify, bytes)))
+        Ok(stub::reply(reply, self.write_ranges(from, generation, notify, &[(offset, bytes)])))
     }
 
-    /// Writes, if that may be.
-    fn write_bytes(
+    fn write_each(&self, from: Option<SocketAddr>, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        let (generation, notify) = (arguments.u64()?, arguments.bool()?);
+        let mut ranges = Vec::new();
+        while arguments.remaining() > 0 {
+            ranges.push((arguments.u64()?, arguments.bytes()?));
+        }
+        Ok(stub::reply(reply, self.write_ranges(from, generation, notify, &ranges)))
+    }
+
+    /// Writes all of them, in their order, if all may be.
+    fn write_ranges(
         &self,
         from: Option<SocketAddr>,
         generation: u64,
-        offset: u64,
         notify: bool,
-        bytes: &[u8],
+        ranges: &[(u64, &[u8])],
     ) -> Result<(), Refused> {
-        if bytes.len() > MOST {
-            return Err(too_long(bytes.len()).into());
+        let total = ranges.iter().map(|(_, bytes)| bytes.len()).fold(0, usize::saturating_add);
+        if total > MOST {
+            return Err(too_long(total).into());
         }
         let _changing = self.change();
         self.check(generation, Rights::WRITE)?;
-        self.check_range(offset, bytes.len())?;
-        self.area().write(offset, bytes);
-        self.written(offset, bytes.len(), notify, from);
+        ranges.iter().try_for_each(|(offset, bytes)| self.check_range(*offset, bytes.len()))?;
+        for (which, (offset, bytes)) in ranges.iter().enumerate() {
+            self.area().write(*offset, bytes);
+            self.written(*offset, bytes.len(), notify && which + 1 == ranges.len(), from);
+        }
         Ok(())
     }
 
@@ -232,7 +247,7 @@ impl Core {
         let d = &mut Decoder::new(bytes);
         let (stream, number) = (d.u64()?, d.u64()?);
         let (generation, offset, notify, bytes) = (d.u64()?, d.u64()?, d.bool()?, d.bytes()?);
-        self.streams().post(stream, number, || self.write_bytes(Some(from), generation, offset, notify, bytes));
+        self.streams().post(stream, number, || self.write_ranges(Some(from), generation, notify, &[(offset, bytes)]));
         Ok(())
     }
 
@@ -278,6 +293,7 @@ impl Accesses for Core {
             number if number == FACTS.number => self.facts(arguments, reply),
             number if number == READ.number => self.read_long(arguments, reply),
             number if number == WRITE.number => self.write(from, arguments, reply),
+            number if number == WRITE_EACH.number => self.write_each(from, arguments, reply),
             number if number == OPEN.number => self.open(arguments, reply),
             number if number == POSTED.number => self.posted(arguments, reply),
             number if number == COMPARE_AND_SWAP.number => self.swap(from, arguments, reply),

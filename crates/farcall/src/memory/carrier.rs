@@ -30,6 +30,14 @@ pub(super) trait Carrier: Send + Sync {
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64>;
 
+    /// Writes one after the other, with notice of the last.
+    fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
+        let last = ranges.len().saturating_sub(1);
+        let write =
+            |(which, (offset, bytes)): (usize, &(u64, &[u8]))| self.write(*offset, bytes, notify && which == last);
+        ranges.iter().enumerate().try_for_each(write)
+    }
+
     /// As [`Carrier::write`], asking for no acknowledgement: [`Carrier::flush`] says whether it was done. After those before.
     fn post(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
         self.write(offset, bytes, notify)

@@ -201,6 +201,13 @@ impl Memory for Remote {
         self.learn(self.carrier.write(offset, bytes, true))
     }
 
+    fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
+        for (offset, bytes) in ranges {
+            self.check(*offset, bytes.len(), Rights::WRITE)?;
+        }
+        self.learn(self.carrier.write_each(ranges, notify))
+    }
+
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
         self.check_word(offset)?;
         self.learn(self.carrier.compare_and_swap(offset, old, new))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Result;
-use super::access::{COMPARE_AND_SWAP, MOST, READ, Refused, WRITE, too_long};
+use super::access::{COMPARE_AND_SWAP, MOST, READ, Refused, WRITE, WRITE_EACH, too_long};
 use super::carrier::Carrier;
 use super::pipeline::Pipeline;
 use super::posts::Posts;
@@ -156,6 +156,19 @@ impl Carrier for Served {
         }
         let offsets = (offset..).step_by(MOST);
         bytes.chunks(MOST).zip(offsets).try_for_each(|(part, offset)| self.call(&WRITE, (offset, notify, part)))
+    }
+
+    fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
+        if ranges.iter().map(|(_, bytes)| bytes.len()).fold(0, usize::saturating_add) > MOST {
+            let last = ranges.len() - 1;
+            let mut each = ranges.iter().enumerate();
+            return each.try_for_each(|(which, (offset, bytes))| self.write(*offset, bytes, notify && which == last));
+        }
+        self.posts.settle()?;
+        self.binding.call(&WRITE_EACH, &|e| {
+            (self.generation, notify).encode(e)?;
+            ranges.iter().try_for_each(|range| range.encode(e))
+        })
     }
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
