@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{call, cat, check, completions, describe, dump, get, ls, multi, names, ping, serve, top};
+use crate::commands::{call, cat, check, completions, describe, dump, r#gen, get, ls, multi, names, ping, serve, top};
 use crate::demo;
 use crate::failure::Outcome;
 use crate::output::Output;
@@ -48,6 +48,7 @@ Examples:
   farcall describe FileAccess                         what can be called, and how
   farcall call FileAccess stat '{\"path\": \"todo.txt\"}'
   farcall top --once                                  what this user's servers do at the moment
+  farcall gen nfs3.x -o src/nfs3.rs                   make Rust of an ONC RPC protocol
   farcall multi FileAccess stat '[\"todo.txt\"]'       ask every server of files at once";
 
 #[derive(Debug, Subcommand)]
@@ -65,6 +66,7 @@ pub enum Command {
     Top(top::Top),
     Check(check::Check),
     Dump(dump::Dump),
+    Gen(r#gen::Gen),
     Completions(completions::Completions),
     /// A process of the demo
     #[command(name = demo::ROLE, hide = true)]
@@ -87,6 +89,7 @@ impl Command {
             Command::Top(command) => command.run(output),
             Command::Check(command) => command.run(output),
             Command::Dump(command) => command.run(output),
+            Command::Gen(command) => command.run(output),
             Command::Completions(command) => command.run(output),
             Command::Role(command) => command.run(output),
         }

@@ -6,6 +6,7 @@ pub mod check;
 pub mod completions;
 pub mod describe;
 pub mod dump;
+pub mod r#gen;
 pub mod get;
 pub mod ls;
 pub mod multi;

@@ -158,7 +158,9 @@ impl From<Error<FileError>> for Failure {
 }
 
 impl Failure {
-    fn fact(mut self, name: &'static str, value: impl Into<Value>) -> Failure {
+    /// With what scripts may want to know of it.
+    #[must_use]
+    pub fn fact(mut self, name: &'static str, value: impl Into<Value>) -> Failure {
         self.facts.push((name, value.into()));
         self
     }

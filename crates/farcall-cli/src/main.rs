@@ -8,6 +8,7 @@ mod demo;
 mod failure;
 mod output;
 mod remote;
+mod x_file;
 
 use std::process::ExitCode;
 

@@ -4,8 +4,22 @@ mod common;
 
 use common::Place;
 
-const SUBCOMMANDS: [&str; 13] =
-    ["demo", "serve", "ls", "cat", "get", "call", "describe", "ping", "names", "top", "check", "dump", "completions"];
+const SUBCOMMANDS: [&str; 14] = [
+    "demo",
+    "serve",
+    "ls",
+    "cat",
+    "get",
+    "call",
+    "describe",
+    "ping",
+    "names",
+    "top",
+    "check",
+    "dump",
+    "gen",
+    "completions",
+];
 
 #[test]
 fn help_names_every_subcommand_and_documents_the_exit_codes() {

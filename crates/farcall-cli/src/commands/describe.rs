@@ -1,4 +1,6 @@
-//! `farcall describe`: what an exporter says of itself, and that as a file.
+//! `farcall describe`: what an exporter says of itself, and that as a file; or what an `.x` file says.
+
+mod file;
 
 use std::path::Path;
 
@@ -14,33 +16,43 @@ use serde_json::{Value, json};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::remote::runtime;
+use crate::x_file::{self, Reading};
 
-/// Show the interface of an exporter: its procedures, their types, their documentation
+/// Show the interface of an exporter, or those of an .x file: the procedures, their types, their documentation
 ///
 /// What --json prints can be kept, and compared later with `farcall check`.
 #[derive(Debug, Args)]
 pub struct Describe {
-    /// Who is asked
+    /// Who is asked; or a file
     name: String,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 impl Describe {
     pub fn run(&self, output: &Output) -> Outcome {
+        if x_file::is_meant(&self.name) {
+            return file::describe(Path::new(&self.name), &self.reading, output);
+        }
         let description = dynamic::describe(&runtime()?, &self.name)?;
         let model = xdr::to_vec(&description.interface).map_err(|why| Failure::new(why.to_string()))?;
         output.line(|| as_json(&description, &model), || as_text(&description))
     }
 }
 
-/// The interface is there twice: for people and scripts, and whole, as it crosses the wire, for `farcall check`.
+/// What there is to say of an exporter. The interface is there twice: for people and scripts, and whole, as it crosses the wire, for `farcall check`.
 fn as_json(description: &Description, model: &[u8]) -> Value {
-    let interface = &description.interface;
+    let mut all = interface_as_json(&description.interface, model);
+    all["farcall"] = description.farcall.as_str().into();
+    all["wire"] = description.wire.clone().into();
+    all
+}
+
+fn interface_as_json(interface: &Interface, model: &[u8]) -> Value {
     json!({
         "interface": interface.name,
         "docs": interface.docs,
         "procedures": interface.procedures.iter().map(|procedure| of(interface, procedure)).collect::<Vec<_>>(),
-        "farcall": description.farcall,
-        "wire": description.wire,
         "model": BASE64_STANDARD.encode(model),
     })
 }
@@ -60,10 +72,13 @@ fn of(interface: &Interface, procedure: &Procedure) -> Value {
 
 fn as_text(description: &Description) -> String {
     let Description { interface, farcall, wire, .. } = description;
-    let definitions = interface.types.definitions().iter();
-    let types: String = definitions.map(|definition| spelt(&interface.types, definition) + "\n\n").collect();
+    let types = types_as_text(&interface.types);
     let wire: Vec<String> = wire.iter().map(u32::to_string).collect();
     format!("{interface}\n\n{types}exported by farcall {farcall}, wire version {}", wire.join(", "))
+}
+
+fn types_as_text(types: &Types) -> String {
+    types.definitions().iter().map(|definition| spelt(types, definition) + "\n\n").collect()
 }
 
 /// A struct, a union or an enumeration, as its source might read.

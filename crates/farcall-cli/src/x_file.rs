@@ -1,0 +1,69 @@
+//! `.x` files on the command line: how they are read, and what is told of them.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use farcall_idl::x::{Diagnostic, Options, read, tree::Specification};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+
+/// How an `.x` file is read.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Reading {
+    /// Look here for the files that it includes, after the directory in which it is
+    #[arg(short = 'I', value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    include: Vec<PathBuf>,
+    /// Define a macro, or a constant that C's headers have
+    #[arg(short = 'D', value_name = "NAME[=VALUE]", value_parser = define)]
+    define: Vec<(String, String)>,
+}
+
+/// Whether this is meant as an `.x` file, and not as the name of an exporter.
+pub fn is_meant(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "x" || extension == "rpcl")
+        || Path::new(name).is_file()
+}
+
+impl Reading {
+    /// Reads a file. What is wrong with it, and what of it had to be left out, is told on standard error.
+    pub fn read(&self, path: &Path, output: &Output) -> Outcome<Specification> {
+        let options = Options { include_dirs: self.include.clone(), defines: self.define.clone() };
+        let tree = read(path, &options).map_err(|why| {
+            let faults = why.iter().map(as_json).collect();
+            if !output.is_json() {
+                why.iter().for_each(tell);
+            }
+            let failure = Failure::new(match why.iter().count() {
+                1 => format!("{} cannot be read as an .x file", path.display()),
+                count => format!("{} cannot be read as an .x file: {count} faults", path.display()),
+            });
+            failure.fact("faults", Value::Array(faults))
+        })?;
+        if !output.is_json() {
+            tree.warnings.iter().for_each(tell);
+        }
+        Ok(tree)
+    }
+}
+
+fn define(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').unwrap_or((text, "1"));
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    match name.chars().all(word) && !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) {
+        true => Ok((name.to_owned(), value.to_owned())),
+        false => Err(format!("`{name}` is no name of a macro")),
+    }
+}
+
+fn tell(what: &Diagnostic) {
+    let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    eprintln!("{}\n", if coloured { what.coloured() } else { what.to_string() });
+}
+
+/// A fault, or what was left out.
+pub fn as_json(what: &Diagnostic) -> Value {
+    json!({ "file": what.file(), "line": what.line(), "column": what.column(), "message": what.message() })
+}
