@@ -43,12 +43,12 @@
 //! service    the thread for all links       gather   a thread that waits for any of several calls
 //! ```
 
-mod alarm;
+pub(crate) mod alarm;
 pub mod auth;
 mod bound;
 pub mod carrier;
 mod gather;
-mod link;
+pub(crate) mod link;
 mod service;
 mod table;
 mod tools;
@@ -68,7 +68,7 @@ use crate::wire::record::Limits;
 use auth::{AuthNone, Authenticator};
 use bound::Bound;
 use carrier::{Address, Dial, Plain};
-use link::Link;
+use link::{Back, Link};
 use table::Lost;
 
 /// A connection to one server, or a socket by which it is sent datagrams, and how it is called. Clones share it.
@@ -155,6 +155,7 @@ pub struct Builder {
     spin: Duration,
     connecting: Duration,
     limits: Limits,
+    back: Option<Arc<dyn Back>>,
 }
 
 impl Default for Builder {
@@ -174,6 +175,7 @@ impl Default for Builder {
             spin: Duration::ZERO,
             connecting,
             limits: Limits::default(),
+            back: None,
         }
     }
 }
@@ -236,6 +238,14 @@ impl Builder {
         self
     }
 
+    /// Serves these programs to the server, which may call them on the same connection, TCP or Unix.
+    #[cfg(target_os = "linux")]
+    #[must_use]
+    pub fn serve(mut self, offers: Vec<crate::server::Offer>) -> Builder {
+        self.back = Some(Arc::new(crate::server::back::Answering::new(offers)));
+        self
+    }
+
     /// A client of the server at `tcp://HOST:PORT`, `udp://HOST:PORT` or `unix:PATH`.
     ///
     /// # Errors
@@ -275,13 +285,14 @@ impl Builder {
         if !datagrams {
             carrier::settle(&*carrier, self.connecting).map_err(refused)?;
         }
-        let link = Link::new(carrier, datagrams, self.limits, None);
+        let link = Link::new(carrier, datagrams, self.limits, self.back.clone());
         let connection = Connection {
             dial: Box::new(dial),
             datagrams,
             address: address.clone(),
             reconnect: self.reconnect,
             limits: self.limits,
+            back: self.back.clone(),
             link: Mutex::new(Current { link, stale: Instant::now() + IDLE }),
             next: AtomicU32::new(RandomState::new().build_hasher().finish() as u32),
         };
@@ -302,6 +313,7 @@ struct Connection {
     address: Arc<str>,
     reconnect: bool,
     limits: Limits,
+    back: Option<Arc<dyn Back>>,
     link: Mutex<Current>,
     /// The identifier of the next call. They begin by chance, so that a server that remembers the calls of another
     /// process at the same port does not take ours for those.
@@ -345,7 +357,7 @@ impl Connection {
             return Err(broken.unwrap_or_else(|| unreachable_by("the connection has ended")));
         }
         let carrier = self.dial.dial().map_err(|why| unreachable_by(&why.to_string()))?;
-        current.link = Link::new(carrier, self.datagrams, self.limits, None);
+        current.link = Link::new(carrier, self.datagrams, self.limits, self.back.clone());
         Ok(current.link.clone())
     }
 

@@ -29,6 +29,8 @@
 //! # }
 //! ```
 
+pub(crate) mod back;
+mod callback;
 mod caller;
 mod connection;
 mod crew;
@@ -54,16 +56,17 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_w
 
 pub use caller::{Caller, Transport, caller, say_nothing};
 pub use duplicates::Retention;
-pub use programs::{Admission, Flavour, Seal};
+pub use programs::{Admission, Flavour, Offer, Seal};
 
 use crate::rpcbind::protocol::{Portmap, Rpcbind3, Rpcbind4};
 use crate::rpcbind::{Mapper, Offered};
 use crate::wire::auth::{AuthStat, Flavor};
 use crate::wire::record;
 use crew::Crew;
+pub(crate) use crew::step_aside;
 use datagrams::Datagrams;
 use duplicates::Duplicates;
-use programs::{Offer, Programs};
+use programs::Programs;
 use streams::{Listener, StreamLimits, Streams};
 
 /// Programs that are being served, until it is dropped.
@@ -231,7 +234,7 @@ impl ServerBuilder {
         self
     }
 
-    /// How many threads there are at most; 64 by default. More calls than that wait in their sockets.
+    /// How many procedures run at once, at most; 64 by default. More calls than that wait in their sockets.
     pub fn workers(mut self, most: usize) -> Self {
         self.workers = most;
         self
@@ -303,7 +306,8 @@ impl ServerBuilder {
     pub fn start(mut self) -> io::Result<Server> {
         self.programs.duplicates = self.retention.map(Duplicates::new);
         let programs = Arc::new(self.programs);
-        let crew = Crew::new(self.workers)?;
+        let crew = Crew::new(self.workers);
+        crew.start_keeper()?;
         let mut server =
             Server { crew, streams: None, programs, addresses: Vec::new(), paths: Vec::new(), mapper: None };
         let (mut sockets, mut listeners) = (Vec::new(), Vec::new());

@@ -359,8 +359,11 @@ impl Link {
         }
     }
 
-    /// Waits until a call has ended: as the leader, or as one that follows.
+    /// Waits until a call has ended, as the leader or as one that follows. A server's procedure that waits has others go on
+    /// with its work meanwhile.
     fn await_reply(self: &Arc<Self>, mine: &Mine, terms: &Terms, leads: bool, again: Option<&[u8]>) -> Outcome {
+        #[cfg(target_os = "linux")]
+        let _aside = crate::server::step_aside();
         let mut timers = Timers { deadline: terms.deadline, again, at: None, pause: terms.pause, repeated: false };
         if !leads {
             self.engage_if_blocked();

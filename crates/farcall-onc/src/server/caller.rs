@@ -8,6 +8,7 @@ use std::sync::Arc;
 use farcall::stub::{EnteredElsewhere, enter_elsewhere};
 
 use super::connection::Connection;
+use crate::Client;
 use crate::wire::auth::{Credential, Flavor, OpaqueAuth};
 use crate::wire::message::Call;
 
@@ -107,6 +108,14 @@ impl Caller {
     /// The user at the other end of a Unix socket, by the word of the system.
     pub fn user(&self) -> Option<u32> {
         self.peer.user
+    }
+
+    /// Who calls the caller, on the connection that the call came by, which the server's own procedures may do too; none of
+    /// one that came otherwise. It serves what it was told to by
+    /// [`Builder::serve`](crate::Builder::serve), if it is one of ours.
+    pub fn client(&self) -> Option<Client> {
+        let connection = self.peer.connection.as_ref()?;
+        connection.callback.client(connection)
     }
 
     /// Whether the call came from a port that only a superuser may have: a sign, not a proof.

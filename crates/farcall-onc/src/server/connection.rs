@@ -18,6 +18,7 @@ use farcall::Bytes;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
 
+use super::callback::Callback;
 use super::caller::Peer;
 use super::crew::Seat;
 use super::duplicates::Fate;
@@ -25,6 +26,7 @@ use super::outgoing::Outgoing;
 use super::programs::Verdict;
 use super::ready::Interest;
 use super::streams::Streams;
+use crate::wire::message::{Direction, peek};
 use crate::wire::record::{MARK, Records};
 
 /// Replies that nobody takes are a reason to read no further calls.
@@ -45,6 +47,7 @@ pub(crate) struct Connection {
     /// Calls whose turn was passed on, and whose replies are not sent yet.
     running: AtomicUsize,
     fate: Arc<Fate>,
+    pub(super) callback: Callback,
 }
 
 /// What has come.
@@ -103,6 +106,7 @@ impl Connection {
             outbox: Mutex::new(Outbox { resting: true, ..Outbox::default() }),
             running: AtomicUsize::new(0),
             fate: Arc::default(),
+            callback: Callback::default(),
         }
     }
 
@@ -173,7 +177,14 @@ impl Connection {
         match self.streams.programs.examine(message, peer, reply) {
             Verdict::Answered => true,
             Verdict::Drop => false,
-            Verdict::Unreadable => false,
+            Verdict::Unreadable => {
+                if let Ok((_, Direction::Reply)) = peek(message)
+                    && !self.callback.deliver(message)
+                {
+                    self.close();
+                }
+                false
+            }
             Verdict::Run(admitted) => {
                 if admitted.is_slow() {
                     self.pass(turn);
@@ -290,13 +301,20 @@ impl Connection {
             }
             inbox.turn += 1;
             self.running.fetch_add(1, Ordering::SeqCst);
-            self.send_batch(&mut inbox)
+            self.send_batch(&mut inbox) && self.offer()
         };
         if !sent {
-            return self.close();
+            self.close();
         }
-        let connection = self.clone();
-        self.streams.crew.submit(Box::new(move |seat| connection.serve(seat, &mut Desk::default())));
+    }
+
+    /// Has whoever waits for connections take this one at once: there may be something to serve that was read already.
+    fn offer(&self) -> bool {
+        let mut outbox = lock(&self.outbox);
+        outbox.resting = true;
+        // It is writable, or it has to wait for that anyway.
+        let at_once = Interest { read: !outbox.ended, write: true };
+        self.streams.ready.arm(&self.socket, self.id, at_once).is_ok()
     }
 
     /// The end of a call whose turn was passed on.
@@ -334,7 +352,7 @@ impl Connection {
     }
 
     /// Sends these, all of them before anything that is sent later; false if the connection is broken.
-    fn send(&self, parts: &[&[u8]]) -> bool {
+    pub(super) fn send(&self, parts: &[&[u8]]) -> bool {
         let mut outbox = lock(&self.outbox);
         if outbox.closed {
             return false;
@@ -430,6 +448,7 @@ impl Connection {
         }
         self.streams.forget(self);
         let _ = shutdown(&self.socket, Shutdown::Both);
+        self.callback.end();
     }
 
     /// How long nothing has come, if the connection could be closed for that.
@@ -461,7 +480,7 @@ enum Record {
 const MOST_PARTS: usize = 5;
 
 /// What stands in front of a record that is sent as one fragment.
-fn mark(len: usize) -> [u8; MARK] {
+pub(super) fn mark(len: usize) -> [u8; MARK] {
     const LAST: u32 = 1 << 31;
     // A result is never as long as that: memory ends before.
     (LAST | u32::try_from(len).unwrap_or(LAST - 1)).to_be_bytes()

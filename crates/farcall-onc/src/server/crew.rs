@@ -1,10 +1,11 @@
-//! The threads of a server, of which there are never more than so many, and who looks after them.
+//! The threads of a server, of which never more than so many execute, and who looks after them.
 //!
 //! A thread waits at a *post* (a socket, or all connections together) and runs the procedures of the calls that it finds
 //! there itself: to hand a call over costs more than most procedures. So that a long one does not hold up others, another
 //! thread takes the post: before a procedure that is known to be slow, and otherwise as soon as the *keeper* sees that
 //! a thread has been in the same procedure at two of its looks. The keeper sleeps while nothing happens.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -74,6 +75,7 @@ impl WatchList {
 pub(crate) struct Crew {
     state: Mutex<State>,
     bell: Condvar,
+    /// How many execute, at most.
     limit: usize,
     stopped: AtomicBool,
     /// The keeper looks now and then.
@@ -90,6 +92,8 @@ struct State {
     seats: Vec<Arc<Seat>>,
     idle: usize,
     threads: usize,
+    /// Threads that wait for calls of their own, which do not count.
+    aside: usize,
     /// The keeper is to look at once.
     asked: bool,
 }
@@ -102,9 +106,9 @@ const QUIET: u32 = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Crew {
-    /// At most `limit` threads, and none yet but the keeper.
-    pub(crate) fn new(limit: usize) -> io::Result<Arc<Crew>> {
-        let crew = Arc::new(Crew {
+    /// No threads yet, of which `limit` will execute at once, at most.
+    pub(crate) fn new(limit: usize) -> Arc<Crew> {
+        Arc::new(Crew {
             state: Mutex::default(),
             bell: Condvar::new(),
             limit: limit.max(1),
@@ -112,10 +116,14 @@ impl Crew {
             awake: AtomicBool::new(false),
             keeper: Condvar::new(),
             sweeping: AtomicBool::new(false),
-        });
-        let keeper = crew.clone();
+        })
+    }
+
+    /// Has somebody look after those who wait at posts.
+    pub(super) fn start_keeper(self: &Arc<Self>) -> io::Result<()> {
+        let keeper = self.clone();
         thread::Builder::new().name("onc-keeper".into()).spawn(move || keeper.keep())?;
-        Ok(crew)
+        Ok(())
     }
 
     /// Puts a first thread at a post.
@@ -132,10 +140,16 @@ impl Crew {
     pub(super) fn submit(self: &Arc<Self>, job: Job) {
         let mut state = self.lock();
         state.jobs.push_back(job);
+        self.staff(&mut state);
+    }
+
+    /// Sees to it that somebody will come to the jobs, if there may be one more.
+    fn staff(self: &Arc<Self>, state: &mut State) {
         if state.idle >= state.jobs.len() {
             return self.bell.notify_one();
         }
-        if state.threads >= self.limit {
+        // Somebody may wait at each post, however many execute.
+        if state.threads >= self.limit + state.aside + state.posts.len() {
             return;
         }
         let (crew, seat) = (self.clone(), Arc::new(Seat::default()));
@@ -208,9 +222,11 @@ impl Crew {
 
     /// A thread's life.
     fn work(self: &Arc<Self>, seat: &Arc<Seat>) {
+        SEAT.set(Some((self.clone(), seat.clone())));
         while let Some(job) = self.next() {
             job(seat);
         }
+        SEAT.set(None);
         let mut state = self.lock();
         state.threads -= 1;
         state.seats.retain(|other| !Arc::ptr_eq(other, seat));
@@ -352,3 +368,41 @@ impl Seat {
 
 /// Added to a turn that was seen twice.
 const OVERDUE: u64 = 1 << 63;
+
+thread_local! {
+    static SEAT: RefCell<Option<(Arc<Crew>, Arc<Seat>)>> = const { RefCell::new(None) };
+}
+
+/// Says that this thread, if it is one of a server's, waits within a procedure for as long as another machine pleases,
+/// until what it returns is dropped: others go on with what it has, and it does not count as one of the crew.
+#[inline]
+pub(crate) fn step_aside() -> Option<Aside> {
+    if SEAT.with_borrow(Option::is_none) {
+        return None;
+    }
+    Aside::step()
+}
+
+/// A thread waits within a procedure.
+pub(crate) struct Aside(Arc<Crew>);
+
+impl Aside {
+    fn step() -> Option<Aside> {
+        let (crew, seat) = SEAT.with_borrow(Clone::clone)?;
+        seat.let_go();
+        let posts = {
+            let mut state = crew.lock();
+            state.aside += 1;
+            crew.staff(&mut state);
+            state.posts.clone()
+        };
+        posts.iter().for_each(|post| crew.relieve(post.watch_list()));
+        Some(Aside(crew))
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.0.lock().aside -= 1;
+    }
+}

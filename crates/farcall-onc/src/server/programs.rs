@@ -67,9 +67,9 @@ pub trait Seal: Send {
 }
 
 /// An interface, as its server offers it.
-pub(crate) struct Offer {
-    pub(crate) program: u32,
-    pub(crate) version: u32,
+pub struct Offer {
+    program: u32,
+    version: u32,
     service: Box<dyn Service>,
     procedures: Box<[Known]>,
 }
@@ -96,8 +96,8 @@ impl<T: ?Sized + Interface> Service for Direct<T> {
 }
 
 impl Offer {
-    /// What `T` says of itself. Procedures of which `one_way` is true give no reply when all is well.
-    pub(crate) fn new<T: ?Sized + Program>(server: Arc<T>, one_way: &[u32]) -> Offer {
+    /// The interface `T` under its numbers. Procedures of numbers in `one_way` give no reply when all is well.
+    pub fn new<T: ?Sized + Program>(server: Arc<T>, one_way: &[u32]) -> Offer {
         let known = |procedure: &Procedure| Known {
             number: procedure.number,
             idempotent: procedure.idempotent || procedure.number == 0,
@@ -115,6 +115,12 @@ impl Offer {
 
 /// What a flavour made of a call: arguments, the reply's verifier, what is done to the result.
 type Stands<'a> = (Cow<'a, [u8]>, (Flavor, Vec<u8>), Option<Box<dyn Seal>>);
+
+impl std::fmt::Debug for Offer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Offer").field("program", &self.program).field("version", &self.version).finish_non_exhaustive()
+    }
+}
 
 /// What becomes of a message.
 pub(crate) enum Verdict<'a> {

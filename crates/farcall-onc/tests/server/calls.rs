@@ -234,3 +234,65 @@ fn a_dropped_server_leaves_its_port() {
     assert_eq!(success(&Udp::to(address).ask(&call(1, 1, &[1, 1]))).0, 1);
     drop(again);
 }
+
+#[farcall::interface(program = 0x2000_0078, version = 1)]
+pub trait Game {
+    #[procedure(1)]
+    fn play(&self, rounds: u32) -> farcall::Result<u32>;
+}
+
+#[farcall::interface(program = 0x2000_0079, version = 1)]
+pub trait Player {
+    #[procedure(1)]
+    fn turn(&self, round: u32) -> farcall::Result<u32>;
+}
+
+struct Table;
+impl Game for Table {
+    fn play(&self, rounds: u32) -> farcall::Result<u32> {
+        let player = farcall_onc::server::caller().unwrap().client().unwrap().bind::<dyn Player>();
+        (0..rounds).map(|round| player.turn(round)).sum()
+    }
+}
+
+struct Doubles;
+impl Player for Doubles {
+    fn turn(&self, round: u32) -> farcall::Result<u32> {
+        Ok(2 * round)
+    }
+}
+
+#[test]
+fn a_server_calls_its_client_on_the_same_connection() {
+    let builder = Server::builder().program::<dyn Game>(Arc::new(Table)).workers(2);
+    let server = builder.address("127.0.0.1:0".parse().unwrap()).start().unwrap();
+    let offers = vec![farcall_onc::server::Offer::new::<dyn Player>(Arc::new(Doubles), &[])];
+    let address = format!("tcp://{}", server.tcp().unwrap());
+    let client = farcall_onc::Client::builder().serve(offers).connect(&address).unwrap();
+    let game = client.bind::<dyn Game>();
+    assert_eq!(game.play(10).unwrap(), 90);
+    // Several at a time, more than the server has threads.
+    let games: Vec<_> = (0..8).map(|_| game.start().play(100)).collect();
+    games.into_iter().for_each(|game| assert_eq!(game.wait().unwrap(), 9900));
+}
+
+#[test]
+fn a_client_that_serves_nothing_fails_only_the_call_to_it() {
+    let builder =
+        Server::builder().program::<dyn Game>(Arc::new(Table)).program::<dyn Calc>(Arc::new(Calculator::default()));
+    let server = builder.address("127.0.0.1:0".parse().unwrap()).start().unwrap();
+    let mut tcp = tcp(&server);
+    let mut play = call(1, 1, &[1]);
+    play[12..20].copy_from_slice(&words(&[0x2000_0078, 1]));
+    tcp.send(&play);
+    // The call in the other direction.
+    let asked = tcp.receive();
+    assert_eq!(asked[4..24], words(&[0, 2, 0x2000_0079, 1, 1]));
+    // Calls are served while it is waited for.
+    assert_eq!(success(&tcp.ask(&call(2, 1, &[1, 1]))).0, 2);
+    tcp.send(&[&asked[..4], &words(&[1, 0, 0, 0, 1])].concat());
+    assert_eq!(accepted(&tcp.receive()), Accepted::SystemErr);
+    // Replies to nothing are dropped.
+    tcp.send(&words(&[77, 1, 0, 0, 0, 1]));
+    assert_eq!(success(&tcp.ask(&call(3, 1, &[1, 1]))).0, 3);
+}

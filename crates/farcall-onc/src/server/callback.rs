@@ -1,0 +1,149 @@
+//! Calls in the other direction: a server calls the client at the other end of a connection.
+//!
+//! A [`Client`] does it, to whom the connection is one more carrier: what it sends leaves between our replies, and what the
+//! connection's reader finds to be a reply comes to it.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::connection::{Connection, mark};
+use crate::client::alarm::Alarm;
+use crate::client::carrier::{Carrier, Dial, Wait};
+use crate::{Client, client};
+
+/// The client at the other end, once it is to be called.
+#[derive(Default)]
+pub(super) struct Callback {
+    place: OnceLock<(Client, Arc<Inflow>)>,
+}
+
+/// Replies that have come and are not taken yet.
+struct Inflow {
+    bytes: Mutex<Vec<u8>>,
+    ended: OnceLock<()>,
+    alarm: Alarm,
+}
+
+/// Replies that nobody takes are a reason to end the connection.
+const MOST: usize = 16 << 20;
+
+impl Callback {
+    /// Who calls the client at the other end of `connection`; none if the system lacks what it takes.
+    pub(super) fn client(&self, connection: &Arc<Connection>) -> Option<Client> {
+        if let Some((client, _)) = self.place.get() {
+            return Some(client.clone());
+        }
+        let inflow = Arc::new(Inflow { bytes: Mutex::default(), ended: OnceLock::new(), alarm: Alarm::new().ok()? });
+        let way = Way { connection: Arc::downgrade(connection), inflow: inflow.clone() };
+        let client = Client::builder().reconnect(false).dial(way).ok()?;
+        // Another thread may have been faster.
+        Some(self.place.get_or_init(|| (client, inflow)).0.clone())
+    }
+
+    /// A reply has come; false if there is no end to them.
+    pub(super) fn deliver(&self, message: &[u8]) -> bool {
+        let Some((_, inflow)) = self.place.get() else { return true };
+        let mut bytes = inflow.lock();
+        if bytes.len() + message.len() > MOST {
+            return false;
+        }
+        bytes.extend_from_slice(&mark(message.len()));
+        bytes.extend_from_slice(message);
+        inflow.alarm.ring();
+        true
+    }
+
+    /// No more will come.
+    pub(super) fn end(&self) {
+        if let Some((_, inflow)) = self.place.get() {
+            let _ = inflow.ended.set(());
+            inflow.alarm.ring();
+        }
+    }
+}
+
+impl Inflow {
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The way to the client.
+#[derive(Clone)]
+struct Way {
+    connection: Weak<Connection>,
+    inflow: Arc<Inflow>,
+}
+
+impl Dial for Way {
+    fn dial(&self) -> io::Result<Box<dyn Carrier>> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn is_datagrams(&self) -> bool {
+        false
+    }
+
+    fn address(&self) -> String {
+        "the caller".into()
+    }
+}
+
+impl Carrier for Way {
+    fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+        self.inflow.alarm.quiet();
+        let mut bytes = self.inflow.lock();
+        if !bytes.is_empty() {
+            let len = buffer.len().min(bytes.len());
+            buffer[..len].copy_from_slice(&bytes[..len]);
+            bytes.drain(..len);
+            return Ok(len);
+        }
+        if self.inflow.ended.get().is_some() {
+            return Ok(0);
+        }
+        drop(bytes);
+        let time = match wait {
+            Wait::No => return Err(ErrorKind::WouldBlock.into()),
+            Wait::For(time) => Some(client::carrier::timespec(time)),
+            Wait::Forever => None,
+        };
+        self.sleep(time.as_ref())?;
+        // What has come is looked for by who asks again.
+        Err(ErrorKind::Interrupted.into())
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        let connection = self.connection.upgrade().ok_or(ErrorKind::NotConnected)?;
+        if connection.send(&[bytes]) { Ok(bytes.len()) } else { Err(ErrorKind::BrokenPipe.into()) }
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.inflow.alarm.descriptor()
+    }
+
+    fn holds(&self) -> bool {
+        !self.inflow.lock().is_empty()
+    }
+
+    fn shutdown(&self) {
+        let _ = self.inflow.ended.set(());
+        self.inflow.alarm.ring();
+    }
+}
+
+impl Way {
+    /// Until something has come.
+    fn sleep(&self, time: Option<&Timespec>) -> io::Result<()> {
+        let mut place = [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)];
+        match poll(&mut place, time) {
+            Ok(0) => Err(ErrorKind::WouldBlock.into()),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
