@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::connection::Connection;
@@ -24,7 +24,7 @@ pub(super) trait Post: Send + Sync {
     fn watch(&self, seat: &Arc<Seat>);
 
     /// Who waits there.
-    fn watch_list(&self) -> &WatchList;
+    fn watch_list(&self) -> &Arc<WatchList>;
 
     /// Makes one who waits look whether the server has stopped.
     fn wake(&self);
@@ -39,6 +39,9 @@ pub(super) trait Post: Send + Sync {
 #[derive(Default)]
 pub(super) struct WatchList {
     waiting: AtomicUsize,
+    /// Who belongs to the post, and who of them executes.
+    present: AtomicUsize,
+    executing: AtomicUsize,
     /// Counts those who began to wait.
     arrivals: AtomicU64,
     /// One more was called, and has not come yet.
@@ -56,6 +59,20 @@ impl WatchList {
         }
         self.arrivals.fetch_add(1, Ordering::Relaxed);
         true
+    }
+
+    /// Executes, which stops nobody from ending the post.
+    #[inline]
+    pub(super) fn execute<R>(&self, serve: impl FnOnce() -> R) -> R {
+        self.executing.fetch_add(1, Ordering::SeqCst);
+        let result = serve();
+        self.executing.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    /// Whether all who belong to the post execute.
+    fn is_left(&self) -> bool {
+        self.present.load(Ordering::SeqCst) == self.executing.load(Ordering::SeqCst)
     }
 
     /// Has done waiting; true if nobody else waits.
@@ -96,6 +113,7 @@ struct State {
     aside: usize,
     /// The keeper is to look at once.
     asked: bool,
+    keeper: Option<JoinHandle<()>>,
 }
 
 /// How long between two looks of the keeper.
@@ -122,14 +140,27 @@ impl Crew {
     /// Has somebody look after those who wait at posts.
     pub(super) fn start_keeper(self: &Arc<Self>) -> io::Result<()> {
         let keeper = self.clone();
-        thread::Builder::new().name("onc-keeper".into()).spawn(move || keeper.keep())?;
+        let thread = thread::Builder::new().name("onc-keeper".into()).spawn(move || keeper.keep())?;
+        self.lock().keeper = Some(thread);
         Ok(())
     }
 
     /// Puts a first thread at a post.
     pub(super) fn man(self: &Arc<Self>, post: Arc<dyn Post>) {
         self.lock().posts.push(post.clone());
-        self.submit(Box::new(move |seat| post.watch(seat)));
+        self.send_to(post);
+    }
+
+    fn send_to(self: &Arc<Self>, post: Arc<dyn Post>) {
+        let (crew, list) = (self.clone(), post.watch_list().clone());
+        self.submit(Box::new(move |seat| {
+            list.present.fetch_add(1, Ordering::SeqCst);
+            post.watch(seat);
+            // Its socket is closed by the last.
+            drop(post);
+            list.present.fetch_sub(1, Ordering::SeqCst);
+            crew.left();
+        }));
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -167,9 +198,9 @@ impl Crew {
         if !list.is_deserted() || list.called.swap(true, Ordering::SeqCst) {
             return;
         }
-        let post = self.lock().posts.iter().find(|post| std::ptr::eq(post.watch_list(), list)).cloned();
+        let post = self.lock().posts.iter().find(|post| std::ptr::eq(&**post.watch_list(), list)).cloned();
         if let Some(post) = post {
-            self.submit(Box::new(move |seat| post.watch(seat)));
+            self.send_to(post);
         }
     }
 
@@ -196,28 +227,34 @@ impl Crew {
         }
     }
 
-    /// Has everybody leave, and waits until nobody waits at a post any more. Procedures that run end by themselves.
+    /// Has everybody leave, and waits until only who executes has not. Procedures that run end by themselves.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        let posts = {
+        let (posts, keeper) = {
             let mut state = self.lock();
             state.asked = true;
             state.jobs.clear();
-            std::mem::take(&mut state.posts)
+            (std::mem::take(&mut state.posts), state.keeper.take())
         };
         self.bell.notify_all();
         self.keeper.notify_all();
         posts.iter().for_each(|post| post.wake());
+        let lists: Vec<_> = posts.iter().map(|post| post.watch_list().clone()).collect();
+        drop(posts);
+        // It holds the posts while it looks.
+        let _ = keeper.map(JoinHandle::join);
         let mut state = self.lock();
-        while posts.iter().any(|post| !post.watch_list().is_deserted()) {
+        while !lists.iter().all(|list| list.is_left()) {
             state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Somebody who left a post has seen that the server stops.
-    pub(super) fn left(&self) {
-        drop(self.lock());
-        self.bell.notify_all();
+    /// Somebody has left a post.
+    fn left(&self) {
+        if self.is_stopped() {
+            drop(self.lock());
+            self.bell.notify_all();
+        }
     }
 
     /// A thread's life.

@@ -23,7 +23,7 @@ pub(super) struct Datagrams {
     socket: UdpSocket,
     local: SocketAddr,
     spin: Duration,
-    list: WatchList,
+    list: Arc<WatchList>,
     crew: Arc<Crew>,
     programs: Arc<Programs>,
 }
@@ -38,7 +38,7 @@ impl Datagrams {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER);
         let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER);
         let (crew, programs) = (crew.clone(), programs.clone());
-        Ok(Datagrams { local: socket.local_addr()?, socket, spin, list: WatchList::default(), crew, programs })
+        Ok(Datagrams { local: socket.local_addr()?, socket, spin, list: Arc::default(), crew, programs })
     }
 
     /// Waits for a datagram: its length, and whom it is from.
@@ -131,18 +131,18 @@ impl Post for Datagrams {
             let received = if self.crew.is_stopped() { None } else { self.receive(&mut buffer) };
             let deserted = self.list.leave();
             if self.crew.is_stopped() {
-                self.wake();
-                return self.crew.left();
+                return self.wake();
             }
             let Some((len, from)) = received else { continue };
             if deserted {
                 self.crew.guard();
             }
-            self.serve(seat, buffer.get(..len).unwrap_or_default(), &from, &mut reply);
+            let message = buffer.get(..len).unwrap_or_default();
+            self.list.execute(|| self.serve(seat, message, &from, &mut reply));
         }
     }
 
-    fn watch_list(&self) -> &WatchList {
+    fn watch_list(&self) -> &Arc<WatchList> {
         &self.list
     }
 

@@ -33,7 +33,7 @@ pub(super) struct Streams {
     pub(super) limits: StreamLimits,
     pub(super) crew: Arc<Crew>,
     pub(super) programs: Arc<Programs>,
-    pub(super) list: WatchList,
+    pub(super) list: Arc<WatchList>,
     /// Their keys are their places; those of connections follow.
     listeners: Vec<Listener>,
     connections: RwLock<HashMap<u64, Arc<Connection>>>,
@@ -75,7 +75,7 @@ impl Streams {
             limits,
             crew: crew.clone(),
             programs: programs.clone(),
-            list: WatchList::default(),
+            list: Arc::default(),
             next: AtomicU64::new(listeners.len() as u64),
             listeners,
             connections: RwLock::default(),
@@ -177,18 +177,18 @@ impl Post for Streams {
                 self.crew.guard();
             }
             if self.crew.is_stopped() {
-                return self.crew.left();
+                return;
             }
             let Some((key, interest)) = event else { continue };
             if let Some(listener) = self.listeners.get(key as usize) {
                 self.accept(key, listener);
             } else if let Some(connection) = self.find(key) {
-                connection.ready(interest, seat, &mut desk);
+                self.list.execute(|| connection.ready(interest, seat, &mut desk));
             }
         }
     }
 
-    fn watch_list(&self) -> &WatchList {
+    fn watch_list(&self) -> &Arc<WatchList> {
         &self.list
     }
 

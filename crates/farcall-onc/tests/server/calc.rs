@@ -103,6 +103,14 @@ impl Calculator {
         }
     }
 
+    /// Waits until `count` has run so often.
+    pub fn await_counted(&self, count: u64) {
+        let mut begun = self.begun.lock().unwrap();
+        while self.counted.load(Ordering::SeqCst) < count {
+            begun = self.bell.wait(begun).unwrap();
+        }
+    }
+
     pub fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.bell.notify_all();
@@ -119,7 +127,10 @@ impl Calc for Calculator {
     }
 
     fn count(&self) -> farcall::Result<u64> {
-        Ok(self.counted.fetch_add(1, Ordering::SeqCst) + 1)
+        let counted = self.counted.fetch_add(1, Ordering::SeqCst) + 1;
+        drop(self.begun.lock().unwrap());
+        self.bell.notify_all();
+        Ok(counted)
     }
 
     fn wait(&self) -> farcall::Result<u32> {

@@ -210,7 +210,7 @@ fn one_way_procedures_are_not_answered() {
     assert_eq!(success(&tcp.ask(&call(99, 1, &[1, 1]))).0, 99);
     let udp = Udp::to(server.udp().unwrap());
     udp.is_ignored(&call(11, 3, &[]));
-    assert_eq!(calculator.counted.load(std::sync::atomic::Ordering::SeqCst), 11);
+    calculator.await_counted(11);
 }
 
 #[test]
