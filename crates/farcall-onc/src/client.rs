@@ -20,7 +20,8 @@
 //! # }
 //! ```
 //!
-//! **Addresses** are `tcp://HOST:PORT`, `udp://HOST:PORT` and `unix:PATH`. Prefer TCP: over UDP a call that is not
+//! **Addresses** are `tcp://HOST:PORT`, `udp://HOST:PORT` and `unix:PATH`; [`import`] and [`Builder::find`] also take
+//! `HOST`, and ask its port mapper. Prefer TCP: over UDP a call that is not
 //! answered in time is sent again, by the same identifier, and a server that does not remember it executes it again.
 //!
 //! **Time.** A server cannot be asked whether it is still at it. So a call whose caller says nothing fails after 25
@@ -43,6 +44,7 @@
 //! service    the thread for all links       gather   a thread that waits for any of several calls
 //! ```
 
+mod address;
 pub(crate) mod alarm;
 pub mod auth;
 mod bound;
@@ -55,8 +57,6 @@ mod tools;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -65,6 +65,8 @@ use farcall::stub::{Binding, Interface, Program};
 use farcall::{CallFailed, Kind, Ran};
 
 use crate::wire::record::Limits;
+use address::addresses;
+pub use address::import;
 use auth::{AuthNone, Authenticator};
 use bound::Bound;
 use carrier::{Address, Dial, Plain};
@@ -135,6 +137,11 @@ impl Client {
         &self.connection.address
     }
 
+    /// Where that is, unless it was [dialled](Builder::dial) otherwise.
+    pub fn server(&self) -> Option<&Address> {
+        self.connection.dial.server()
+    }
+
     fn channel(&self, name: &'static str, program: u32, version: u32) -> Binding {
         Binding::new(Arc::new(Bound::new(self.clone(), name, program, version)))
     }
@@ -154,6 +161,7 @@ pub struct Builder {
     reconnect: bool,
     spin: Duration,
     connecting: Duration,
+    mapper_port: Option<u16>,
     limits: Limits,
     back: Option<Arc<dyn Back>>,
 }
@@ -174,6 +182,7 @@ impl Default for Builder {
             reconnect: true,
             spin: Duration::ZERO,
             connecting,
+            mapper_port: None,
             limits: Limits::default(),
             back: None,
         }
@@ -228,6 +237,13 @@ impl Builder {
     #[must_use]
     pub fn spin(mut self, time: Duration) -> Builder {
         self.spin = time;
+        self
+    }
+
+    /// Where a host's port mapper is asked for programs; 111 by default.
+    #[must_use]
+    pub fn mapper_port(mut self, port: u16) -> Builder {
+        self.mapper_port = Some(port);
         self
     }
 
@@ -385,20 +401,4 @@ impl Drop for Connection {
 #[cold]
 fn unreachable_by(why: &str) -> Lost {
     Lost { kind: Kind::Unreachable, ran: Ran::No, why: why.into() }
-}
-
-/// What an address of ours says.
-fn addresses(address: &str) -> io::Result<Vec<Address>> {
-    if let Some(path) = address.strip_prefix("unix:") {
-        return Ok(vec![Address::Unix(Path::new(path.strip_prefix("//").unwrap_or(path)).into())]);
-    }
-    let all = |host: &str, to: fn(SocketAddr) -> Address| Ok(host.to_socket_addrs()?.map(to).collect());
-    match address.split_once("://") {
-        Some(("tcp", host)) => all(host, Address::Tcp),
-        Some(("udp", host)) => all(host, Address::Udp),
-        _ => {
-            let why = "an address is tcp://HOST:PORT, udp://HOST:PORT or unix:PATH";
-            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
-        }
-    }
 }

@@ -16,6 +16,6 @@ pub use client::auth::{AuthNone, AuthSys, Authenticator};
 #[cfg(unix)]
 pub use client::carrier::Address;
 #[cfg(unix)]
-pub use client::{Builder, Client};
+pub use client::{Builder, Client, import};
 #[cfg(target_os = "linux")]
 pub use server::Server;

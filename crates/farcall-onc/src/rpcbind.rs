@@ -21,12 +21,16 @@ mod mapper;
 #[cfg(target_os = "linux")]
 mod offered;
 pub mod protocol;
+#[cfg(unix)]
+pub(crate) mod query;
 
 pub use address::{from_universal, netid, to_universal};
 #[cfg(target_os = "linux")]
 pub use mapper::Mapper;
 #[cfg(target_os = "linux")]
 pub(crate) use offered::Offered;
+#[cfg(unix)]
+pub use query::{Registration, Rpcbind};
 
 /// The program's number (RFC 1833 section 2.1).
 pub const PROGRAM: u32 = 100_000;

@@ -69,6 +69,11 @@ pub trait Dial: Send + Sync + 'static {
 
     /// What people call the server: `tcp://127.0.0.1:2049`.
     fn address(&self) -> String;
+
+    /// Where it is, if that can be said so.
+    fn server(&self) -> Option<&Address> {
+        None
+    }
 }
 
 /// Where a server is.
@@ -112,6 +117,10 @@ impl Dial for Plain {
 
     fn address(&self) -> String {
         self.address.to_string()
+    }
+
+    fn server(&self) -> Option<&Address> {
+        Some(&self.address)
     }
 }
 

@@ -1,0 +1,270 @@
+//! A host's port mapper, as its clients use it: versions 4, 3 and 2, whichever it has.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use farcall::{CallFailed, Kind, Ran};
+
+use super::protocol::{
+    AddressEntry, Mapping, Portmap, PortmapClient, Rpcb, Rpcbind3, Rpcbind3Client, Rpcbind4, Rpcbind4Client, TCP, UDP,
+};
+use super::{PORT, SOCKET, from_universal, netid, to_universal};
+use crate::client::carrier::Address;
+use crate::client::{Builder, Client};
+
+/// The port mapper of a host.
+///
+/// ```no_run
+/// use farcall_onc::rpcbind::Rpcbind;
+///
+/// # fn main() -> farcall::Result<()> {
+/// let rpcbind = Rpcbind::of("10.0.0.7")?;
+/// for entry in rpcbind.entries()? {
+///     println!("{} {} {} {}", entry.program, entry.version, entry.netid, entry.address);
+/// }
+/// println!("NFS over TCP is at {:?}", rpcbind.find(100_003, 3, true)?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Rpcbind {
+    client: Client,
+    /// Where the host is; none of one that is reached by a Unix socket.
+    host: Option<IpAddr>,
+    stream: bool,
+    /// The newest version that it may have.
+    newest: Arc<AtomicU32>,
+}
+
+/// One of its versions.
+enum Version {
+    Four(Rpcbind4Client),
+    Three(Rpcbind3Client),
+    Two(PortmapClient),
+}
+
+impl Rpcbind {
+    /// The port mapper of a host, at port 111 over TCP or, if nobody listens there, UDP.
+    ///
+    /// # Errors
+    /// If there is no such host.
+    pub fn of(host: &str) -> Result<Rpcbind, CallFailed> {
+        let at = |network| Rpcbind::at(&Client::builder(), &format!("{network}://{}", at_port(host, PORT)));
+        at("tcp").or_else(|_| at("udp"))
+    }
+
+    /// This host's, by its Unix socket or, if there is none, at port 111. Only by that may programs register.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn local() -> Result<Rpcbind, CallFailed> {
+        Rpcbind::at(&Client::builder(), &format!("unix:{SOCKET}")).or_else(|_| Rpcbind::of("127.0.0.1"))
+    }
+
+    /// The one at an address, `udp://10.0.0.7:111` say, by a client with these settings.
+    ///
+    /// # Errors
+    /// As [`Builder::connect`].
+    pub fn at(settings: &Builder, address: &str) -> Result<Rpcbind, CallFailed> {
+        let client = settings.connect(address)?;
+        let host = match client.server() {
+            Some(Address::Tcp(address) | Address::Udp(address)) => Some(address.ip()),
+            Some(Address::Unix(_)) | None => None,
+        };
+        let stream = !matches!(client.server(), Some(Address::Udp(_)));
+        Ok(Rpcbind { client, host, stream, newest: Arc::new(AtomicU32::new(4)) })
+    }
+
+    /// Where a program is called over TCP, if `stream`, or UDP. If the host has it in another version only, that one may
+    /// be named: who calls it hears which versions there are.
+    ///
+    /// # Errors
+    /// If the host has no port mapper.
+    pub fn find(&self, program: u32, version: u32, stream: bool) -> Result<Option<SocketAddr>, CallFailed> {
+        let host = self.host.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let netid = netid(stream, SocketAddr::new(host, 0));
+        let wanted = Rpcb { program, version, netid: netid.into(), ..Rpcb::default() };
+        // What GETADDR says is of the network by which it was asked (RFC 1833 section 2.2.1).
+        let same = self.host.is_some() && stream == self.stream;
+        let text = self.ask(|rpcbind| match rpcbind {
+            Version::Four(rpcbind) if same => rpcbind.get_address(wanted.clone()),
+            Version::Three(rpcbind) if same => rpcbind.get_address(wanted.clone()),
+            Version::Four(rpcbind) => {
+                let all = rpcbind.get_address_list(wanted.clone())?.all;
+                Ok(all.into_iter().find(|entry| entry.netid == netid).map(|entry| entry.address).unwrap_or_default())
+            }
+            Version::Three(rpcbind) => {
+                let of = |entry: &Rpcb| entry.program == program && entry.version == version && entry.netid == netid;
+                Ok(rpcbind.dump()?.all.into_iter().find(of).map(|entry| entry.address).unwrap_or_default())
+            }
+            Version::Two(portmap) => {
+                let protocol = if stream { TCP } else { UDP };
+                let port = portmap.get_port(Mapping { program, version, protocol, port: 0 })?;
+                Ok(port_as_text(port))
+            }
+        })?;
+        // It may know itself by another address than we reach it by.
+        Ok(from_universal(&text).filter(|found| found.port() != 0).map(|found| SocketAddr::new(host, found.port())))
+    }
+
+    /// All addresses of a program's version.
+    ///
+    /// # Errors
+    /// If the host has no port mapper.
+    pub fn addresses(&self, program: u32, version: u32) -> Result<Vec<AddressEntry>, CallFailed> {
+        let wanted = Rpcb { program, version, ..Rpcb::default() };
+        let listed = self.ask(|rpcbind| match rpcbind {
+            Version::Four(rpcbind) => rpcbind.get_address_list(wanted.clone()).map(|list| Some(list.all)),
+            Version::Three(_) | Version::Two(_) => Ok(None),
+        })?;
+        if let Some(listed) = listed {
+            return Ok(listed);
+        }
+        let all = self.entries()?.into_iter();
+        Ok(all.filter(|entry| entry.program == program && entry.version == version).map(described).collect())
+    }
+
+    /// All that is registered. One that speaks version 2 only names no owners.
+    ///
+    /// # Errors
+    /// If the host has no port mapper.
+    pub fn entries(&self) -> Result<Vec<Rpcb>, CallFailed> {
+        self.ask(|rpcbind| match rpcbind {
+            Version::Four(rpcbind) => Ok(rpcbind.dump()?.all),
+            Version::Three(rpcbind) => Ok(rpcbind.dump()?.all),
+            Version::Two(portmap) => Ok(portmap.dump()?.all.into_iter().filter_map(as_entry).collect()),
+        })
+    }
+
+    /// Registers a program at an address of this host; false if it is registered at another.
+    ///
+    /// # Errors
+    /// If the host has no port mapper.
+    pub fn set(&self, program: u32, version: u32, stream: bool, address: SocketAddr) -> Result<bool, CallFailed> {
+        let owner = rustix::process::geteuid().as_raw().to_string();
+        let netid = netid(stream, address).into();
+        let entry = Rpcb { program, version, netid, address: to_universal(address), owner };
+        let protocol = if stream { TCP } else { UDP };
+        let mapping = Mapping { program, version, protocol, port: address.port().into() };
+        self.ask(|rpcbind| match rpcbind {
+            Version::Four(rpcbind) => rpcbind.set(entry.clone()),
+            Version::Three(rpcbind) => rpcbind.set(entry.clone()),
+            Version::Two(portmap) => portmap.set(mapping),
+        })
+    }
+
+    /// Removes a program's version from all networks; false if it is not registered, or not by who may remove it.
+    ///
+    /// # Errors
+    /// If the host has no port mapper.
+    pub fn unset(&self, program: u32, version: u32) -> Result<bool, CallFailed> {
+        let owner = rustix::process::geteuid().as_raw().to_string();
+        let entry = Rpcb { program, version, owner, ..Rpcb::default() };
+        self.ask(|rpcbind| match rpcbind {
+            Version::Four(rpcbind) => rpcbind.unset(entry.clone()),
+            Version::Three(rpcbind) => rpcbind.unset(entry.clone()),
+            Version::Two(portmap) => portmap.unset(Mapping { program, version, protocol: 0, port: 0 }),
+        })
+    }
+
+    /// Registers a program's version, in place of what is registered, until what this returns is dropped.
+    ///
+    /// # Errors
+    /// If it may not be registered, or the host has no port mapper.
+    pub fn register(
+        &self,
+        program: u32,
+        version: u32,
+        addresses: &[(bool, SocketAddr)],
+    ) -> Result<Registration, CallFailed> {
+        self.unset(program, version)?;
+        let registration = Registration { rpcbind: self.clone(), program, version };
+        for (stream, address) in addresses {
+            if !self.set(program, version, *stream, *address)? {
+                let why = format!("{} does not register program {program} at {address}", self.client.address());
+                return Err(CallFailed::new(Kind::NotPermitted, Ran::Yes).because(why));
+            }
+        }
+        Ok(registration)
+    }
+
+    /// Asks by the newest version that the port mapper has: it says which of them it lacks.
+    fn ask<T>(&self, ask: impl Fn(&Version) -> farcall::Result<T>) -> Result<T, CallFailed> {
+        loop {
+            let newest = self.newest.load(Ordering::Relaxed);
+            let version = match newest {
+                4 => Version::Four(self.client.bind::<dyn Rpcbind4>()),
+                3 => Version::Three(self.client.bind::<dyn Rpcbind3>()),
+                _ => Version::Two(self.client.bind::<dyn Portmap>()),
+            };
+            let why = match ask(&version) {
+                Ok(answer) => return Ok(answer),
+                Err(why) => CallFailed::from(why),
+            };
+            if !matches!(why.kind(), Kind::Mismatch | Kind::NoSuchProcedure) || newest <= 2 {
+                return Err(why);
+            }
+            self.newest.store(newest - 1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A program that is registered until this is dropped.
+#[derive(Debug)]
+pub struct Registration {
+    rpcbind: Rpcbind,
+    program: u32,
+    version: u32,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // Where the port mapper is gone there is nothing to remove.
+        let _ = self.rpcbind.unset(self.program, self.version);
+    }
+}
+
+impl fmt::Display for Rpcbind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rpcbind at {}", self.client.address())
+    }
+}
+
+/// A host and a port as addresses have them.
+pub(crate) fn at_port(host: &str, port: u16) -> String {
+    match host.parse() {
+        Ok(IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
+        Ok(IpAddr::V4(_)) | Err(_) => format!("{host}:{port}"),
+    }
+}
+
+/// A port of a host that answers as version 2.
+fn port_as_text(port: u32) -> String {
+    let port = u16::try_from(port).unwrap_or(0);
+    to_universal(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port))
+}
+
+fn as_entry(mapping: Mapping) -> Option<Rpcb> {
+    let netid = match mapping.protocol {
+        TCP => "tcp",
+        UDP => "udp",
+        _ => return None,
+    };
+    let Mapping { program, version, port, .. } = mapping;
+    Some(Rpcb { program, version, netid: netid.into(), address: port_as_text(port), owner: String::new() })
+}
+
+/// What version 4 would say of an address.
+fn described(entry: Rpcb) -> AddressEntry {
+    let Rpcb { netid, address, .. } = entry;
+    let (family, protocol) = match netid.as_str() {
+        "udp" | "tcp" => ("inet", &netid[..]),
+        "udp6" => ("inet6", "udp"),
+        "tcp6" => ("inet6", "tcp"),
+        _ => ("loopback", "-"),
+    };
+    let semantics = if protocol == "udp" { 1 } else { 3 };
+    AddressEntry { address, semantics, family: family.into(), protocol: protocol.into(), netid }
+}
