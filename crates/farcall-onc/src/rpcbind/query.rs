@@ -77,6 +77,12 @@ impl Rpcbind {
         Ok(Rpcbind { client, host, stream, newest: Arc::new(AtomicU32::new(4)) })
     }
 
+    /// The same, asked by no newer version than that: 4, 3 or 2.
+    #[must_use]
+    pub fn limited_to(self, newest: u32) -> Rpcbind {
+        Rpcbind { newest: Arc::new(AtomicU32::new(newest)), ..self }
+    }
+
     /// Where a program is called over TCP, if `stream`, or UDP. If the host has it in another version only, that one may
     /// be named: who calls it hears which versions there are.
     ///
@@ -91,14 +97,12 @@ impl Rpcbind {
         let text = self.ask(|rpcbind| match rpcbind {
             Version::Four(rpcbind) if same => rpcbind.get_address(wanted.clone()),
             Version::Three(rpcbind) if same => rpcbind.get_address(wanted.clone()),
-            Version::Four(rpcbind) => {
+            Version::Four(rpcbind) if self.host.is_some() => {
                 let all = rpcbind.get_address_list(wanted.clone())?.all;
                 Ok(all.into_iter().find(|entry| entry.netid == netid).map(|entry| entry.address).unwrap_or_default())
             }
-            Version::Three(rpcbind) => {
-                let of = |entry: &Rpcb| entry.program == program && entry.version == version && entry.netid == netid;
-                Ok(rpcbind.dump()?.all.into_iter().find(of).map(|entry| entry.address).unwrap_or_default())
-            }
+            Version::Four(rpcbind) => Ok(among(rpcbind.dump()?.all, &wanted)),
+            Version::Three(rpcbind) => Ok(among(rpcbind.dump()?.all, &wanted)),
             Version::Two(portmap) => {
                 let protocol = if stream { TCP } else { UDP };
                 let port = portmap.get_port(Mapping { program, version, protocol, port: 0 })?;
@@ -115,9 +119,12 @@ impl Rpcbind {
     /// If the host has no port mapper.
     pub fn addresses(&self, program: u32, version: u32) -> Result<Vec<AddressEntry>, CallFailed> {
         let wanted = Rpcb { program, version, ..Rpcb::default() };
+        // GETADDRLIST says those of the family by which it was asked.
         let listed = self.ask(|rpcbind| match rpcbind {
-            Version::Four(rpcbind) => rpcbind.get_address_list(wanted.clone()).map(|list| Some(list.all)),
-            Version::Three(_) | Version::Two(_) => Ok(None),
+            Version::Four(rpcbind) if self.host.is_some() => {
+                rpcbind.get_address_list(wanted.clone()).map(|list| Some(list.all))
+            }
+            Version::Four(_) | Version::Three(_) | Version::Two(_) => Ok(None),
         })?;
         if let Some(listed) = listed {
             return Ok(listed);
@@ -238,6 +245,12 @@ pub(crate) fn at_port(host: &str, port: u16) -> String {
         Ok(IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
         Ok(IpAddr::V4(_)) | Err(_) => format!("{host}:{port}"),
     }
+}
+
+/// The address that is registered for a program's version on a network; empty if there is none.
+fn among(all: Vec<Rpcb>, wanted: &Rpcb) -> String {
+    let key = |entry: &Rpcb| (entry.program, entry.version, entry.netid.clone());
+    all.into_iter().find(|entry| key(entry) == key(wanted)).map(|entry| entry.address).unwrap_or_default()
 }
 
 /// A port of a host that answers as version 2.

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod calc;
+mod calling;
 mod namespace;
 
 use std::process::Command;
