@@ -1,0 +1,126 @@
+//! Between what the system says of files and what NFS does: attributes, times, handles, reasons.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FileType, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::io::Errno;
+
+use crate::files::{Change, kind, size};
+use crate::places::Key;
+use crate::protocol::nfs::*;
+
+/// A file's handle.
+pub fn handle(file: Key) -> NfsFh3 {
+    NfsFh3 { data: file.bytes().to_vec() }
+}
+
+/// The file of a handle.
+pub fn file(handle: &NfsFh3) -> Result<Key, Errno> {
+    key(&handle.data)
+}
+
+/// The file of a handle's bytes.
+pub fn key(bytes: &[u8]) -> Result<Key, Errno> {
+    bytes.try_into().map(Key::parse).map_err(|_| Errno::BADF)
+}
+
+/// What NFS says of a file (RFC 1813 section 2.6).
+#[allow(clippy::unnecessary_cast, reason = "the system's types differ from one processor to another")]
+pub fn attributes(stat: &Stat) -> Fattr3 {
+    Fattr3 {
+        r#type: match kind(stat) {
+            FileType::Directory => Ftype3::Nf3dir,
+            FileType::BlockDevice => Ftype3::Nf3blk,
+            FileType::CharacterDevice => Ftype3::Nf3chr,
+            FileType::Symlink => Ftype3::Nf3lnk,
+            FileType::Socket => Ftype3::Nf3sock,
+            FileType::Fifo => Ftype3::Nf3fifo,
+            _ => Ftype3::Nf3reg,
+        },
+        mode: stat.st_mode & 0o7777,
+        nlink: stat.st_nlink as u32,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        size: size(stat),
+        used: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
+        rdev: Specdata3 { specdata1: rustix::fs::major(stat.st_rdev), specdata2: rustix::fs::minor(stat.st_rdev) },
+        fsid: stat.st_dev as u64,
+        fileid: stat.st_ino as u64,
+        atime: time(stat.st_atime as i64, stat.st_atime_nsec as i64),
+        mtime: time(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+        ctime: time(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+    }
+}
+
+/// What a client compares with what it has cached.
+pub fn before(stat: &Stat) -> WccAttr {
+    let Fattr3 { size, mtime, ctime, .. } = attributes(stat);
+    WccAttr { size, mtime, ctime }
+}
+
+/// The nearest that 32 unsigned bits of seconds can say.
+fn time(seconds: i64, nanoseconds: i64) -> Nfstime3 {
+    let seconds = seconds.clamp(0, i64::from(u32::MAX)) as u32;
+    Nfstime3 { seconds, nseconds: nanoseconds.clamp(0, 999_999_999) as u32 }
+}
+
+/// What a client wants changed.
+pub fn change(wanted: &Sattr3) -> Change {
+    const OMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let given =
+        |time: Nfstime3| Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nseconds.min(999_999_999).into() };
+    let read = match wanted.atime {
+        SetAtime::SetToClientTime(time) => given(time),
+        SetAtime::Default(TimeHow::SetToServerTime) => NOW,
+        SetAtime::Default(_) => OMIT,
+    };
+    let written = match wanted.mtime {
+        SetMtime::SetToClientTime(time) => given(time),
+        SetMtime::Default(TimeHow::SetToServerTime) => NOW,
+        SetMtime::Default(_) => OMIT,
+    };
+    let any = read.tv_nsec != UTIME_OMIT || written.tv_nsec != UTIME_OMIT;
+    Change {
+        mode: wanted.mode,
+        user: wanted.uid,
+        group: wanted.gid,
+        size: wanted.size,
+        times: any.then_some(Timestamps { last_access: read, last_modification: written }),
+    }
+}
+
+/// Why not, in NFS's words (RFC 1813 section 2.6, `nfsstat3`).
+pub fn reason(why: Errno) -> Nfsstat3 {
+    match why {
+        Errno::PERM => Nfsstat3::Nfs3errPerm,
+        Errno::NOENT => Nfsstat3::Nfs3errNoent,
+        Errno::NXIO => Nfsstat3::Nfs3errNxio,
+        Errno::ACCESS => Nfsstat3::Nfs3errAcces,
+        Errno::EXIST => Nfsstat3::Nfs3errExist,
+        Errno::XDEV => Nfsstat3::Nfs3errXdev,
+        Errno::NODEV => Nfsstat3::Nfs3errNodev,
+        Errno::NOTDIR => Nfsstat3::Nfs3errNotdir,
+        Errno::ISDIR => Nfsstat3::Nfs3errIsdir,
+        Errno::INVAL | Errno::ILSEQ => Nfsstat3::Nfs3errInval,
+        Errno::FBIG => Nfsstat3::Nfs3errFbig,
+        Errno::NOSPC => Nfsstat3::Nfs3errNospc,
+        Errno::ROFS => Nfsstat3::Nfs3errRofs,
+        Errno::MLINK => Nfsstat3::Nfs3errMlink,
+        Errno::NAMETOOLONG => Nfsstat3::Nfs3errNametoolong,
+        Errno::NOTEMPTY => Nfsstat3::Nfs3errNotempty,
+        Errno::DQUOT => Nfsstat3::Nfs3errDquot,
+        Errno::STALE => Nfsstat3::Nfs3errStale,
+        Errno::BADF => Nfsstat3::Nfs3errBadhandle,
+        Errno::NOTSUP => Nfsstat3::Nfs3errNotsupp,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Nfsstat3::Nfs3errJukebox,
+        _ => Nfsstat3::Nfs3errIo,
+    }
+}
+
+/// Eight bytes that differ from those of an earlier run: what was written and not committed may be lost between two that differ
+/// (RFC 1813 section 3.3.7).
+pub fn verifier() -> [u8; 8] {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos() as u64 ^ u64::from(std::process::id()) << 32).to_be_bytes()
+}

@@ -1,0 +1,11 @@
+//! The two protocols, as their `.x` files say.
+
+/// NFS version 3 (RFC 1813).
+pub mod nfs {
+    farcall::include_x!("../../crates/farcall-onc/x/nfs3.x");
+}
+
+/// MOUNT, versions 1 and 3 (RFC 1813 appendix I).
+pub mod mount {
+    farcall::include_x!("../../crates/farcall-onc/x/mount.x");
+}
