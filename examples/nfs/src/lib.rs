@@ -4,6 +4,7 @@
 //! protocol     nfs3.x and mount.x, compiled where they are used
 //! serve        the procedures of NFS        mounts    from a path to the first handle
 //! attributes   between the system's words and NFS's
+//! client       lists, reads and writes files of any server
 //! files        the exported directory       places    from a handle to its file      opened    files kept open
 //! ```
 
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+pub mod client;
 pub mod files;
 mod mounts;
 mod opened;

@@ -1,0 +1,211 @@
+//! A client of NFS version 3: enough to list, read and write files of any server.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use farcall::CallFailed;
+use farcall::xdr::ByteString;
+use farcall_onc::{AuthSys, Client};
+
+use crate::protocol::mount::{MountV3, MountV3Client, Mountstat3};
+use crate::protocol::nfs::*;
+
+/// How many bytes are asked for at once, unless the server wants fewer.
+const TRANSFER: u32 = 1 << 20;
+
+/// A mounted directory.
+#[derive(Debug)]
+pub struct Mounted {
+    nfs: NfsV3Client,
+    root: NfsFh3,
+    read: u32,
+    write: u32,
+}
+
+/// Why something could not be done.
+#[derive(Debug)]
+pub enum Failure {
+    /// The server could not be asked, or did not answer.
+    Call(CallFailed),
+    /// There is nothing to mount.
+    Mount(Mountstat3),
+    /// The server says no.
+    Refused(Nfsstat3),
+    /// What is written could not be read, or what is read not be written.
+    Local(io::Error),
+    /// The server takes or gives nothing, and says that all is well.
+    Stuck,
+}
+
+type Result<T> = std::result::Result<T, Failure>;
+
+impl Mounted {
+    /// Mounts the directory that the server at `mount` knows as `path`, to be used at `nfs` (both are addresses like
+    /// `tcp://HOST:PORT`, and may be the same).
+    ///
+    /// # Errors
+    /// If there is no such server, or it has nothing to mount there.
+    pub fn mount(mount: &str, nfs: &str, path: &str) -> Result<Mounted> {
+        let builder = Client::builder().auth(AuthSys::of_process());
+        let mounts: MountV3Client = builder.connect(mount)?.bind::<dyn MountV3>();
+        let mounted = mounts.mountproc3_mnt(&path.into())?.into_ok()?;
+        let nfs: NfsV3Client = builder.connect(nfs)?.bind::<dyn NfsV3>();
+        let root = NfsFh3 { data: mounted.fhandle };
+        let facts = nfs.nfsproc3_fsinfo(&Fsinfo3args { fsroot: root.clone() })?.into_ok()?;
+        let (read, write) = (facts.rtmax.clamp(1, TRANSFER), facts.wtmax.clamp(1, TRANSFER));
+        Ok(Mounted { nfs, root, read, write })
+    }
+
+    /// The file at a path below the mounted directory.
+    ///
+    /// # Errors
+    /// If there is none, as in all that follows.
+    pub fn find(&self, path: &str) -> Result<NfsFh3> {
+        let mut here = self.root.clone();
+        for name in names(path) {
+            let what = Diropargs3 { dir: here, name: name.into() };
+            here = self.nfs.nfsproc3_lookup(&Lookup3args { what })?.into_ok()?.object;
+        }
+        Ok(here)
+    }
+
+    /// A file's attributes.
+    pub fn stat(&self, object: NfsFh3) -> Result<Fattr3> {
+        Ok(self.nfs.nfsproc3_getattr(&Getattr3args { object })?.into_ok()?.obj_attributes)
+    }
+
+    /// The names in a directory, with attributes where the server knows them; `.` and `..` are left out.
+    pub fn list(&self, dir: &NfsFh3) -> Result<Vec<(ByteString, PostOpAttr)>> {
+        let (mut cookie, mut cookieverf, mut all) = (0, [0; 8], Vec::new());
+        loop {
+            let (dircount, maxcount) = (64 << 10, 256 << 10);
+            let args = Readdirplus3args { dir: dir.clone(), cookie, cookieverf, dircount, maxcount };
+            let part = self.nfs.nfsproc3_readdirplus(&args)?.into_ok()?;
+            cookieverf = part.cookieverf;
+            let last = part.reply.entries.last().map(|entry| entry.cookie);
+            all.extend(part.reply.entries.into_iter().map(|entry| (entry.name, entry.name_attributes)));
+            match last {
+                _ if part.reply.eof => break,
+                Some(last) => cookie = last,
+                None => return Err(Failure::Stuck),
+            }
+        }
+        all.retain(|(name, _)| !matches!(&**name, b"." | b".."));
+        Ok(all)
+    }
+
+    /// Writes a file's content to `out`; how many bytes it was.
+    pub fn read(&self, file: &NfsFh3, out: &mut dyn Write) -> Result<u64> {
+        let mut offset = 0;
+        loop {
+            let args = Read3args { file: file.clone(), offset, count: self.read };
+            let part = self.nfs.nfsproc3_read(&args)?.into_ok()?;
+            out.write_all(&part.data)?;
+            offset += part.data.len() as u64;
+            match part.eof {
+                true => return Ok(offset),
+                false if part.data.is_empty() => return Err(Failure::Stuck),
+                false => {}
+            }
+        }
+    }
+
+    /// Makes the file at a path, or empties it, and fills it with what `from` gives; how many bytes it was. They are on the
+    /// server's disk when it returns.
+    pub fn write(&self, path: &str, from: &mut dyn Read) -> Result<u64> {
+        let (directory, name) = path.trim_end_matches('/').rsplit_once('/').unwrap_or(("", path));
+        let r#where = Diropargs3 { dir: self.find(directory)?, name: name.into() };
+        let wanted = Sattr3 {
+            mode: Some(0o644),
+            uid: None,
+            gid: None,
+            size: Some(0),
+            atime: SetAtime::Default(TimeHow::DontChange),
+            mtime: SetMtime::Default(TimeHow::DontChange),
+        };
+        let how = Createhow3::Unchecked(wanted);
+        let made = self.nfs.nfsproc3_create(&Create3args { r#where, how })?.into_ok()?.obj;
+        let file = made.map_or_else(|| self.find(path), Ok)?;
+        match self.fill(&file, from)? {
+            (length, true) => Ok(length),
+            // It was started anew meanwhile: what it had not committed may be gone, and `from` does not give it again.
+            (_, false) => Err(Failure::Stuck),
+        }
+    }
+
+    /// Sends all that `from` gives, and has it committed. Whether the server was the same one all the time.
+    fn fill(&self, file: &NfsFh3, from: &mut dyn Read) -> Result<(u64, bool)> {
+        let (mut offset, mut verifier, mut same) = (0, None, true);
+        let mut buffer = vec![0; self.write as usize];
+        loop {
+            let read = from.read(&mut buffer)?;
+            if read == 0 {
+                break;
+            }
+            let mut rest = &buffer[..read];
+            while !rest.is_empty() {
+                let (count, stable) = (rest.len() as u32, StableHow::Unstable);
+                let args = Write3args { file: file.clone(), offset, count, stable, data: rest.to_vec() };
+                let done = self.nfs.nfsproc3_write(&args)?.into_ok()?;
+                let written = (done.count as usize).min(rest.len());
+                if written == 0 {
+                    return Err(Failure::Stuck);
+                }
+                same &= *verifier.get_or_insert(done.verf) == done.verf;
+                offset += written as u64;
+                rest = &rest[written..];
+            }
+        }
+        let committed =
+            self.nfs.nfsproc3_commit(&Commit3args { file: file.clone(), offset: 0, count: 0 })?.into_ok()?;
+        Ok((offset, same && verifier.is_none_or(|verifier| verifier == committed.verf)))
+    }
+}
+
+fn names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|name| !name.is_empty())
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Call(why) => write!(f, "{why}"),
+            Failure::Mount(why) => write!(f, "cannot be mounted: {why}"),
+            Failure::Refused(why) => write!(f, "{why}"),
+            Failure::Local(why) => write!(f, "{why}"),
+            Failure::Stuck => write!(f, "the server makes no progress, or was started anew meanwhile"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<farcall::Error> for Failure {
+    fn from(why: farcall::Error) -> Failure {
+        Failure::Call(why.into())
+    }
+}
+
+impl From<CallFailed> for Failure {
+    fn from(why: CallFailed) -> Failure {
+        Failure::Call(why)
+    }
+}
+
+impl From<Mountstat3> for Failure {
+    fn from(why: Mountstat3) -> Failure {
+        Failure::Mount(why)
+    }
+}
+
+impl From<Nfsstat3> for Failure {
+    fn from(why: Nfsstat3) -> Failure {
+        Failure::Refused(why)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(why: io::Error) -> Failure {
+        Failure::Local(why)
+    }
+}

@@ -1,0 +1,118 @@
+//! What the command's line says, and what is done then.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use farcall_nfs::client::Mounted;
+use farcall_nfs::files::Files;
+use farcall_nfs::protocol::mount::MountV3;
+use farcall_nfs::protocol::nfs::{Ftype3, NfsV3};
+use farcall_nfs::{Export, Mounts};
+
+/// A directory by NFS version 3.
+///
+/// A URL is nfs://HOST:PORT/PATH, for a server that has MOUNT and NFS at one port (2049 if none is given).
+#[derive(Parser)]
+#[command(name = "farcall-nfs")]
+enum Command {
+    /// Let others read and write a directory, as the user that runs this
+    Serve {
+        /// The directory
+        directory: PathBuf,
+        /// Where to listen, over UDP and TCP
+        #[arg(long, default_value = "127.0.0.1:2049")]
+        address: SocketAddr,
+        /// What clients mount
+        #[arg(long, default_value = "/")]
+        name: String,
+    },
+    /// List a directory
+    Ls { url: String },
+    /// Copy a file to standard output
+    Cat { url: String },
+    /// Copy a file of this machine
+    Put { from: PathBuf, url: String },
+}
+
+pub fn main() -> ExitCode {
+    match run(Command::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("farcall-nfs: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Serve { directory, address, name } => serve(directory, address, &name),
+        Command::Ls { url } => {
+            let (mounted, path) = mount(&url)?;
+            for (name, attributes) in mounted.list(&mounted.find(path)?)? {
+                let (kind, size) =
+                    attributes.map_or(('?', 0), |attributes| (letter(attributes.r#type), attributes.size));
+                println!("{kind} {size:>12} {name}");
+            }
+            Ok(())
+        }
+        Command::Cat { url } => {
+            let (mounted, path) = mount(&url)?;
+            mounted.read(&mounted.find(path)?, &mut io::stdout().lock())?;
+            Ok(())
+        }
+        Command::Put { from, url } => {
+            let (mounted, path) = mount(&url)?;
+            let length = mounted.write(path, &mut File::open(from)?)?;
+            println!("{length} bytes");
+            Ok(())
+        }
+    }
+}
+
+/// Serves until the process is killed.
+fn serve(directory: PathBuf, address: SocketAddr, name: &str) -> Result<()> {
+    let files = Arc::new(Files::open(&directory)?);
+    let server = farcall_onc::Server::builder()
+        .program::<dyn NfsV3>(Arc::new(Export::new(files.clone())))
+        .program::<dyn MountV3>(Arc::new(Mounts::new(files, name)))
+        .address(address)
+        .start()?;
+    if let Some(address) = server.tcp() {
+        println!("{} is nfs://{address}{name}, over UDP and TCP", directory.display());
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+/// What a URL leads to: the whole of what the server exports, and the path below it.
+fn mount(url: &str) -> Result<(Mounted, &str)> {
+    let rest = url.strip_prefix("nfs://").ok_or("a URL begins with nfs://")?;
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let address = match host.parse::<SocketAddr>() {
+        Ok(address) => format!("tcp://{address}"),
+        Err(_) if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => format!("tcp://{host}"),
+        Err(_) => format!("tcp://{host}:2049"),
+    };
+    Ok((Mounted::mount(&address, &address, "/")?, path))
+}
+
+fn letter(kind: Ftype3) -> char {
+    match kind {
+        Ftype3::Nf3reg => '-',
+        Ftype3::Nf3dir => 'd',
+        Ftype3::Nf3blk => 'b',
+        Ftype3::Nf3chr => 'c',
+        Ftype3::Nf3lnk => 'l',
+        Ftype3::Nf3sock => 's',
+        Ftype3::Nf3fifo => 'p',
+    }
+}
