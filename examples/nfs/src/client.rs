@@ -40,20 +40,27 @@ pub enum Failure {
 type Result<T> = std::result::Result<T, Failure>;
 
 impl Mounted {
-    /// Mounts the directory that the server at `mount` knows as `path`, to be used at `nfs` (both are addresses like
-    /// `tcp://HOST:PORT`, and may be the same).
+    /// Mounts what leads to `path` at the server whose MOUNT is at `mount` and whose NFS is at `nfs` (both are addresses
+    /// like `tcp://HOST:PORT`, and may be the same): the longest of the directories that it exports. Gives the rest of the
+    /// path too.
     ///
     /// # Errors
     /// If there is no such server, or it has nothing to mount there.
-    pub fn mount(mount: &str, nfs: &str, path: &str) -> Result<Mounted> {
+    pub fn mount<'a>(mount: &str, nfs: &str, path: &'a str) -> Result<(Mounted, &'a str)> {
         let builder = Client::builder().auth(AuthSys::of_process());
         let mounts: MountV3Client = builder.connect(mount)?.bind::<dyn MountV3>();
-        let mounted = mounts.mountproc3_mnt(&path.into())?.into_ok()?;
+        let exports = mounts.mountproc3_export()?;
+        let fits = |name: &&str| path.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let names = exports.iter().filter_map(|export| std::str::from_utf8(&export.ex_dir).ok());
+        let name = names.map(|name| name.trim_end_matches('/')).filter(fits).max_by_key(|name| name.len());
+        // Some servers mount what they do not list.
+        let (name, rest) = name.map_or((path, ""), |name| path.split_at(name.len()));
+        let mounted = mounts.mountproc3_mnt(&if name.is_empty() { "/" } else { name }.into())?.into_ok()?;
         let nfs: NfsV3Client = builder.connect(nfs)?.bind::<dyn NfsV3>();
         let root = NfsFh3 { data: mounted.fhandle };
         let facts = nfs.nfsproc3_fsinfo(&Fsinfo3args { fsroot: root.clone() })?.into_ok()?;
         let (read, write) = (facts.rtmax.clamp(1, TRANSFER), facts.wtmax.clamp(1, TRANSFER));
-        Ok(Mounted { nfs, root, read, write })
+        Ok((Mounted { nfs, root, read, write }, rest))
     }
 
     /// The file at a path below the mounted directory.

@@ -93,7 +93,7 @@ fn serve(directory: PathBuf, address: SocketAddr, name: &str) -> Result<()> {
     }
 }
 
-/// What a URL leads to: the whole of what the server exports, and the path below it.
+/// What a URL leads to: a directory that the server exports, and the path below it.
 fn mount(url: &str) -> Result<(Mounted, &str)> {
     let rest = url.strip_prefix("nfs://").ok_or("a URL begins with nfs://")?;
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -102,7 +102,7 @@ fn mount(url: &str) -> Result<(Mounted, &str)> {
         Err(_) if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => format!("tcp://{host}"),
         Err(_) => format!("tcp://{host}:2049"),
     };
-    Ok((Mounted::mount(&address, &address, "/")?, path))
+    Ok(Mounted::mount(&address, &address, path)?)
 }
 
 fn letter(kind: Ftype3) -> char {

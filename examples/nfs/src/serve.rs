@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use farcall::Result;
+use farcall_onc::server::{Transport, caller};
 use rustix::fs::{Access, FileType, Stat};
 use rustix::io::Errno;
 
@@ -13,8 +14,14 @@ use crate::files::Files;
 use crate::places::Key;
 use crate::protocol::nfs::*;
 
-/// The most bytes of one READ or WRITE.
-const TRANSFER: u32 = 1 << 20;
+/// The most bytes of one READ or WRITE: as many as a datagram has room for, or a record should have.
+fn transfer() -> u32 {
+    match caller().map(|caller| caller.transport()) {
+        Some(Transport::Udp) => 32 << 10,
+        _ => 1 << 20,
+    }
+}
+
 /// What the fixed part of a list of names takes at most on the wire, with its attributes.
 const LIST_OVERHEAD: usize = 128;
 
@@ -151,7 +158,7 @@ impl NfsV3 for Export {
 
     fn nfsproc3_read(&self, args: &Read3args) -> Result<Read3res> {
         let file = file(&args.file);
-        let read = file.and_then(|file| self.files.read(file, args.offset, args.count.min(TRANSFER) as usize));
+        let read = file.and_then(|file| self.files.read(file, args.offset, args.count.min(transfer()) as usize));
         let file_attributes = self.after(file);
         Ok(match read {
             Ok((data, eof)) => Read3res::Nfs3Ok(Read3resok { file_attributes, count: data.len() as u32, eof, data }),
@@ -276,7 +283,7 @@ impl NfsV3 for Export {
 
     fn nfsproc3_readdir(&self, args: &Readdir3args) -> Result<Readdir3res> {
         let directory = file(&args.dir);
-        let mut left = (args.count.min(TRANSFER) as usize).saturating_sub(LIST_OVERHEAD);
+        let mut left = (args.count.min(transfer()) as usize).saturating_sub(LIST_OVERHEAD);
         let mut entries = Vec::new();
         let listed = directory.and_then(|directory| {
             self.files.list(directory, args.cookie, |entry| {
@@ -302,8 +309,8 @@ impl NfsV3 for Export {
         /// Attributes and a handle, each with the word that says that it is there.
         const MORE: usize = 4 + 84 + 4 + 4 + 16;
         let directory = file(&args.dir);
-        let mut left = (args.maxcount.min(TRANSFER) as usize).saturating_sub(LIST_OVERHEAD);
-        let mut names_left = args.dircount.min(TRANSFER) as usize;
+        let mut left = (args.maxcount.min(transfer()) as usize).saturating_sub(LIST_OVERHEAD);
+        let mut names_left = args.dircount.min(transfer()) as usize;
         let mut entries = Vec::new();
         let listed = directory.and_then(|directory| {
             self.files.list(directory, args.cookie, |entry| {
@@ -356,14 +363,15 @@ impl NfsV3 for Export {
 
     fn nfsproc3_fsinfo(&self, args: &Fsinfo3args) -> Result<Fsinfo3res> {
         let root = file(&args.fsroot).and_then(|root| self.files.stat(root));
+        let most = transfer();
         Ok(match root {
             Ok(stat) => Fsinfo3res::Nfs3Ok(Fsinfo3resok {
                 obj_attributes: Some(attributes(&stat)),
-                rtmax: TRANSFER,
-                rtpref: TRANSFER,
+                rtmax: most,
+                rtpref: most,
                 rtmult: 4096,
-                wtmax: TRANSFER,
-                wtpref: TRANSFER,
+                wtmax: most,
+                wtpref: most,
                 wtmult: 4096,
                 dtpref: 64 << 10,
                 maxfilesize: i64::MAX as u64,
