@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use farcall_proto::client::{Call, CallId};
+use farcall_proto::client::Departure;
 use farcall_proto::server::Finish;
 
 /// One call whose way takes `round_trip`, its procedure no time. Gives how often it was sent.
@@ -103,11 +103,11 @@ fn who_knows_that_a_procedure_is_slow_asks_later() {
 }
 
 /// A call that leaves by itself, of which the conversation is told when only if something else than its result comes.
-fn leave(pair: &mut Pair, token: u64) -> (CallId, Datagram) {
-    let call = Call { export: EXPORT, procedure: 1, deadline: None, trace: None, token };
+fn leave(pair: &mut Pair, token: u64) -> (Departure, Datagram) {
     let mut out = vec![0; 65_536];
-    let (id, len) = pair.client.call(&call, &mut b"usual...".to_vec(), &mut out).expect("there is no other");
-    (id, out[..len].to_vec())
+    let departure = pair.client.call((EXPORT, 1), token, &mut b"usual...".to_vec(), &mut out);
+    let departure = departure.expect("there is no other");
+    (departure, out[..departure.len].to_vec())
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_call_that_left_by_itself_needs_no_clock() {
     pair.start(0, b"");
     pair.carry(1, Duration::from_secs(1), |_, _, _| true);
     for token in 1..100 {
-        let (id, datagram) = leave(&mut pair, token);
+        let (Departure { id, .. }, datagram) = leave(&mut pair, token);
         let left = pair.now;
         pair.pass(Duration::from_micros(50));
         pair.receive(&[datagram]);
@@ -134,11 +134,9 @@ fn a_call_that_left_by_itself_needs_no_clock() {
 #[test]
 fn a_call_that_left_by_itself_is_sent_again() {
     let mut pair = Pair::acquainted();
-    let call = |token| Call { export: EXPORT, procedure: 1, deadline: None, trace: None, token };
-    let (id, _lost) = leave(&mut pair, 1);
-    let patience = pair.client.patience_for(&call(1));
+    let (Departure { id, patience, .. }, _lost) = leave(&mut pair, 1);
     // Another call begins and leaves meanwhile, and is by itself no more.
-    assert_eq!(pair.client.call(&call(2), &mut Vec::new(), &mut [0; 2048]), None);
+    assert_eq!(pair.client.call((EXPORT, 1), 2, &mut Vec::new(), &mut [0; 2048]), None);
     let left = pair.now;
     pair.start(2, b"another.");
     assert_eq!(pair.sent().len(), 1);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use farcall_proto::client::{self, Brief, CallId, Conversation, Outcome, Whole};
+use farcall_proto::client::{self, Brief, CallId, Conversation, Departure, Outcome, Whole};
 use farcall_proto::{Failure, Kind, Route, Time, route};
 
 use crate::clock::Clock;
@@ -362,14 +362,15 @@ impl ClientNode {
             return self.perhaps_cancel(g, call);
         }
         // A thread that receives sends its call by itself, if it is the usual one.
-        let usual = if g.rng.chance(500_000) { talk.core.call(&what, &mut body, &mut g.scratch) } else { None };
-        match usual.map_or_else(|| talk.core.start(now, &what, body), |(id, _)| Ok(id)) {
+        let usual = wait.is_none() && !meant.traced && g.rng.chance(500_000);
+        let callee = (export, meant.procedure);
+        let usual = if usual { talk.core.call(callee, what.token, &mut body, &mut g.scratch) } else { None };
+        match usual.map_or_else(|| talk.core.start(now, &what, body), |usual| Ok(usual.id)) {
             Ok(id) => talk.open.push((call, id)),
             Err((failure, _)) => g.oracle.failed(at, call, &failure),
         }
-        if let Some((id, len)) = usual {
-            let due = now.plus(talk.core.patience_for(&what));
-            talk.left = Some(Left { id, at: now, due });
+        if let Some(Departure { id, len, patience }) = usual {
+            talk.left = Some(Left { id, at: now, due: now.plus(patience) });
             g.send(self.address, address(server, 7000), len);
         }
         self.perhaps_cancel(g, call);

@@ -19,6 +19,8 @@ mod slots;
 mod timers;
 mod usual;
 
+pub use send::Departure;
+
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -10,6 +10,17 @@ use crate::wire::{self, Ack, CallHead, Fragment, Header, Meta, Part, Position, W
 /// Calls that share a datagram, and would share a larger one.
 const MANY: u32 = 4;
 
+/// A call that is to be sent at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// Which it is.
+    pub id: CallId,
+    /// The length of its datagram.
+    pub len: usize,
+    /// How long to wait for its first answer, in nanoseconds.
+    pub patience: u64,
+}
+
 /// How much of what an activity wanted to send went into a datagram.
 enum Written {
     All,
@@ -55,13 +66,17 @@ impl Conversation {
     /// When it left is known after that. [`Conversation::departed`] is to be told before anything else happens to the
     /// conversation that depends on the time; if nothing but [`Conversation::take_result`] does, nobody need look.
     #[inline(always)]
-    pub fn call(&mut self, call: &Call, args: &mut Vec<u8>, out: &mut [u8]) -> Option<(CallId, usize)> {
+    pub fn call(
+        &mut self,
+        (export, procedure): (u64, u32),
+        token: u64,
+        args: &mut Vec<u8>,
+        out: &mut [u8],
+    ) -> Option<Departure> {
         let header = self.usual_header()?;
         let room = self.mtu.datagram().min(out.len());
         if self.slots.outstanding() > 0
             || self.slots.queued() > 0
-            || call.deadline.is_some()
-            || call.trace.is_some()
             || !args.len().is_multiple_of(4)
             || wire::CALL_OVERHEAD + args.len() > room
         {
@@ -70,10 +85,12 @@ impl Conversation {
         (self.check, self.fragments) = (NEVER, false);
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        let activity = self.slots.open(sequence, call, args);
+        let call = Call { export, procedure, deadline: None, trace: None, token };
+        let activity = self.slots.open(sequence, &call, args);
         self.stats.calls += 1;
         self.slots.at_mut(activity).depart();
-        Some((CallId { activity, sequence }, self.write_usual(activity, header, out)))
+        let len = self.write_usual(activity, header, out);
+        Some(Departure { id: CallId { activity, sequence }, len, patience: self.patience_for(&call) })
     }
 
     /// Writes a datagram with bytes for an export, of no call: it is sent once, and nobody says whether it has arrived. `None` if

@@ -151,8 +151,8 @@ impl Conversation {
     }
 
     /// How long to wait for this call's first answer, in nanoseconds.
-    #[inline]
-    pub fn patience_for(&self, call: &Call) -> u64 {
+    #[inline(always)]
+    pub(super) fn patience_for(&self, call: &Call) -> u64 {
         self.usual.lengthen(self.patience(), call)
     }
 

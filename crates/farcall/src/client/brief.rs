@@ -87,7 +87,7 @@ impl Endpoint {
         let left = self.socket.send(peer.address, &tools.out[..brief.bytes()]);
         // The server works meanwhile.
         let sent = self.env.now();
-        let mut earliest = self.begin_lead(Some(brief.due(sent)));
+        let mut earliest = self.begin_lead(brief.due(sent));
         let wait = self.wait(&mut earliest, NEVER, sent);
         let received = self.socket.receive(&mut tools.buffer, wait);
         self.sleeping.store(0, Ordering::Relaxed);

@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use farcall_proto::client::{Bound, Call, Outcome};
+use farcall_proto::client::{Bound, Call, Departure, Outcome};
 use farcall_proto::{Failure, Time, Trace};
 
 use super::binds::Binds;
+use super::drive::NEVER;
 use super::owners::{Owner, Owners};
 use super::peer::Mine;
 use super::waiter::{Caller, Tools, Waiter};
@@ -60,18 +61,15 @@ impl Endpoint {
         self.encode(outgoing, tools)?;
         let mut attendance = self.attend(waiter);
         let mut mine = Mine::new(peer, sink);
-        let usual = if attendance.leads() { self.begin_usual(&mut mine, outgoing, tools) } else { None };
-        let begun = match usual {
-            Some(begun) => Ok(begun),
-            None => {
-                // The leader takes its own outcome in, and nobody else needs to know whose it is.
-                let owner = (!attendance.leads()).then(|| Owner::Thread(waiter.clone()));
-                self.begin(&mut mine, outgoing, owner, tools)
+        // The leader takes its own outcome in, and nobody else needs to know whose it is.
+        let begun = match attendance.leads() {
+            true => {
+                self.begin_usual(&mut mine, outgoing, tools).or_else(|| self.begin(&mut mine, outgoing, None, tools))
             }
+            false => self.begin(&mut mine, outgoing, Some(Owner::Thread(waiter.clone())), tools),
         };
-        match begun {
-            Ok((now, timer)) => attendance.until_mine(tools, now, timer, &mut mine, &|| waiter.has_outcome()),
-            Err(failure) => mine.fail(failure),
+        if let Some((now, timer)) = begun {
+            attendance.until_mine(tools, now, timer, &mut mine, &|| waiter.has_outcome());
         }
         // What follows may take long, and somebody else is to lead meanwhile.
         drop(attendance);
@@ -95,18 +93,14 @@ impl Endpoint {
     /// Starts the usual call of a leader, whose arguments are encoded, and sends it. The clock is read after that, while
     /// the server works. The time, and the call's timer; nothing if it is to [begin](Endpoint::begin) as any other.
     #[inline(always)]
-    fn begin_usual(
-        &self,
-        mine: &mut Mine<'_>,
-        outgoing: &Outgoing<'_>,
-        tools: &mut Tools,
-    ) -> Option<(Time, Option<Time>)> {
+    fn begin_usual(&self, mine: &mut Mine<'_>, outgoing: &Outgoing<'_>, tools: &mut Tools) -> Option<(Time, Time)> {
+        let Trip { procedure, deadline: None, trace: None, .. } = *outgoing.trip else { return None };
         let Tools { arguments, out, .. } = tools;
-        let (id, len, patience, unlisted) = {
+        let (Departure { id, len, patience }, unlisted) = {
             let state = &mut *mine.peer.lock();
-            let call = outgoing.call(Owners::NOBODY);
-            let (id, len) = state.conversation.call(&call, arguments, out)?;
-            (id, len, state.conversation.patience_for(&call), !std::mem::replace(&mut state.listed, true))
+            let callee = (outgoing.export, procedure.number);
+            let departure = state.conversation.call(callee, Owners::NOBODY, arguments, out)?;
+            (departure, !std::mem::replace(&mut state.listed, true))
         };
         if unlisted {
             self.list(mine.peer);
@@ -118,11 +112,11 @@ impl Endpoint {
             mine.depart();
             mine.peer.lock().conversation.handle_unreachable(now);
         }
-        Some((now, Some(now.plus(patience))))
+        Some((now, now.plus(patience)))
     }
 
     /// Starts a call whose arguments are encoded, and sends its first datagrams. The time, and the conversation's next
-    /// timer.
+    /// timer; nothing if it failed.
     #[inline(never)]
     fn begin(
         &self,
@@ -130,7 +124,7 @@ impl Endpoint {
         outgoing: &Outgoing<'_>,
         owner: Option<Owner>,
         tools: &mut Tools,
-    ) -> Result<(Time, Option<Time>), Failure> {
+    ) -> Option<(Time, Time)> {
         let (now, peer) = (self.env.now(), mine.peer);
         let (timer, sent, unlisted) = {
             let state = &mut *peer.lock();
@@ -139,23 +133,24 @@ impl Endpoint {
                 Ok(id) => mine.id = Some(id),
                 Err(failure) => {
                     state.owners.take(token);
-                    return Err(failure);
+                    mine.fail(failure);
+                    return None;
                 }
             }
             let sent = state.conversation.transmit(now, &mut tools.out);
             let unlisted = !std::mem::replace(&mut state.listed, true);
-            (state.conversation.timeout(), sent, unlisted)
+            (state.conversation.timeout().unwrap_or(NEVER), sent, unlisted)
         };
         if unlisted {
             self.list(peer);
         }
-        let Some(len) = sent else { return Ok((now, timer)) };
+        let Some(len) = sent else { return Some((now, timer)) };
         self.send(now, peer, &tools.out[..len]);
         // A call that left whole in its first datagram has nothing more to say.
         if len >= farcall_proto::BASE_DATAGRAM / 2 {
             self.flush(now, peer, &mut tools.out);
         }
-        Ok((now, timer))
+        Some((now, timer))
     }
 
     /// Sends bytes of no call to an export, once. False if they cannot be: there is no conversation yet, or they are too many.

@@ -42,7 +42,7 @@ pub(super) struct Reception<'a> {
 
 impl<'a> Reception<'a> {
     #[inline(always)]
-    pub(super) fn new(endpoint: &'a Endpoint, tools: &mut Tools, timer: Option<Time>, look: Option<Time>) -> Self {
+    pub(super) fn new(endpoint: &'a Endpoint, tools: &mut Tools, timer: Time, look: Option<Time>) -> Self {
         let (earliest, look) = (endpoint.begin_lead(timer), look.unwrap_or(NEVER));
         let mut buffer = std::mem::take(&mut tools.buffer);
         if buffer.is_empty() {
@@ -88,13 +88,13 @@ impl Drop for Attendance<'_> {
 impl Endpoint {
     /// Of a new leader: the earliest timer that is known, this one or another, except those in `hurry`.
     #[inline(always)]
-    pub(super) fn begin_lead(&self, timer: Option<Time>) -> Time {
+    pub(super) fn begin_lead(&self, timer: Time) -> Time {
         if !self.led.load(Ordering::Relaxed) {
             self.led.store(true, Ordering::Relaxed);
         }
         // Those of the calls that a former leader knew of still run.
         let former = Time::from_nanos(self.earliest.load(Ordering::Relaxed));
-        former.min(timer.unwrap_or(NEVER))
+        former.min(timer)
     }
 
     /// The next leader is to know that.
@@ -147,7 +147,7 @@ impl Attendance<'_> {
     /// Waits until `done` says that it is over: as the leader, or as one that follows.
     #[inline(never)]
     pub(super) fn until(&mut self, tools: &mut Tools, now: Time, done: &dyn Fn() -> bool) {
-        self.until_either(tools, now, None, None, done);
+        self.until_either(tools, now, NEVER, None, done);
     }
 
     /// The same until a call of this thread has ended, by itself or by `done`. `timer` is one that was not told
@@ -157,7 +157,7 @@ impl Attendance<'_> {
         &mut self,
         tools: &mut Tools,
         now: Time,
-        timer: Option<Time>,
+        timer: Time,
         mine: &mut Mine<'_>,
         done: &dyn Fn() -> bool,
     ) {
@@ -169,13 +169,13 @@ impl Attendance<'_> {
         &mut self,
         tools: &mut Tools,
         mut now: Time,
-        timer: Option<Time>,
+        timer: Time,
         mine: Option<&mut Mine<'_>>,
         done: &dyn Fn() -> bool,
     ) {
         let endpoint = self.endpoint;
         if !self.leads {
-            endpoint.set_timer(timer);
+            endpoint.set_timer(Some(timer));
             while !self.leads {
                 if done() {
                     return;
@@ -196,7 +196,7 @@ impl Attendance<'_> {
         if !self.leads {
             return;
         }
-        let mut reception = Reception::new(endpoint, tools, None, None);
+        let mut reception = Reception::new(endpoint, tools, NEVER, None);
         for _ in 0..DRAIN {
             let received = endpoint.socket.receive(&mut reception.buffer, Wait::No);
             let Ok(Received::Datagrams { .. }) = received else { break };
