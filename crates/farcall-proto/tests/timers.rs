@@ -110,25 +110,41 @@ fn leave(pair: &mut Pair, token: u64) -> (Departure, Datagram) {
     (departure, out[..departure.len].to_vec())
 }
 
+/// The same until its result is there, which takes so long. Gives how long it would have waited before it asked again.
+fn leave_and_return(pair: &mut Pair, token: u64, takes: Duration) -> Duration {
+    let (Departure { id, patience, .. }, datagram) = leave(pair, token);
+    let left = pair.now;
+    pair.pass(takes);
+    pair.receive(&[datagram]);
+    let (key, args) = pair.asked.pop().unwrap();
+    let result = pair.finish(key, Finish::Result, &args).remove(0);
+    let now = pair.now;
+    let whole = pair.client.take_result(|| now, id, Some(left), &result).expect("it is whole");
+    assert_eq!((whole.token, &result[whole.body]), (token, &b"usual..."[..]));
+    assert_eq!(pair.client.timeout(), None);
+    Duration::from_nanos(patience)
+}
+
 #[test]
 fn a_call_that_left_by_itself_needs_no_clock() {
     let mut pair = Pair::new();
     pair.start(0, b"");
     pair.carry(1, Duration::from_secs(1), |_, _, _| true);
     for token in 1..100 {
-        let (Departure { id, .. }, datagram) = leave(&mut pair, token);
-        let left = pair.now;
-        pair.pass(Duration::from_micros(50));
-        pair.receive(&[datagram]);
-        let (key, args) = pair.asked.pop().unwrap();
-        let result = pair.finish(key, Finish::Result, &args).remove(0);
-        let now = pair.now;
-        let whole = pair.client.take_result(|| now, id, Some(left), &result).expect("it is whole");
-        assert_eq!((whole.token, &result[whole.body]), (token, &b"usual..."[..]));
-        assert_eq!(pair.client.timeout(), None);
+        leave_and_return(&mut pair, token, Duration::from_micros(50));
     }
     let learned = pair.client.round_trip().unwrap();
     assert!((50..100).contains(&learned.as_micros()), "{learned:?}");
+}
+
+#[test]
+fn a_procedure_that_is_slow_no_more_is_asked_about_as_soon_as_before() {
+    let (mut pair, quick) = (Pair::acquainted(), Duration::from_micros(50));
+    let before = leave_and_return(&mut pair, 1, quick);
+    slow(&mut pair, 2, Duration::from_millis(50));
+    assert!(leave_and_return(&mut pair, 3, quick) > before);
+    let last = (4..300).map(|token| leave_and_return(&mut pair, token, quick)).last();
+    assert_eq!(last, Some(before));
 }
 
 #[test]

@@ -67,7 +67,9 @@ impl Conversation {
         let token = slot.call.token;
         if self.round_trip.wants(id.sequence) {
             let now = clock();
-            self.round_trip.sample_call(now.nanos_since(sent));
+            let took = now.nanos_since(sent);
+            self.usual.took(&slot.call, took);
+            self.round_trip.sample_call(took);
             self.note_company(now, id.activity);
         }
         self.close(id.activity);

@@ -196,7 +196,10 @@ impl Slots {
         let slot = &mut self.all[activity as usize];
         debug_assert_ne!(slot.stage, Stage::Free);
         slot.stage = Stage::Free;
-        slot.receiving = None;
+        // Mostly there is nothing to drop.
+        if slot.receiving.is_some() {
+            slot.receiving = None;
+        }
         slot.wants = Want::NONE;
         let sending = slot.sending.take();
         let (prev, next) = (slot.prev, slot.next);

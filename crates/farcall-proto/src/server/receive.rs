@@ -364,6 +364,7 @@ impl Server {
         self.refuse(now, place, head.position, failure);
     }
 
+    #[inline(always)]
     fn is_exported(&self, export: u64) -> bool {
         self.exports.contains(export) || self.config.mutant.breaks(Rule::ExportUnchecked)
     }

@@ -260,11 +260,14 @@ pub(super) fn count(known: &Known, dispatched: &Dispatched) {
 
 #[inline(always)]
 pub(super) fn finish(dispatched: Dispatched) -> Finish {
-    match dispatched {
+    let finish = match &dispatched {
         Dispatched::Result => Finish::Result,
         Dispatched::Exception => Finish::Exception,
-        other => failure(other).into(),
-    }
+        _ => return failure(dispatched).into(),
+    };
+    // There is nothing in it to drop, which the compiler would look for.
+    std::mem::forget(dispatched);
+    finish
 }
 
 #[cold]
