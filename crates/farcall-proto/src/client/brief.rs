@@ -83,7 +83,9 @@ impl Conversation {
         self.newest_ended = brief.sequence;
         self.stats.received += 1;
         if self.round_trip.wants(brief.sequence) {
-            self.round_trip.sample_call(clock().nanos_since(sent));
+            let took = clock().nanos_since(sent);
+            self.usual.took(&brief.call, took);
+            self.round_trip.sample_call(took);
         }
         Some(body)
     }

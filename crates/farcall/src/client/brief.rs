@@ -115,7 +115,7 @@ impl Endpoint {
             left.map_or_else(|_| conversation.handle_unreachable(sent), drop);
             id
         };
-        let reception = Reception::new(self, tools, Some(earliest), None);
+        let reception = Reception::new(self, tools, earliest, None);
         Some(self.go_on(alone, reception, &received, (peer, id), tools, sink))
     }
 
