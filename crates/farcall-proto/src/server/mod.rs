@@ -8,12 +8,14 @@
 //! | `exports.rs` | what is offered, by identifier and by name |
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
 //! | `receive.rs` | what each frame from a caller means |
+//! | `reading.rs` | calls that change nothing |
 //! | `send.rs` | results, their fragments, short answers |
 //! | `memory.rs` | what is let go, when |
 
 mod admit;
 mod exports;
 mod memory;
+mod reading;
 mod receive;
 mod send;
 mod table;
@@ -28,7 +30,8 @@ use bytes::Bytes;
 use crate::ticket::Issuer;
 use crate::{Failure, ServerConfig, Spares, Time, Trace};
 use exports::Exports;
-pub use receive::{Origin, Reading, Taken, Unread};
+pub use reading::{Reading, may_read};
+pub use receive::{Origin, Taken, Unread};
 pub use send::Envelope;
 use table::Table;
 use work::Work;

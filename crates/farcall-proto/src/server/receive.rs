@@ -37,20 +37,6 @@ pub enum Taken<'d> {
     Nothing,
 }
 
-/// A call that only reads. Nothing is held of it: should it come again, it is executed again.
-#[derive(Debug)]
-pub struct Reading<'d> {
-    /// The export that it names, which exists.
-    pub export: u64,
-    /// The procedure's number, which [reads](crate::READINGS).
-    pub procedure: u32,
-    /// The arguments.
-    pub args: &'d [u8],
-    pub(super) place: usize,
-    pub(super) position: Position,
-    header: Header,
-}
-
 /// The conversation that a call has come from, as long as nothing else happens to the server.
 #[derive(Debug)]
 pub struct Origin(pub(super) usize);
@@ -101,30 +87,6 @@ impl Server {
         }
     }
 
-    /// The reading that a datagram just is, if it may be answered at once: it is no older than what its activity did last,
-    /// of which nothing is to be held any more.
-    pub fn take_reading<'d>(&mut self, unread: &Unread, datagram: &'d [u8]) -> Option<Reading<'d>> {
-        let (head, args) = wire::only_call(frames(datagram)).filter(|(head, _)| head.procedure >= READINGS)?;
-        let (place, position) = (unread.place?, head.position);
-        let last = self.last(place, position.activity);
-        let sound = is_sound(position) && position.activity < self.config.max_activities;
-        let again = position.sequence == last.sequence();
-        if !sound || position.sequence < last.sequence() || again && last.refused() || !self.accepts(&head, args.len())
-        {
-            return None;
-        }
-        if let Some(work) = self.existing_work(place, position.activity) {
-            if again || !work.may_be_taken_over() {
-                return None;
-            }
-            if !work.payload.is_empty() {
-                self.release(place, position.activity);
-            }
-        }
-        self.set_last(place, position.activity, Last::new(position.sequence, false));
-        Some(Reading { export: head.export, procedure: head.procedure, args, place, position, header: unread.header })
-    }
-
     /// The access that a datagram just is, of an activity whose last call is over: to be executed, and finished.
     pub fn take_access<'d>(&mut self, now: Time, unread: &Unread, datagram: &'d [u8]) -> Option<Incoming<'d>> {
         let (head, args) = wire::only_call(frames(datagram)).filter(|(head, _)| head.procedure >= ACCESSES)?;
@@ -133,14 +95,6 @@ impl Server {
             && self.accepts(&head, args.len())
             && self.take_over(now, place, head.position);
         taken.then(|| self.incoming(now, unread.header, &head, Cow::Borrowed(args)))
-    }
-
-    /// Makes a reading a call like any other, to be finished.
-    pub fn take_on<'d>(&mut self, now: Time, reading: &Reading<'d>) -> Incoming<'d> {
-        let Reading { export, procedure, args, place, position, header } = *reading;
-        self.work(now, place, position.activity).begin(now, position);
-        let head = CallHead { position, export, procedure, meta: wire::Meta::default() };
-        self.incoming(now, header, &head, Cow::Borrowed(args))
     }
 
     /// The second half, for what is not just one call of an activity whose last one is over.
@@ -630,7 +584,7 @@ impl Server {
     }
 
     #[inline]
-    fn last(&self, place: usize, activity: u32) -> Last {
+    pub(super) fn last(&self, place: usize, activity: u32) -> Last {
         let entry = self.table.at(place);
         if activity == 0 {
             return entry.last;
@@ -709,7 +663,7 @@ fn frames(datagram: &[u8]) -> &[u8] {
 
 /// Whether there can be such a call.
 #[inline]
-fn is_sound(position: Position) -> bool {
+pub(super) fn is_sound(position: Position) -> bool {
     position.exchange == 0 && position.sequence > 0 && position.sequence < 1 << 63
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::receive::Origin;
 use super::table::Last;
 use super::work::{Phase, Work};
-use super::{CallKey, Finish, Insert, Parted, Reading, Server, Transmit};
+use super::{CallKey, Finish, Insert, Parted, Server, Transmit};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
     Fragment, Header, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale, Status, Ticket, VERSION, Welcome,
@@ -128,25 +128,6 @@ impl Server {
         sent
     }
 
-    /// Answers a reading in the one datagram that is written into `out`: `fill` writes the body and says how many bytes it
-    /// has, a multiple of four, or that they do not fit. `None` then; nothing has changed.
-    #[inline]
-    pub fn answer(
-        &mut self,
-        reading: &Reading<'_>,
-        out: &mut [u8],
-        fill: impl FnOnce(&mut [u8]) -> Option<usize>,
-    ) -> Option<Transmit> {
-        let entry = self.table.at(reading.place);
-        let header = Header { conversation: entry.client, number: self.next_number, local: entry.is_local() };
-        let size = entry.more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
-        let to = entry.address();
-        let mut writer = Writer::new(out.get_mut(..size)?, size, header);
-        writer.result_by(reading.position, fill)?;
-        self.stats.calls += 1;
-        Some(self.count_sent(to, writer))
-    }
-
     /// As [`Server::finish`], but leaves the sending to [`Server::transmit`], where outcomes of one
     /// conversation share datagrams.
     pub fn finish_later(&mut self, now: Time, key: CallKey, finish: Finish, payload: &mut Vec<u8>) {
@@ -258,11 +239,17 @@ impl Server {
 
     #[inline]
     fn count_sent(&mut self, to: SocketAddr, writer: Writer<'_>) -> Transmit {
+        Transmit { to, len: self.count_written(writer) }
+    }
+
+    /// Seals a datagram, and counts it; its length.
+    #[inline]
+    pub(super) fn count_written(&mut self, writer: Writer<'_>) -> usize {
         let len = writer.finish();
         self.next_number += 1;
         self.stats.sent += 1;
         self.stats.bytes_sent += len as u64;
-        Transmit { to, len }
+        len
     }
 
     /// Writes the next datagram that is ready into `out` (at least as long as

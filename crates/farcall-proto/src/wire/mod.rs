@@ -11,7 +11,7 @@ pub(crate) use frame::{
     Ack, Bind, CALL_HEAD, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, RESULT_HEAD, ResultHead,
     Select, Stale, StaleReason, Status, Ticket, Welcome,
 };
-pub(crate) use usual::{only_call, only_result, result_of};
+pub(crate) use usual::{only_call, only_result, procedure, result_of};
 
 use crate::scheme;
 pub(crate) use crate::scheme::TAG;

@@ -15,6 +15,13 @@ pub(crate) fn only_call(frames: &[u8]) -> Option<(CallHead, &[u8])> {
     Some((CallHead::of(first, Meta::default()), args))
 }
 
+/// The procedure of a datagram's call, if it is just one, or nonsense.
+#[inline(always)]
+pub(crate) fn procedure(datagram: &[u8]) -> Option<u32> {
+    const PROCEDURE: usize = HEADER + FRAME_HEAD + CALL_HEAD - 4;
+    Some(u32_at(datagram.first_chunk::<{ PROCEDURE + 4 }>()?, PROCEDURE))
+}
+
 /// The same of a whole result.
 #[inline(always)]
 pub(crate) fn only_result(frames: &[u8]) -> Option<(ResultHead, &[u8])> {

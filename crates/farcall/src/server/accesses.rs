@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use farcall_proto::Time;
-use farcall_proto::server::{Incoming, Reading, Transmit};
+use farcall_proto::server::{Incoming, Transmit};
 
 use super::call::finish;
 use super::{Core, tally};
@@ -34,35 +34,17 @@ pub(crate) trait Accesses: Send + Sync + 'static {
 }
 
 impl Core {
-    /// Answers a reading in the one datagram that is written into `out`, to be sent at once; as a call if it cannot be.
-    #[inline(never)]
-    pub(super) fn read(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        reading: &Reading<'_>,
-        out: &mut [u8],
-        reply: &mut Vec<u8>,
-    ) -> Option<Transmit> {
-        let exported = match self.exports.find(reading.export) {
-            None => {
-                self.write_down(now, reading.export);
-                tally::find(&self.tally, reading.export)
-            }
-            exported => exported,
-        };
-        if let Some(exported) = exported
-            && let Some(accesses) = exported.accesses()
-        {
-            let fill = |result: &mut [u8]| accesses.read(reading.procedure, reading.args, result);
-            let answer = self.protocol.answer(reading, out, fill);
-            if answer.is_some() {
-                exported.count_access();
-                return answer;
-            }
-        }
-        let incoming = self.protocol.take_on(now, reading);
-        self.access(now, from, incoming, out, reply)
+    /// Executes a reading and writes the datagram that answers it into `out`; its length. `None` if it is to be a call like
+    /// any other, or is nothing of the kind.
+    #[inline(always)]
+    pub(super) fn read(&mut self, now: Time, from: &SocketAddr, datagram: &[u8], out: &mut [u8]) -> Option<usize> {
+        let Core { protocol, exports, .. } = self;
+        protocol.answer_reading(now, from, datagram, out, |reading, result| {
+            let exported = exports.find(reading.export)?;
+            let len = exported.accesses()?.read(reading.procedure, reading.args, result)?;
+            exported.count_access();
+            Some(len)
+        })
     }
 
     /// Executes an access as a call, whose result is held until it is acknowledged. It is written into `out`, to be sent at

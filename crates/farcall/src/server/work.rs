@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Finish, Incoming, Parted, Request, Taken, Transmit, Unread};
+use farcall_proto::server::{CallKey, Finish, Incoming, Parted, Request, Taken, Transmit, Unread, may_read};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::apart::Apart;
@@ -49,7 +49,7 @@ struct Worker<'s> {
     now: Time,
     /// The call that is to be executed here.
     current: Option<Work>,
-    /// Memory was read, and this leaves at once.
+    /// Memory was accessed, and this leaves at once.
     answer: Option<Transmit>,
     /// Accesses to memory that came in one datagram, empty between two.
     accesses: Vec<Incoming<'static>>,
@@ -199,6 +199,12 @@ impl<'s> Worker<'s> {
 
     /// Takes in what was received: one call is executed here, others are queued.
     fn take_in(&mut self, from: &SocketAddr, len: usize, each: usize) -> Next {
+        if each >= len
+            && may_read(&self.buffer[..len])
+            && let Some(next) = self.read(from, len)
+        {
+            return next;
+        }
         let server = self.server;
         let (mut planned, mut sent) = (None, false);
         let crowded = {
@@ -230,6 +236,22 @@ impl<'s> Worker<'s> {
             Next::Receive => self.make_way(),
             next => next,
         }
+    }
+
+    /// Answers the reading that came in a datagram. What may have to be done besides is so only after something else.
+    #[inline(never)]
+    fn read(&mut self, from: &SocketAddr, len: usize) -> Option<Next> {
+        let server = self.server;
+        let (answer, rest) = {
+            let mut core = server.lock();
+            let answer = core.read(self.now, from, &self.buffer[..len], &mut self.out)?;
+            self.alone = core.crew.nobody_executes();
+            // As in `make_way`.
+            (answer, core.crew.make_way(&self.seat))
+        };
+        // What the system refuses is lost, like any datagram.
+        let _ = server.socket.send(*from, &self.out[..answer]);
+        Some(if rest { Next::Rest } else { Next::Receive })
     }
 
     /// Where two receive, who took in no call rests: both would act on what comes, a long message's, and send in disorder.
@@ -267,13 +289,8 @@ impl<'s> Worker<'s> {
     #[inline(never)]
     fn handle_rest(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, unread: Unread, only: bool) {
         let datagram = &self.buffer[place.clone()];
-        if let Some(reading) = core.protocol.take_reading(&unread, datagram) {
-            // The one datagram that is made here must leave before the next.
-            let out = if only { &mut self.out[..] } else { &mut [] };
-            self.answer = core.read(self.now, *from, &reading, out, &mut self.reply);
-            return;
-        }
         if let Some(incoming) = core.protocol.take_access(self.now, &unread, datagram) {
+            // The one datagram that is made here must leave before the next.
             let out = if only { &mut self.out[..] } else { &mut [] };
             self.answer = core.access(self.now, *from, incoming, out, &mut self.reply);
             return;
