@@ -75,7 +75,7 @@ impl Entry {
         self.heard & 1 != 0
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn is_at(&self, from: &SocketAddr) -> bool {
         match from {
             SocketAddr::V4(v4) => self.port == v4.port() && self.ip == mapped(v4),

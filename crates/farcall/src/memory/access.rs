@@ -140,6 +140,7 @@ impl Core {
     }
 
     /// As [`Accesses::read`], of one range.
+    #[inline(always)]
     fn read_one(&self, number: u32, arguments: &[u8; 8 + RANGE], result: &mut [u8]) -> Option<usize> {
         let (generation, ranges) = arguments.split_first_chunk()?;
         let generation = u64::from_be_bytes(*generation);
@@ -155,6 +156,17 @@ impl Core {
         bytes[len..].iter_mut().for_each(|byte| *byte = 0);
         // Taken away meanwhile, it may be another generation's.
         self.is(generation).then_some(total)
+    }
+
+    /// The same of several ranges, or none.
+    #[inline(never)]
+    fn read_several(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
+        let reading = Reading::parse(arguments)?;
+        if number != READ.number || self.check_reading(&reading).is_err() {
+            return None;
+        }
+        let result = result.get_mut(..opaque(reading.total))?;
+        self.read_all(&reading, result).then_some(result.len())
     }
 
     /// Fills in the result of a reading that may be executed. False if the segment was taken away meanwhile.
@@ -308,14 +320,9 @@ impl Accesses for Core {
     }
 
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
-        if let Ok(one) = <&[u8; 8 + RANGE]>::try_from(arguments) {
-            return self.read_one(number, one, result);
+        match <&[u8; 8 + RANGE]>::try_from(arguments) {
+            Ok(one) => self.read_one(number, one, result),
+            Err(_) => self.read_several(number, arguments, result),
         }
-        let reading = Reading::parse(arguments)?;
-        if number != READ.number || self.check_reading(&reading).is_err() {
-            return None;
-        }
-        let result = result.get_mut(..opaque(reading.total))?;
-        self.read_all(&reading, result).then_some(result.len())
     }
 }

@@ -238,12 +238,13 @@ impl Crew {
     }
 
     /// The same even of two: what came was no call.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn make_way(&mut self, seat: &Arc<Seat>) -> bool {
-        if self.receiving < 2 {
-            return false;
-        }
+        self.receiving > 1 && self.rest_beside(seat)
+    }
+
+    #[cold]
+    fn rest_beside(&mut self, seat: &Arc<Seat>) -> bool {
         self.receiving -= 1;
         self.resting.push(seat.clone());
         true

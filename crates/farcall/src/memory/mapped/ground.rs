@@ -58,7 +58,7 @@ impl Ground {
         self.others == May::Write
     }
 
-    #[inline]
+    #[inline(never)]
     pub(in super::super) fn with<R>(&self, access: impl FnOnce(&[AtomicU64]) -> R) -> R {
         access(self.read().words.all())
     }
