@@ -176,6 +176,7 @@ impl Endpoint {
             *arguments = room;
         }
         arguments.clear();
+        arguments.reserve((*usual_arguments).min(LONG));
         (outgoing.trip.encode)(&mut Encoder::new(arguments)).map_err(|why| Refused::Arguments(bad_arguments(why)))?;
         *usual_arguments = arguments.len();
         Ok(())

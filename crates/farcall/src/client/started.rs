@@ -39,7 +39,7 @@ impl Landing {
     pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>) {
         debug_assert!(!self.is_over(), "a call ends once");
         let mut kept = self.lock();
-        kept.put(outcome);
+        kept.put_into(outcome, arguments);
         kept.put_arguments(arguments);
         drop(kept);
         self.over.store(true, Ordering::Release);

@@ -51,6 +51,12 @@ impl Default for Kept {
 impl Kept {
     #[inline]
     pub(super) fn put(&mut self, outcome: Outcome<'_>) {
+        self.put_into(outcome, &mut Vec::new());
+    }
+
+    /// The same, in the room of the call's arguments if there is none: nobody needs them any more if it did not fail.
+    #[inline]
+    pub(super) fn put_into(&mut self, outcome: Outcome<'_>, arguments: &mut Vec<u8>) {
         let (ending, body) = match outcome {
             Outcome::Result(body) => (Ending::Result, body),
             Outcome::Exception(body) => (Ending::Exception, body),
@@ -62,6 +68,9 @@ impl Kept {
             body if body.len() <= SHORT => self.short[..body.len()].copy_from_slice(&body),
             Cow::Owned(body) => self.long = body,
             Cow::Borrowed(body) => {
+                if self.long.capacity() < body.len() && arguments.capacity() >= body.len() {
+                    std::mem::swap(&mut self.long, arguments);
+                }
                 self.long.clear();
                 self.long.extend_from_slice(body);
             }

@@ -36,11 +36,14 @@ pub(crate) struct Work {
     pub(crate) back: Option<Arc<dyn Back>>,
 }
 
+/// The datagrams that came together.
+pub(super) type Train = Arc<Box<[u8]>>;
+
 enum Arguments {
     /// Where they stand in the buffer of the worker that received them.
     Received(Range<usize>),
-    /// The same in a copy of that buffer, which the calls of a train share.
-    Shared(Arc<[u8]>, Range<usize>),
+    /// The same in that buffer, or a copy of it, which the calls of a train share.
+    Shared(Train, Range<usize>),
     Kept(Vec<u8>),
 }
 
@@ -120,10 +123,10 @@ impl Work {
 
     /// The same as [`Work::keep_arguments`], for one of many that came together, whose turn will be soon, and whose
     /// outcomes share datagrams.
-    pub(super) fn share_arguments(&mut self, copy: &Arc<[u8]>) {
+    pub(super) fn share_arguments(&mut self, train: &Train) {
         self.envelope = None;
         if let Arguments::Received(range) = &self.arguments {
-            self.arguments = Arguments::Shared(copy.clone(), range.clone());
+            self.arguments = Arguments::Shared(train.clone(), range.clone());
         }
     }
 
@@ -177,7 +180,7 @@ impl Work {
         }
         let arguments = match &self.arguments {
             Arguments::Received(range) => &buffer[range.clone()],
-            Arguments::Shared(copy, range) => &copy[range.clone()],
+            Arguments::Shared(train, range) => &train[range.clone()],
             Arguments::Kept(bytes) => bytes,
         };
         if let (Some(spawn), Some(which)) = (self.exported.elsewhere(), self.which) {

@@ -9,7 +9,7 @@ use farcall_proto::server::{CallKey, Finish, Incoming, Parted, Request, Taken, T
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::apart::Apart;
-use super::call::Work;
+use super::call::{Train, Work};
 use super::crew::{Plan, Relief, Seat};
 use super::{Aside, Core, Outlet, Server};
 use crate::Bytes;
@@ -31,6 +31,8 @@ struct Worker<'s> {
     server: &'s Arc<Server>,
     seat: Arc<Seat>,
     buffer: Box<[u8]>,
+    /// Those that calls share which came in them.
+    lent: Vec<Train>,
     /// Room for one datagram that leaves, and one that was written there and is to be sent when nothing is locked.
     out: Box<[u8]>,
     written: Option<Parted>,
@@ -81,6 +83,15 @@ fn run_long(
     apart.0 = None;
     let outlet = work.back.is_none().then_some(apart as &mut dyn Outlet);
     work.run(server, buffer, reply, now, outlet)
+}
+
+/// A train of so many bytes is worth a buffer of its own, and a worker has so many of these at most.
+const MUCH: usize = 8 << 10;
+const MOST_LENT: usize = 4;
+
+/// Room for all that is received at once.
+fn buffer() -> Box<[u8]> {
+    vec![0; 64 << 10].into_boxed_slice()
 }
 
 /// How long to keep off a socket that fails in a way that we do not know.
@@ -137,7 +148,8 @@ impl<'s> Worker<'s> {
     fn new(server: &'s Arc<Server>) -> Worker<'s> {
         Worker {
             seat: Seat::new(server.env.event()),
-            buffer: vec![0; 64 << 10].into_boxed_slice(),
+            buffer: buffer(),
+            lent: Vec::new(),
             out: vec![0; depart::ROOM].into_boxed_slice(),
             written: None,
             reply: Vec::new(),
@@ -371,23 +383,39 @@ impl<'s> Worker<'s> {
     #[inline(never)]
     fn line_up(&mut self, core: &mut Core, len: usize) {
         self.now = self.server.now();
-        let copy = Arc::<[u8]>::from(&self.buffer[..len]);
         if let Some(first) = self.current.take_if(|work| work.is_quick()) {
             match core.batch.front() {
                 Some(next) if !next.is_received() => core.batch.push_back(first),
                 _ => core.batch.push_front(first),
             }
         }
-        // What was there before shares an older train's copy.
-        core.batch.iter_mut().rev().take_while(|work| work.is_received()).for_each(|work| work.share_arguments(&copy));
         let mut arrived = std::mem::take(&mut self.arrived);
         for work in self.current.take().into_iter().chain(arrived.drain(..)) {
             self.queue(core, work);
         }
         self.arrived = arrived;
+        let train = self.train(len);
+        // What was there before shares an older one.
+        core.batch.iter_mut().rev().take_while(|work| work.is_received()).for_each(|work| work.share_arguments(&train));
         if !core.batch.is_empty() && !core.queue.is_empty() {
             self.relief = core.crew.relieve_for_queue();
         }
+    }
+
+    /// What was received, for those to share who came in it. Much is not copied: another buffer takes the place of that.
+    fn train(&mut self, len: usize) -> Train {
+        let copy = |buffer: &[u8]| Arc::new(Box::from(&buffer[..len]));
+        if len < MUCH {
+            return copy(&self.buffer);
+        }
+        let returned = self.lent.iter().position(|train| Arc::strong_count(train) == 1);
+        let returned = returned.and_then(|place| Arc::try_unwrap(self.lent.swap_remove(place)).ok());
+        if returned.is_none() && self.lent.len() == MOST_LENT {
+            return copy(&self.buffer);
+        }
+        let train = Arc::new(std::mem::replace(&mut self.buffer, returned.unwrap_or_else(buffer)));
+        self.lent.push(train.clone());
+        train
     }
 
     /// Takes the call whose turn it is, if it may be executed now.
