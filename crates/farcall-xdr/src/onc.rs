@@ -1,7 +1,9 @@
 //! Wire forms that `.x` files (RFC 4506 section 6) have and Rust's own types do not: byte strings, chains, bounds.
 
 use std::borrow::{Borrow, Cow};
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::str::Utf8Error;
 
@@ -19,8 +21,17 @@ use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema,
 /// assert_eq!(name.len(), 5);
 /// assert_eq!(ByteString::from(b"caf\xe9".as_slice()).to_string(), "caf\u{fffd}");
 /// ```
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ByteString(Vec<u8>);
+#[derive(Clone)]
+pub struct ByteString(Repr);
+
+/// How many bytes need no allocation: enough for most names, and for all that the string takes 32 bytes itself.
+const SHORT: usize = 30;
+
+#[derive(Clone)]
+enum Repr {
+    Short { length: u8, bytes: [u8; SHORT] },
+    Long(Vec<u8>),
+}
 
 impl ByteString {
     /// As text, if it is UTF-8.
@@ -28,43 +39,87 @@ impl ByteString {
     /// # Errors
     /// Where it is not.
     pub fn to_str(&self) -> Result<&str, Utf8Error> {
-        std::str::from_utf8(&self.0)
+        std::str::from_utf8(self)
     }
 
     /// As text, with U+FFFD for what is no UTF-8.
     pub fn to_string_lossy(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.0)
+        String::from_utf8_lossy(self)
     }
 
     /// The bytes.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.0
+        match self.0 {
+            Repr::Short { .. } => self.to_vec(),
+            Repr::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl Default for ByteString {
+    fn default() -> Self {
+        ByteString(Repr::Short { length: 0, bytes: [0; SHORT] })
     }
 }
 
 impl Deref for ByteString {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            // Never longer than there are bytes.
+            Repr::Short { length, bytes } => &bytes[..usize::from(*length).min(SHORT)],
+            Repr::Long(bytes) => bytes,
+        }
     }
 }
 
 impl DerefMut for ByteString {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        match &mut self.0 {
+            Repr::Short { length, bytes } => &mut bytes[..usize::from(*length).min(SHORT)],
+            Repr::Long(bytes) => bytes,
+        }
     }
 }
 
 impl AsRef<[u8]> for ByteString {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        self
     }
 }
 
 impl Borrow<[u8]> for ByteString {
     fn borrow(&self) -> &[u8] {
-        &self.0
+        self
+    }
+}
+
+impl PartialEq for ByteString {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for ByteString {}
+
+impl PartialOrd for ByteString {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByteString {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(other)
+    }
+}
+
+/// As that of the bytes, so that those find it in a map.
+impl Hash for ByteString {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
     }
 }
 
@@ -79,26 +134,34 @@ impl fmt::Debug for ByteString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.to_str() {
             Ok(text) => text.fmt(f),
-            Err(_) => write!(f, "b\"{}\"", self.0.escape_ascii()),
+            Err(_) => write!(f, "b\"{}\"", self.escape_ascii()),
         }
     }
 }
 
 impl From<Vec<u8>> for ByteString {
     fn from(bytes: Vec<u8>) -> Self {
-        ByteString(bytes)
+        ByteString(Repr::Long(bytes))
     }
 }
 
 impl From<String> for ByteString {
     fn from(text: String) -> Self {
-        ByteString(text.into_bytes())
+        text.into_bytes().into()
     }
 }
 
 impl From<&[u8]> for ByteString {
+    #[inline]
     fn from(bytes: &[u8]) -> Self {
-        ByteString(bytes.to_vec())
+        let mut short = [0; SHORT];
+        ByteString(match (short.get_mut(..bytes.len()), bytes.len() as u8) {
+            (Some(room), length) => {
+                room.copy_from_slice(bytes);
+                Repr::Short { length, bytes: short }
+            }
+            (None, _) => Repr::Long(bytes.to_vec()),
+        })
     }
 }
 
@@ -110,13 +173,13 @@ impl From<&str> for ByteString {
 
 impl From<ByteString> for Vec<u8> {
     fn from(string: ByteString) -> Self {
-        string.0
+        string.into_bytes()
     }
 }
 
 impl PartialEq<str> for ByteString {
     fn eq(&self, other: &str) -> bool {
-        self.0 == other.as_bytes()
+        **self == *other.as_bytes()
     }
 }
 
@@ -129,7 +192,7 @@ impl PartialEq<&str> for ByteString {
 impl Encode for ByteString {
     #[inline]
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        e.bytes(&self.0)
+        e.bytes(self)
     }
 }
 
@@ -138,9 +201,17 @@ impl Decode<'_> for ByteString {
 
     #[inline]
     fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
+        let ahead = d.ahead();
         let bytes = d.bytes()?;
-        d.charge(bytes.len())?;
-        Ok(ByteString(bytes.to_vec()))
+        if bytes.len() > SHORT {
+            d.charge(bytes.len())?;
+            return Ok(ByteString(Repr::Long(bytes.to_vec())));
+        }
+        // To copy as many bytes as there is room for is faster than to copy as many as there are.
+        Ok(match (ahead.get(4..).and_then(<[u8]>::first_chunk), bytes.len() as u8) {
+            (Some(room), length) => ByteString(Repr::Short { length, bytes: *room }),
+            (None, _) => bytes.into(),
+        })
     }
 }
 
@@ -153,7 +224,7 @@ impl Schema for ByteString {
 impl Counted for ByteString {
     #[inline]
     fn count(&self) -> Option<usize> {
-        Some(self.0.len())
+        Some(self.len())
     }
 }
 

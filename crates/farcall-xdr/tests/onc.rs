@@ -1,5 +1,6 @@
 //! What `.x` files need of XDR: byte strings, linked lists, bounds within, typed defaults, large arrays.
 
+use std::collections::HashSet;
 use std::thread;
 
 use farcall_macros::Xdr;
@@ -62,6 +63,14 @@ fn a_string_is_any_bytes() {
     assert_eq!(format!("{:>4}|", ByteString::from("ab")), "  ab|");
     let x: ByteString = "x".into();
     assert!(x == "x" && x == *"x");
+    assert_eq!(size_of::<ByteString>(), 32);
+    for length in [0, 1, 29, 30, 31, 300] {
+        let bytes = vec![7; length];
+        let (copied, moved) = (ByteString::from(bytes.as_slice()), ByteString::from(bytes.clone()));
+        assert_eq!((&*copied, copied.clone().into_bytes()), (&*moved, bytes));
+        assert!(copied == moved && copied.cmp(&moved).is_eq());
+        assert_eq!(HashSet::from([copied, moved]).len(), 1);
+    }
     assert_eq!(ByteString::schema(&mut Types::new()), String::schema(&mut Types::new()));
 }
 

@@ -1,0 +1,45 @@
+//! The C side (`xdr.c`) behind functions that are safe to call.
+use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use std::ptr::NonNull;
+
+use anyhow::{Context, Result, ensure};
+
+unsafe extern "C" {
+    fn bench_hold(kind: c_int, bytes: *const c_char, length: c_uint) -> *mut c_void;
+    fn bench_encode(held: *const c_void, out: *mut c_char, room: c_uint, times: c_uint) -> c_long;
+    fn bench_decode(held: *const c_void, bytes: *const c_char, length: c_uint, times: c_uint) -> c_long;
+}
+
+/// Which type; as in `kinds` of `xdr.c`.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    ReadDirPlus = 0,
+    Points = 1,
+    Accounts = 2,
+}
+
+/// A value of C's, kept until the process ends.
+pub struct Held(NonNull<c_void>);
+
+impl Held {
+    pub fn new(kind: Kind, bytes: &[u8]) -> Result<Held> {
+        // SAFETY: the bytes are read only, and only during the call.
+        let held = unsafe { bench_hold(kind as c_int, bytes.as_ptr().cast(), bytes.len().try_into()?) };
+        Ok(Held(NonNull::new(held).context("C does not take the encoding")?))
+    }
+
+    pub fn encode(&self, out: &mut [u8], times: u32) -> Result<()> {
+        let (room, whole) = (out.len().try_into()?, out.len());
+        // SAFETY: the value is not changed; C writes no further than `room`.
+        let length = unsafe { bench_encode(self.0.as_ptr(), out.as_mut_ptr().cast(), room, times) };
+        ensure!(usize::try_from(length) == Ok(whole), "C encodes {length} bytes where we do {whole}");
+        Ok(())
+    }
+
+    pub fn decode(&self, bytes: &[u8], times: u32) -> Result<()> {
+        // SAFETY: as above; what is decoded is freed again.
+        let used = unsafe { bench_decode(self.0.as_ptr(), bytes.as_ptr().cast(), bytes.len().try_into()?, times) };
+        ensure!(usize::try_from(used) == Ok(bytes.len()), "C decodes {used} bytes where we do {}", bytes.len());
+        Ok(())
+    }
+}
