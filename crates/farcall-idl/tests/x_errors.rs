@@ -142,7 +142,7 @@ fn each_fault_has_its_message() {
             "1:48 this program has a version of this number already",
         ),
         ("program P { version V { int f(void, int) = 0; } = 1; } = 1;", "1:31 `void` stands for no arguments at all"),
-        ("program P { } = X;", "1:17 no constant `X` is declared"),
+        ("program P { } = P;", "1:17 this constant depends on itself"),
         ("program P { } = -1;", "1:17 this number is between 0 and 4294967295"),
         ("program P { int x; } = 1;", "1:13 `version` or `}` should stand here"),
         ("/* open", "1:1 this comment has no end"),

@@ -255,6 +255,11 @@ fn what_needs_an_unknown_constant_is_left_out_with_a_warning() {
     ];
     assert_eq!(told, expected.map(|message| (true, message.to_owned())));
 
+    let program = "program P { version V { void A(void) = 1; void B(void) = B_NUMBER; } = 1; version W { } = W_NUMBER; } = P_NUMBER;";
+    assert!(tree(program).programs.is_empty());
+    let partly = tree_with(program, &[("P_NUMBER", "7")]);
+    assert_eq!((partly.programs[0].versions.len(), partly.programs[0].versions[0].procedures.len()), (1, 1));
+
     let whole = tree_with(text, &[("PATH", "8"), ("NAME", "9"), ("SOME", "10")]);
     assert_eq!((whole.types.len(), whole.warnings.len()), (4, 0));
     assert_eq!(fields(&whole, "a"), [Declared::Array { element: Type::I8, size: 8 }]);

@@ -5,36 +5,36 @@ use std::collections::HashMap;
 use super::super::source::Span;
 use super::super::syntax::*;
 use super::super::tree::{Argument, Procedure, Program, Version};
-use super::constants::Unknown;
 use super::{Resolver, named};
 
 impl Resolver<'_> {
     pub(super) fn programs(&mut self) -> Vec<Program> {
         let own = &self.syntax.programs[..self.own.programs];
-        own.iter().map(|item| self.program(item)).collect()
+        own.iter().filter_map(|item| self.program(item)).collect()
     }
 
-    fn program(&mut self, item: &ProgramItem) -> Program {
-        let number = self.number(item.scope, &item.number);
+    /// Nothing if its number comes from elsewhere; so it is with versions and procedures.
+    fn program(&mut self, item: &ProgramItem) -> Option<Program> {
+        let number = self.number(item.scope, &item.number)?;
         let mut seen = HashMap::new();
         let mut versions = Vec::new();
         for version in &item.versions {
-            versions.push(self.version(item.scope, version, &mut seen));
+            versions.extend(self.version(item.scope, version, &mut seen));
         }
-        Program { named: named(&item.name), number, versions }
+        Some(Program { named: named(&item.name), number, versions })
     }
 
-    fn version(&mut self, scope: ScopeId, item: &VersionItem, versions: &mut HashMap<u32, Span>) -> Version {
-        let number = self.number(scope, &item.number);
+    fn version(&mut self, scope: ScopeId, item: &VersionItem, versions: &mut HashMap<u32, Span>) -> Option<Version> {
+        let number = self.number(scope, &item.number)?;
         self.once(versions, number, item.number.at, "this program has a version of this number already");
         let mut seen = HashMap::new();
         let mut procedures = Vec::new();
         for procedure in &item.procedures {
-            let number = self.number(scope, &procedure.number);
+            let Some(number) = self.number(scope, &procedure.number) else { continue };
             self.once(&mut seen, number, procedure.number.at, "this version has a procedure of this number already");
             procedures.push(self.procedure(scope, procedure, number));
         }
-        Version { named: named(&item.name), number, procedures }
+        Some(Version { named: named(&item.name), number, procedures })
     }
 
     fn procedure(&mut self, scope: ScopeId, item: &ProcedureItem, number: u32) -> Procedure {
@@ -52,14 +52,13 @@ impl Resolver<'_> {
         Procedure { named: named(&item.name), number, arguments, result }
     }
 
-    fn number(&mut self, scope: ScopeId, amount: &Amount) -> u32 {
+    fn number(&mut self, scope: ScopeId, amount: &Amount) -> Option<u32> {
         match self.amount(scope, amount).map(u32::try_from) {
-            Ok(Ok(number)) => return number,
+            Ok(Ok(number)) => return Some(number),
             Ok(Err(_)) => self.fault(amount.at, "this number is between 0 and 4294967295"),
-            Err(Unknown::Name(name)) => self.fault(amount.at, format!("no constant `{name}` is declared")),
-            Err(Unknown::Because(why)) => self.fault(amount.at, why),
+            Err(unknown) => self.refuse_unknown(amount.at, unknown),
         }
-        0
+        None
     }
 
     fn once(&mut self, seen: &mut HashMap<u32, Span>, number: u32, at: Span, why: &str) {
