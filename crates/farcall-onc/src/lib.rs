@@ -6,6 +6,8 @@
 
 #[cfg(unix)]
 pub mod client;
+#[cfg(unix)]
+pub mod routines;
 pub mod rpcbind;
 #[cfg(target_os = "linux")]
 pub mod server;

@@ -16,6 +16,8 @@
 //! ```
 
 mod address;
+#[cfg(unix)]
+mod broadcast;
 #[cfg(target_os = "linux")]
 mod mapper;
 #[cfg(target_os = "linux")]
@@ -25,6 +27,8 @@ pub mod protocol;
 pub(crate) mod query;
 
 pub use address::{from_universal, netid, to_universal};
+#[cfg(unix)]
+pub use broadcast::{Broadcast, Heard};
 #[cfg(target_os = "linux")]
 pub use mapper::Mapper;
 #[cfg(target_os = "linux")]

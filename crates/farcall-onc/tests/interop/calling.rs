@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use farcall::multi::Next;
 use farcall::{Calls, Kind, Ran};
-use farcall_onc::rpcbind::Rpcbind;
+use farcall_onc::routines::{self, RStat, RUsers};
+use farcall_onc::rpcbind::{Broadcast, Rpcbind};
 use farcall_onc::{AuthSys, Client};
 
 use crate::calc::{self, Calc, CalcClient, Entry, Listing, Point, Sample, Shape};
@@ -169,4 +171,58 @@ fn a_program_is_found_by_its_hosts_name() {
         check(&farcall_onc::import::<dyn Calc>(address).unwrap());
     }
     calc::shown("libtirpc, found by rpcbind", "udp and tcp", "calls libtirpc");
+}
+
+#[test]
+fn the_library_routines_ask_the_programs_of_a_host() {
+    if !is_inside("calling::the_library_routines_ask_the_programs_of_a_host") {
+        return;
+    }
+    let Some((_daemon, rpcbind)) = rpcbind() else { return };
+    routines::ping("127.0.0.1", 100_000, 4).unwrap();
+    routines::ping("udp://127.0.0.1", 100_000, 2).unwrap();
+    if let Some(_rusersd) = ready(&rpcbind, "rpc.rusersd", 100_002) {
+        let names = routines::rusers("127.0.0.1").unwrap();
+        let users = farcall_onc::import::<dyn RUsers>("127.0.0.1").unwrap();
+        assert_eq!(users.number().unwrap() as usize, names.len());
+        calc::shown("rusersd", "udp", "calls rusersd");
+        // The port mapper passes a broadcast on; what it says comes from another port than 111.
+        let all = Broadcast::of_interface::<dyn RUsers>(1).to([127, 0, 0, 1].into()).within(Duration::from_secs(20));
+        let mut heard = Vec::new();
+        all.each::<u32>(|one| {
+            heard.push((one.server.ip(), one.result.unwrap()));
+            Next::Stop
+        })
+        .unwrap();
+        assert_eq!(heard, [([127, 0, 0, 1].into(), users.number().unwrap())]);
+        calc::shown("rusersd, by a broadcast through rpcbind", "udp", "calls rusersd");
+    }
+    if let Some(_rstatd) = ready(&rpcbind, "rpc.rstatd", 100_001) {
+        // It answers the null call twice.
+        routines::ping("udp://127.0.0.1", 100_001, 3).unwrap();
+        let client = Client::builder().lenient().find("udp://127.0.0.1", 100_001, 3).unwrap();
+        let rstat = client.bind::<dyn RStat>();
+        for _ in 0..5 {
+            let statistics = rstat.statistics().unwrap();
+            assert!(statistics.now.seconds > 1_500_000_000, "{statistics:?}");
+            rstat.have_disk().unwrap();
+        }
+        let statistics = routines::rstat("127.0.0.1").unwrap();
+        assert!(statistics.load_averages().iter().all(|load| *load >= 0.0), "{statistics:?}");
+        calc::shown("rstatd", "udp", "calls rstatd");
+    }
+}
+
+/// A daemon that has registered; none if it is not installed.
+fn ready(rpcbind: &Rpcbind, name: &str, program: u32) -> Option<Daemon> {
+    // It goes into the background by itself: what holds it there ends it.
+    let script = format!("{name}; exec sleep 1000");
+    let held = ["--pid", "--fork", "--kill-child", "sh", "-c", &script];
+    if calc::run(Command::new("sh").args(["-c", &format!("command -v {name}")])).is_err() {
+        calc::skip(&format!("{name}: it is not installed"));
+        return None;
+    }
+    let daemon = Daemon::start(Command::new("unshare").args(held))?;
+    until(|| rpcbind.find(program, 3, false).ok().flatten());
+    Some(daemon)
 }

@@ -1,0 +1,172 @@
+//! Ready to use: what one line asks of a host. The simplest of three levels (Sun's "Networking on the Sun Workstation"
+//! has them too); below it are the stubs of any program ([`import`](crate::import)), and [`Client`] with all its settings.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use farcall::stub::Program as _;
+use farcall::xdr::ByteString;
+use farcall::{CallFailed, Kind};
+
+use crate::client::Client;
+
+/// How long a program takes to answer at all: calls its null procedure, which does nothing (RFC 5531 section 12). One that
+/// has no such procedure, as there are, has answered too.
+///
+/// ```no_run
+/// println!("NFS answers in {:?}", farcall_onc::routines::ping("10.0.0.7", 100_003, 3)?);
+/// # Ok::<(), farcall::CallFailed>(())
+/// ```
+///
+/// # Errors
+/// If the program does not answer. As [`Builder::find`](crate::Builder::find).
+pub fn ping(address: &str, program: u32, version: u32) -> Result<Duration, CallFailed> {
+    let client = Client::builder().find(address, program, version)?;
+    let anything = client.bind_as::<dyn Anything>(program, version);
+    let start = Instant::now();
+    match anything.null().map_err(CallFailed::from) {
+        Err(why) if why.kind() != Kind::NoSuchProcedure => Err(why),
+        Ok(()) | Err(_) => Ok(start.elapsed()),
+    }
+}
+
+/// Who is logged in at a host.
+///
+/// # Errors
+/// If the host does not run rusersd.
+pub fn rusers(host: &str) -> Result<Vec<User>, CallFailed> {
+    Ok(crate::import::<dyn RUsers>(host)?.names()?)
+}
+
+/// How busy a host is.
+///
+/// # Errors
+/// If the host does not run rstatd.
+pub fn rstat(host: &str) -> Result<Statistics, CallFailed> {
+    // Debian's says more than the protocol knows, at the end.
+    let client = Client::builder().lenient().find(host, <dyn RStat>::PROGRAM, <dyn RStat>::VERSION)?;
+    Ok(client.bind::<dyn RStat>().statistics()?)
+}
+
+/// What every program has.
+#[farcall::interface(program = 0, version = 0)]
+trait Anything {
+    #[procedure(0)]
+    #[idempotent]
+    fn null(&self) -> farcall::Result<()>;
+}
+
+/// Who is logged in: rusersd.
+#[farcall::interface(program = 100002, version = 3)]
+pub trait RUsers {
+    /// How many they are.
+    #[procedure(1)]
+    #[idempotent]
+    fn number(&self) -> farcall::Result<u32>;
+    /// Those who are at their terminals.
+    #[procedure(2)]
+    #[idempotent]
+    fn names(&self) -> farcall::Result<Vec<User>>;
+    /// Those who are idle too.
+    #[procedure(3)]
+    #[idempotent]
+    fn all_names(&self) -> farcall::Result<Vec<User>>;
+}
+
+/// One who is logged in (`rusers_utmp`).
+#[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
+pub struct User {
+    /// The name.
+    #[xdr(max = 32)]
+    pub user: ByteString,
+    /// The terminal.
+    #[xdr(max = 32)]
+    pub line: ByteString,
+    /// Where from.
+    #[xdr(max = 257)]
+    pub host: ByteString,
+    /// What kind of entry it is; 7 is a user.
+    pub kind: i32,
+    /// Since when, in seconds since 1970.
+    pub time: i32,
+    /// For how many seconds there was no key.
+    pub idle: u32,
+}
+
+/// How busy a host is: rstatd.
+#[farcall::interface(program = 100001, version = 3)]
+pub trait RStat {
+    /// All of it.
+    #[procedure(1)]
+    #[idempotent]
+    fn statistics(&self) -> farcall::Result<Statistics>;
+    /// Whether the host has a disk.
+    #[procedure(2)]
+    #[idempotent]
+    fn have_disk(&self) -> farcall::Result<u32>;
+}
+
+/// How busy a host has been since it started (`statstime`).
+#[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
+pub struct Statistics {
+    /// Ticks of the processors: user, nice, system, idle.
+    pub cpu: [i32; 4],
+    /// Transfers of the first four disks.
+    pub disks: [i32; 4],
+    /// Pages read.
+    pub pages_in: u32,
+    /// Pages written.
+    pub pages_out: u32,
+    /// Pages read from the swap.
+    pub swapped_in: u32,
+    /// Pages written to the swap.
+    pub swapped_out: u32,
+    /// Interrupts.
+    pub interrupts: u32,
+    /// Packets received.
+    pub packets_in: i32,
+    /// Errors when receiving.
+    pub errors_in: i32,
+    /// Errors when sending.
+    pub errors_out: i32,
+    /// Collisions.
+    pub collisions: i32,
+    /// Switches from one process to another.
+    pub switches: u32,
+    /// How many processes were ready to run in the last 1, 5 and 15 minutes, in 256ths.
+    pub load: [i32; 3],
+    /// When the host started.
+    pub started: Moment,
+    /// When it said so.
+    pub now: Moment,
+    /// Packets sent.
+    pub packets_out: i32,
+}
+
+impl Statistics {
+    /// How many processes were ready to run in the last 1, 5 and 15 minutes.
+    pub fn load_averages(&self) -> [f64; 3] {
+        self.load.map(|load| f64::from(load) / 256.0)
+    }
+
+    /// How long ago the host started.
+    pub fn up(&self) -> Duration {
+        self.now.system_time().duration_since(self.started.system_time()).unwrap_or_default()
+    }
+}
+
+/// A time (`rstat_timeval`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, farcall::Xdr)]
+pub struct Moment {
+    /// Seconds since 1970.
+    pub seconds: u32,
+    /// And microseconds.
+    pub microseconds: u32,
+}
+
+impl Moment {
+    fn system_time(self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+            + Duration::from_secs(self.seconds.into())
+            + Duration::from_micros(self.microseconds.into())
+    }
+}

@@ -1,0 +1,240 @@
+//! A call of all hosts of a network that have a program: their port mappers pass it on (RFC 1833 sections 2.2.1 and 3.2).
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use farcall::multi::Next;
+use farcall::stub::{Program, bad_arguments};
+use farcall::xdr::{Decode, Encode, from_slice, to_vec};
+use farcall::{CallFailed, Kind, Ran};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::protocol::{Passed, PassedBack, Portmap, RemoteResult, Rpcbind4};
+use super::{PORT, PROGRAM, from_universal};
+use crate::client::carrier::timespec;
+use crate::wire::auth::OpaqueAuth;
+use crate::wire::message::{Accepted, Answer, Call, Reply};
+
+/// CALLIT of version 2, and BCAST of version 4.
+const PASS_ON: u32 = 5;
+/// More hosts are not heard.
+const MOST: usize = 1 << 16;
+/// Longer than any datagram.
+const DATAGRAM: usize = 64 << 10;
+
+/// A call of all hosts that have a program, over UDP. Hosts that do not have it, or whose port mapper passes nothing on,
+/// say nothing.
+///
+/// ```no_run
+/// use farcall::multi::Next;
+/// use farcall_onc::rpcbind::Broadcast;
+///
+/// # fn main() -> Result<(), farcall::CallFailed> {
+/// // How many users are logged in, at each host (RUSERSPROC_NUM).
+/// Broadcast::of(100_002, 3, 1).each::<u32>(|heard| {
+///     println!("{}: {:?}", heard.server, heard.result);
+///     Next::Continue
+/// })
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Broadcast {
+    program: u32,
+    version: u32,
+    procedure: u32,
+    arguments: Result<Vec<u8>, CallFailed>,
+    mappers: Vec<SocketAddr>,
+    within: Duration,
+}
+
+/// What one host has answered.
+#[derive(Debug)]
+pub struct Heard<T> {
+    /// Where the program is called there.
+    pub server: SocketAddr,
+    /// The result, unless it cannot be read.
+    pub result: Result<T, CallFailed>,
+}
+
+impl Broadcast {
+    /// A call of a procedure that has no arguments, or [gets](Broadcast::arguments) them.
+    pub fn of(program: u32, version: u32, procedure: u32) -> Broadcast {
+        let within = Duration::from_secs(8);
+        Broadcast { program, version, procedure, arguments: Ok(Vec::new()), mappers: Vec::new(), within }
+    }
+
+    /// The same, of an interface's program.
+    pub fn of_interface<T: ?Sized + Program>(procedure: u32) -> Broadcast {
+        Broadcast::of(T::PROGRAM, T::VERSION, procedure)
+    }
+
+    /// What the procedure is called with: its arguments, as a tuple if there are several.
+    #[must_use]
+    pub fn arguments(mut self, arguments: &impl Encode) -> Broadcast {
+        self.arguments = to_vec(arguments).map_err(bad_arguments);
+        self
+    }
+
+    /// Asks these hosts: a network's broadcast address, a multicast address (`ff02::202`) or a host's own. Without any it
+    /// is 255.255.255.255, the network of the default route.
+    #[must_use]
+    pub fn to(self, host: IpAddr) -> Broadcast {
+        self.to_mapper(SocketAddr::new(host, PORT))
+    }
+
+    /// The same where the port mapper has another port.
+    #[must_use]
+    pub fn to_mapper(mut self, mapper: SocketAddr) -> Broadcast {
+        self.mappers.push(mapper);
+        self
+    }
+
+    /// How long to listen, if the handler does not stop before; 8 seconds by default.
+    #[must_use]
+    pub fn within(mut self, time: Duration) -> Broadcast {
+        self.within = time;
+        self
+    }
+
+    /// Calls, and hands each host's first answer to `handler` as it comes, until that says stop or the time is over. The
+    /// call is sent several times, and a host may execute it as often.
+    ///
+    /// # Errors
+    /// If it cannot be sent.
+    pub fn each<T: for<'a> Decode<'a>>(mut self, mut handler: impl FnMut(Heard<T>) -> Next) -> Result<(), CallFailed> {
+        if self.mappers.is_empty() {
+            self.mappers.push(SocketAddr::new(Ipv4Addr::BROADCAST.into(), PORT));
+        }
+        let arguments = self.arguments.clone()?;
+        let mut ways = self.ways(&arguments).map_err(|why| {
+            CallFailed::new(Kind::Local, Ran::No).because(format!("broadcasting: {why}")).caused_by(why)
+        })?;
+        let (start, mut heard, mut buffer) = (Instant::now(), HashSet::new(), vec![0; DATAGRAM]);
+        let (mut next, mut pause) = (start, Duration::from_secs(1));
+        loop {
+            let now = Instant::now();
+            let left = self.within.saturating_sub(now.saturating_duration_since(start));
+            if left.is_zero() {
+                return Ok(());
+            }
+            if next <= now {
+                let sent = ways.iter().map(Way::send).max() == Some(true);
+                if !sent && next == start {
+                    let why = format!("broadcasting: nothing can be sent to {:?}", self.mappers);
+                    return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
+                }
+                (next, pause) = (now + pause, pause * 2);
+            }
+            wait(&ways, left.min(next.saturating_duration_since(now)));
+            for way in &mut ways {
+                while let Some((from, message)) = way.receive(&mut buffer) {
+                    let Some((server, result)) = way.read(from, message) else { continue };
+                    if heard.len() >= MOST || !heard.insert(from) {
+                        continue;
+                    }
+                    if handler(Heard { server, result: self.value(server, &result) }) == Next::Stop {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// All answers of the time.
+    ///
+    /// # Errors
+    /// As [`Broadcast::each`].
+    pub fn all<T: for<'a> Decode<'a>>(self) -> Result<Vec<Heard<T>>, CallFailed> {
+        let mut all = Vec::new();
+        self.each(|heard| {
+            all.push(heard);
+            Next::Continue
+        })?;
+        Ok(all)
+    }
+
+    fn value<T: for<'a> Decode<'a>>(&self, server: SocketAddr, result: &[u8]) -> Result<T, CallFailed> {
+        from_slice(result).map_err(|why| {
+            let Broadcast { program, version, procedure, .. } = self;
+            let text = format!("procedure {procedure} of (program {program}, version {version}) at {server}: {why}");
+            CallFailed::new(Kind::BadResult, Ran::Yes).because(text).caused_by(why)
+        })
+    }
+
+    /// A socket for each family of addresses.
+    fn ways(&self, arguments: &[u8]) -> io::Result<Vec<Way>> {
+        let xid = RandomState::new().build_hasher().finish() as u32;
+        let families: [(bool, IpAddr); 2] =
+            [(true, Ipv4Addr::UNSPECIFIED.into()), (false, Ipv6Addr::UNSPECIFIED.into())];
+        let mut ways = Vec::new();
+        for (v4, any) in families {
+            let to: Vec<SocketAddr> = self.mappers.iter().copied().filter(|mapper| mapper.is_ipv4() == v4).collect();
+            if to.is_empty() {
+                continue;
+            }
+            let socket = UdpSocket::bind((any, 0))?;
+            socket.set_nonblocking(true)?;
+            if v4 {
+                socket.set_broadcast(true)?;
+            }
+            // Port mappers of all ages know version 2, which knows no IPv6.
+            let version = if v4 { <dyn Portmap>::VERSION } else { <dyn Rpcbind4>::VERSION };
+            ways.push(Way { socket, to, message: self.message(xid, version, arguments), xid, v4 });
+        }
+        Ok(ways)
+    }
+
+    fn message(&self, xid: u32, version: u32, arguments: &[u8]) -> Vec<u8> {
+        let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
+        let mut message = Vec::new();
+        Call { xid, program: PROGRAM, version, procedure: PASS_ON, credential, verifier }.write(&mut message);
+        let Broadcast { program, version, procedure, .. } = *self;
+        let passed = Passed { program, version, procedure, arguments: arguments.to_vec() };
+        // Nothing in it has a bound, and a datagram is bounded by the system.
+        message.extend(to_vec(&passed).unwrap_or_default());
+        message
+    }
+}
+
+/// A socket by which hosts of one family are called. It is not connected: answers come from other ports than 111.
+struct Way {
+    socket: UdpSocket,
+    to: Vec<SocketAddr>,
+    message: Vec<u8>,
+    xid: u32,
+    v4: bool,
+}
+
+impl Way {
+    /// Sends the call; false if it could be sent to nobody.
+    fn send(&self) -> bool {
+        self.to.iter().filter(|to| self.socket.send_to(&self.message, to).is_ok()).count() > 0
+    }
+
+    fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<(SocketAddr, &'a [u8])> {
+        let (len, from) = self.socket.recv_from(buffer).ok()?;
+        Some((from, &buffer[..len]))
+    }
+
+    /// Where the program is, and its result; none if this is no answer to us.
+    fn read(&self, from: SocketAddr, message: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
+        let reply = Reply::parse(message).ok().filter(|reply| reply.xid == self.xid)?;
+        let Answer::Accepted { outcome: Accepted::Success(body), .. } = reply.answer else { return None };
+        if self.v4 {
+            let PassedBack { port, result } = from_slice(body).ok()?;
+            return Some((SocketAddr::new(from.ip(), u16::try_from(port).ok()?), result));
+        }
+        let RemoteResult { address, result } = from_slice(body).ok()?;
+        let port = from_universal(&address)?.port();
+        Some((SocketAddr::new(from.ip(), port), result))
+    }
+}
+
+/// Sleeps until something has come, or the time is over.
+fn wait(ways: &[Way], time: Duration) {
+    let mut fds: Vec<PollFd<'_>> = ways.iter().map(|way| PollFd::new(&way.socket, PollFlags::IN)).collect();
+    let _ = poll(&mut fds, Some(&timespec(time)));
+}
