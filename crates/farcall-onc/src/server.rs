@@ -177,6 +177,7 @@ impl Default for ServerBuilder {
                 idle: Duration::from_secs(360),
                 records: record::Limits { record: 4 << 20, ..record::Limits::default() },
                 spin: Duration::ZERO,
+                lingering: 4,
             },
             mapper: None,
         }
@@ -304,6 +305,7 @@ impl ServerBuilder {
     /// # Errors
     /// If an address is not to be had.
     pub fn start(mut self) -> io::Result<Server> {
+        self.limits.lingering = (self.workers / 4).min(4);
         self.programs.duplicates = self.retention.map(Duplicates::new);
         let programs = Arc::new(self.programs);
         let crew = Crew::new(self.workers);

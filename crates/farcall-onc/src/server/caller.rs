@@ -16,13 +16,13 @@ use crate::wire::message::Call;
 ///
 /// [`farcall::context`] says who calls too, whatever the protocol.
 pub fn caller() -> Option<Caller> {
-    CURRENT.with_borrow(|current| current.as_ref().map(Current::caller))
+    CURRENT.with_borrow(Current::caller)
 }
 
 /// The call that this thread is serving gets no reply, whatever its procedure gives: so some protocols say that there is
 /// nothing to say, where many may answer.
 pub fn say_nothing() {
-    CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(|current| current.silent = true));
+    CURRENT.with_borrow_mut(|current| current.silent = true);
 }
 
 /// Who calls, by which way, and what.
@@ -132,8 +132,10 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// The same as [`Caller`], without memory of its own.
+/// The same as [`Caller`], without memory of its own: it is filled for each call, in place.
 struct Current {
+    /// A call is being served.
+    any: bool,
     peer: Peer,
     numbers: [u32; 3],
     flavor: Flavor,
@@ -144,39 +146,45 @@ struct Current {
 }
 
 impl Current {
-    fn caller(&self) -> Caller {
+    const NOBODY: Current = Current {
+        any: false,
+        peer: Peer { transport: Transport::Udp, address: None, user: None, connection: None },
+        numbers: [0; 3],
+        flavor: Flavor::NONE,
+        len: 0,
+        body: [0; OpaqueAuth::LONGEST],
+        silent: false,
+    };
+
+    fn caller(&self) -> Option<Caller> {
         let body = self.body.get(..self.len).unwrap_or_default().into();
-        Caller { peer: self.peer.clone(), numbers: self.numbers, flavor: self.flavor, body }
+        let caller = || Caller { peer: self.peer.clone(), numbers: self.numbers, flavor: self.flavor, body };
+        self.any.then(caller)
     }
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Current> = const { RefCell::new(Current::NOBODY) };
 }
 
-/// Says that this thread serves `call`, until what it returns is dropped.
+/// Says that this thread serves `call`, until what it returns is dropped. Nobody serves two at a time.
 #[inline]
 pub(super) fn enter(peer: &Peer, call: &Call<'_>) -> Serving {
     let credential = call.credential.body();
-    let mut body = [0; OpaqueAuth::LONGEST];
-    // No longer than `LONGEST`, or it would not be.
-    body[..credential.len()].copy_from_slice(credential);
-    let current = Current {
-        peer: peer.clone(),
-        numbers: [call.program, call.version, call.procedure],
-        flavor: call.credential.flavor(),
-        len: credential.len(),
-        body,
-        silent: false,
-    };
-    let former = CURRENT.replace(Some(current));
-    Serving { former, _context: peer.address.map(enter_elsewhere) }
+    CURRENT.with_borrow_mut(|current| {
+        (current.any, current.silent) = (true, false);
+        current.peer.clone_from(peer);
+        current.numbers = [call.program, call.version, call.procedure];
+        current.flavor = call.credential.flavor();
+        current.len = credential.len();
+        // No longer than `LONGEST`, or it would not be.
+        current.body[..credential.len()].copy_from_slice(credential);
+    });
+    Serving { _context: peer.address.map(enter_elsewhere) }
 }
 
 /// A call is being served.
 pub(super) struct Serving {
-    /// What was served before, by who calls in the same process within a call.
-    former: Option<Current>,
     _context: Option<EnteredElsewhere>,
 }
 
@@ -184,13 +192,17 @@ impl Serving {
     /// Whether the call gets no reply.
     #[inline]
     pub(super) fn is_silent(&self) -> bool {
-        CURRENT.with_borrow(|current| current.as_ref().is_some_and(|current| current.silent))
+        CURRENT.with_borrow(|current| current.silent)
     }
 }
 
 impl Drop for Serving {
     #[inline]
     fn drop(&mut self) {
-        CURRENT.set(self.former.take());
+        let connection = CURRENT.with_borrow_mut(|current| {
+            current.any = false;
+            current.peer.connection.take()
+        });
+        drop(connection);
     }
 }

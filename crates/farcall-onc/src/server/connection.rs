@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::mem;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farcall::Bytes;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown, sockopt};
 
 use super::callback::Callback;
 use super::caller::Peer;
@@ -44,6 +44,8 @@ pub(crate) struct Connection {
     streams: Arc<Streams>,
     inbox: Mutex<Inbox>,
     outbox: Mutex<Outbox>,
+    /// Some bytes are unsent.
+    crowded: AtomicBool,
     /// Calls whose turn was passed on, and whose replies are not sent yet.
     running: AtomicUsize,
     fate: Arc<Fate>,
@@ -61,6 +63,8 @@ struct Inbox {
     batched: usize,
     /// Look whether more has come.
     eager: bool,
+    /// Reads may wait, but not for long.
+    lingers: bool,
     /// When something last came.
     heard: Instant,
 }
@@ -95,6 +99,7 @@ impl Connection {
             batch: Vec::new(),
             batched: 0,
             eager: true,
+            lingers: false,
             heard: Instant::now(),
         };
         Connection {
@@ -104,6 +109,7 @@ impl Connection {
             streams,
             inbox: Mutex::new(inbox),
             outbox: Mutex::new(Outbox { resting: true, ..Outbox::default() }),
+            crowded: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             fate: Arc::default(),
             callback: Callback::default(),
@@ -218,7 +224,7 @@ impl Connection {
         }
         desk.reply.clear();
         loop {
-            if lock(&self.outbox).len >= MOST_UNSENT {
+            if self.crowded.load(Ordering::Relaxed) && lock(&self.outbox).len >= MOST_UNSENT {
                 self.rest(inbox);
                 return None;
             }
@@ -257,27 +263,42 @@ impl Connection {
         let began = (!spin.is_zero()).then(Instant::now);
         while look || began.is_some_and(|began| began.elapsed() < spin) {
             look = false;
-            match recv(&self.socket, inbox.records.space(), RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => {
-                    self.end();
-                    return false;
-                }
-                Ok((_, len)) => {
-                    inbox.records.filled(len);
-                    // A long record comes in pieces.
-                    inbox.eager = len >= LONG;
-                    return true;
-                }
-                Err(Errno::INTR) => look = true,
-                Err(Errno::AGAIN) => {}
-                Err(_) => {
-                    self.close();
-                    return false;
-                }
+            match self.receive(inbox, RecvFlags::DONTWAIT) {
+                Received::Nothing => {}
+                Received::Bytes => return true,
+                Received::Over => return false,
+            }
+        }
+        // A record that comes slowly is not waited for here: its time is limited.
+        if !inbox.records.is_partial()
+            && let Some(_lingering) = self.streams.linger()
+        {
+            inbox.lingers = inbox.lingers || set_patience(&self.socket);
+            match self.receive(inbox, RecvFlags::empty()) {
+                Received::Nothing => {}
+                Received::Bytes => return true,
+                Received::Over => return false,
             }
         }
         self.rest(inbox);
         false
+    }
+
+    /// Receives once, and ends the connection if that is what came.
+    #[inline]
+    fn receive(self: &Arc<Self>, inbox: &mut Inbox, flags: RecvFlags) -> Received {
+        match recv(&self.socket, inbox.records.space(), flags) {
+            Ok((_, 0)) => self.end(),
+            Ok((_, len)) => {
+                inbox.records.filled(len);
+                // A long record comes in pieces.
+                inbox.eager = len >= LONG;
+                return Received::Bytes;
+            }
+            Err(Errno::INTR | Errno::AGAIN) => return Received::Nothing,
+            Err(_) => self.close(),
+        }
+        Received::Over
     }
 
     /// Has the socket watched for more.
@@ -370,6 +391,7 @@ impl Connection {
         if sent == all {
             return true;
         }
+        self.crowded.store(true, Ordering::Relaxed);
         for part in parts {
             let skip = sent.min(part.len());
             sent -= skip;
@@ -396,6 +418,7 @@ impl Connection {
                 outbox.unsent.pop_front();
             }
         }
+        self.crowded.store(false, Ordering::Relaxed);
         true
     }
 
@@ -466,6 +489,23 @@ impl Connection {
         inbox.records.rest();
         inbox.records.check(now).is_err()
     }
+}
+
+/// What came of receiving once.
+enum Received {
+    Bytes,
+    Nothing,
+    /// Nothing more will come.
+    Over,
+}
+
+/// A thread that has served a connection stays with it for so long, if others wait for the rest: a call that follows soon
+/// is spared two system calls.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// Has a read that waits end after [`LINGER`].
+fn set_patience(socket: &OwnedFd) -> bool {
+    sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, Some(LINGER)).is_ok()
 }
 
 /// A record to be served.

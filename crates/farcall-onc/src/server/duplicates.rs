@@ -5,6 +5,7 @@
 //! a checksum of its arguments and its credential: there are clients that begin with the same identifier each time.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::caller::{Peer, Transport};
 use super::outgoing::{Outgoing, Recorded};
+use super::streams::Given;
 use crate::wire::message::Call;
 
 /// How many replies are kept, and how long.
@@ -32,7 +34,7 @@ impl Default for Retention {
 }
 
 /// What tells one call from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     host: IpAddr,
     /// Zero over TCP, where a call that is sent again comes from another port.
@@ -45,9 +47,10 @@ pub(crate) struct Key {
 
 impl Key {
     /// That of a call; none if nobody could tell that it is sent again.
-    pub(super) fn of(peer: &Peer, call: &Call<'_>, arguments: &[u8]) -> Option<Key> {
+    fn of(seed: u64, peer: &Peer, call: &Call<'_>, arguments: &[u8]) -> Option<Key> {
         let (stream, address) = (peer.transport == Transport::Tcp, peer.address?);
-        let credential = xxh3_64_with_seed(call.credential.body(), call.credential.flavor().0.into());
+        let seed = seed ^ u64::from(call.credential.flavor().0) ^ u64::from(call.xid) << 32;
+        let credential = xxh3_64_with_seed(call.credential.body(), seed);
         Some(Key {
             host: address.ip(),
             port: if stream { 0 } else { address.port() },
@@ -55,6 +58,13 @@ impl Key {
             call: [call.xid, call.program, call.version, call.procedure],
             checksum: xxh3_64_with_seed(arguments, credential),
         })
+    }
+}
+
+/// The checksum is of chance, and of all that a client chooses.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.checksum);
     }
 }
 
@@ -85,12 +95,14 @@ pub(crate) enum Seen {
 /// The calls that are being served, and those that were.
 pub(crate) struct Duplicates {
     retention: Retention,
+    /// Of the checksums, so that nobody can choose calls whose checksums are alike.
+    seed: u64,
     table: Mutex<Table>,
 }
 
 #[derive(Default)]
 struct Table {
-    calls: HashMap<Key, Known, xxhash_rust::xxh3::Xxh3Builder>,
+    calls: HashMap<Key, Known, BuildHasherDefault<Given>>,
     /// Those that were answered, the oldest first, each with the number of its answer.
     answered: VecDeque<(Key, u64)>,
     answers: u64,
@@ -114,7 +126,13 @@ const ENTRY: usize = 200;
 
 impl Duplicates {
     pub(crate) fn new(retention: Retention) -> Duplicates {
-        Duplicates { retention, table: Mutex::default() }
+        Duplicates { retention, seed: RandomState::new().build_hasher().finish(), table: Mutex::default() }
+    }
+
+    /// What tells this call from others; none if nobody could tell that it is sent again.
+    #[inline]
+    pub(super) fn key(&self, peer: &Peer, call: &Call<'_>, arguments: &[u8]) -> Option<Key> {
+        Key::of(self.seed, peer, call, arguments)
     }
 
     /// A call has come: it is to be served only if it was never seen.

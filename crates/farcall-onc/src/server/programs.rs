@@ -236,7 +236,7 @@ impl Programs {
         if !known.idempotent
             && let Some(duplicates) = &self.duplicates
         {
-            key = Key::of(peer, &call, &arguments);
+            key = duplicates.key(peer, &call, &arguments);
             match key.as_ref().map(|key| duplicates.begin(key, peer)) {
                 None | Some(Seen::Never) => {}
                 Some(Seen::Running) => return Verdict::Drop,

@@ -1,11 +1,12 @@
 //! A server's connections, all of them, and where they come from.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ pub(super) struct StreamLimits {
     pub(super) idle: Duration,
     pub(super) records: record::Limits,
     pub(super) spin: Duration,
+    /// How many threads may stay with a connection that they served, at most.
+    pub(super) lingering: usize,
 }
 
 /// All connections.
@@ -36,12 +39,23 @@ pub(super) struct Streams {
     pub(super) list: Arc<WatchList>,
     /// Their keys are their places; those of connections follow.
     listeners: Vec<Listener>,
-    connections: RwLock<HashMap<u64, Arc<Connection>>>,
+    connections: RwLock<HashMap<u64, Arc<Connection>, Numbered>>,
     next: AtomicU64,
+    /// Threads that stay with a connection.
+    lingering: AtomicUsize,
     /// Listeners that wait for another connection to end, or for the system to have room.
     waiting: Mutex<Vec<u64>>,
     /// For the connections.
     this: Weak<Streams>,
+}
+
+/// A thread stays with a connection.
+pub(super) struct Lingering<'a>(&'a AtomicUsize);
+
+impl Drop for Lingering<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Where connections come from.
@@ -78,10 +92,20 @@ impl Streams {
             list: Arc::default(),
             next: AtomicU64::new(listeners.len() as u64),
             listeners,
+            lingering: AtomicUsize::new(0),
             connections: RwLock::default(),
             waiting: Mutex::default(),
             this: this.clone(),
         }))
+    }
+
+    /// Lets a thread stay with a connection for a while, if others wait for the rest and few others stay.
+    pub(super) fn linger(&self) -> Option<Lingering<'_>> {
+        if self.list.is_deserted() {
+            return None;
+        }
+        let lingering = Lingering(&self.lingering);
+        (self.lingering.fetch_add(1, Ordering::Relaxed) < self.limits.lingering).then_some(lingering)
     }
 
     /// How many connections there are.
@@ -247,6 +271,28 @@ impl AsFd for Listener {
             Listener::Tcp(listener) => listener.as_fd(),
             Listener::Unix(listener) => listener.as_fd(),
         }
+    }
+}
+
+/// Keys that we gave ourselves need no hashing.
+type Numbered = BuildHasherDefault<Given>;
+
+/// A hash that is given.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Given(u64);
+
+impl Hasher for Given {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = (self.0 << 8) | u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The table looks at the highest bits too.
+        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 

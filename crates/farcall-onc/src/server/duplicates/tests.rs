@@ -24,21 +24,21 @@ fn reply(xid: u32, len: usize) -> Outgoing {
 #[test]
 fn the_same_call_is_one_from_the_same_place_with_the_same_words() {
     let udp = peer(Transport::Udp, "10.0.0.1:700");
-    let key = Key::of(&udp, &call(1, b"me"), b"args").unwrap();
-    assert_eq!(Key::of(&udp, &call(1, b"me"), b"args"), Some(key));
+    let key = Key::of(7, &udp, &call(1, b"me"), b"args").unwrap();
+    assert_eq!(Key::of(7, &udp, &call(1, b"me"), b"args"), Some(key));
     let others = [
-        Key::of(&udp, &call(2, b"me"), b"args"),
-        Key::of(&udp, &call(1, b"you"), b"args"),
-        Key::of(&udp, &call(1, b"me"), b"arg2"),
-        Key::of(&udp, &Call { procedure: 4, ..call(1, b"me") }, b"args"),
-        Key::of(&udp, &Call { program: 8, ..call(1, b"me") }, b"args"),
-        Key::of(&udp, &Call { version: 2, ..call(1, b"me") }, b"args"),
-        Key::of(&peer(Transport::Udp, "10.0.0.2:700"), &call(1, b"me"), b"args"),
-        Key::of(&peer(Transport::Udp, "10.0.0.1:701"), &call(1, b"me"), b"args"),
-        Key::of(&peer(Transport::Tcp, "10.0.0.1:700"), &call(1, b"me"), b"args"),
+        Key::of(7, &udp, &call(2, b"me"), b"args"),
+        Key::of(7, &udp, &call(1, b"you"), b"args"),
+        Key::of(7, &udp, &call(1, b"me"), b"arg2"),
+        Key::of(7, &udp, &Call { procedure: 4, ..call(1, b"me") }, b"args"),
+        Key::of(7, &udp, &Call { program: 8, ..call(1, b"me") }, b"args"),
+        Key::of(7, &udp, &Call { version: 2, ..call(1, b"me") }, b"args"),
+        Key::of(7, &peer(Transport::Udp, "10.0.0.2:700"), &call(1, b"me"), b"args"),
+        Key::of(7, &peer(Transport::Udp, "10.0.0.1:701"), &call(1, b"me"), b"args"),
+        Key::of(7, &peer(Transport::Tcp, "10.0.0.1:700"), &call(1, b"me"), b"args"),
     ];
     others.iter().for_each(|other| assert_ne!(other, &Some(key)));
-    let tcp = |port| Key::of(&peer(Transport::Tcp, &format!("10.0.0.1:{port}")), &call(1, b"me"), b"args");
+    let tcp = |port| Key::of(7, &peer(Transport::Tcp, &format!("10.0.0.1:{port}")), &call(1, b"me"), b"args");
     assert_eq!(tcp(700), tcp(701));
 }
 
@@ -46,7 +46,7 @@ fn the_same_call_is_one_from_the_same_place_with_the_same_words() {
 fn a_call_is_running_then_answered() {
     let duplicates = Duplicates::new(Retention::default());
     let udp = peer(Transport::Udp, "10.0.0.1:700");
-    let key = Key::of(&udp, &call(1, b""), b"").unwrap();
+    let key = Key::of(7, &udp, &call(1, b""), b"").unwrap();
     assert!(matches!(duplicates.begin(&key, &udp), Seen::Never));
     assert!(matches!(duplicates.begin(&key, &udp), Seen::Running));
     duplicates.end(&key, &reply(1, 8));
@@ -60,7 +60,7 @@ fn a_call_is_running_then_answered() {
 fn replies_go_by_age_and_by_bytes() {
     let udp = peer(Transport::Udp, "10.0.0.1:700");
     let serve = |duplicates: &Duplicates, xid| {
-        let key = Key::of(&udp, &call(xid, b""), b"").unwrap();
+        let key = Key::of(7, &udp, &call(xid, b""), b"").unwrap();
         let seen = duplicates.begin(&key, &udp);
         if let Seen::Never = seen {
             duplicates.end(&key, &reply(xid, 1000));
