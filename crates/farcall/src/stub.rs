@@ -149,17 +149,31 @@ pub struct Call<'a> {
 pub enum Reply<'a> {
     /// The procedure returned: its result.
     Result(Decoder<'a>),
+    /// The same, of a channel that knows more to say should it not be readable.
+    ResultOf(Decoder<'a>, &'a dyn Origin),
     /// The procedure raised its declared exception.
     Exception(Decoder<'a>),
     /// Neither is to be had.
     Failed(CallFailed),
 }
 
+/// Where a result comes from.
+pub trait Origin {
+    /// The failure to read it, with what was called and where.
+    fn about(&self, why: CallFailed) -> CallFailed;
+}
+
+impl fmt::Debug for dyn Origin + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin").finish_non_exhaustive()
+    }
+}
+
 impl Reply<'_> {
     /// How many bytes it has.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Reply::Result(decoder) | Reply::Exception(decoder) => decoder.remaining(),
+            Reply::Result(decoder) | Reply::ResultOf(decoder, _) | Reply::Exception(decoder) => decoder.remaining(),
             Reply::Failed(_) => 0,
         }
     }
@@ -352,12 +366,16 @@ impl fmt::Debug for Binding {
 
 /// The value in a reply.
 pub(crate) fn decode_reply<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(reply: Reply<'_>) -> Result<T, E> {
-    let decoded = match reply {
-        Reply::Result(decoder) => decode_whole(decoder).map(Ok),
-        Reply::Exception(decoder) => decode_whole(decoder).map(|exception| Err(Error::Declared(exception))),
+    let (decoder, origin) = match reply {
+        Reply::Result(decoder) => (decoder, None),
+        Reply::ResultOf(decoder, origin) => (decoder, Some(origin)),
+        Reply::Exception(decoder) => {
+            let exception = decode_whole(decoder).map_err(|why| bad_result(why, None))?;
+            return Err(Error::Declared(exception));
+        }
         Reply::Failed(why) => return Err(why.into()),
     };
-    decoded.unwrap_or_else(|why| Err(bad_result(why).into()))
+    decode_whole(decoder).map_err(|why| bad_result(why, origin).into())
 }
 
 fn decode_whole<T: for<'a> Decode<'a>>(mut decoder: Decoder<'_>) -> std::result::Result<T, xdr::Error> {
@@ -367,8 +385,12 @@ fn decode_whole<T: for<'a> Decode<'a>>(mut decoder: Decoder<'_>) -> std::result:
 }
 
 #[cold]
-fn bad_result(why: xdr::Error) -> CallFailed {
-    CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why)
+fn bad_result(why: xdr::Error, origin: Option<&dyn Origin>) -> CallFailed {
+    let failed = CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why);
+    match origin {
+        Some(origin) => origin.about(failed),
+        None => failed,
+    }
 }
 
 /// The failure of a call whose arguments could not be encoded.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use farcall::multi::{Bells, Station};
-use farcall::stub::{Call, Channel, PendingCall, Procedure, Reply, Sink, bad_arguments};
+use farcall::stub::{Call, Channel, Origin, PendingCall, Procedure, Reply, Sink, bad_arguments};
 use farcall::xdr::{Decoder, Encoder};
 use farcall::{CallFailed, Kind, Ran};
 
@@ -164,7 +164,8 @@ impl Target {
                 Some(shared) => Decoder::with_packet(shared),
                 None => Decoder::new(&result),
             };
-            sink(Reply::Result(if settings.lenient { decoder.lenient() } else { decoder }));
+            let decoder = if settings.lenient { decoder.lenient() } else { decoder };
+            sink(Reply::ResultOf(decoder, &Called { target: self, procedure }));
             drop(result);
             if let Kept::Short(buffer) = body.kept {
                 tools::give_back(buffer);
@@ -188,11 +189,7 @@ impl Target {
     #[cold]
     fn about(&self, why: CallFailed, procedure: &Procedure) -> CallFailed {
         let (detail, colon) = (why.detail(), if why.detail().is_empty() { "" } else { ": " });
-        let Target { name, program, version, .. } = self;
-        let (called, server) = (Called { name: procedure.name, number: procedure.number }, self.client.address());
-        let space = if name.is_empty() { "" } else { " " };
-        let text =
-            format!("{called} of {name}{space}(program {program}, version {version}) at {server}{colon}{detail}");
+        let text = format!("{}{colon}{detail}", Called { target: self, procedure });
         why.because(text)
     }
 
@@ -272,18 +269,28 @@ impl Target {
 /// A datagram has room for no more (RFC 768, in IPv4).
 const LONGEST_DATAGRAM: usize = 65_507;
 
-/// What people call a procedure.
+/// What is called.
 struct Called<'a> {
-    name: &'a str,
-    number: u32,
+    target: &'a Target,
+    procedure: &'a Procedure,
+}
+
+impl Origin for Called<'_> {
+    #[cold]
+    fn about(&self, why: CallFailed) -> CallFailed {
+        self.target.about(why, self.procedure)
+    }
 }
 
 impl fmt::Display for Called<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name {
-            "" => write!(f, "procedure {}", self.number),
-            name => f.write_str(name),
+        match self.procedure.name {
+            "" => write!(f, "procedure {}", self.procedure.number)?,
+            name => f.write_str(name)?,
         }
+        let Target { name, program, version, .. } = self.target;
+        let space = if name.is_empty() { "" } else { " " };
+        write!(f, " of {name}{space}(program {program}, version {version}) at {}", self.target.client.address())
     }
 }
 

@@ -428,7 +428,7 @@ impl Rescue {
         let rest =
             |mut decoder: Decoder<'_>| decoder.opaque(decoder.remaining()).map(<[u8]>::to_vec).unwrap_or_default();
         let ending = match reply {
-            Reply::Result(decoder) => Ending::Result(rest(decoder)),
+            Reply::Result(decoder) | Reply::ResultOf(decoder, _) => Ending::Result(rest(decoder)),
             Reply::Exception(decoder) => Ending::Exception(rest(decoder)),
             Reply::Failed(why) => Ending::Failed(why),
         };

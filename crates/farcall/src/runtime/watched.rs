@@ -60,7 +60,7 @@ enum Told {
 impl Told {
     fn of(reply: &Reply<'_>) -> Told {
         match reply {
-            Reply::Result(_) => Told::Result,
+            Reply::Result(_) | Reply::ResultOf(..) => Told::Result,
             Reply::Exception(_) => Told::Exception,
             Reply::Failed(why) => Told::Failed(why.clone()),
         }
