@@ -59,7 +59,7 @@ pub use duplicates::Retention;
 pub use programs::{Admission, Flavour, Offer, Seal};
 
 use crate::rpcbind::protocol::{Portmap, Rpcbind3, Rpcbind4};
-use crate::rpcbind::{Mapper, Offered};
+use crate::rpcbind::{Mapper, Offered, Registration, Rpcbind};
 use crate::wire::auth::{AuthStat, Flavor};
 use crate::wire::record;
 use crew::Crew;
@@ -76,8 +76,9 @@ pub struct Server {
     programs: Arc<Programs>,
     addresses: Vec<(Transport, SocketAddr)>,
     paths: Vec<PathBuf>,
-    /// Where it is registered.
+    /// Where it is registered: at a port mapper of ours, and at the host's.
     mapper: Option<Mapper>,
+    registrations: Vec<Registration>,
 }
 
 impl Server {
@@ -129,6 +130,7 @@ impl Server {
 /// Nobody waits at the sockets any more when this returns. Procedures that run end by themselves.
 impl Drop for Server {
     fn drop(&mut self) {
+        self.registrations.clear();
         self.each_place(|mapper, program, version, stream, address| {
             mapper.unregister(program, version, stream, address);
         });
@@ -156,6 +158,7 @@ pub struct ServerBuilder {
     workers: usize,
     limits: StreamLimits,
     mapper: Option<Mapper>,
+    rpcbind: Option<Rpcbind>,
 }
 
 enum Place {
@@ -180,6 +183,7 @@ impl Default for ServerBuilder {
                 lingering: 4,
             },
             mapper: None,
+            rpcbind: None,
         }
     }
 }
@@ -207,6 +211,21 @@ impl ServerBuilder {
     /// Is found by this port mapper of ours as long as it serves.
     pub fn register_at(mut self, mapper: &Mapper) -> Self {
         self.mapper = Some(mapper.clone());
+        self
+    }
+
+    /// Is registered with this host's port mapper as long as it serves.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use farcall_onc::{Server, rpcbind::Rpcbind};
+    ///
+    /// let server = Server::builder().address("0.0.0.0:0".parse()?).register(&Rpcbind::local()?).start()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn register(mut self, rpcbind: &Rpcbind) -> Self {
+        self.rpcbind = Some(rpcbind.clone());
         self
     }
 
@@ -303,15 +322,22 @@ impl ServerBuilder {
     /// Begins to serve.
     ///
     /// # Errors
-    /// If an address is not to be had.
+    /// If an address is not to be had, or a program cannot be registered.
     pub fn start(mut self) -> io::Result<Server> {
         self.limits.lingering = (self.workers / 4).min(4);
         self.programs.duplicates = self.retention.map(Duplicates::new);
         let programs = Arc::new(self.programs);
         let crew = Crew::new(self.workers);
         crew.start_keeper()?;
-        let mut server =
-            Server { crew, streams: None, programs, addresses: Vec::new(), paths: Vec::new(), mapper: None };
+        let mut server = Server {
+            crew,
+            streams: None,
+            programs,
+            addresses: Vec::new(),
+            paths: Vec::new(),
+            mapper: None,
+            registrations: Vec::new(),
+        };
         let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
         for place in self.places {
             match place {
@@ -342,6 +368,14 @@ impl ServerBuilder {
             let streams = Streams::new(listeners, self.limits, &server.crew, &server.programs)?;
             server.streams = Some(streams.clone());
             server.crew.man(streams);
+        }
+        if let Some(rpcbind) = self.rpcbind {
+            let is_stream = |transport: &Transport| *transport == Transport::Tcp;
+            let all: Vec<_> = server.addresses.iter().map(|(transport, at)| (is_stream(transport), *at)).collect();
+            for (program, version) in server.programs() {
+                let registration = rpcbind.register(program, version, &all).map_err(io::Error::other)?;
+                server.registrations.push(registration);
+            }
         }
         if let Some(mapper) = self.mapper {
             server.mapper = Some(mapper);

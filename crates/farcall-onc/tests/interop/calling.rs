@@ -174,6 +174,24 @@ fn a_program_is_found_by_its_hosts_name() {
 }
 
 #[test]
+fn our_server_is_found_by_rpcbind_while_it_serves() {
+    if !is_inside("calling::our_server_is_found_by_rpcbind_while_it_serves") {
+        return;
+    }
+    let Some(programs) = programs("our server, found by rpcbind") else { return };
+    let Some((_daemon, rpcbind)) = rpcbind() else { return };
+    let server = calc::serve(|builder| builder.register(&rpcbind));
+    for transport in ["udp", "tcp"] {
+        let mut check = Command::new(programs.join("check"));
+        assert_eq!(calc::run(check.args([transport, "127.0.0.1", "0"])).as_deref(), Ok("all is well\n"));
+        calc::shown("libtirpc, found by rpcbind", transport, "it calls");
+    }
+    drop(server);
+    assert_eq!(rpcbind.find(0x2000_0088, 3, true).unwrap(), None);
+    assert_eq!(rpcbind.find(0x2000_0088, 3, false).unwrap(), None);
+}
+
+#[test]
 fn the_library_routines_ask_the_programs_of_a_host() {
     if !is_inside("calling::the_library_routines_ask_the_programs_of_a_host") {
         return;
