@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{call, cat, check, completions, describe, dump, r#gen, get, ls, multi, names, ping, serve, top};
+use crate::commands::{
+    call, cat, check, completions, describe, dump, r#gen, get, list, ls, multi, names, ping, serve, top,
+};
 use crate::demo;
 use crate::failure::Outcome;
 use crate::output::Output;
@@ -49,12 +51,15 @@ Examples:
   farcall call FileAccess stat '{\"path\": \"todo.txt\"}'
   farcall top --once                                  what this user's servers do at the moment
   farcall gen nfs3.x -o src/nfs3.rs                   make Rust of an ONC RPC protocol
+  farcall list 10.0.0.7                               programs of ONC RPC that a host has
+  farcall call 10.0.0.7 mount MOUNTPROC3_EXPORT       call one, by its .x file or a name such as nfs3
   farcall multi FileAccess stat '[\"todo.txt\"]'       ask every server of files at once";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Demo(demo::Demo),
     Serve(serve::Serve),
+    List(list::List),
     Ls(ls::Ls),
     Cat(cat::Cat),
     Get(get::Get),
@@ -78,6 +83,7 @@ impl Command {
         match self {
             Command::Demo(command) => command.run(output),
             Command::Serve(command) => command.run(output),
+            Command::List(command) => command.run(output),
             Command::Ls(command) => command.run(output),
             Command::Cat(command) => command.run(output),
             Command::Get(command) => command.run(output),

@@ -8,6 +8,7 @@ pub mod describe;
 pub mod dump;
 pub mod r#gen;
 pub mod get;
+pub mod list;
 pub mod ls;
 pub mod multi;
 pub mod names;

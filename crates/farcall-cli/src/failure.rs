@@ -80,6 +80,12 @@ impl Failure {
         self
     }
 
+    /// With another hint than it has.
+    #[must_use]
+    pub fn in_place_of_hint(self, hint: impl Into<String>) -> Failure {
+        Failure { hint: Some(hint.into()), ..self }
+    }
+
     /// With what it is about in front.
     #[must_use]
     pub fn about(mut self, what: impl std::fmt::Display) -> Failure {

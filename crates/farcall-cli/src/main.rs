@@ -6,6 +6,7 @@ mod arguments;
 mod commands;
 mod demo;
 mod failure;
+mod onc;
 mod output;
 mod remote;
 mod x_file;

@@ -6,6 +6,7 @@
 //! | integers | a number; beyond 2^53 a string of digits; both are taken for all |
 //! | floating point | a number, `"NaN"`, `"Infinity"`, `"-Infinity"` |
 //! | opaque | a string in base64; `{"hex": "…"}` and `{"text": "…"}` are taken too |
+//! | string | a string; `{"hex": "…"}` of one that is not UTF-8 |
 //! | optional | `null` or the value; in brackets where the value itself may be `null` |
 //! | list, linked list, array, tuple | an array |
 //! | struct | an object; of unnamed fields an array, of a single one that field's value |

@@ -11,6 +11,7 @@ pub mod routines;
 pub mod rpcbind;
 #[cfg(target_os = "linux")]
 pub mod server;
+pub mod standard;
 pub mod wire;
 
 #[cfg(unix)]

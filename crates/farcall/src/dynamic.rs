@@ -60,6 +60,11 @@ impl Dynamic {
         Ok(Dynamic { binding, description })
     }
 
+    /// A server that does not describe itself, by a description from elsewhere: an `.x` file, say.
+    pub fn described(binding: Binding, interface: Interface) -> Dynamic {
+        Dynamic { binding, description: Description { interface, farcall: String::new(), wire: Vec::new() } }
+    }
+
     /// The same with a deadline on each call.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> Dynamic {

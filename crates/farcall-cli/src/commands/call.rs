@@ -13,24 +13,31 @@ use farcall_idl::{Interface, Procedure, values};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
+use crate::onc::{self, Manner};
 use crate::output::{Output, say};
 use crate::remote::{Deadline, runtime};
 
-/// Call a procedure of any exporter, with JSON
+/// Call a procedure of any exporter, or of a server of ONC RPC, with JSON
 ///
 /// The exporter describes its interface; no source is needed. The result is printed as JSON, and so is a declared
 /// exception, in {"exception": …} and with exit code 3. `farcall describe NAME` lists the procedures.
+///
+/// A server of ONC RPC describes nothing: after its address comes what does, an .x file or nfs3, mount, rpcbind, vxi11.
+/// The address is tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, or a host, whose port mapper is asked.
 #[derive(Debug, Args)]
+#[command(override_usage = "farcall call [OPTIONS] <NAME> <PROCEDURE> [JSON]
+       farcall call [OPTIONS] <ADDRESS> <FILE.x> <PROCEDURE> [JSON]")]
 pub struct Call {
     /// Who is called
     name: String,
 
-    /// The procedure
+    /// The procedure; before it, for ONC RPC, the .x file
+    #[arg(value_name = "PROCEDURE")]
     procedure: String,
 
     /// The arguments: an object by their names, or an array; - reads them from standard input
-    #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
-    arguments: String,
+    #[arg(value_name = "JSON", allow_negative_numbers = true, num_args = 0..=2)]
+    arguments: Vec<String>,
 
     /// Print what the arguments may look like, and do not call
     #[arg(long)]
@@ -38,20 +45,53 @@ pub struct Call {
 
     #[command(flatten)]
     deadline: Deadline,
+
+    #[command(flatten)]
+    manner: Manner,
 }
 
 impl Call {
     pub fn run(&self, output: &Output) -> Outcome {
-        let mut exporter = Dynamic::import(&runtime()?, &self.name)?;
-        if let Some(deadline) = self.deadline.within {
-            exporter = exporter.within(deadline);
+        if onc::is_definition(&self.procedure) {
+            return self.run_onc(output);
         }
-        let interface = exporter.interface();
-        let procedure = procedure(interface, &self.procedure)?;
+        let exporter = Dynamic::import(&runtime()?, &self.name)?;
+        let procedure = procedure(exporter.interface(), &self.procedure)?;
+        let arguments = match self.arguments.as_slice() {
+            [] => "{}",
+            [arguments] => arguments,
+            [..] => return Err(Failure::usage("the arguments are one JSON value")),
+        };
         if self.example {
-            return show(output, &example::arguments(interface, procedure));
+            return show(output, &example::arguments(exporter.interface(), procedure));
         }
-        let arguments = encoded(interface, procedure, &self.arguments)?;
+        self.call(&exporter, procedure, arguments, output)
+    }
+
+    /// The same of a server of ONC RPC: the words are an address, a definition, a procedure, its arguments.
+    fn run_onc(&self, output: &Output) -> Outcome {
+        let versions = self.manner.versions(&self.procedure, output)?;
+        let (name, arguments) = match self.arguments.as_slice() {
+            [name] => (name, "{}"),
+            [name, arguments] => (name, arguments.as_str()),
+            [..] => return Err(Failure::usage(format!("which procedure of {}?", self.procedure))),
+        };
+        let (version, place) = Manner::find(versions, name)?;
+        let procedure = &version.interface.procedures[place];
+        if self.example {
+            return show(output, &example::arguments(&version.interface, procedure));
+        }
+        let server = self.manner.bind(&self.name, &version)?;
+        self.call(&server, procedure, arguments, output)
+    }
+
+    fn call(&self, exporter: &Dynamic, procedure: &Procedure, arguments: &str, output: &Output) -> Outcome {
+        let interface = exporter.interface();
+        let arguments = encoded(interface, procedure, arguments)?;
+        let exporter = match self.deadline.within {
+            Some(deadline) => &exporter.within(deadline),
+            None => exporter,
+        };
         match exporter.call(procedure, &arguments) {
             Ok(result) => show(output, &decoded(&interface.types, &procedure.result, &result)?),
             Err(Error::Declared(exception)) => {
@@ -59,6 +99,7 @@ impl Call {
                 show(output, &json!({ "exception": exception }))?;
                 Err(Failure::exception())
             }
+            Err(Error::CallFailed(why)) if onc::is_definition(&self.procedure) => Err(onc::failed(why)),
             Err(Error::CallFailed(why)) => Err(why.into()),
         }
     }

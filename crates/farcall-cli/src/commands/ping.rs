@@ -1,22 +1,32 @@
-//! `farcall ping`: is an exporter well, and how far away is it?
+//! `farcall ping`: is an exporter, or a server of ONC RPC, well, and how far away is it?
 
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use farcall::Never;
 use farcall::dynamic::Pinger;
+use farcall::stub::Procedure;
+use farcall_onc::standard;
 use serde_json::json;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
+use crate::onc::{self, Manner};
 use crate::output::{Output, duration, rounded};
 use crate::remote::{Deadline, runtime};
 
 /// Ask an exporter whether it is well, and how long a call takes
 ///
-/// Calls the procedure that every exporter has, without arguments, one call after the other.
+/// Calls the procedure that every exporter has, without arguments, one call after the other. Of a server of ONC RPC, the null
+/// procedure of a program, which most have.
 #[derive(Debug, Args)]
+#[command(override_usage = "farcall ping [OPTIONS] <NAME>
+       farcall ping [OPTIONS] <ADDRESS> <PROGRAM>")]
 pub struct Ping {
     /// Who is asked
     name: String,
+
+    /// ONC RPC: the program, by its number, its name as in `farcall list`, or an .x file
+    program: Option<String>,
 
     /// How often
     #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -24,24 +34,25 @@ pub struct Ping {
 
     #[command(flatten)]
     deadline: Deadline,
+
+    #[command(flatten)]
+    manner: Manner,
 }
 
 impl Ping {
     pub fn run(&self, output: &Output) -> Outcome {
+        if let Some(program) = &self.program {
+            return self.ping_onc(program, output);
+        }
         let mut pinger = Pinger::import(&runtime()?, &self.name)?;
         if let Some(deadline) = self.deadline.within {
             pinger = pinger.within(deadline);
         }
         let mut health = pinger.ping()?;
-        let mut times = Vec::with_capacity(self.count as usize);
-        for _ in 0..self.count {
-            let start = Instant::now();
+        let [least, median, most] = self.timed(|| {
             health = pinger.ping()?;
-            times.push(start.elapsed());
-        }
-        times.sort_unstable();
-        let [least, median, most] = [0, times.len() / 2, times.len() - 1].map(|at| times[at]);
-        let us = |time: Duration| rounded(time.as_secs_f64() * 1e6, 1);
+            Ok(())
+        })?;
         output.line(
             || {
                 json!({
@@ -59,4 +70,60 @@ impl Ping {
             },
         )
     }
+
+    /// The null procedure of a program, over and over.
+    fn ping_onc(&self, program: &str, output: &Output) -> Outcome {
+        let (number, version) = self.numbers(program, output)?;
+        let client = self.manner.connect(&self.name, number, version)?;
+        let binding = client.program(number, version);
+        let binding = self.deadline.within.map_or_else(|| binding.clone(), |deadline| binding.within(deadline));
+        let ping = || binding.call::<(), Never>(&NULL, &|_| Ok(())).map_err(onc::failed);
+        ping()?;
+        let [least, median, most] = self.timed(ping)?;
+        output.line(
+            || {
+                json!({
+                    "address": client.address(), "program": number, "version": version, "count": self.count,
+                    "min_us": us(least), "p50_us": us(median), "max_us": us(most),
+                })
+            },
+            || {
+                let [least, median, most] = [least, median, most].map(duration);
+                let at = format!("{}, {number} version {version}", client.address());
+                format!("{at}: {} calls, fastest {least}, median {median}, slowest {most}", self.count)
+            },
+        )
+    }
+
+    /// A program's number and its latest version, or the one that was asked for.
+    fn numbers(&self, program: &str, output: &Output) -> Outcome<(u32, u32)> {
+        if let Some(number) = program.parse().ok().or_else(|| standard::program_number(program)) {
+            return Ok((number, self.manner.program_version(number, &self.name)?));
+        }
+        if !onc::is_definition(program) {
+            let why = format!("{program} is no program's number, no name that is known, and no .x file");
+            return Err(Failure::usage(why).hint(format!("`farcall list {}` shows what a host has", self.name)));
+        }
+        let versions = self.manner.versions(program, output)?;
+        versions.first().map(|version| (version.program, version.version)).ok_or_else(|| Failure::new("no program"))
+    }
+
+    /// The shortest, the median and the longest time of as many calls as were asked for.
+    fn timed(&self, mut call: impl FnMut() -> Outcome) -> Outcome<[Duration; 3]> {
+        let mut times = Vec::with_capacity(self.count as usize);
+        for _ in 0..self.count {
+            let start = Instant::now();
+            call()?;
+            times.push(start.elapsed());
+        }
+        times.sort_unstable();
+        Ok([0, times.len() / 2, times.len() - 1].map(|at| times[at]))
+    }
+}
+
+/// What every program has, by convention (RFC 5531 section 12.1).
+static NULL: Procedure = Procedure { number: 0, name: "null", idempotent: true, blocking: false, deadline: None };
+
+fn us(time: Duration) -> f64 {
+    rounded(time.as_secs_f64() * 1e6, 1)
 }

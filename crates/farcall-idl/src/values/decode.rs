@@ -2,7 +2,7 @@
 
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{self as xdr, Decode, Decoder, ErrorKind};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
 
 use super::error::{Error, Path};
 use super::{DEPTH, EXACT, Form, encode::base64, form, nullable};
@@ -186,9 +186,13 @@ fn scalar(ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value, xdr::Error> {
             base64(found).into()
         }
         Type::String { max } => {
-            let found = bytes.string()?;
+            let found = bytes.bytes()?;
             within(found.len(), *max, bytes)?;
-            found.into()
+            match std::str::from_utf8(found) {
+                Ok(text) => text.into(),
+                // As some strings of ONC RPC are, which are in no encoding that is known.
+                Err(_) => json!({ "hex": found.iter().map(|byte| format!("{byte:02x}")).collect::<String>() }),
+            }
         }
         _ => Value::Null,
     })

@@ -1,5 +1,7 @@
 //! From JSON to XDR.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -55,9 +57,13 @@ impl<'a> Writer<'a> {
                 wrap(out.bytes(&bytes))
             }
             Type::String { max } => {
-                let text = value.as_str().ok_or_else(|| self.mismatch(ty, value, at))?;
+                // Of strings in no encoding that is known, some are no text.
+                let text = match value {
+                    Value::String(text) => Cow::Borrowed(text.as_bytes()),
+                    value => Cow::Owned(self.bytes(ty, value, at)?),
+                };
                 at_most(text.len(), *max, at)?;
-                wrap(text.encode(out))
+                wrap(out.bytes(&text))
             }
             Type::Array { size, element } => {
                 let items = value.as_array().ok_or_else(|| self.mismatch(ty, value, at))?;

@@ -1,0 +1,65 @@
+//! `farcall list`: which programs of ONC RPC a host has registered.
+
+use clap::Args;
+use farcall_onc::rpcbind::protocol::Rpcb;
+use farcall_onc::rpcbind::{Rpcbind, from_universal};
+use farcall_onc::{Client, standard};
+use serde_json::{Value, json};
+
+use crate::failure::Outcome;
+use crate::onc::failed;
+use crate::output::Output;
+
+/// List the programs of ONC RPC that a host has registered with its port mapper
+///
+/// What rpcinfo does. `farcall names` lists what processes of this user export by farcall's own protocol.
+#[derive(Debug, Args)]
+pub struct List {
+    /// The host, or the address of its port mapper: tcp://HOST:PORT, udp://HOST:PORT
+    #[arg(default_value = "127.0.0.1")]
+    host: String,
+}
+
+impl List {
+    pub fn run(&self, output: &Output) -> Outcome {
+        let mapper = match self.host.contains("://") {
+            true => Rpcbind::at(&Client::builder(), &self.host),
+            false => Rpcbind::of(&self.host),
+        };
+        let mut entries = mapper.and_then(|mapper| mapper.entries()).map_err(failed)?;
+        entries.sort_by(|a, b| (a.program, a.version, &a.netid).cmp(&(b.program, b.version, &b.netid)));
+        if !output.is_json() && !entries.is_empty() {
+            output.line(|| Value::Null, || row("program", "version", "network", "address", "name", "owner"))?;
+        }
+        for entry in &entries {
+            let name = standard::program_name(entry.program);
+            output.line(|| describe(entry, name), || as_text(entry, name))?;
+        }
+        Ok(())
+    }
+}
+
+fn describe(entry: &Rpcb, name: Option<&str>) -> Value {
+    json!({
+        "program": entry.program,
+        "version": entry.version,
+        "netid": entry.netid,
+        "address": address(entry),
+        "name": name,
+        "owner": entry.owner,
+    })
+}
+
+fn as_text(entry: &Rpcb, name: Option<&str>) -> String {
+    let (program, version) = (entry.program.to_string(), entry.version.to_string());
+    row(&program, &version, &entry.netid, &address(entry), name.unwrap_or("-"), &entry.owner)
+}
+
+fn row(program: &str, version: &str, netid: &str, address: &str, name: &str, owner: &str) -> String {
+    format!("{program:>10}  {version:>7}  {netid:<7}  {address:<24}  {name:<12}  {owner}")
+}
+
+/// As everybody writes it, if it is an address of the internet.
+fn address(entry: &Rpcb) -> String {
+    from_universal(&entry.address).map_or_else(|| entry.address.clone(), |address| address.to_string())
+}

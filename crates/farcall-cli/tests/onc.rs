@@ -1,0 +1,129 @@
+//! ONC RPC on the command line: `list`, `call` by an .x file, `ping`.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::Place;
+use farcall::xdr::ByteString;
+use farcall_onc::Server;
+use farcall_onc::rpcbind::Mapper;
+use serde_json::{Value, json};
+
+const GREETER: &str = "
+enum tone { FRIENDLY = 1, FORMAL = 2 };
+struct guest { string name<20>; tone how; };
+program GREETER {
+    version GREETER_V1 { string GREET(string) = 1; } = 1;
+    version GREETER_V2 { void NULL(void) = 0; string GREET(guest) = 1; string BYTES(void) = 2; } = 2;
+} = 0x20000077;
+";
+
+#[derive(Clone, Copy, Debug, PartialEq, farcall::Xdr)]
+enum Tone {
+    Friendly = 1,
+    Formal = 2,
+}
+
+#[derive(Clone, Debug, farcall::Xdr)]
+struct Guest {
+    name: ByteString,
+    how: Tone,
+}
+
+#[farcall::interface(program = 0x2000_0077, version = 2)]
+trait Greeter {
+    fn greet(&self, guest: &Guest) -> farcall::Result<ByteString>;
+    fn bytes(&self) -> farcall::Result<ByteString>;
+}
+
+struct Host;
+
+impl Greeter for Host {
+    fn greet(&self, guest: &Guest) -> farcall::Result<ByteString> {
+        let word = if guest.how == Tone::Formal { "Good day" } else { "Hello" };
+        Ok(format!("{word}, {}", guest.name).into())
+    }
+
+    fn bytes(&self) -> farcall::Result<ByteString> {
+        Ok(ByteString::from(vec![0x66, 0xff]))
+    }
+}
+
+struct Fixture {
+    place: Place,
+    server: Server,
+    _mapping: Server,
+    mapper: String,
+}
+
+fn fixture() -> Fixture {
+    let place = Place::new();
+    place.write("greeter.x", GREETER);
+    let mapper = Mapper::default();
+    let mapping = Server::builder().mapper(&mapper).address("127.0.0.1:0".parse().unwrap()).start().unwrap();
+    let server = Server::builder().program::<dyn Greeter>(Arc::new(Host)).register_at(&mapper);
+    let server = server.address("127.0.0.1:0".parse().unwrap()).start().unwrap();
+    let mapper = format!("tcp://{}", mapping.tcp().unwrap());
+    Fixture { place, server, _mapping: mapping, mapper }
+}
+
+#[test]
+fn a_host_says_what_it_has_registered() {
+    let fixture = fixture();
+    let said = fixture.place.run(&["list", &fixture.mapper]).ok();
+    let port = fixture.server.tcp().unwrap().to_string();
+    let line = said.lines().find(|line| line.contains("536871031") && line.contains("tcp")).unwrap();
+    assert!(line.contains(&port), "{said}");
+    assert!(said.lines().any(|line| line.contains("100000") && line.contains("rpcbind")), "{said}");
+    let said = fixture.place.run(&["--json", "list", &fixture.mapper]).ok();
+    let rows: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ours = rows.iter().filter(|row| row["program"] == 0x2000_0077).collect::<Vec<_>>();
+    assert!(ours.iter().any(|row| row["netid"] == "tcp" && row["address"] == port && row["version"] == 2), "{said}");
+}
+
+#[test]
+fn a_server_is_called_by_an_x_file() {
+    let Fixture { place, server, .. } = &fixture();
+    for address in [format!("tcp://{}", server.tcp().unwrap()), format!("udp://{}", server.udp().unwrap())] {
+        let guest = json!({ "guest": { "name": "Ada", "how": "Formal" } }).to_string();
+        let said = place.run(&["call", &address, "greeter.x", "GREET", &guest]).ok();
+        assert_eq!(said, "\"Good day, Ada\"\n");
+        // Also by Rust's name; and what is no UTF-8 is not lost.
+        assert_eq!(place.run(&["--json", "call", &address, "greeter.x", "bytes"]).ok(), "{\"hex\":\"66ff\"}\n");
+    }
+    let address = server.tcp().unwrap().to_string();
+    let said = place.run(&["call", &address, "greeter.x", "GREET", "--example"]).ok();
+    let example: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(example["guest"]["how"], "Friendly");
+}
+
+#[test]
+fn mistakes_are_told_where_they_are() {
+    let Fixture { place, server, .. } = &fixture();
+    let address = server.tcp().unwrap().to_string();
+    let said = place.run(&["call", &address, "greeter.x", "GREET", r#"{"guest":{"name":"Ada","how":"Rude"}}"#]);
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("$.guest.how") && said.err.contains("Friendly"), "{}", said.err);
+    let said = place.run(&["call", &address, "greeter.x", "SHOUT"]);
+    assert!(said.code == 2 && said.err.contains("GREET, BYTES"), "{}", said.err);
+    // The server has no version 1, and says which it has.
+    let said = place.run(&["call", &address, "greeter.x", "GREET", "\"Ada\"", "--program-version", "1"]);
+    assert_eq!(said.code, 4);
+    assert!(said.err.contains("version 2") || said.err.contains("2 to 2") || said.err.contains("2-2"), "{}", said.err);
+    let said = place.run(&["call", &address, "nfs3", "NFSPROC3_NULL"]);
+    assert!(said.code == 4 && said.err.contains("100003"), "{}", said.err);
+    assert_eq!(place.run(&["call", &address, "greeter.x"]).code, 2);
+}
+
+#[test]
+fn a_program_is_pinged_by_its_null_procedure() {
+    let Fixture { place, server, .. } = &fixture();
+    let address = format!("udp://{}", server.udp().unwrap());
+    let said = place.run(&["--json", "ping", &address, "greeter.x", "-c", "3"]).ok();
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["program"], &said["version"], &said["count"]), (&json!(0x2000_0077), &json!(2), &json!(3)));
+    assert_eq!(place.run(&["ping", &address, "nobody"]).code, 2);
+}
