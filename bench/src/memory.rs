@@ -1,7 +1,9 @@
 //! Memory without calls: accesses to segments, and a file service, as Thekkath, Levy & Lazowska 1994 measured theirs.
 mod accesses;
 mod names;
+mod others;
 mod paper;
+mod server;
 mod service;
 
 use anyhow::Result;
@@ -54,8 +56,10 @@ enum Part {
     Accesses,
     /// The segment name service: table 3.
     Names,
-    /// Operations of a file service, in three structures: figures 2 and 3.
+    /// Operations of a file service, in three structures: figure 2, and what they cost the server.
     Service,
+    /// The same over UDP, by what the server does for them: figure 3.
+    Server,
     /// The same operations as often as in table 1a: the server's load.
     Mix,
 }
@@ -66,6 +70,7 @@ pub fn run(memory: &Memory) -> Result<()> {
         Part::Accesses => accesses::run(memory),
         Part::Names => names::run(&memory.options),
         Part::Service => service::operations(memory),
+        Part::Server => server::run(memory),
         Part::Mix => service::mixes(memory),
     }
 }

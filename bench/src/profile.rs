@@ -41,20 +41,20 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// Instructions per call.
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
-    user: f64,
-    kernel: f64,
+pub struct Part {
+    pub user: f64,
+    pub kernel: f64,
 }
 
 impl Part {
-    fn new(counts: Counts, calls: usize) -> Result<Part> {
+    pub fn new(counts: Counts, calls: usize) -> Result<Part> {
         let each = |count: Option<u64>| Some(count? as f64 / calls as f64);
         let uncounted = "this machine does not count instructions";
         let user = each(counts.user_instructions).context(uncounted)?;
         Ok(Part { user, kernel: each(counts.kernel_instructions).context(uncounted)? })
     }
 
-    fn less(self, other: Part) -> Part {
+    pub fn less(self, other: Part) -> Part {
         Part { user: self.user - other.user, kernel: self.kernel - other.kernel }
     }
 
@@ -96,7 +96,7 @@ fn parts(raw: Part, call: Part) -> Result<Vec<(&'static str, Part)>> {
 }
 
 /// What a turn of `turn` takes in this thread.
-fn count(mut turn: impl FnMut()) -> Result<Part> {
+pub fn count(mut turn: impl FnMut()) -> Result<Part> {
     const TURNS: usize = 20_000;
     (0..1_000).for_each(|_| turn());
     let mut counters = Counters::open(What::Instructions, true);

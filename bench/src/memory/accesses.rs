@@ -59,7 +59,9 @@ pub fn run(memory: &Memory) -> Result<()> {
             table.measure(&mut field, *bytes, names, pin, options)?;
         }
     }
-    field.show(table.rows(), method(options), &table.void, options)?;
+    let mut rows = table.rows();
+    rows.extend(super::others::rows(memory, &mut field, options.pinned()[0])?);
+    field.show(rows, method(options), &table.void, options)?;
     if options.json.as_deref() != Some(Path::new("-")) {
         table.beside();
         table.bars();
@@ -70,7 +72,7 @@ pub fn run(memory: &Memory) -> Result<()> {
 fn method(options: &Options) -> String {
     format!(
         "{}; over UDP the ratio is to a raw round trip, mapped to a copy within the client. notify: from the call until a thread \
-         of the exporter's has been told. read-64, write-64: 64 under way",
+         of the exporter's has been told. read-64, write-64: 64 under way. UCX and libfabric are measured by their own tools, one after the other",
         laps::method(options)
     )
 }

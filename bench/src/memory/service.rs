@@ -12,18 +12,19 @@ use super::accesses::{alone, bar, triple};
 use super::{Carrier, Memory};
 use crate::field::{Contender, Field, begin_group};
 use crate::laps::{self, laps};
+use crate::profile::Part;
 
 /// Figure 2's, in its order.
-const OPERATIONS: [&str; 7] = ["getattr", "lookup", "readlink", "read-8k", "read-4k", "readdir", "write"];
+pub const OPERATIONS: [&str; 7] = ["getattr", "lookup", "readlink", "read-8k", "read-4k", "readdir", "write"];
 /// All of them as often as in table 1a, with the mean sizes of table 1b.
 const MIXES: [&str; 1] = ["mix"];
 /// The anchor first.
-const STRUCTURES: [&str; 3] = ["RPC", "HY", "DX"];
+pub const STRUCTURES: [&str; 3] = ["RPC", "HY", "DX"];
 /// Operations of a mix that are counted.
 const COUNTED: usize = 30_000;
 
 /// The operations asked for, or `default`.
-fn chosen(memory: &Memory, default: &[&str]) -> Vec<String> {
+pub fn chosen(memory: &Memory, default: &[&str]) -> Vec<String> {
     match &memory.operation[..] {
         [] => default.iter().map(|&name| name.to_owned()).collect(),
         named => named.to_vec(),
@@ -119,13 +120,23 @@ fn described(mut row: Row, operation: &str, carrier: Carrier) -> Row {
 }
 
 #[cfg(unix)]
-fn work(structure: &str, operation: &str) -> Option<[f64; 2]> {
+pub fn work(structure: &str, operation: &str) -> Option<[f64; 2]> {
     crate::peers::files::work(structure, operation).ok()
 }
 
 #[cfg(not(unix))]
-fn work(_: &str, _: &str) -> Option<[f64; 2]> {
+pub fn work(_: &str, _: &str) -> Option<[f64; 2]> {
     None
+}
+
+#[cfg(unix)]
+pub fn procedure(operation: &str) -> Result<Part> {
+    crate::peers::files::procedure(operation)
+}
+
+#[cfg(not(unix))]
+pub fn procedure(_: &str) -> Result<Part> {
+    farcall_bench_method::cannot("there is no file service here")
 }
 
 /// What the blocks of one structure have given.

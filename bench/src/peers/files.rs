@@ -6,8 +6,11 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use farcall::{Runtime, names};
 use farcall_bench_method::{Calling, Laps, Peer, Serving, Setup, cannot};
+use farcall_file_access::{Directory, FileAccess};
 use farcall_file_service::{Addresses, BLOCK, Clerk, Counts, Handle, Server, Shape, Structure};
 use tempfile::TempDir;
+
+use crate::profile::{Part, count};
 
 /// What is asked of the clerk.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,6 +89,35 @@ pub fn work(structure: &str, operation: &str) -> Result<[f64; 2]> {
     // A letter, too, is a call, which a stub makes.
     let transfers = if structure == Structure::Rpc { calls } else { letters };
     Ok([reads + writes + swaps + letters, transfers].map(|count| count as f64 / f64::from(TURNS)))
+}
+
+/// The procedure that the server executes for an operation, in this process: what it takes without calls.
+pub fn procedure(operation: &str) -> Result<Part> {
+    let operation = of_name(operation).context("no such operation")?;
+    let scratch = tempfile::tempdir()?;
+    tree(scratch.path())?;
+    let files = Directory::open(scratch.path())?;
+    let (mut turn, mut failed, bytes) = (0, None, vec![8; BLOCK]);
+    let part = count(|| {
+        turn += 1;
+        let (offset, path) = (turn % BLOCKS * BLOCK as u64, format!("usr/{}", name(turn as usize % NAMES)));
+        let done: Result<()> = match operation {
+            Operation::GetAttr | Operation::Lookup => {
+                files.stat(&path).map(|one| _ = black_box(one)).map_err(Into::into)
+            }
+            Operation::ReadLink => files.link("link").map(|one| _ = black_box(one)).map_err(Into::into),
+            Operation::Read(length) => {
+                files.read("read", offset, length as u32).map(|one| _ = black_box(one)).map_err(Into::into)
+            }
+            Operation::ReadDir => files.list("usr", "").map(|one| _ = black_box(one)).map_err(Into::into),
+            Operation::Write(length) => files.write("written", offset, &bytes[..length]).map_err(Into::into),
+            Operation::Null | Operation::StatFs | Operation::Commit | Operation::Mix { .. } => {
+                cannot("not in figure 3")
+            }
+        };
+        failed = done.err().or(failed.take());
+    })?;
+    failed.map_or(Ok(part), Err)
 }
 
 /// A server of some files, and a clerk.

@@ -23,6 +23,8 @@ enum Operation {
     /// And waits until the exporter has it.
     Write,
     WriteBytes,
+    /// And leaves the exporter alone until it sleeps again.
+    Post,
     /// As many writes are under way.
     WriteMany,
     CompareAndSwap,
@@ -31,7 +33,7 @@ enum Operation {
 }
 
 /// As they stand in rows and behind the names of peers.
-const OPERATIONS: [(&str, Operation); 9] = [
+const OPERATIONS: [(&str, Operation); 10] = [
     ("read", Operation::Read),
     ("read-bytes", Operation::ReadBytes),
     ("read-16", Operation::ReadEach),
@@ -39,6 +41,7 @@ const OPERATIONS: [(&str, Operation); 9] = [
     ("write", Operation::Write),
     ("write-bytes", Operation::WriteBytes),
     ("write-64", Operation::WriteMany),
+    ("post", Operation::Post),
     ("cas", Operation::CompareAndSwap),
     ("notify", Operation::Notify),
 ];
@@ -88,7 +91,7 @@ impl Peer for Accesses {
 
     fn calls_per_lap(&self) -> usize {
         match (self.operation, self.mapped) {
-            (Operation::Notify, _) => 1,
+            (Operation::Notify | Operation::Post, _) => 1,
             (Operation::ReadMany | Operation::WriteMany, _) => MANY,
             (_, true) => LAP,
             (_, false) => 1,
@@ -161,6 +164,14 @@ impl Calling for Client {
             Operation::WriteBytes => {
                 each(laps, lap, || remote.write_bytes(AT, black_box(data)).and_then(|()| remote.flush()))
             }
+            Operation::Post => each(laps, lap, || {
+                let begun = Instant::now();
+                let posted = remote.post(AT, data);
+                while begun.elapsed() < QUIET {
+                    std::hint::spin_loop();
+                }
+                posted
+            }),
             Operation::WriteMany => many(laps, lap, || remote.start_write(AT, data)),
             Operation::CompareAndSwap => {
                 let mut word = remote.load(AT)?;
