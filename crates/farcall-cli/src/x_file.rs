@@ -24,7 +24,6 @@ pub struct Reading {
 /// Whether this is meant as an `.x` file, and not as the name of an exporter.
 pub fn is_meant(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "x" || extension == "rpcl")
-        || Path::new(name).is_file()
 }
 
 impl Reading {

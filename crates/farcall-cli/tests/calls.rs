@@ -164,6 +164,9 @@ fn versions_are_compared() {
     let description = place.run(&["describe", "Store/old", "--json"]).ok();
     place.write("old.json", &description);
     assert_eq!(place.run(&["check", "old.json", "Store/old"]).ok(), "no difference\n");
+    let x = place.run(&["gen", "--to", "x", "Store/old", "--program", "0x20000042", "--version", "3"]).ok();
+    assert!(x.contains("version STORE_VERS_3 {") && x.ends_with("} = 536870978;\n"), "{x}");
+    assert_eq!(place.run(&["gen", "--to", "x", "old.json", "--program", "536870978", "--version", "3"]).ok(), x);
     drop(export);
 
     let registry = farcall::names::File::at(place.registry());

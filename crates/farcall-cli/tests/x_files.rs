@@ -45,6 +45,17 @@ fn rust_is_made_of_a_file() {
 }
 
 #[test]
+fn an_x_file_made_of_an_x_file_means_the_same() {
+    let place = Place::new();
+    place.write("calc.x", CALC);
+    let made = place.run(&["gen", "--to", "x", "calc.x", "-D", "LIMIT=4", "-o", "again.x"]);
+    assert_eq!(made.ok(), "");
+    let json = place.run(&["describe", "again.x", "--json"]).json();
+    assert_eq!(json[0]["program"]["number"], 0x2000_0099);
+    assert_eq!(json[0]["procedures"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
 fn what_is_wrong_is_underlined_and_what_is_left_out_is_told() {
     let place = Place::new();
     place.write("wrong.x", "struct s { int a };\n");

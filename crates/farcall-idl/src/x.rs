@@ -1,6 +1,12 @@
 //! `.x` files (RFC 4506 section 6, RFC 5531 section 12): from text to a resolved tree, and from the tree to Rust.
 //!
-//! [`read`] takes what `rpcgen` takes, and the dialects of other compilers as far as they do not contradict it. [`generate`] makes
+//! [`read`] takes what `rpcgen` takes, and the dialects of other compilers as far as they do not contradict it: `namespace` and types
+//! declared in line (Stellar), `package` and `import` (go-xdr), `struct *name` (erpcgen), `pragma` (Linux), several arguments.
+//! The preprocessor's directives are obeyed. A `%` line is for C, but what `%#define` and `%typedef` say is known, and where
+//! `%#include "other.h"` stands beside an `other.x`, so is what that declares. What is still unknown then is left out of the
+//! tree with a warning if it is a constant, and is [`tree::Type::Foreign`] if it is a type.
+//!
+//! A file may be anybody's: there are limits on its size, its depth, its includes and its macros, and all of it is data. [`generate`] makes
 //! Rust of what was read, and [`interfaces`] the model that tools call by; what is called what stands in `docs/x-names.md`.
 
 mod build;

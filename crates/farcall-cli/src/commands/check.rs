@@ -1,16 +1,12 @@
 //! `farcall check`: what a new version of an interface breaks.
 
-use std::path::Path;
-
 use clap::Args;
-use farcall::dynamic;
-use farcall_idl::{Change, Interface};
+use farcall_idl::Change;
 use serde_json::json;
 
 use crate::commands::describe;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::remote::runtime;
 
 /// Say what a new version of an interface breaks for callers of the old one
 ///
@@ -26,7 +22,7 @@ pub struct Check {
 
 impl Check {
     pub fn run(&self, output: &Output) -> Outcome {
-        let (old, new) = (interface(&self.old)?, interface(&self.new)?);
+        let (old, new) = (describe::interface(&self.old)?, describe::interface(&self.new)?);
         let changes = farcall_idl::check(&old, &new);
         for Change { breaking, place, what } in &changes {
             output.line(
@@ -49,15 +45,4 @@ fn verdict(changes: usize, breaking: usize) -> String {
         (_, 1) => "1 change breaks old callers".into(),
         (_, n) => format!("{n} changes break old callers"),
     }
-}
-
-/// What is no file and could be a name is asked for.
-fn interface(of: &str) -> Outcome<Interface> {
-    if Path::new(of).exists() || of.parse::<farcall::names::Name>().is_err() {
-        return describe::read(Path::new(of));
-    }
-    let described = dynamic::describe(&runtime()?, of);
-    let described =
-        described.map_err(|why| Failure::from(why).about(format!("there is no file {of}, and of that name")));
-    Ok(described?.interface)
 }

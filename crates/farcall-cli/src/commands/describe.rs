@@ -112,8 +112,19 @@ fn documented(docs: &str, indent: &str) -> String {
     docs.lines().map(|line| format!("{indent}/// {line}\n")).collect()
 }
 
+/// The interface that a file holds, or an exporter has: what is no file and could be a name is asked for.
+pub fn interface(of: &str) -> Outcome<Interface> {
+    if Path::new(of).exists() || of.parse::<farcall::names::Name>().is_err() {
+        return read(Path::new(of));
+    }
+    let described = dynamic::describe(&runtime()?, of);
+    let described =
+        described.map_err(|why| Failure::from(why).about(format!("there is no file {of}, and of that name")));
+    Ok(described?.interface)
+}
+
 /// The interface that a file holds, as `farcall describe --json` wrote it.
-pub fn read(path: &Path) -> Outcome<Interface> {
+fn read(path: &Path) -> Outcome<Interface> {
     let wrong = |why: String| {
         Failure::new(format!("{}: {why}", path.display()))
             .hint("such a file is what `farcall describe NAME --json` prints")

@@ -1,23 +1,29 @@
-//! `farcall gen`: Rust made of an `.x` file.
+//! `farcall gen`: Rust made of an `.x` file, and an `.x` file made of an interface.
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueHint};
-use farcall_idl::x::{Config, to_rust, tree::Specification};
+use clap::{Args, ValueEnum, ValueHint};
+use farcall_idl::to_x;
+use farcall_idl::x::{Config, interfaces, to_rust, tree::Specification};
 use serde_json::json;
 
+use crate::commands::describe;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, printable};
-use crate::x_file::{Reading, as_json};
+use crate::x_file::{self, Reading, as_json};
 
 /// Make Rust of an .x file (ONC RPC): its constants, its types, and an interface for each version of its programs
 ///
 /// It is what `farcall::include_x!` makes where it is used, for people to read or to keep. docs/x-names.md says what is called what.
+/// With `--to x` an .x file is made of an interface that was written in Rust, so that rpcgen can make C of it.
 #[derive(Debug, Args)]
 pub struct Gen {
-    /// The file
+    /// The .x file; for `--to x` the name of an exporter, or a file that `farcall describe --json` wrote, as well
     #[arg(value_hint = ValueHint::FilePath)]
-    file: PathBuf,
+    source: String,
+    /// What is made
+    #[arg(long, value_enum, default_value_t = To::Rust)]
+    to: To,
     /// Write it here instead of on standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
@@ -32,33 +38,61 @@ pub struct Gen {
     /// Make what servers of `async fn`s need, too
     #[arg(long = "async")]
     asynchronous: bool,
+    /// For `--to x`: the program's number; from 0x20000000 on they are free to use
+    #[arg(long, value_name = "NUMBER", value_parser = number, default_value = "0x20000001")]
+    program: u32,
+    /// For `--to x`: the version's number
+    #[arg(long, value_name = "NUMBER", value_parser = number, default_value = "1")]
+    version: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum To {
+    /// The Rust of an .x file
+    Rust,
+    /// The .x file of an interface
+    X,
 }
 
 impl Gen {
     pub fn run(&self, output: &Output) -> Outcome {
-        let tree = self.reading.read(&self.file, output)?;
-        let rust = self.rust(&tree)?;
+        let (text, left_out) = match self.to {
+            To::X if !x_file::is_meant(&self.source) => {
+                (to_x(&describe::interface(&self.source)?, self.program, self.version), Vec::new())
+            }
+            to => {
+                let tree = self.reading.read(Path::new(&self.source), output)?;
+                (if to == To::X { self.x(&tree)? } else { self.rust(&tree)? }, tree.warnings)
+            }
+        };
         if let Some(path) = &self.output {
-            std::fs::write(path, &rust).map_err(|why| Failure::new(format!("{}: {why}", path.display())))?;
+            std::fs::write(path, &text).map_err(|why| Failure::new(format!("{}: {why}", path.display())))?;
         }
-        let left_out: Vec<_> = tree.warnings.iter().map(as_json).collect();
+        let left_out: Vec<_> = left_out.iter().map(as_json).collect();
         let written = self.output.as_ref().map(|path| path.display().to_string());
-        match (&written, output.is_json()) {
-            (None, false) => output.line(Default::default, || rust.trim_end().to_owned()),
+        match (written, output.is_json()) {
+            (None, false) => output.line(Default::default, || text.trim_end().to_owned()),
             (Some(_), false) => Ok(()),
-            (None, true) => output.line(|| json!({ "rust": rust, "left_out": left_out }), String::new),
+            (None, true) => output.line(|| json!({ "text": text, "left_out": left_out }), String::new),
             (Some(path), true) => output.line(|| json!({ "written": path, "left_out": left_out }), String::new),
         }
+    }
+
+    /// The same file as farcall understands it: each version of each program by itself.
+    fn x(&self, tree: &Specification) -> Outcome<String> {
+        let versions = interfaces(tree).map_err(|why| Failure::new(why.to_string()).about(&self.source))?;
+        let each = versions.iter().map(|version| to_x(&version.interface, version.program, version.version));
+        Ok(each.collect::<Vec<_>>().join("\n"))
     }
 
     fn rust(&self, tree: &Specification) -> Outcome<String> {
         let config = Config::new().farcall(&self.farcall);
         let config = if self.asynchronous { config.asynchronous() } else { config };
         let config = self.externs.iter().fold(config, |config, (name, path)| config.extern_type(name, path));
-        let name = self.file.file_name().unwrap_or(self.file.as_os_str());
-        let rust = to_rust(tree, &config).map_err(|why| Failure::new(why.to_string()).about(self.file.display()))?;
+        let rust = to_rust(tree, &config).map_err(|why| Failure::new(why.to_string()).about(&self.source))?;
         // A name may have any characters but those that would end the comment.
-        let name = printable(&Path::new(name).display().to_string()).replace(['\n', '\r'], " ");
+        let name = Path::new(&self.source).file_name().unwrap_or_default().to_string_lossy();
+        let name = printable(&name).replace(['\n', '\r'], " ");
         Ok(format!("// Made of {name} by `farcall gen`; what is changed here is lost when it is made again.\n\n{rust}"))
     }
 }
@@ -66,4 +100,12 @@ impl Gen {
 fn pair(text: &str) -> Result<(String, String), String> {
     let (name, path) = text.split_once('=').ok_or("NAME=PATH is wanted, as in `sockaddr=crate::Sockaddr`")?;
     Ok((name.to_owned(), path.to_owned()))
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|why| why.to_string())
 }
