@@ -32,7 +32,7 @@ use proc_macro2::TokenStream;
 
 pub use self::build::{Build, build};
 pub use self::error::{Diagnostic, Diagnostics};
-pub use self::model::Version;
+pub use self::model::{Described, Version};
 use self::plan::Plan;
 pub use self::plan::Refused;
 use self::source::Sources;
@@ -152,4 +152,12 @@ fn rust_items(specification: &Specification, config: &Config, leave: bool) -> Re
 /// As [`generate`].
 pub fn interfaces(specification: &Specification) -> Result<Vec<Version>, Refused> {
     Ok(model::versions(&Plan::new(specification, &Config::new())?))
+}
+
+/// All types of a tree as tools see them.
+///
+/// # Errors
+/// As [`generate`].
+pub fn types(specification: &Specification) -> Result<Described, Refused> {
+    Ok(model::types(&Plan::new(specification, &Config::new())?))
 }

@@ -23,6 +23,22 @@ pub struct Version {
     pub interface: Interface,
 }
 
+/// All types of a file, described: also those that no procedure mentions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// What the types refer to.
+    pub types: Types,
+    /// Each definition, as the file spells it, and its wire type.
+    pub named: Vec<(String, Type)>,
+}
+
+pub fn types(plan: &Plan) -> Described {
+    let mut types = Types::new();
+    let named = plan.alone.iter().zip(&plan.items);
+    let named = named.map(|(shape, item)| (item.spelled.clone(), wire(plan, shape, &mut types))).collect();
+    Described { types, named }
+}
+
 pub fn versions(plan: &Plan) -> Vec<Version> {
     plan.traits.iter().map(|version| describe(plan, version)).collect()
 }

@@ -28,6 +28,8 @@ pub struct Plan {
     pub traits: Vec<Trait>,
     /// The enumerations that say why there is no result.
     pub reasons: BTreeSet<usize>,
+    /// Of each definition of the tree, what its name alone stands for.
+    pub alone: Vec<Shape>,
 }
 
 /// A type of the file.
@@ -146,7 +148,12 @@ impl Plan {
             let tree::Named { name, docs } = &constant.named;
             (scope.claim(&screaming(name), name), docs::clean(docs), constant.value.clone())
         });
-        Ok(Plan { constants: constants.collect(), traits, reasons: reasons(&items), items })
+        let constants = constants.collect();
+        let alone = planner.lists.iter().enumerate().map(|(item, list)| match list {
+            true => Shape::Linked(item),
+            false => Shape::Named(item),
+        });
+        Ok(Plan { constants, traits, reasons: reasons(&items), alone: alone.collect(), items })
     }
 
     /// The shape behind other names.
@@ -230,7 +237,7 @@ impl<'t> Planner<'t> {
                 let kept = fields.len() - usize::from(self.lists[index]);
                 Kind::Struct(self.members(&fields[..kept]))
             }
-            Body::Union(union) => match option(union) {
+            Body::Union(union) => match option(specification, union) {
                 Some(field) if !cyclic => Kind::Alias(Shape::Optional(Box::new(self.shape(&field.declared)))),
                 Some(field) => Kind::Newtype(Shape::Optional(Box::new(self.shape(&field.declared)))),
                 None => Kind::Union(self.union(union)),
@@ -392,13 +399,13 @@ fn enumeration(enumerators: &[tree::Enumerator]) -> Vec<Enumerator> {
 }
 
 /// What a union holds that has something for TRUE and nothing for FALSE: the same, on the wire, as optional data.
-fn option(union: &tree::Union) -> Option<&tree::Field> {
+fn option<'t>(specification: &Specification, union: &'t tree::Union) -> Option<&'t tree::Field> {
     let arm = |value| union.arms.iter().find(|arm| arm.labels.iter().any(|label| label.value == value));
     let [one] = arm(1)?.labels.as_slice() else { return None };
     let nothing = match arm(0) {
         Some(arm) => arm.field.is_none(),
         None => matches!(union.default, Some(None)),
     };
-    let boolean = union.discriminant == tree::Type::Bool && one.value == 1;
+    let boolean = *graph::stripped(specification, &union.discriminant) == tree::Type::Bool && one.value == 1;
     arm(1)?.field.as_ref().filter(|_| boolean && nothing)
 }

@@ -61,8 +61,8 @@ pub fn check(specification: &Specification) -> Result<Vec<bool>, Refused> {
     if let Some(endless) = (0..types.len()).find(|index| components.is_cyclic(*index, &always)) {
         return Err(Refused(format!("a `{}` contains itself, without end", types[endless].named.name)));
     }
-    let names = types.iter().zip(&every).map(|(ty, mentioned)| match is_name(&ty.body) {
-        true => mentioned.iter().copied().filter(|to| is_name(&types[*to].body)).collect(),
+    let names = types.iter().zip(&every).map(|(ty, mentioned)| match is_name(specification, &ty.body) {
+        true => mentioned.iter().copied().filter(|to| is_name(specification, &types[*to].body)).collect(),
         false => Vec::new(),
     });
     let names: Vec<Vec<usize>> = names.collect();
@@ -71,10 +71,10 @@ pub fn check(specification: &Specification) -> Result<Vec<bool>, Refused> {
 }
 
 /// Whether no new Rust type is made of it.
-fn is_name(body: &Body) -> bool {
+fn is_name(specification: &Specification, body: &Body) -> bool {
     match body {
         Body::Alias(_) => true,
-        Body::Union(union) => option(union).is_some(),
+        Body::Union(union) => option(specification, union).is_some(),
         _ => false,
     }
 }
