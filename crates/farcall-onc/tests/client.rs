@@ -516,3 +516,60 @@ fn a_call_that_is_dropped_or_cancelled_leaves_the_connection_usable() {
     // They left in the order in which they were made.
     assert_eq!(count.load(Ordering::SeqCst), 301);
 }
+
+/// Numbers that look random, the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) as usize % below.max(1)
+    }
+}
+
+// Rows 1 to 3, 6, 7, 12 and 13, as chance mixes them.
+#[test]
+fn whatever_bytes_a_server_sends_each_call_ends() {
+    for seed in 0..300u64 {
+        let address = tcp(move |number, mut stream| {
+            let mut random = Random(seed << 8 | number as u64);
+            let asked = stream.next().unwrap();
+            let mut message = asked.result();
+            for _ in 0..random.next(4) {
+                let at = random.next(message.len());
+                message[at] = random.next(256) as u8;
+            }
+            message.truncate(message.len() - random.next(3) * random.next(20));
+            let mut record = (0x8000_0000 | message.len() as u32).to_be_bytes().to_vec();
+            if random.next(4) == 0 {
+                let at = random.next(4);
+                record[at] = random.next(256) as u8;
+            }
+            stream.raw(&record);
+            stream.raw(&message);
+        });
+        let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+        let results = [echo.next(seed as u32), echo.start().next(seed as u32).wait(), echo.again(seed as u32)];
+        for result in results.into_iter().filter_map(Result::err) {
+            let why = CallFailed::from(result);
+            assert!(!why.detail().is_empty(), "seed {seed}: {why:?}");
+        }
+    }
+}
+
+// Only privileged processes have such a port: elsewhere the system says so.
+#[test]
+fn a_client_may_call_from_a_reserved_port() {
+    let (told, tell) = mpsc::channel();
+    let address = tcp(move |_, mut stream| {
+        told.send(stream.socket.peer_addr().unwrap().port()).unwrap();
+        stream.serve();
+    });
+    match Client::builder().reserved_port().connect(&address) {
+        Ok(client) => {
+            assert_eq!(client.bind::<dyn Echo>().next(1).unwrap(), 2);
+            assert!((512..1024).contains(&tell.recv().unwrap()));
+        }
+        Err(why) => assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No), "{why}"),
+    }
+}

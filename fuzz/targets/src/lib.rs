@@ -13,6 +13,7 @@ mod dump;
 mod idl;
 mod memory;
 mod names;
+mod onc;
 pub mod script;
 mod server;
 mod x;
@@ -24,6 +25,7 @@ pub use dump::dump;
 pub use idl::{interface, json, values};
 pub use memory::{memory_caller, memory_server};
 pub use names::{clerk, name, names_file};
+pub use onc::onc_stream;
 pub use server::{server, server_bytes};
 pub use x::x_file;
 pub use xdr::{schema, specimen, xdr};
@@ -63,5 +65,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "names_file", run: names_file, memory_per_byte: 32, memory: 8 * KIB },
     Target { name: "name", run: name, memory_per_byte: 8, memory: 4 * KIB },
     Target { name: "x_file", run: x_file, memory_per_byte: 512, memory: 256 * KIB },
+    Target { name: "onc_stream", run: onc_stream, memory_per_byte: 16, memory: 64 * KIB },
     Target { name: "clerk", run: clerk, memory_per_byte: 8, memory: 4 * KIB },
 ];

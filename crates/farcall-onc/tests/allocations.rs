@@ -1,0 +1,53 @@
+//! A small call that a thread waits for allocates nothing at the client.
+#![cfg(target_os = "linux")]
+#![allow(missing_docs)]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use common::{Echo, tcp, udp};
+use farcall_onc::{AuthSys, Client};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_small_call_allocates_nothing() {
+    let (over_udp, _server) = udp(|socket| {
+        loop {
+            let (asked, from) = socket.next();
+            socket.0.send_to(&asked.result(), from).unwrap();
+        }
+    });
+    for address in [tcp(|_, mut stream| stream.serve()), over_udp] {
+        let client = Client::builder().auth(AuthSys::new(b"here", 1, 2, &[3]).unwrap()).connect(&address).unwrap();
+        let echo = client.bind::<dyn Echo>();
+        let call = |n| assert_eq!(echo.next(n).unwrap(), n + 1);
+        // Buffers grow once.
+        (0..10).for_each(call);
+        let before = ALLOCATIONS.get();
+        (0..100).for_each(call);
+        assert_eq!(ALLOCATIONS.get() - before, 0, "{address}");
+    }
+}
