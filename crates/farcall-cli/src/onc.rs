@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use farcall::dynamic::Dynamic;
 use farcall_idl::x::{self, Version, interfaces};
-use farcall_onc::rpcbind::{self, Rpcbind};
+use farcall_onc::rpcbind::Rpcbind;
 use farcall_onc::{AuthSys, Client, standard};
 
 use crate::failure::{Failure, Outcome};
@@ -21,7 +21,7 @@ pub struct Manner {
     /// ONC RPC: the version of the program, where the file has several
     #[arg(long, value_name = "NUMBER", help_heading = "ONC RPC")]
     program_version: Option<u32>,
-    /// ONC RPC: call over UDP where only a host is named
+    /// ONC RPC: call over UDP where the address does not say how
     #[arg(long, help_heading = "ONC RPC")]
     udp: bool,
     #[command(flatten)]
@@ -78,18 +78,18 @@ impl Manner {
     /// A server of a program at an address: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:PATH`, `HOST:PORT` (TCP), or a host
     /// whose port mapper is asked.
     pub fn connect(&self, address: &str, program: u32, version: u32) -> Outcome<Client> {
+        let has_port = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let address = match address {
             _ if address.contains("://") || address.starts_with("unix:") => address.to_owned(),
-            _ if address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
-                format!("tcp://{address}")
-            }
-            host => self.registered(host, program, version)?,
+            _ if self.udp => format!("udp://{address}"),
+            _ if has_port => format!("tcp://{address}"),
+            host => host.to_owned(),
         };
         let builder = match self.auth {
             Auth::Sys => Client::builder().auth(AuthSys::of_process()),
             Auth::None => Client::builder(),
         };
-        builder.connect(&address).map_err(failed)
+        builder.find(&address, program, version).map_err(failed)
     }
 
     /// The same, bound to what a file says of it.
@@ -109,23 +109,6 @@ impl Manner {
         let entries = Rpcbind::of(host).and_then(|mapper| mapper.entries()).map_err(failed)?;
         let versions = entries.iter().filter(|entry| entry.program == program).map(|entry| entry.version);
         versions.max().ok_or_else(|| not_registered(host, program))
-    }
-
-    /// What a host's port mapper says; it is not asked where it is itself.
-    fn registered(&self, host: &str, program: u32, version: u32) -> Outcome<String> {
-        if program == rpcbind::PROGRAM {
-            let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-            let scheme = if self.udp { "udp" } else { "tcp" };
-            return Ok(format!("{scheme}://{host}:{}", rpcbind::PORT));
-        }
-        let mapper = Rpcbind::of(host).map_err(failed)?;
-        let ways: &[bool] = if self.udp { &[false] } else { &[true, false] };
-        for stream in ways {
-            if let Some(found) = mapper.find(program, version, *stream).map_err(failed)? {
-                return Ok(format!("{}://{found}", if *stream { "tcp" } else { "udp" }));
-            }
-        }
-        Err(not_registered(host, program))
     }
 }
 

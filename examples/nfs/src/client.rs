@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 
 use farcall::CallFailed;
+use farcall::stub::Program;
 use farcall::xdr::ByteString;
 use farcall_onc::{AuthSys, Client};
 
@@ -41,14 +42,15 @@ type Result<T> = std::result::Result<T, Failure>;
 
 impl Mounted {
     /// Mounts what leads to `path` at the server whose MOUNT is at `mount` and whose NFS is at `nfs` (both are addresses
-    /// like `tcp://HOST:PORT`, and may be the same): the longest of the directories that it exports. Gives the rest of the
+    /// like `tcp://HOST:PORT`, or a host, whose port mapper is asked): the longest of the directories that it exports. Gives the rest of the
     /// path too.
     ///
     /// # Errors
     /// If there is no such server, or it has nothing to mount there.
     pub fn mount<'a>(mount: &str, nfs: &str, path: &'a str) -> Result<(Mounted, &'a str)> {
         let builder = Client::builder().auth(AuthSys::of_process());
-        let mounts: MountV3Client = builder.connect(mount)?.bind::<dyn MountV3>();
+        let mounts: MountV3Client =
+            builder.find(mount, <dyn MountV3>::PROGRAM, <dyn MountV3>::VERSION)?.bind::<dyn MountV3>();
         let exports = mounts.mountproc3_export()?;
         let fits = |name: &&str| path.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let names = exports.iter().filter_map(|export| std::str::from_utf8(&export.ex_dir).ok());
@@ -56,7 +58,7 @@ impl Mounted {
         // Some servers mount what they do not list.
         let (name, rest) = name.map_or((path, ""), |name| path.split_at(name.len()));
         let mounted = mounts.mountproc3_mnt(&if name.is_empty() { "/" } else { name }.into())?.into_ok()?;
-        let nfs: NfsV3Client = builder.connect(nfs)?.bind::<dyn NfsV3>();
+        let nfs: NfsV3Client = builder.find(nfs, <dyn NfsV3>::PROGRAM, <dyn NfsV3>::VERSION)?.bind::<dyn NfsV3>();
         let root = NfsFh3 { data: mounted.fhandle };
         let facts = nfs.nfsproc3_fsinfo(&Fsinfo3args { fsroot: root.clone() })?.into_ok()?;
         let (read, write) = (facts.rtmax.clamp(1, TRANSFER), facts.wtmax.clamp(1, TRANSFER));

@@ -16,7 +16,8 @@ use farcall_nfs::{Export, Mounts};
 
 /// A directory by NFS version 3.
 ///
-/// A URL is nfs://HOST:PORT/PATH, for a server that has MOUNT and NFS at one port (2049 if none is given).
+/// A URL is nfs://HOST/PATH, for a host with a port mapper, or nfs://HOST:PORT/PATH, for a server that has MOUNT and NFS at one
+/// port.
 #[derive(Parser)]
 #[command(name = "farcall-nfs")]
 enum Command {
@@ -97,11 +98,8 @@ fn serve(directory: PathBuf, address: SocketAddr, name: &str) -> Result<()> {
 fn mount(url: &str) -> Result<(Mounted, &str)> {
     let rest = url.strip_prefix("nfs://").ok_or("a URL begins with nfs://")?;
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let address = match host.parse::<SocketAddr>() {
-        Ok(address) => format!("tcp://{address}"),
-        Err(_) if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => format!("tcp://{host}"),
-        Err(_) => format!("tcp://{host}:2049"),
-    };
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let address = if has_port { format!("tcp://{host}") } else { host.to_owned() };
     Ok(Mounted::mount(&address, &address, path)?)
 }
 
