@@ -22,10 +22,13 @@ const BURST: usize = 64;
 #[farcall::interface(program = 0x2000_0099, version = 1)]
 pub trait Echo {
     /// The null call.
+    #[idempotent]
     fn null(&self) -> farcall::Result<()>;
     /// The first 32 bytes.
+    #[idempotent]
     fn echo(&self, data: &[u8]) -> farcall::Result<[u8; 32]>;
     /// All of them.
+    #[idempotent]
     fn echo_all(&self, data: &[u8]) -> farcall::Result<Vec<u8>>;
     /// As many bytes of what the server holds.
     fn fetch(&self, bytes: u32) -> farcall::Result<Bytes>;
