@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
+use farcall_onc::rpcbind::Mapper;
 use farcall_onc::wire::auth::{AuthStat, OpaqueAuth};
 use farcall_onc::wire::message::{Accepted, Rejected};
 use farcall_onc::wire::record::Limits;
@@ -240,4 +241,23 @@ fn who_does_not_read_its_replies_is_not_read_from() {
         assert_eq!(success(&reply[4..]).1.len(), 4 + (1 << 20));
     }
     assert_eq!(success(&tcp.ask(&call(99, 1, &[1, 1]))).0, 99);
+}
+
+#[test]
+fn a_port_mapper_passes_nothing_on_unless_it_is_told_to_and_never_to_itself() {
+    let ask = |mapper: Mapper, program: u32, passed: bool| {
+        let (server, _) = serve_with(|builder| builder.mapper(&mapper));
+        let udp = Udp::to(server.udp().unwrap());
+        let mut call_it = call_as(1, 5, OpaqueAuth::NONE, &words(&[program, 2, 0, 0]));
+        call_it[12..20].copy_from_slice(&words(&[100_000, 2]));
+        if !passed {
+            return udp.is_ignored(&call_it);
+        }
+        let port = server.udp().unwrap().port().into();
+        assert_eq!(success(&udp.ask(&call_it)), (1, words(&[port, 0])));
+    };
+    ask(Mapper::default(), PROGRAM, false);
+    ask(Mapper::default().forwarding(), PROGRAM, true);
+    ask(Mapper::default().forwarding(), 100_000, false);
+    ask(Mapper::default().forwarding(), 77, false);
 }
