@@ -204,10 +204,11 @@ impl Builder {
         self
     }
 
-    /// How long a call waits over UDP before it is sent again; a second by default. Each pause is twice the last.
+    /// How long a call waits over UDP before it is sent again; a second by default, an hour at most. Each pause is twice
+    /// the last, up to 16 seconds.
     #[must_use]
     pub fn retransmit(mut self, first: Duration) -> Builder {
-        self.settings.retransmit = first.max(Duration::from_millis(1));
+        self.settings.retransmit = first.clamp(Duration::from_millis(1), Duration::from_secs(3600));
         self
     }
 

@@ -70,7 +70,10 @@ enum Attempt {
 impl Target {
     fn limit(&self, call: &Call<'_>) -> Limit {
         let now = Instant::now();
-        let within = [call.within, farcall::context().remaining()].into_iter().flatten().min();
+        let within = match (call.within, farcall::context().remaining()) {
+            (Some(asked), Some(left)) => Some(asked.min(left)),
+            (asked, left) => asked.or(left),
+        };
         let patience = if within.is_none() { self.client.settings.patience } else { None };
         let within = within.or(patience);
         Limit { at: within.and_then(|time| now.checked_add(time)), now, within, patience }

@@ -522,8 +522,13 @@ impl Link {
             false => self.pass(table),
         }
         let Posted { mine, watchers, calls } = posted;
-        watchers.into_iter().for_each(|watcher| watcher.wake(leading));
-        if let Some(back) = &self.back {
+        // Mostly there is nobody else.
+        if !watchers.is_empty() {
+            watchers.into_iter().for_each(|watcher| watcher.wake(leading));
+        }
+        if !calls.is_empty()
+            && let Some(back) = &self.back
+        {
             calls.into_iter().for_each(|message| back.take(self, message));
         }
         if let Some(why) = fault {
