@@ -71,9 +71,14 @@ pub(crate) use mapped::wanted;
 pub(crate) use segment::Offers;
 
 pub use access::Refused;
+#[doc(hidden)]
+pub use access::fuzz_access;
 pub use counters::Counters;
 #[doc(hidden)]
 pub use counters::fuzz_counters;
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub use mapped::fuzz_hello;
 pub use notice::Notice;
 pub use pulse::{Beat, Pulse};
 pub use record::{Record, Unread, Writer};

@@ -24,7 +24,7 @@ pub use client::client;
 pub use dump::dump;
 pub use idl::{interface, json, values};
 pub use memory::{memory_caller, memory_server};
-pub use names::{clerk, name, names_file};
+pub use names::{access, clerk, counters, mapping, name, names_file};
 pub use onc::onc_stream;
 pub use server::{server, server_bytes};
 pub use x::x_file;
@@ -67,4 +67,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "x_file", run: x_file, memory_per_byte: 512, memory: 256 * KIB },
     Target { name: "onc_stream", run: onc_stream, memory_per_byte: 16, memory: 64 * KIB },
     Target { name: "clerk", run: clerk, memory_per_byte: 8, memory: 4 * KIB },
+    Target { name: "access", run: access, memory_per_byte: 256, memory: 16 * KIB },
+    Target { name: "counters", run: counters, memory_per_byte: 256, memory: 16 * KIB },
+    Target { name: "mapping", run: mapping, memory_per_byte: 8, memory: 4 * KIB },
 ];

@@ -1,4 +1,5 @@
-//! What the registry reads, its file and the names that users write; and what clerks read of one another's memory.
+//! What the registry reads, its file and the names that users write; what clerks read of one another's memory, and what is asked
+//! of segments.
 
 use farcall_names::{Address, Label, Name};
 
@@ -24,4 +25,25 @@ pub fn name(data: &[u8]) {
     if let Ok(address) = text.parse::<Address>() {
         assert_eq!(address.to_string().parse(), Ok(address));
     }
+}
+
+/// An access to a segment, or what is posted to it.
+pub fn access(data: &[u8]) {
+    farcall::memory::fuzz_access(data);
+}
+
+/// What a server counts, in its memory.
+pub fn counters(data: &[u8]) {
+    let words: Vec<u64> = data.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    farcall::memory::fuzz_counters(&words);
+}
+
+/// What an importer that wants to map a segment says first.
+pub fn mapping(data: &[u8]) {
+    #[cfg(target_os = "linux")]
+    if let Some((export, generation)) = farcall::memory::fuzz_hello(data) {
+        assert_eq!(data, [&export.to_be_bytes()[..], b"M", &generation.to_be_bytes()].concat());
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = data;
 }

@@ -285,6 +285,26 @@ pub(super) fn too_long(len: usize) -> CallFailed {
     CallFailed::new(Kind::TooLarge, Ran::No).because(format!("an access of {len} bytes; one has at most {MOST}"))
 }
 
+/// Has a small segment of generation 7, that others may do everything with, take an access or a post, with any arguments. The first
+/// byte chooses which.
+#[doc(hidden)]
+pub fn fuzz_access(data: &[u8]) {
+    let Some((which, arguments)) = data.split_first() else { return };
+    let core = Core::to_read(super::area::zeros(512).into(), 7, &crate::System).open_to_all();
+    core.streams().open();
+    let from = SocketAddr::from(([127, 0, 0, 1], 1));
+    let numbers = [FACTS, READ, WRITE, WRITE_EACH, OPEN, POSTED, COMPARE_AND_SWAP].map(|procedure| procedure.number);
+    match numbers.get(usize::from(*which)) {
+        None => Accesses::post(&core, from, arguments),
+        Some(number) => {
+            let quick = Accesses::read(&core, *number, arguments, &mut [0; 1024]);
+            let (mut reply, decoder) = (Vec::new(), &mut Decoder::new(arguments));
+            let ended = Accesses::access(&core, Some(from), *number, decoder, &mut Encoder::new(&mut reply));
+            assert!(quick.is_none() || matches!(ended, Dispatched::Result), "what is answered at once is a result");
+        }
+    }
+}
+
 /// How an access ended, or that its arguments are none.
 type Outcome = std::result::Result<Dispatched, xdr::Error>;
 

@@ -57,6 +57,12 @@ pub(crate) fn wanted(hello: &[u8]) -> Option<(u64, u64)> {
     Some((u64::from_be_bytes(*export), u64::from_be_bytes(generation)))
 }
 
+/// Takes any bytes for what an importer says first.
+#[doc(hidden)]
+pub fn fuzz_hello(hello: &[u8]) -> Option<(u64, u64)> {
+    wanted(hello)
+}
+
 /// What others are to map of a segment, of which they have these rights; `None` if it is to be served.
 pub(super) fn ground(len: usize, rights: Rights, generation: u64) -> Option<Ground> {
     Ground::new(len, mappable(rights)?, generation)

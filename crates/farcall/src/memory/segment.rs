@@ -415,6 +415,12 @@ impl Core {
         Core::new(area, settings, generation, env)
     }
 
+    /// The same, with which anyone may do everything.
+    pub(super) fn open_to_all(mut self) -> Core {
+        self.settings = self.settings.anyone(Rights::ALL).notify(Notify::Always);
+        self
+    }
+
     pub(super) fn area(&self) -> &Area {
         &self.area
     }
