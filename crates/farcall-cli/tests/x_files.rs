@@ -29,7 +29,7 @@ fn rust_is_made_of_a_file() {
     place.write("calc.x", CALC);
     let rust = place.run(&["gen", "calc.x", "-D", "LIMIT=4"]).ok();
     for expected in [
-        "// Made of calc.x by `farcall gen`",
+        "//! Made of `calc.x` by farcall.",
         "/// How many operands.\npub const MAX_OPERANDS: u32 = 4;",
         "pub enum Status",
         "#[xdr(max = 4)]",

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::commands::describe;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, printable};
+use crate::output::Output;
 use crate::x_file::{self, Reading, as_json};
 
 /// Make Rust of an .x file (ONC RPC): its constants, its types, and an interface for each version of its programs
@@ -89,11 +89,7 @@ impl Gen {
         let config = Config::new().farcall(&self.farcall);
         let config = if self.asynchronous { config.asynchronous() } else { config };
         let config = self.externs.iter().fold(config, |config, (name, path)| config.extern_type(name, path));
-        let rust = to_rust(tree, &config).map_err(|why| Failure::new(why.to_string()).about(&self.source))?;
-        // A name may have any characters but those that would end the comment.
-        let name = Path::new(&self.source).file_name().unwrap_or_default().to_string_lossy();
-        let name = printable(&name).replace(['\n', '\r'], " ");
-        Ok(format!("// Made of {name} by `farcall gen`; what is changed here is lost when it is made again.\n\n{rust}"))
+        to_rust(tree, &config).map_err(|why| Failure::new(why.to_string()).about(&self.source))
     }
 }
 
