@@ -125,10 +125,12 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// The Rust of an `.x` file (RFC 4506 section 6, RFC 5531 section 12): its constants, its types, and for each version of
 /// each program a trait, with the stubs that [`interface`](macro@interface) makes.
 ///
-/// ```ignore
-/// mod nfs {
-///     farcall::include_x!("proto/nfs3.x");
+/// ```
+/// mod mount {
+///     # #![allow(dead_code)]
+///     farcall::include_x!("../farcall-onc/x/mount.x");
 /// }
+/// use mount::MountV3; // a trait, as `#[interface]` would have it
 /// ```
 ///
 /// The path is seen from the directory of `Cargo.toml`. The crate is built anew when the file changes, or one that it

@@ -27,7 +27,7 @@
 //! **Time.** A server cannot be asked whether it is still at it. So a call whose caller says nothing fails after 25
 //! seconds ([`Builder::patience`]), unlike other calls of farcall.
 //!
-//! **Failures** are [`CallFailed`](farcall::CallFailed), and say whether the call ran. It did not if the server refused
+//! **Failures** are [`CallFailed`], and say whether the call ran. It did not if the server refused
 //! it (no such program, version or procedure, arguments that it cannot read, credentials that it does not accept), or if
 //! it was never sent whole. It may have if no reply came, if the connection broke after it was sent, or if it was sent
 //! more than once. Those that did not run are made again once on a new connection, and so are others whose procedure is

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, connect, recv, send,
-    shutdown, socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketType, bind, connect, recv, send, shutdown,
+    sockopt,
 };
 
 /// How long to wait for what comes.
@@ -155,8 +155,7 @@ impl Socket {
                 socket
             }
             Address::Unix(path) => {
-                let flags = SocketFlags::CLOEXEC;
-                let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+                let socket = fresh(AddressFamily::UNIX, SocketType::STREAM)?;
                 connect(&socket, &SocketAddrUnix::new(path)?)?;
                 socket
             }
@@ -243,7 +242,7 @@ impl Carrier for Socket {
 
     #[inline]
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(send(&self.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+        Ok(send(&self.socket, bytes, SEND)?)
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
@@ -265,10 +264,30 @@ fn begin(socket: &OwnedFd, connect: impl FnOnce() -> Result<(), Errno>) -> io::R
     }
 }
 
+/// A socket that programs which this one starts do not inherit.
+#[cfg(not(target_vendor = "apple"))]
+fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(family, kind, rustix::net::SocketFlags::CLOEXEC, None)?)
+}
+
+/// The same, in two steps.
+#[cfg(target_vendor = "apple")]
+fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket(family, kind, None)?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(socket)
+}
+
+/// A connection that is gone is an error and no signal. (Where a call cannot say so, Rust's programs ignore the signal.)
+#[cfg(not(target_vendor = "apple"))]
+const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+#[cfg(target_vendor = "apple")]
+const SEND: SendFlags = SendFlags::DONTWAIT;
+
 /// A socket of the address's family, bound if it must have a reserved port.
 fn open(plain: &Plain, to: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    let socket = fresh(family, kind)?;
     if plain.reserved {
         bind_reserved(&socket, to)?;
     }
