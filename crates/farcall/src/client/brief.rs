@@ -84,9 +84,9 @@ impl Endpoint {
             }
             state.conversation.start_brief(call, arguments, &mut tools.out)?
         };
-        let left = self.socket.send(peer.address, &tools.out[..brief.bytes()]);
-        // The server works meanwhile.
+        // Before it leaves: no call may seem to have left later than it did (docs/protocol.md 7.2).
         let sent = self.env.now();
+        let left = self.socket.send(peer.address, &tools.out[..brief.bytes()]);
         let mut earliest = self.begin_lead(brief.due(sent));
         let wait = self.wait(&mut earliest, NEVER, sent);
         let received = self.socket.receive(&mut tools.buffer, wait);

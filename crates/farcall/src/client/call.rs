@@ -90,8 +90,9 @@ impl Endpoint {
         waiter.give_back(kept);
     }
 
-    /// Starts the usual call of a leader, whose arguments are encoded, and sends it. The clock is read after that, while
-    /// the server works. The time, and the call's timer; nothing if it is to [begin](Endpoint::begin) as any other.
+    /// Starts the usual call of a leader, whose arguments are encoded, and sends it. The clock is read before that: a call
+    /// that seemed to have left later than it did might be said not to have run when a server that was started anew
+    /// meanwhile has forgotten it (docs/protocol.md 7.2). The time, and the call's timer; nothing if it is to [begin](Endpoint::begin) as any other.
     #[inline(always)]
     fn begin_usual(&self, mine: &mut Mine<'_>, outgoing: &Outgoing<'_>, tools: &mut Tools) -> Option<(Time, Time)> {
         let Trip { procedure, deadline: None, trace: None, .. } = *outgoing.trip else { return None };
@@ -105,8 +106,8 @@ impl Endpoint {
         if unlisted {
             self.list(mine.peer);
         }
-        let sent = self.socket.send(mine.peer.address, &out[..len]);
         let now = self.env.now();
+        let sent = self.socket.send(mine.peer.address, &out[..len]);
         (mine.id, mine.left) = (Some(id), Some(now));
         if sent.is_err() {
             mine.depart();
