@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use farcall_proto::{READINGS, Time};
 use farcall_proto::server::{Incoming, Transmit};
+use farcall_proto::{READINGS, Time};
 
 use super::call::finish;
 use super::{Core, tally};
