@@ -65,6 +65,17 @@ fn others_read_what_a_server_counts() {
 }
 
 #[test]
+fn a_call_of_them_that_is_no_access_is_answered() {
+    let (runtime, door) = (builder().build().unwrap(), Arc::new(Shut::default()));
+    let exported = export(&runtime, &door);
+    let importer = builder().build().unwrap();
+    let url = exported.url().replace("Door/front", "Memory/counters");
+    if let Err(why) = farcall::dynamic::describe(&importer, &url) {
+        assert!(!format!("{why:?}").contains("Deadline"), "{why:?}");
+    }
+}
+
+#[test]
 fn they_are_read_while_every_thread_is_stuck_in_a_procedure() {
     let runtime = builder().workers(3).threads(4).queue(2).build().unwrap();
     let door = Arc::new(Shut::default());

@@ -78,6 +78,9 @@ impl Server {
             self.release(place, activity);
         }
         self.set_last(place, activity, Last::new(position.sequence, false));
+        if activity != 0 {
+            self.enforce_slots(now);
+        }
         self.stats.received += 1;
         self.stats.calls += 1;
         Some(self.count_written(writer))

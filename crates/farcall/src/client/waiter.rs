@@ -68,7 +68,9 @@ impl Kept {
             body if body.len() <= SHORT => self.short[..body.len()].copy_from_slice(&body),
             Cow::Owned(body) => self.long = body,
             Cow::Borrowed(body) => {
-                if self.long.capacity() < body.len() && arguments.capacity() >= body.len() {
+                // Not in much room: it would be held for as long as the thread, or the result, is.
+                let room = arguments.capacity();
+                if self.long.capacity() < body.len() && room >= body.len() && room <= LARGE.max(2 * body.len()) {
                     std::mem::swap(&mut self.long, arguments);
                 }
                 self.long.clear();

@@ -229,6 +229,12 @@ impl Core {
         notify: bool,
         ranges: &[(u64, &[u8])],
     ) -> Result<(), Refused> {
+        self.change_ranges(generation, ranges)?;
+        self.tell_of(from, notify, ranges);
+        Ok(())
+    }
+
+    fn change_ranges(&self, generation: u64, ranges: &[(u64, &[u8])]) -> Result<(), Refused> {
         let total = ranges.iter().map(|(_, bytes)| bytes.len()).fold(0, usize::saturating_add);
         if total > MOST {
             return Err(too_long(total).into());
@@ -236,11 +242,15 @@ impl Core {
         let _changing = self.change();
         self.check(generation, Rights::WRITE)?;
         ranges.iter().try_for_each(|(offset, bytes)| self.check_range(*offset, bytes.len()))?;
+        ranges.iter().for_each(|(offset, bytes)| self.area().write(*offset, bytes));
+        Ok(())
+    }
+
+    /// Tells that they were written. Nothing is locked meanwhile: who is woken may revoke the segment at once.
+    fn tell_of(&self, from: Option<SocketAddr>, notify: bool, ranges: &[(u64, &[u8])]) {
         for (which, (offset, bytes)) in ranges.iter().enumerate() {
-            self.area().write(*offset, bytes);
             self.written(*offset, bytes.len(), notify && which + 1 == ranges.len(), from);
         }
-        Ok(())
     }
 
     fn open(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
@@ -259,22 +269,29 @@ impl Core {
         let d = &mut Decoder::new(bytes);
         let (stream, number) = (d.u64()?, d.u64()?);
         let (generation, offset, notify, bytes) = (d.u64()?, d.u64()?, d.bool()?, d.bytes()?);
-        self.streams().post(stream, number, || self.write_ranges(Some(from), generation, notify, &[(offset, bytes)]));
+        let ranges = [(offset, bytes)];
+        let mut done = false;
+        self.streams().post(stream, number, || {
+            self.change_ranges(generation, &ranges)?;
+            done = true;
+            Ok(())
+        });
+        if done {
+            self.tell_of(Some(from), notify, &ranges);
+        }
         Ok(())
     }
 
     fn swap(&self, from: Option<SocketAddr>, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, offset) = (arguments.u64()?, arguments.u64()?);
         let (old, new) = (arguments.u64()?, arguments.u64()?);
-        let _changing = self.change();
+        let changing = self.change();
         let may = self.check(generation, Rights::CAS).and_then(|()| self.check_word(offset));
-        let found = may.map(|()| {
-            let found = self.area().compare_and_swap(offset, old, new);
-            if found == old {
-                self.written(offset, 8, false, from);
-            }
-            found
-        });
+        let found = may.map(|()| self.area().compare_and_swap(offset, old, new));
+        drop(changing);
+        if matches!(found, Ok(found) if found == old) {
+            self.written(offset, 8, false, from);
+        }
         Ok(stub::reply(reply, found))
     }
 }

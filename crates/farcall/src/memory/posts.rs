@@ -166,8 +166,8 @@ impl Posts {
             Ok(Posted { next: None, .. }) => return state.fail(forgotten().into()),
             Ok(_) => return state.fail(nonsense().into()),
             Err(Error::CallFailed(why)) => {
-                // Who has no time left has lost nothing yet.
-                let late = matches!(why.kind(), Kind::Deadline | Kind::Cancelled);
+                // Who has no time left, or was not served this time, has lost nothing yet.
+                let late = matches!(why.kind(), Kind::Deadline | Kind::Cancelled | Kind::Local | Kind::Overloaded);
                 let why = why.but_ran(Ran::Maybe).into();
                 return if late { Err(why) } else { state.fail(why) };
             }

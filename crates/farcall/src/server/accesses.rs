@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use farcall_proto::Time;
 use farcall_proto::server::{Incoming, Transmit};
+use farcall_proto::{READINGS, Time};
 
 use super::call::finish;
 use super::{Core, tally};
@@ -62,7 +62,9 @@ impl Core {
         reply.clear();
         let exported = match self.exports.find(export) {
             None => {
-                self.write_down(now, export);
+                if procedure >= READINGS {
+                    self.write_down(now, export);
+                }
                 tally::find(&self.tally, export)
             }
             exported => exported,

@@ -17,11 +17,13 @@ pub(super) struct Tally {
     words: Words,
     since: Time,
     process: u32,
+    /// When it was written down last.
+    written: Option<Time>,
 }
 
 impl Tally {
     pub(super) fn new(exported: Arc<Exported>, words: Arc<[AtomicU64]>, since: Time, process: u32) -> Tally {
-        Tally { exported, words: Words::new(words), since, process }
+        Tally { exported, words: Words::new(words), since, process, written: None }
     }
 }
 
@@ -37,6 +39,10 @@ impl Core {
     pub(super) fn write_down(&mut self, now: Time, export: u64) {
         let Core { protocol, exports, tally, crew, queue, batch, .. } = self;
         let Some(tally) = tally.as_mut().filter(|tally| tally.exported.id == export) else { return };
+        // Calls that came together read the same.
+        if tally.written.replace(now) == Some(now) {
+            return;
+        }
         let (executing, threads) = crew.executing();
         tally.words.write(&Serving {
             process: tally.process,

@@ -11,7 +11,7 @@ use farcall_proto::{Failure, Kind, Ran, Time};
 use super::apart::Apart;
 use super::call::{Train, Work};
 use super::crew::{Plan, Relief, Seat};
-use super::{Aside, Core, Outlet, Server};
+use super::{Aside, Core, Outlet, Server, tally};
 use crate::Bytes;
 use crate::context;
 use crate::depart::{self, send_around};
@@ -276,14 +276,18 @@ impl<'s> Worker<'s> {
     /// ones among the others in the batch, and the rest in `arrived`; accesses to memory are executed.
     #[inline(never)]
     fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, only: bool) {
-        let Core { protocol, exports, batch, .. } = core;
+        let Core { protocol, exports, tally, batch, .. } = core;
         let datagram = &self.buffer[place.clone()];
         let now = self.now;
         let unread = match protocol.take_call(now, from, datagram) {
             Taken::Nothing => return,
             Taken::Other(unread) => unread,
             Taken::Call(incoming, origin) => {
-                let Some(exported) = exports.find(incoming.export) else { return };
+                let exported = exports.find(incoming.export).or_else(|| tally::find(tally, incoming.export));
+                let Some(exported) = exported else {
+                    let failure = Failure::new(Kind::NotExported, Ran::No);
+                    return protocol.finish_later(now, incoming.key, failure.into(), &mut Vec::new());
+                };
                 // Made where it stays: it is some 200 bytes.
                 if self.current.is_none() {
                     let envelope = Some(protocol.envelope(&origin));
@@ -307,7 +311,7 @@ impl<'s> Worker<'s> {
             self.answer = core.access(self.now, *from, incoming, out, &mut self.reply);
             return;
         }
-        let Core { protocol, exports, batch, .. } = core;
+        let Core { protocol, exports, tally, batch, .. } = core;
         self.now = self.server.now();
         let now = self.now;
         let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
@@ -315,7 +319,9 @@ impl<'s> Worker<'s> {
         protocol.handle_rest(now, from, datagram, unread, &mut |request| match request {
             Request::Call(incoming) if incoming.procedure >= ACCESSES => accesses.push(incoming.into_owned()),
             Request::Call(incoming) => {
-                let Some(exported) = exports.find(incoming.export) else { return };
+                let exported = exports.find(incoming.export).or_else(|| tally::find(tally, incoming.export));
+                // Answered below, as an access of nothing is.
+                let Some(exported) = exported else { return accesses.push(incoming.into_owned()) };
                 let work = Work::new(now, from, incoming, exported, datagram, place.start, None);
                 match current {
                     None => *current = Some(work),
@@ -334,6 +340,8 @@ impl<'s> Worker<'s> {
             Request::Cancel(key) => cancelled.push(key),
         });
         for incoming in self.accesses.drain(..) {
+            // It ends here and now: nobody would ever take out that it was given up.
+            self.cancelled.retain(|key| *key != incoming.key);
             core.access(now, *from, incoming, &mut [], &mut self.reply);
         }
         if !self.cancelled.is_empty() {
