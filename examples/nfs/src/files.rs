@@ -183,9 +183,15 @@ impl Files {
     /// Makes a file. One that is there already is left as it is, and an error if `new`.
     pub fn create(&self, directory: Key, name: &[u8], mode: u32, new: bool) -> Result<Key> {
         let here = self.directory(directory)?;
-        let exclusive = if new { OFlags::EXCL } else { OFlags::empty() };
-        let flags = CONTENT | OFlags::RDWR | OFlags::CREATE | exclusive;
-        let made = rustix::fs::openat(&here, plain(name)?, flags, Mode::from_raw_mode(mode & 0o7777))?;
+        let flags = CONTENT | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let made = match rustix::fs::openat(&here, plain(name)?, flags, Mode::from_raw_mode(mode & 0o7777)) {
+            // Not opened: it may be a device.
+            Err(Errno::EXIST) if !new => {
+                let (file, stat) = self.lookup(directory, name)?;
+                return if kind(&stat) == FileType::RegularFile { Ok(file) } else { Err(Errno::EXIST) };
+            }
+            made => made?,
+        };
         let file = Key::of(&rustix::fs::fstat(&made)?);
         self.places.note(file, directory, name);
         self.opened.keep(file, Arc::new(made));

@@ -31,10 +31,9 @@ impl Alarm {
 
     /// Forgets that it was rung. Whoever sleeps looks for the reasons after that, never before.
     pub(crate) fn quiet(&self) {
-        if self.rung.load(Ordering::SeqCst) {
-            let _ = (&self.sleeper).read(&mut [0; 16]);
-            self.rung.store(false, Ordering::SeqCst);
-        }
+        // Read in any case: the byte of one who rang may come after its flag was taken back.
+        let _ = (&self.sleeper).read(&mut [0; 16]);
+        self.rung.store(false, Ordering::SeqCst);
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {

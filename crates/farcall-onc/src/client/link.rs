@@ -158,10 +158,16 @@ impl Link {
         self.await_reply(&mine, terms, !mine.entered, self.datagrams.then_some(message))
     }
 
+    /// What the system says of a datagram may be of an earlier one from now on.
+    pub(crate) fn expect_strays(&self) {
+        self.strays.store(true, Ordering::Relaxed);
+    }
+
     /// Sends a call that has no reply.
     pub(crate) fn send_only(self: &Arc<Self>, message: &[u8]) -> Result<(), Lost> {
         let mut table = self.lock();
         self.admit(&mut table, message)?;
+        self.expect_strays();
         self.depart(table, message, false);
         self.engage_if_blocked();
         match &self.lock().broken {

@@ -165,6 +165,9 @@ impl Tended {
         drop(table);
         self.link.send_held();
         self.write = self.link.is_blocked();
+        if !messages.is_empty() {
+            self.link.expect_strays();
+        }
         messages.iter().for_each(|message| self.link.send_datagram(message));
         ended.into_iter().for_each(|watcher| watcher.wake(false));
         true

@@ -304,6 +304,8 @@ impl Connection {
     /// Has the socket watched for more.
     fn rest(self: &Arc<Self>, inbox: &mut Inbox) {
         inbox.heard = Instant::now();
+        // The keeper may still hold this turn, and pass it on too late.
+        inbox.turn += 1;
         let slow = inbox.records.is_partial() && inbox.records.check(inbox.heard).is_err();
         let mut outbox = lock(&self.outbox);
         outbox.resting = true;

@@ -162,6 +162,8 @@ impl Streams {
 
     fn wait_for_room(&self, key: u64) {
         lock(&self.waiting).push(key);
+        // Nobody else may ever look.
+        self.crew.mind();
     }
 
     /// Those who wait for room try again.
