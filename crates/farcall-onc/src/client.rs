@@ -358,7 +358,12 @@ impl Connection {
     fn link(&self, now: Instant) -> Result<Arc<Link>, Lost> {
         let mut current = self.lock();
         if now > current.stale {
-            current.link.check();
+            current.stale = now + IDLE;
+            let link = current.link.clone();
+            drop(current);
+            // With nothing locked: it may wake somebody who calls at once.
+            link.check();
+            current = self.lock();
         }
         current.stale = now + IDLE;
         if current.link.is_usable() {

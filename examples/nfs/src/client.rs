@@ -95,8 +95,8 @@ impl Mounted {
             all.extend(part.reply.entries.into_iter().map(|entry| (entry.name, entry.name_attributes)));
             match last {
                 _ if part.reply.eof => break,
-                Some(last) => cookie = last,
-                None => return Err(Failure::Stuck),
+                Some(last) if last != cookie => cookie = last,
+                _ => return Err(Failure::Stuck),
             }
         }
         all.retain(|(name, _)| !matches!(&**name, b"." | b".."));

@@ -164,6 +164,7 @@ impl Duplicates {
         table.bytes += bytes;
         table.answered.push_back((*key, number));
         table.expire(now, self.retention);
+        table.tidy();
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -194,6 +195,18 @@ impl Table {
         if let Some(Known { answer: Some(answer), .. }) = self.calls.remove(key) {
             self.bytes = self.bytes.saturating_sub(answer.reply.len() + ENTRY);
         }
+    }
+
+    /// Calls that were forgotten and came anew leave their former numbers behind: no more of them than of calls.
+    fn tidy(&mut self) {
+        if self.answered.len() <= 2 * self.calls.len() + 64 {
+            return;
+        }
+        let Table { calls, answered, .. } = self;
+        answered.retain(|(key, number)| {
+            let answer = calls.get(key).and_then(|known| known.answer.as_ref());
+            answer.is_some_and(|answer| answer.number == *number)
+        });
     }
 
     /// Removes what is too old or too much.
