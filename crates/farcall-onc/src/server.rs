@@ -254,7 +254,8 @@ impl ServerBuilder {
         self
     }
 
-    /// How many procedures run at once, at most; 64 by default. More calls than that wait in their sockets.
+    /// How many procedures run at once, at most, besides those that wait in a call of ONC RPC themselves; 64 by default. More
+    /// calls than that wait in their sockets.
     pub fn workers(mut self, most: usize) -> Self {
         self.workers = most;
         self
