@@ -53,12 +53,15 @@ mod gather;
 pub(crate) mod link;
 mod service;
 mod table;
+#[cfg(test)]
+mod tests;
 mod tools;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farcall::stub::{Binding, Interface, Program};
@@ -66,6 +69,7 @@ use farcall::{CallFailed, Kind, Ran};
 
 use crate::wire::record::Limits;
 use address::addresses;
+pub(crate) use address::at_port;
 pub use address::import;
 use auth::{AuthNone, Authenticator};
 use bound::Bound;
@@ -297,7 +301,7 @@ impl Builder {
         let refused = |why: io::Error| {
             CallFailed::new(Kind::Unreachable, Ran::No).because(format!("{address}: {why}")).caused_by(why)
         };
-        let carrier = dial.dial().map_err(refused)?;
+        let carrier = dial.dial(Some(self.connecting)).map_err(refused)?;
         let datagrams = dial.is_datagrams();
         if !datagrams {
             carrier::settle(&*carrier, self.connecting).map_err(refused)?;
@@ -310,7 +314,8 @@ impl Builder {
             reconnect: self.reconnect,
             limits: self.limits,
             back: self.back.clone(),
-            link: Mutex::new(Current { link, stale: Instant::now() + IDLE }),
+            link: Mutex::new(Current { link, stale: Instant::now() + IDLE, dialling: false }),
+            dialled: Condvar::new(),
             next: AtomicU32::new(RandomState::new().build_hasher().finish() as u32),
         };
         Ok(Client { connection: Arc::new(connection), settings: self.settings.clone() })
@@ -332,6 +337,8 @@ struct Connection {
     limits: Limits,
     back: Option<Arc<dyn Back>>,
     link: Mutex<Current>,
+    /// One thread has ended making a new link.
+    dialled: Condvar,
     /// The identifier of the next call. They begin by chance, so that a server that remembers the calls of another
     /// process at the same port does not take ours for those.
     next: AtomicU32,
@@ -353,9 +360,9 @@ impl Connection {
         self.reconnect && !self.datagrams
     }
 
-    /// The link, a new one if the last is broken.
+    /// The link, a new one if the last is broken and one can be made until then.
     #[inline]
-    fn link(&self, now: Instant) -> Result<Arc<Link>, Lost> {
+    fn link(&self, now: Instant, until: Option<Instant>) -> Result<Arc<Link>, Lost> {
         let mut current = self.lock();
         if now > current.stale {
             current.stale = now + IDLE;
@@ -369,18 +376,41 @@ impl Connection {
         if current.link.is_usable() {
             return Ok(current.link.clone());
         }
-        self.renew(&mut current)
+        self.renew(current, until)
     }
 
+    /// One thread makes the new link, with nothing locked; the others wait for it, no longer than they have time.
     #[cold]
-    fn renew(&self, current: &mut Current) -> Result<Arc<Link>, Lost> {
+    fn renew(&self, mut current: MutexGuard<'_, Current>, until: Option<Instant>) -> Result<Arc<Link>, Lost> {
         if !self.reconnect {
             let broken = current.link.lock().broken.clone();
             return Err(broken.unwrap_or_else(|| unreachable_by("the connection has ended")));
         }
-        let carrier = self.dial.dial().map_err(|why| unreachable_by(&why.to_string()))?;
-        current.link = Link::new(carrier, self.datagrams, self.limits, self.back.clone());
-        Ok(current.link.clone())
+        let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
+        let late = || Lost { kind: Kind::Deadline, ran: Ran::No, why: "connection".into() };
+        while mem::replace(&mut current.dialling, true) {
+            let left = left();
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(late());
+            }
+            current = match left {
+                Some(left) => self.dialled.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.dialled.wait(current).unwrap_or_else(PoisonError::into_inner),
+            };
+            if current.link.is_usable() {
+                return Ok(current.link.clone());
+            }
+        }
+        drop(current);
+        let dialling = Dialling(self);
+        let carrier = self.dial.dial(left()).map_err(|why| match why.kind() {
+            io::ErrorKind::TimedOut => late(),
+            _ => unreachable_by(&why.to_string()),
+        })?;
+        let link = Link::new(carrier, self.datagrams, self.limits, self.back.clone());
+        self.lock().link = link.clone();
+        drop(dialling);
+        Ok(link)
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {
@@ -395,6 +425,18 @@ const IDLE: Duration = Duration::from_secs(1);
 struct Current {
     link: Arc<Link>,
     stale: Instant,
+    /// A thread makes the next one.
+    dialling: bool,
+}
+
+/// One that makes a link; whether it did or not, others may then try.
+struct Dialling<'a>(&'a Connection);
+
+impl Drop for Dialling<'_> {
+    fn drop(&mut self) {
+        self.0.lock().dialling = false;
+        self.0.dialled.notify_all();
+    }
 }
 
 impl Drop for Connection {

@@ -116,7 +116,7 @@ impl Target {
         message.clear();
         let seal = self.write(message, xid, call, first).map_err(|why| self.about(why, call.procedure))?;
         let connection = &self.client.connection;
-        let link = connection.link(limit.now).map_err(|lost| self.lost(lost, limit, call.procedure))?;
+        let link = connection.link(limit.now, limit.at).map_err(|lost| self.lost(lost, limit, call.procedure))?;
         if self.client.settings.one_way {
             return match link.send_only(message) {
                 Ok(()) => {
@@ -201,7 +201,11 @@ impl Target {
         let Lost { kind, ran, why } = lost;
         let why = match (kind, limit.patience) {
             (Kind::Deadline, Some(patience)) => {
-                CallFailed::new(Kind::Unreachable, ran).because(format!("no reply within {patience:?}"))
+                let missing = if why.is_empty() { "reply" } else { &why };
+                CallFailed::new(Kind::Unreachable, ran).because(format!("no {missing} within {patience:?}"))
+            }
+            (Kind::Deadline, None) if !why.is_empty() => {
+                CallFailed::new(kind, ran).because(format!("no {why} in time"))
             }
             _ => CallFailed::new(kind, ran).because(why.to_string()),
         };
@@ -220,7 +224,8 @@ impl Target {
             let is_rejected = failed.kind() == Kind::NotPermitted;
             let harmless = failed.ran() == Ran::No || (call.procedure.idempotent && !self.client.settings.one_way);
             let link_is_new = self.client.connection.may_renew();
-            if !(is_rejected || (harmless && link_is_new)) {
+            // Of a rejected call another copy may have been taken, by a server that knew the credential then.
+            if !(harmless && (is_rejected || link_is_new)) {
                 return Err(failed);
             }
             // Another identifier if the server has answered by this one.
@@ -243,7 +248,8 @@ impl Target {
         let xid = self.client.connection.xid();
         tools::with_message(|message| {
             let seal = self.write(message, xid, call, false).map_err(about)?;
-            let link = self.client.connection.link(limit.now).map_err(|lost| self.lost(lost, limit, call.procedure))?;
+            let connection = &self.client.connection;
+            let link = connection.link(limit.now, limit.at).map_err(|lost| self.lost(lost, limit, call.procedure))?;
             let mut started = Started {
                 target: self.clone(),
                 link,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::{Errno, ioctl_fionbio, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketType, bind, connect, recv, send, shutdown,
     sockopt,
@@ -41,7 +41,8 @@ pub trait Carrier: Send + Sync + 'static {
     /// Sends what it can take at once. It never waits.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] if that is nothing; else the carrier is of no more use.
+    /// [`ErrorKind::WouldBlock`] if that is nothing; else the carrier is of no more use. Whatever the error, nothing of
+    /// `bytes` has left: calls that end in it are taken for not made.
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
 
     /// What is readable when something has come, and writable when something can be sent.
@@ -58,11 +59,12 @@ pub trait Carrier: Send + Sync + 'static {
 
 /// Makes carriers to one server, again and again.
 pub trait Dial: Send + Sync + 'static {
-    /// A new one. Its handshake may still be under way: what is sent then is refused with [`ErrorKind::WouldBlock`].
+    /// A new one, within that time; none says that there is no hurry. Its handshake may still be under way: what is sent
+    /// then is refused with [`ErrorKind::WouldBlock`].
     ///
     /// # Errors
-    /// What the system says.
-    fn dial(&self) -> io::Result<Box<dyn Carrier>>;
+    /// What the system says; [`ErrorKind::TimedOut`] if the time is over.
+    fn dial(&self, within: Option<Duration>) -> io::Result<Box<dyn Carrier>>;
 
     /// Whether messages are datagrams. Else they are records on a stream of bytes.
     fn is_datagrams(&self) -> bool;
@@ -107,8 +109,8 @@ pub(crate) struct Plain {
 }
 
 impl Dial for Plain {
-    fn dial(&self) -> io::Result<Box<dyn Carrier>> {
-        Ok(Box::new(Socket::connect(self)?))
+    fn dial(&self, within: Option<Duration>) -> io::Result<Box<dyn Carrier>> {
+        Ok(Box::new(Socket::connect(self, within)?))
     }
 
     fn is_datagrams(&self) -> bool {
@@ -139,7 +141,7 @@ const TICK: Duration = Duration::from_millis(1);
 const BUFFER: usize = 1 << 20;
 
 impl Socket {
-    fn connect(plain: &Plain) -> io::Result<Socket> {
+    fn connect(plain: &Plain, within: Option<Duration>) -> io::Result<Socket> {
         let connected = match &plain.address {
             Address::Udp(to) => {
                 let socket = open(plain, *to, SocketType::DGRAM)?;
@@ -156,7 +158,14 @@ impl Socket {
             }
             Address::Unix(path) => {
                 let socket = fresh(AddressFamily::UNIX, SocketType::STREAM)?;
-                connect(&socket, &SocketAddrUnix::new(path)?)?;
+                // It takes until the server's queue has room: so long as a send may take, and there is nothing to poll.
+                let most = within.map(|time| time.max(TICK));
+                sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, most)?;
+                let to = SocketAddrUnix::new(path)?;
+                match retry_on_intr(|| connect(&socket, &to)) {
+                    Err(Errno::AGAIN) => return Err(ErrorKind::TimedOut.into()),
+                    connected => connected?,
+                }
                 socket
             }
         };

@@ -61,14 +61,14 @@ impl Link {
                 (table.inherits(me.id()), table.broken.is_some())
             };
             leads |= inherits;
-            match self.alarm().filter(|_| leads && !broken) {
-                // Without it nobody could interrupt a wait at the descriptor.
-                Some(alarm) if !self.take_some() => self.watch(alarm, until),
-                Some(_) => {}
-                None => match until {
-                    Some(until) => thread::park_timeout(until.saturating_duration_since(Instant::now())),
-                    None => thread::park(),
-                },
+            match until {
+                _ if leads && !broken => {
+                    if !self.take_some() {
+                        self.watch(self.alarm().map(|alarm| &**alarm), until);
+                    }
+                }
+                Some(until) => thread::park_timeout(until.saturating_duration_since(Instant::now())),
+                None => thread::park(),
             }
         }
         self.leave(leads, me.id());

@@ -166,14 +166,13 @@ impl Link {
     /// Sends a call that has no reply.
     pub(crate) fn send_only(self: &Arc<Self>, message: &[u8]) -> Result<(), Lost> {
         let mut table = self.lock();
-        self.admit(&mut table, message)?;
+        let end = self.admit(&mut table, message)?;
         self.expect_strays();
         self.depart(table, message, false);
         self.engage_if_blocked();
-        match &self.lock().broken {
-            Some(lost) => Err(Lost { ran: Ran::Maybe, ..lost.clone() }),
-            None => Ok(()),
-        }
+        let table = self.lock();
+        let ran = table.way.may_have_run(end);
+        table.broken.clone().map_or(Ok(()), |lost| Err(Lost { ran, ..lost }))
     }
 
     /// Starts a call. It leaves at once if it is the only one; else it may wait for others to leave with it, until a
@@ -330,6 +329,8 @@ impl Link {
             Ok(sent) => sent,
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
             Err(why) => {
+                // Nothing of it has left: calls whose records end in it did not run.
+                way.handed = way.length - (way.out.len() + bytes.len()) as u64;
                 self.fail(table, Kind::Unreachable, &why.to_string());
                 return self.lock();
             }
@@ -448,7 +449,7 @@ impl Link {
     fn finish(&self, mine: &Mine, lost: Option<Lost>) -> Outcome {
         let mut table = self.lock();
         let ended = if mine.entered { table.remove(mine.xid).and_then(|entry| entry.outcome) } else { None };
-        let ran = if mine.end > table.way.handed { Ran::No } else { Ran::Maybe };
+        let ran = table.way.may_have_run(mine.end);
         let broken = table.broken.clone().map(|lost| Lost { ran, ..lost });
         self.pass(table);
         self.strays.store(true, Ordering::Relaxed);
@@ -607,15 +608,18 @@ impl Link {
         self.me.upgrade()
     }
 
-    /// Waits until something has come or `until`, as one who leads; the alarm ends the wait.
-    pub(crate) fn watch(&self, alarm: &Alarm, until: Option<Instant>) {
+    /// Waits until something has come or `until`, as one who leads; the alarm ends the wait. Where the system has no
+    /// descriptors for an alarm, it ends soon: then whoever waits looks for what an alarm would have told.
+    pub(crate) fn watch(&self, alarm: Option<&Alarm>, until: Option<Instant>) {
+        const SOON: Duration = Duration::from_millis(10);
         let time = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let time = if alarm.is_some() { time } else { Some(time.map_or(SOON, |time| time.min(SOON))) };
         let blocked = self.blocked.load(Ordering::SeqCst);
-        if let Ok(ready) = carrier::wait(&*self.carrier, blocked, Some(alarm.descriptor()), time) {
+        if let Ok(ready) = carrier::wait(&*self.carrier, blocked, alarm.map(Alarm::descriptor), time) {
             if ready.write {
                 self.unblock();
             }
-            alarm.quiet();
+            alarm.inspect(|alarm| alarm.quiet());
         }
     }
 

@@ -31,8 +31,8 @@ struct Service {
     sleeping: AtomicBool,
 }
 
-/// None where the system refuses: then calls that nobody waits for make no progress until somebody does.
-static SERVICE: OnceLock<Option<Service>> = OnceLock::new();
+/// Not there while the system refuses: then calls that nobody waits for make no progress until somebody does.
+static SERVICE: OnceLock<Service> = OnceLock::new();
 
 /// Something is to be done on this link that no thread will do.
 pub(crate) fn engage(link: &Arc<Link>) {
@@ -42,7 +42,11 @@ pub(crate) fn engage(link: &Arc<Link>) {
 
 /// The same, of one who has listed the link if it was not.
 pub(crate) fn look_after(link: &Arc<Link>, unlisted: bool) {
-    let Some(service) = SERVICE.get_or_init(Service::start) else { return };
+    let Some(service) = SERVICE.get().or_else(Service::start) else {
+        // Whoever comes next tries again.
+        link.lock().listed = false;
+        return;
+    };
     if unlisted {
         service.newcomers().push(link.clone());
     }
@@ -51,22 +55,24 @@ pub(crate) fn look_after(link: &Arc<Link>, unlisted: bool) {
 
 /// A link that is looked after needs a look.
 pub(crate) fn wake() {
-    if let Some(Some(service)) = SERVICE.get() {
+    if let Some(service) = SERVICE.get() {
         service.wake();
     }
 }
 
 impl Service {
-    fn start() -> Option<Service> {
-        let service =
-            Service { alarm: Alarm::new().ok()?, newcomers: Mutex::default(), sleeping: AtomicBool::new(false) };
-        let run = || {
-            if let Some(service) = SERVICE.wait() {
-                service.live();
-            }
-        };
-        thread::Builder::new().name("farcall-onc".into()).spawn(run).ok()?;
-        Some(service)
+    /// Only the first one that starts has a thread.
+    fn start() -> Option<&'static Service> {
+        static STARTING: Mutex<()> = Mutex::new(());
+        let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        if SERVICE.get().is_none() {
+            let alarm = Alarm::new().ok()?;
+            let run = || SERVICE.wait().live();
+            thread::Builder::new().name("farcall-onc".into()).spawn(run).ok()?;
+            let service = Service { alarm, newcomers: Mutex::default(), sleeping: AtomicBool::new(false) };
+            SERVICE.get_or_init(|| service);
+        }
+        SERVICE.get()
     }
 
     fn wake(&self) {

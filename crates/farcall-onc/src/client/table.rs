@@ -159,6 +159,14 @@ pub(crate) struct Way {
     pub(crate) blocked: bool,
 }
 
+impl Way {
+    /// Whether a call may have run whose record ends there, now that the stream has ended: not if its end was never handed
+    /// over, for then nobody has read it.
+    pub(crate) fn may_have_run(&self, end: u64) -> Ran {
+        if end > self.handed { Ran::No } else { Ran::Maybe }
+    }
+}
+
 impl Table {
     /// Enters a call; false if the identifier is in use.
     pub(crate) fn enter(&mut self, xid: u32, entry: Entry) -> bool {
@@ -250,14 +258,10 @@ impl Table {
     /// Nothing more can come, by this reason: all calls have ended. Who is to be told.
     pub(crate) fn fail(&mut self, kind: Kind, why: Arc<str>) -> Vec<Watcher> {
         self.broken = Some(Lost { kind, ran: Ran::No, why: why.clone() });
-        let handed = self.way.handed;
+        let way = &self.way;
         let under_way = self.calls.iter().filter(|(_, entry)| entry.outcome.is_none());
-        let all: Vec<(u32, u64)> = under_way.map(|(xid, entry)| (*xid, entry.end)).collect();
-        let ended = all.into_iter().map(|(xid, end)| {
-            // A record whose end was never handed over cannot have been read to its end.
-            let ran = if end > handed { Ran::No } else { Ran::Maybe };
-            self.end(xid, Err(Lost { kind, ran, why: why.clone() }))
-        });
+        let all: Vec<(u32, Ran)> = under_way.map(|(xid, entry)| (*xid, way.may_have_run(entry.end))).collect();
+        let ended = all.into_iter().map(|(xid, ran)| self.end(xid, Err(Lost { kind, ran, why: why.clone() })));
         let mut watchers: Vec<Watcher> = ended.collect();
         // Whoever follows looks again.
         watchers.extend(self.following.iter().cloned().map(Watcher::Thread));

@@ -1,9 +1,10 @@
 //! Universal addresses (RFC 1833 section 2.1; RFC 5665 section 5.2.3): an address and a port as text.
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-/// An address as `10.0.0.7.8.1`: what stands before the last two numbers is the host, and they are the port's bytes.
+/// An address as `10.0.0.7.8.1`: what stands before the last two numbers is the host, and they are the port's bytes. A
+/// link-local address says no interface there: another host's interfaces have other numbers.
 pub fn to_universal(address: SocketAddr) -> String {
     let [high, low] = address.port().to_be_bytes();
     let mut text = address.ip().to_string();
@@ -12,13 +13,16 @@ pub fn to_universal(address: SocketAddr) -> String {
     text
 }
 
-/// The address that a text says; none if it says none of the Internet.
+/// The address that a text says, with an interface's number if it names one (`fe80::1%2.0.111`); none if it says none of
+/// the Internet.
 pub fn from_universal(text: &str) -> Option<SocketAddr> {
     let (rest, low) = text.rsplit_once('.')?;
     let (host, high) = rest.rsplit_once('.')?;
     let port = u16::from_be_bytes([high.parse().ok()?, low.parse().ok()?]);
-    let host: IpAddr = host.parse().ok()?;
-    Some(SocketAddr::new(host, port))
+    match host.contains(':') {
+        true => format!("[{host}]:{port}").parse().ok(),
+        false => Some(SocketAddr::new(host.parse().ok()?, port)),
+    }
 }
 
 /// What a network is called: `udp`, `tcp`, `udp6` or `tcp6`.
@@ -46,6 +50,13 @@ mod tests {
     }
 
     #[test]
+    fn an_interface_is_understood_and_not_said() {
+        let address: SocketAddr = "[fe80::1%2]:111".parse().unwrap();
+        assert_eq!(from_universal("fe80::1%2.0.111"), Some(address));
+        assert_eq!(to_universal(address), "fe80::1.0.111");
+    }
+
+    #[test]
     fn other_texts_are_none() {
         for text in [
             "",
@@ -57,6 +68,8 @@ mod tests {
             "127.0.0.1.1",
             "..",
             "1.2.3.4.5.6.7",
+            "::1]:5.0.1",
+            "fe80::1%.0.1",
         ] {
             assert_eq!(from_universal(text), None, "{text}");
         }

@@ -129,15 +129,15 @@ impl Broadcast {
                 (next, pause) = (now + pause, pause * 2);
             }
             wait(&ways, left.min(next.saturating_duration_since(now)));
+            // One answer each, then the clock again: answers may come for ever.
             for way in &mut ways {
-                while let Some((from, message)) = way.receive(&mut buffer) {
-                    let Some((server, result)) = way.read(from, message) else { continue };
-                    if heard.len() >= MOST || !heard.insert(from) {
-                        continue;
-                    }
-                    if handler(Heard { server, result: self.value(server, &result) }) == Next::Stop {
-                        return Ok(());
-                    }
+                let Some((from, message)) = way.receive(&mut buffer) else { continue };
+                let Some((server, result)) = way.read(from, message) else { continue };
+                if heard.len() >= MOST || !heard.insert(from) {
+                    continue;
+                }
+                if handler(Heard { server, result: self.value(server, &result) }) == Next::Stop {
+                    return Ok(());
                 }
             }
         }
@@ -225,12 +225,17 @@ impl Way {
         let Answer::Accepted { outcome: Accepted::Success(body), .. } = reply.answer else { return None };
         if self.v4 {
             let PassedBack { port, result } = from_slice(body).ok()?;
-            return Some((SocketAddr::new(from.ip(), u16::try_from(port).ok()?), result));
+            return Some((at(from, u16::try_from(port).ok()?), result));
         }
         let RemoteResult { address, result } = from_slice(body).ok()?;
-        let port = from_universal(&address)?.port();
-        Some((SocketAddr::new(from.ip(), port), result))
+        Some((at(from, from_universal(&address)?.port()), result))
     }
+}
+
+/// Another port of a host, by the interface by which it answers.
+fn at(mut host: SocketAddr, port: u16) -> SocketAddr {
+    host.set_port(port);
+    host
 }
 
 /// Sleeps until something has come, or the time is over.

@@ -1,7 +1,7 @@
 //! A host's port mapper, as its clients use it: versions 4, 3 and 2, whichever it has.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,7 +12,7 @@ use super::protocol::{
 };
 use super::{PORT, SOCKET, from_universal, netid, to_universal};
 use crate::client::carrier::Address;
-use crate::client::{Builder, Client};
+use crate::client::{Builder, Client, at_port};
 
 /// The port mapper of a host.
 ///
@@ -31,8 +31,8 @@ use crate::client::{Builder, Client};
 #[derive(Clone, Debug)]
 pub struct Rpcbind {
     client: Client,
-    /// Where the host is; none of one that is reached by a Unix socket.
-    host: Option<IpAddr>,
+    /// Where it is asked; none of one that is reached by a Unix socket.
+    place: Option<SocketAddr>,
     stream: bool,
     /// The newest version that it may have.
     newest: Arc<AtomicU32>,
@@ -46,7 +46,7 @@ enum Version {
 }
 
 impl Rpcbind {
-    /// The port mapper of a host, at port 111 over TCP or, if nobody listens there, UDP.
+    /// The port mapper of a host, over TCP or, if nobody listens there, UDP; at port 111 unless `HOST:PORT` says another.
     ///
     /// # Errors
     /// If there is no such host.
@@ -69,12 +69,12 @@ impl Rpcbind {
     /// As [`Builder::connect`].
     pub fn at(settings: &Builder, address: &str) -> Result<Rpcbind, CallFailed> {
         let client = settings.connect(address)?;
-        let host = match client.server() {
-            Some(Address::Tcp(address) | Address::Udp(address)) => Some(address.ip()),
+        let place = match client.server() {
+            Some(Address::Tcp(address) | Address::Udp(address)) => Some(*address),
             Some(Address::Unix(_)) | None => None,
         };
         let stream = !matches!(client.server(), Some(Address::Udp(_)));
-        Ok(Rpcbind { client, host, stream, newest: Arc::new(AtomicU32::new(4)) })
+        Ok(Rpcbind { client, place, stream, newest: Arc::new(AtomicU32::new(4)) })
     }
 
     /// The same, asked by no newer version than that: 4, 3 or 2.
@@ -89,15 +89,15 @@ impl Rpcbind {
     /// # Errors
     /// If the host has no port mapper.
     pub fn find(&self, program: u32, version: u32, stream: bool) -> Result<Option<SocketAddr>, CallFailed> {
-        let host = self.host.unwrap_or(Ipv4Addr::LOCALHOST.into());
-        let netid = netid(stream, SocketAddr::new(host, 0));
+        let place = self.place.unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
+        let netid = netid(stream, place);
         let wanted = Rpcb { program, version, netid: netid.into(), ..Rpcb::default() };
         // What GETADDR says is of the network by which it was asked (RFC 1833 section 2.2.1).
-        let same = self.host.is_some() && stream == self.stream;
+        let same = self.place.is_some() && stream == self.stream;
         let text = self.ask(|rpcbind| match rpcbind {
             Version::Four(rpcbind) if same => rpcbind.get_address(wanted.clone()),
             Version::Three(rpcbind) if same => rpcbind.get_address(wanted.clone()),
-            Version::Four(rpcbind) if self.host.is_some() => {
+            Version::Four(rpcbind) if self.place.is_some() => {
                 let all = rpcbind.get_address_list(wanted.clone())?.all;
                 Ok(all.into_iter().find(|entry| entry.netid == netid).map(|entry| entry.address).unwrap_or_default())
             }
@@ -110,7 +110,11 @@ impl Rpcbind {
             }
         })?;
         // It may know itself by another address than we reach it by.
-        Ok(from_universal(&text).filter(|found| found.port() != 0).map(|found| SocketAddr::new(host, found.port())))
+        Ok(from_universal(&text).filter(|found| found.port() != 0).map(|found| {
+            let mut place = place;
+            place.set_port(found.port());
+            place
+        }))
     }
 
     /// All addresses of a program's version.
@@ -121,7 +125,7 @@ impl Rpcbind {
         let wanted = Rpcb { program, version, ..Rpcb::default() };
         // GETADDRLIST says those of the family by which it was asked.
         let listed = self.ask(|rpcbind| match rpcbind {
-            Version::Four(rpcbind) if self.host.is_some() => {
+            Version::Four(rpcbind) if self.place.is_some() => {
                 rpcbind.get_address_list(wanted.clone()).map(|list| Some(list.all))
             }
             Version::Four(_) | Version::Three(_) | Version::Two(_) => Ok(None),
@@ -236,14 +240,6 @@ impl Drop for Registration {
 impl fmt::Display for Rpcbind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rpcbind at {}", self.client.address())
-    }
-}
-
-/// A host and a port as addresses have them.
-pub(crate) fn at_port(host: &str, port: u16) -> String {
-    match host.parse() {
-        Ok(IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
-        Ok(IpAddr::V4(_)) | Err(_) => format!("{host}:{port}"),
     }
 }
 

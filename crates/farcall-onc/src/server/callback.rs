@@ -80,7 +80,7 @@ struct Way {
 }
 
 impl Dial for Way {
-    fn dial(&self) -> io::Result<Box<dyn Carrier>> {
+    fn dial(&self, _: Option<std::time::Duration>) -> io::Result<Box<dyn Carrier>> {
         Ok(Box::new(self.clone()))
     }
 

@@ -1,0 +1,50 @@
+//! A call of all hosts, and hosts that say too much.
+#![allow(missing_docs)]
+#![cfg(target_os = "linux")]
+
+use std::net::UdpSocket;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farcall::multi::Next;
+use farcall_onc::rpcbind::Broadcast;
+use farcall_onc::wire::auth::OpaqueAuth;
+use farcall_onc::wire::message::{Accepted, Answer, Call, Reply};
+
+#[test]
+fn answers_that_do_not_end_are_not_heard_beyond_the_time() {
+    let mapper = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (answered, answers) = mpsc::channel();
+    let address = mapper.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut buffer = [0; 1000];
+        let (len, from) = mapper.recv_from(&mut buffer).unwrap();
+        let xid = Call::parse(&buffer[..len]).unwrap().0.xid;
+        // Of version 2: the program's port, and the result as bytes.
+        let body = [0, 0, 0, 7, 0, 0, 0, 4, 0, 0, 0, 9];
+        let (verifier, outcome) = (OpaqueAuth::NONE, Accepted::Success(&body));
+        let mut reply = Vec::new();
+        Reply { xid, answer: Answer::Accepted { verifier, outcome } }.write(&mut reply);
+        // As of 100 hosts, all of them there when the first is heard.
+        for _ in 0..100 {
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&reply, from).unwrap();
+        }
+        answered.send(()).unwrap();
+    });
+    let (within, mut heard) = (Duration::from_millis(50), 0);
+    let all = Broadcast::of(1, 1, 1).to_mapper(address).within(within);
+    all.each::<u32>(|answer| {
+        let start = Instant::now();
+        answers.recv().unwrap();
+        while start.elapsed() <= within {
+            thread::yield_now();
+        }
+        assert_eq!((answer.server.port(), answer.result.unwrap()), (7, 9));
+        heard += 1;
+        Next::Continue
+    })
+    .unwrap();
+    // None at all if the first came too late.
+    assert!(heard <= 1, "{heard}");
+}

@@ -1,0 +1,31 @@
+//! A process that has no descriptors left goes on with the connections that it has.
+#![allow(missing_docs)]
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::{Echo, Stream};
+use farcall::Calls;
+use farcall_onc::Client;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+// One test, since the limit is of the whole process.
+#[test]
+fn calls_are_gathered_where_the_system_has_no_descriptor_left() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", listener.local_addr().unwrap());
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    let mut stream = Stream::new(listener.accept().unwrap().0);
+    std::thread::spawn(move || stream.serve());
+    let former = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..former }).unwrap();
+    let mut calls = Calls::new();
+    (0..4).for_each(|n| calls.add(n, echo.start().next(n)));
+    while let Some((n, result)) = calls.wait() {
+        assert_eq!(result.unwrap(), n + 1);
+    }
+    // As soon as there are some, calls that nobody waits for are looked after.
+    setrlimit(Resource::Nofile, former).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(echo.start().next(7)).unwrap(), 8);
+}

@@ -1,0 +1,176 @@
+//! What a client says of calls that broke, and how it comes by another connection.
+#![allow(missing_docs)]
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use common::{Echo, Stream, udp};
+use farcall::{CallFailed, Kind, Ran};
+use farcall_onc::wire::auth::{AuthStat, Flavor, OpaqueAuth};
+use farcall_onc::wire::message::{Accepted, Answer, Rejected};
+use farcall_onc::{AuthSys, Client};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+
+fn failure<T: std::fmt::Debug>(result: farcall::Result<T>) -> CallFailed {
+    result.unwrap_err().into()
+}
+
+struct Place {
+    _directory: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Place {
+    fn new() -> Place {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        Place { _directory: directory, path }
+    }
+
+    fn address(&self) -> String {
+        format!("unix:{}", self.path.display())
+    }
+}
+
+/// A server whose first connection has ended after one call when its client hears of it; the second stays.
+fn ends_its_first_connection(place: &Place) -> mpsc::Receiver<()> {
+    let listener = UnixListener::bind(&place.path).unwrap();
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || {
+        let mut first = Stream::new(listener.accept().unwrap().0);
+        let asked = first.next().unwrap();
+        first.send(&asked.result());
+        drop(first);
+        ended.send(()).unwrap();
+        Stream::new(listener.accept().unwrap().0).serve();
+    });
+    end
+}
+
+#[test]
+fn a_call_that_cannot_leave_is_made_on_another_connection() {
+    let place = Place::new();
+    let end = ends_its_first_connection(&place);
+    let echo = Client::connect(&place.address()).unwrap().bind::<dyn Echo>();
+    assert_eq!(echo.next(1).unwrap(), 2);
+    end.recv().unwrap();
+    assert_eq!(echo.next(2).unwrap(), 3);
+}
+
+#[test]
+fn a_call_that_cannot_leave_did_not_run() {
+    let cases: [fn(&Client) -> CallFailed; 3] = [
+        |client| failure(client.bind::<dyn Echo>().next(1)),
+        |client| failure(client.bind::<dyn Echo>().start().next(1).wait()),
+        |client| failure(client.one_way().bind::<dyn Echo>().null()),
+    ];
+    for case in cases {
+        let place = Place::new();
+        let end = ends_its_first_connection(&place);
+        let client = Client::builder().reconnect(false).connect(&place.address()).unwrap();
+        assert_eq!(client.bind::<dyn Echo>().next(1).unwrap(), 2);
+        end.recv().unwrap();
+        let why = case(&client);
+        assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No), "{why}");
+    }
+}
+
+// A Unix socket whose queue is full takes no connection until its server accepts one.
+#[test]
+fn a_full_queue_of_connections_holds_no_call_up_beyond_its_deadline() {
+    let place = Place::new();
+    let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    bind(&listener, &SocketAddrUnix::new(&place.path).unwrap()).unwrap();
+    listen(&listener, 0).unwrap();
+    let listener = UnixListener::from(listener);
+    let echo = Client::connect(&place.address()).unwrap().bind::<dyn Echo>();
+    drop(listener.accept().unwrap());
+    let waits = UnixStream::connect(&place.path).unwrap();
+
+    let soon = echo.within(Duration::from_millis(20));
+    let late = || {
+        let why = failure(soon.next(1));
+        assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No), "{why}");
+        let why = failure(soon.start().next(1).wait());
+        assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No), "{why}");
+    };
+    thread::scope(|scope| {
+        // One that has time waits on; those that have less are not held up by it.
+        let patient = scope.spawn(|| echo.next(41));
+        let others = [scope.spawn(late), scope.spawn(late)];
+        others.into_iter().for_each(|other| other.join().unwrap());
+        drop(waits);
+        scope.spawn(|| {
+            // The one that waits in front, and whichever of ours come.
+            while let Ok((socket, _)) = listener.accept() {
+                let mut stream = Stream::new(socket);
+                if let Some(asked) = stream.next() {
+                    stream.send(&asked.result());
+                    return;
+                }
+            }
+        });
+        assert_eq!(patient.join().unwrap().unwrap(), 42);
+    });
+}
+
+// The first datagram may have been taken, by a server that still knew the short credential.
+#[test]
+fn a_rejected_credential_of_a_repeated_call_is_not_tried_again_by_itself() {
+    let (address, server) = udp(|socket| {
+        let (asked, from) = socket.next();
+        let verifier = OpaqueAuth::new(Flavor::SHORT.0, b"hand").unwrap();
+        let outcome = Accepted::Success(&asked.arguments);
+        socket.0.send_to(&asked.answer(Answer::Accepted { verifier, outcome }), from).unwrap();
+        let mut seen = Vec::new();
+        loop {
+            let (asked, from) = socket.next();
+            let is_short = asked.credential.0 == Flavor::SHORT.0;
+            let is_repeated = seen.last() == Some(&(asked.xid, is_short));
+            seen.push((asked.xid, is_short));
+            if !is_short {
+                socket.0.send_to(&asked.result(), from).unwrap();
+                return seen;
+            }
+            if is_repeated {
+                let rejected = Answer::Rejected(Rejected::AuthError(AuthStat::REJECTEDCRED));
+                socket.0.send_to(&asked.answer(rejected), from).unwrap();
+            }
+        }
+    });
+    let auth = AuthSys::new(b"here", 1000, 100, &[]).unwrap();
+    let client = Client::builder().auth(auth).retransmit(Duration::from_millis(5)).connect(&address).unwrap();
+    let echo = client.bind::<dyn Echo>();
+    assert_eq!(echo.again(5).unwrap(), 5);
+    let why = failure(echo.next(1));
+    assert_eq!((why.kind(), why.ran()), (Kind::NotPermitted, Ran::Maybe), "{why}");
+    assert_eq!(echo.next(7).unwrap(), 8);
+    let seen = server.join().unwrap();
+    assert!(seen.iter().filter(|(_, is_short)| !is_short).count() == 1, "{seen:?}");
+}
+
+// What the system then says of a port that is gone may be of any datagram, also of one that a server has taken.
+#[test]
+fn datagrams_that_were_sent_before_leave_it_open_what_an_error_is_about() {
+    let client = |address: &str| Client::builder().retransmit(Duration::from_millis(5)).connect(address).unwrap();
+    let refused = |why: CallFailed| assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe), "{why}");
+    // Sent again for one who started it, and for one who waits.
+    let (address, server) = udp(|socket| drop((socket.next(), socket.next())));
+    let pending = client(&address).bind::<dyn Echo>().start().next(1);
+    server.join().unwrap();
+    refused(failure(pending.wait()));
+    let (address, _server) = udp(|socket| drop((socket.next(), socket.next())));
+    refused(failure(client(&address).bind::<dyn Echo>().next(1)));
+    // Sent without a reply to come.
+    let (address, server) = udp(|socket| drop(socket.next()));
+    let client = client(&address);
+    client.one_way().bind::<dyn Echo>().null().unwrap();
+    server.join().unwrap();
+    refused(failure(client.bind::<dyn Echo>().next(1)));
+}
