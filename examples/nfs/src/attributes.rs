@@ -2,10 +2,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FileType, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::fs::{FileType, Statx, StatxTimestamp, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, makedev};
 use rustix::io::Errno;
 
-use crate::files::{Change, kind, size};
+use crate::files::{BAD_COOKIE, Change, kind};
 use crate::places::Key;
 use crate::protocol::nfs::*;
 
@@ -25,8 +25,7 @@ pub fn key(bytes: &[u8]) -> Result<Key, Errno> {
 }
 
 /// What NFS says of a file (RFC 1813 section 2.6).
-#[allow(clippy::unnecessary_cast, reason = "the system's types differ from one processor to another")]
-pub fn attributes(stat: &Stat) -> Fattr3 {
+pub fn attributes(stat: &Statx) -> Fattr3 {
     Fattr3 {
         r#type: match kind(stat) {
             FileType::Directory => Ftype3::Nf3dir,
@@ -37,31 +36,30 @@ pub fn attributes(stat: &Stat) -> Fattr3 {
             FileType::Fifo => Ftype3::Nf3fifo,
             _ => Ftype3::Nf3reg,
         },
-        mode: stat.st_mode & 0o7777,
-        nlink: stat.st_nlink as u32,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        size: size(stat),
-        used: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
-        rdev: Specdata3 { specdata1: rustix::fs::major(stat.st_rdev), specdata2: rustix::fs::minor(stat.st_rdev) },
-        fsid: stat.st_dev as u64,
-        fileid: stat.st_ino as u64,
-        atime: time(stat.st_atime as i64, stat.st_atime_nsec as i64),
-        mtime: time(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-        ctime: time(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        mode: u32::from(stat.stx_mode) & 0o7777,
+        nlink: stat.stx_nlink,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        size: stat.stx_size,
+        used: stat.stx_blocks.saturating_mul(512),
+        rdev: Specdata3 { specdata1: stat.stx_rdev_major, specdata2: stat.stx_rdev_minor },
+        fsid: makedev(stat.stx_dev_major, stat.stx_dev_minor),
+        fileid: stat.stx_ino,
+        atime: time(stat.stx_atime),
+        mtime: time(stat.stx_mtime),
+        ctime: time(stat.stx_ctime),
     }
 }
 
 /// What a client compares with what it has cached.
-pub fn before(stat: &Stat) -> WccAttr {
+pub fn before(stat: &Statx) -> WccAttr {
     let Fattr3 { size, mtime, ctime, .. } = attributes(stat);
     WccAttr { size, mtime, ctime }
 }
 
 /// The nearest that 32 unsigned bits of seconds can say.
-fn time(seconds: i64, nanoseconds: i64) -> Nfstime3 {
-    let seconds = seconds.clamp(0, i64::from(u32::MAX)) as u32;
-    Nfstime3 { seconds, nseconds: nanoseconds.clamp(0, 999_999_999) as u32 }
+fn time(time: StatxTimestamp) -> Nfstime3 {
+    Nfstime3 { seconds: time.tv_sec.clamp(0, i64::from(u32::MAX)) as u32, nseconds: time.tv_nsec.min(999_999_999) }
 }
 
 /// What a client wants changed.
@@ -112,6 +110,7 @@ pub fn reason(why: Errno) -> Nfsstat3 {
         Errno::DQUOT => Nfsstat3::Nfs3errDquot,
         Errno::STALE => Nfsstat3::Nfs3errStale,
         Errno::BADF => Nfsstat3::Nfs3errBadhandle,
+        BAD_COOKIE => Nfsstat3::Nfs3errBadCookie,
         Errno::NOTSUP => Nfsstat3::Nfs3errNotsupp,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => Nfsstat3::Nfs3errJukebox,
         _ => Nfsstat3::Nfs3errIo,

@@ -1,4 +1,4 @@
-//! Files that were read or written lately stay open, so that the next access need not walk to them.
+//! Files that were read or written lately stay open, so that the next access need not open them again.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -9,37 +9,45 @@ use crate::places::Key;
 /// How many stay open at most.
 const MOST: usize = 128;
 
-/// The files that are open, and when each was last used.
+/// The files that are open, each in one way, and when each was last used. Whether one may still be reached is not known here.
 #[derive(Debug, Default)]
 pub struct Opened(Mutex<Used>);
 
 #[derive(Debug, Default)]
 struct Used {
-    files: HashMap<Key, (Arc<OwnedFd>, u64)>,
+    files: HashMap<Key, Open>,
     now: u64,
 }
 
+#[derive(Debug)]
+struct Open {
+    file: Arc<OwnedFd>,
+    /// Whether it was opened to be written, too.
+    to_write: bool,
+    last: u64,
+}
+
 impl Opened {
-    /// The file, if it is open.
-    pub fn get(&self, file: Key) -> Option<Arc<OwnedFd>> {
+    /// The file, if it is open, and as it is wanted.
+    pub fn get(&self, file: Key, to_write: bool) -> Option<Arc<OwnedFd>> {
         let mut used = self.lock();
         used.now += 1;
         let now = used.now;
-        let (open, last) = used.files.get_mut(&file)?;
-        *last = now;
-        Some(open.clone())
+        let open = used.files.get_mut(&file).filter(|open| open.to_write || !to_write)?;
+        open.last = now;
+        Some(open.file.clone())
     }
 
     /// Keeps it open; the one that was used longest ago is closed if there are too many.
-    pub fn keep(&self, file: Key, open: Arc<OwnedFd>) {
+    pub fn keep(&self, key: Key, file: Arc<OwnedFd>, to_write: bool) {
         let mut used = self.lock();
         used.now += 1;
-        let now = used.now;
-        used.files.insert(file, (open, now));
+        let last = used.now;
+        used.files.insert(key, Open { file, to_write, last });
         if used.files.len() <= MOST {
             return;
         }
-        let oldest = used.files.iter().min_by_key(|(_, (_, last))| *last).map(|(file, _)| *file);
+        let oldest = used.files.iter().min_by_key(|(_, open)| open.last).map(|(key, _)| *key);
         if let Some(oldest) = oldest {
             used.files.remove(&oldest);
         }

@@ -1,16 +1,16 @@
 //! Where the files that clients hold handles of are to be found: by the directory and the name that each was last seen under.
 //!
-//! A handle names a file by device and inode (RFC 1813 section 2.3.3 leaves that to the server). The system opens nothing by
+//! A handle names a file by device, inode and birth (RFC 1813 section 2.3.3 leaves that to the server). The system opens nothing by
 //! inode without privilege, so the way to it is kept here. It is only a hint: whoever follows it checks that it led to the
-//! inode, and the handle is stale if it did not.
+//! file, and the handle is stale if it did not.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::Stat;
+use rustix::fs::{Statx, makedev};
 
-/// How many files are known at most; the half that was seen longest ago is forgotten beyond it. (About 100 bytes each.)
-const MOST: usize = 1 << 20;
+/// How many files are known at most; the half that was used longest ago is forgotten beyond it. (About 100 bytes each, and the name.)
+const MOST: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
 /// How deep below the root a file may be.
 const DEPTH: usize = 256;
 
@@ -19,24 +19,34 @@ const DEPTH: usize = 256;
 pub struct Key {
     device: u64,
     inode: u64,
+    /// In nanoseconds: an inode is used again when its file is gone. 0 where the file system does not know.
+    born: u64,
 }
 
 impl Key {
     /// The file that the system speaks of.
-    #[allow(clippy::unnecessary_cast, reason = "narrower on some systems")]
-    pub fn of(stat: &Stat) -> Key {
-        Key { device: stat.st_dev as u64, inode: stat.st_ino as u64 }
+    pub fn of(stat: &Statx) -> Key {
+        let born = (stat.stx_btime.tv_sec as u64).wrapping_mul(1_000_000_000);
+        let born = born.wrapping_add(stat.stx_btime.tv_nsec.into());
+        Key { device: makedev(stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino, born }
     }
 
     /// What a handle of it has inside.
-    pub fn bytes(self) -> [u8; 16] {
-        (u128::from(self.device) << 64 | u128::from(self.inode)).to_be_bytes()
+    pub fn bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        let parts = [self.device, self.inode, self.born];
+        bytes.chunks_exact_mut(8).zip(parts).for_each(|(to, part)| to.copy_from_slice(&part.to_be_bytes()));
+        bytes
     }
 
     /// The file of such bytes.
-    pub fn parse(bytes: [u8; 16]) -> Key {
-        let both = u128::from_be_bytes(bytes);
-        Key { device: (both >> 64) as u64, inode: both as u64 }
+    pub fn parse(bytes: [u8; 24]) -> Key {
+        let [device, inode, born] = [0, 8, 16].map(|at| {
+            let mut part = [0; 8];
+            part.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_be_bytes(part)
+        });
+        Key { device, inode, born }
     }
 }
 
@@ -50,7 +60,7 @@ pub struct Places {
 #[derive(Debug, Default)]
 struct Known {
     places: HashMap<Key, Place>,
-    /// Grows with each that is entered.
+    /// Grows with each that is entered or used.
     age: u64,
 }
 
@@ -58,6 +68,7 @@ struct Known {
 struct Place {
     directory: Key,
     name: Box<[u8]>,
+    /// When it was last used. Never before what is in it was, or that would be forgotten later and not be found.
     age: u64,
 }
 
@@ -78,29 +89,27 @@ impl Places {
             return;
         }
         let mut known = self.lock();
-        known.age += 1;
-        let age = known.age;
-        if let Some(place) =
-            known.places.get_mut(&file).filter(|place| place.directory == directory && *place.name == *name)
-        {
-            place.age = age;
-            return;
+        let is_same = |place: &&mut Place| place.directory == directory && *place.name == *name;
+        if known.places.get_mut(&file).filter(is_same).is_none() {
+            known.places.insert(file, Place { directory, name: name.into(), age: 0 });
         }
-        known.places.insert(file, Place { directory, name: name.into(), age });
+        known.used(file, self.root);
         if known.places.len() > MOST {
             known.forget_half();
         }
     }
 
-    /// The names that lead from the root to the file, the last first; none if it is not known.
-    pub fn way(&self, file: Key) -> Option<Vec<Box<[u8]>>> {
-        let known = self.lock();
+    /// The path that leads from the root to the file; empty for the root, none if it is not known.
+    pub fn way(&self, file: Key) -> Option<Vec<u8>> {
+        let mut known = self.lock();
+        let chain = known.used(file, self.root)?;
+        let names = chain.iter().rev().filter_map(|key| known.places.get(key)).map(|place| &place.name);
         let mut way = Vec::new();
-        let mut here = file;
-        while here != self.root {
-            let place = known.places.get(&here).filter(|_| way.len() < DEPTH)?;
-            way.push(place.name.clone());
-            here = place.directory;
+        for name in names {
+            if !way.is_empty() {
+                way.push(b'/');
+            }
+            way.extend_from_slice(name);
         }
         Some(way)
     }
@@ -119,6 +128,19 @@ impl Places {
 }
 
 impl Known {
+    /// Notes that a file is used, and so the directories above it. It and they, but the root; none if they do not lead to the root.
+    fn used(&mut self, file: Key, root: Key) -> Option<Vec<Key>> {
+        self.age += 1;
+        let (mut here, mut chain) = (file, Vec::new());
+        while here != root {
+            let place = self.places.get_mut(&here).filter(|_| chain.len() < DEPTH)?;
+            place.age = self.age;
+            chain.push(here);
+            here = place.directory;
+        }
+        Some(chain)
+    }
+
     fn forget_half(&mut self) {
         let mut ages: Vec<u64> = self.places.values().map(|place| place.age).collect();
         let middle = ages.len() / 2;
@@ -133,12 +155,12 @@ mod tests {
     use super::*;
 
     fn key(inode: u64) -> Key {
-        Key { device: 7, inode }
+        Key { device: 7, inode, born: 9 }
     }
 
     #[test]
     fn a_key_survives_its_bytes() {
-        let key = Key { device: u64::MAX - 1, inode: 3 };
+        let key = Key { device: u64::MAX - 1, inode: 3, born: 1 << 63 };
         assert_eq!(Key::parse(key.bytes()), key);
     }
 
@@ -147,9 +169,8 @@ mod tests {
         let places = Places::new(key(1));
         places.note(key(2), key(1), b"home");
         places.note(key(3), key(2), b"notes");
-        let way: Vec<Vec<u8>> = places.way(key(3)).unwrap().into_iter().map(Vec::from).collect();
-        assert_eq!(way, [b"notes".to_vec(), b"home".to_vec()]);
-        assert_eq!(places.way(key(1)).unwrap().len(), 0);
+        assert_eq!(places.way(key(3)).unwrap(), b"home/notes");
+        assert_eq!(places.way(key(1)).unwrap(), b"");
         assert_eq!(places.way(key(4)), None);
     }
 
@@ -169,5 +190,21 @@ mod tests {
         }
         assert_eq!(places.way(key(2)), None);
         assert!(places.way(key(MOST as u64 + 2)).is_some());
+    }
+
+    #[test]
+    fn a_directory_is_remembered_as_long_as_what_is_in_it() {
+        let places = Places::new(key(1));
+        places.note(key(2), key(1), b"directory");
+        places.note(key(3), key(2), b"used");
+        for inode in 4..=MOST as u64 {
+            places.note(key(inode), key(2), b"x");
+        }
+        assert_eq!(places.way(key(3)).unwrap(), b"directory/used");
+        places.note(key(1 << 40), key(2), b"one too many");
+        places.note(key(2 << 40), key(2), b"two");
+        assert!(places.way(key(1 << 40)).is_some());
+        assert_eq!(places.way(key(4)), None);
+        assert_eq!(places.way(key(3)).unwrap(), b"directory/used", "it was asked for");
     }
 }

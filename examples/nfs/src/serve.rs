@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use farcall::Result;
 use farcall_onc::server::{Transport, caller};
-use rustix::fs::{Access, FileType, Stat};
+use rustix::fs::{Access, FileType, Statx};
 use rustix::io::Errno;
 
 use crate::attributes::{attributes, before, change, file, handle, reason, verifier};
@@ -47,7 +47,7 @@ impl Export {
     fn around<T>(
         &self,
         handle: &NfsFh3,
-        act: impl FnOnce(Key, &Stat) -> std::result::Result<T, Errno>,
+        act: impl FnOnce(Key, &Statx) -> std::result::Result<T, Errno>,
     ) -> (std::result::Result<T, Nfsstat3>, WccData) {
         let key = match file(handle) {
             Ok(key) => key,
@@ -159,21 +159,25 @@ impl NfsV3 for Export {
     fn nfsproc3_read(&self, args: &Read3args) -> Result<Read3res> {
         let file = file(&args.file);
         let read = file.and_then(|file| self.files.read(file, args.offset, args.count.min(transfer()) as usize));
-        let file_attributes = self.after(file);
         Ok(match read {
-            Ok((data, eof)) => Read3res::Nfs3Ok(Read3resok { file_attributes, count: data.len() as u32, eof, data }),
-            Err(why) => Read3res::Default(reason(why), Read3resfail { file_attributes }),
+            Ok((data, eof, stat)) => Read3res::Nfs3Ok(Read3resok {
+                file_attributes: Some(attributes(&stat)),
+                count: data.len() as u32,
+                eof,
+                data,
+            }),
+            Err(why) => Read3res::Default(reason(why), Read3resfail { file_attributes: self.after(file) }),
         })
     }
 
     fn nfsproc3_write(&self, args: &Write3args) -> Result<Write3res> {
-        let data = &args.data[..args.data.len().min(args.count as usize)];
-        let stable = args.stable != StableHow::Unstable;
-        let (done, file_wcc) = self.around(&args.file, |file, _| self.files.write(file, args.offset, data, stable));
-        let committed = if stable { StableHow::FileSync } else { StableHow::Unstable };
-        let count = data.len() as u32;
+        let &Write3args { offset, count, stable, ref data, .. } = args;
+        let (done, file_wcc) = self.around(&args.file, |file, _| match data.len() == count as usize {
+            true => self.files.write(file, offset, data, stable),
+            false => Err(Errno::INVAL),
+        });
         Ok(match done {
-            Ok(()) => Write3res::Nfs3Ok(Write3resok { file_wcc, count, committed, verf: self.verifier }),
+            Ok(()) => Write3res::Nfs3Ok(Write3resok { file_wcc, count, committed: stable, verf: self.verifier }),
             Err(why) => Write3res::Default(why, Write3resfail { file_wcc }),
         })
     }
@@ -307,7 +311,7 @@ impl NfsV3 for Export {
 
     fn nfsproc3_readdirplus(&self, args: &Readdirplus3args) -> Result<Readdirplus3res> {
         /// Attributes and a handle, each with the word that says that it is there.
-        const MORE: usize = 4 + 84 + 4 + 4 + 16;
+        const MORE: usize = 4 + 84 + 4 + 4 + 24;
         let directory = file(&args.dir);
         let mut left = (args.maxcount.min(transfer()) as usize).saturating_sub(LIST_OVERHEAD);
         let mut names_left = args.dircount.min(transfer()) as usize;
@@ -315,10 +319,12 @@ impl NfsV3 for Export {
         let listed = directory.and_then(|directory| {
             self.files.list(directory, args.cookie, |entry| {
                 let bytes = 24 + padded(&entry.name);
-                let (Some(rest), Some(names)) = (left.checked_sub(bytes + MORE), names_left.checked_sub(bytes)) else {
+                // How many bytes of names are wanted is a hint (RFC 1813 section 3.3.17); without the first there is no progress.
+                let Some(rest) = left.checked_sub(bytes + MORE).filter(|_| entries.is_empty() || bytes <= names_left)
+                else {
                     return false;
                 };
-                (left, names_left) = (rest, names);
+                (left, names_left) = (rest, names_left.saturating_sub(bytes));
                 // It may have gone meanwhile: then its name is all that is known.
                 let found = self.files.lookup(directory, &entry.name).ok();
                 entries.push(Entryplus3 {
@@ -429,8 +435,9 @@ impl Export {
             }
             Err(Errno::EXIST) => {
                 let (found, stat) = self.files.lookup(directory, name)?;
-                let Fattr3 { atime, mtime, .. } = attributes(&stat);
-                if (atime, mtime) == (first, second) { Ok(found) } else { Err(Errno::EXIST) }
+                let Fattr3 { r#type, atime, mtime, .. } = attributes(&stat);
+                let is_ours = r#type == Ftype3::Nf3reg && (atime, mtime) == (first, second);
+                if is_ours { Ok(found) } else { Err(Errno::EXIST) }
             }
             Err(why) => Err(why),
         }
