@@ -60,7 +60,7 @@ fn run(command: Command) -> Result<()> {
             for (name, attributes) in mounted.list(&mounted.find(path)?)? {
                 let (kind, size) =
                     attributes.map_or(('?', 0), |attributes| (letter(attributes.r#type), attributes.size));
-                println!("{kind} {size:>12} {name}");
+                println!("{kind} {size:>12} {}", escaped(&name));
             }
             Ok(())
         }
@@ -101,6 +101,32 @@ fn mount(url: &str) -> Result<(Mounted, &str)> {
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let address = if has_port { format!("tcp://{host}") } else { host.to_owned() };
     Ok(Mounted::mount(&address, &address, path)?)
+}
+
+/// A name as `ls -b` shows it: what would do something to a terminal, or is no text, in octal.
+fn escaped(name: &[u8]) -> String {
+    let mut shown = String::new();
+    let octal = |shown: &mut String, bytes: &[u8]| bytes.iter().for_each(|byte| *shown += &format!("\\{byte:03o}"));
+    for part in name.utf8_chunks() {
+        for letter in part.valid().chars() {
+            match letter {
+                '\\' => shown += "\\\\",
+                '\n' => shown += "\\n",
+                '\t' => shown += "\\t",
+                letter if letter.is_control() || is_direction(letter) => {
+                    octal(&mut shown, letter.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+                letter => shown.push(letter),
+            }
+        }
+        octal(&mut shown, part.invalid());
+    }
+    shown
+}
+
+/// Whether it makes what follows it stand elsewhere than it is said (Unicode's bidirectional controls).
+fn is_direction(letter: char) -> bool {
+    matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn letter(kind: Ftype3) -> char {
