@@ -7,6 +7,7 @@ mod latency;
 mod memory;
 mod mixed;
 mod multi;
+mod nfs;
 mod peers;
 mod profile;
 mod rates;
@@ -43,6 +44,8 @@ enum Bench {
     Multi(multi::Multi),
     /// Memory without calls: accesses, and a file service made of them, beside Thekkath, Levy and Lazowska 1994.
     Memory(memory::Memory),
+    /// READs by libnfs: our NFS server beside nfs-ganesha.
+    Nfs(nfs::Nfs),
     /// The server's memory for a conversation in which nothing happens.
     Idle(idle::Idle),
     #[command(hide = true)]
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Bench::Multi(multi) => multi::run(&multi),
         Bench::Side(side) => return multi::side(&side),
         Bench::Memory(memory) => memory::run(&memory),
+        Bench::Nfs(nfs) => nfs::run(&nfs),
         Bench::Idle(idle) => idle::run(&idle),
         Bench::Agent(agent) => agent::main(&agent, peers::peer(agent.peer())),
     };

@@ -2,7 +2,7 @@
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use anyhow::Result;
-use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, Serving, Setup, cannot, enlarge};
+use farcall_bench_method::{Calling, Carry, Crew, Laps, Peer, Serving, Setup, cannot, enlarge};
 
 use crate::ffi::{self, Client};
 
@@ -27,10 +27,8 @@ impl Peer for Libtirpc {
         false
     }
 
+    /// It blocks, whatever the mode: beside peers that spin, it shows what that is worth in the same minute.
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
-        if setup.mode == Mode::Spin {
-            return cannot("it does not spin");
-        }
         if setup.bytes > DATAGRAM && !self.stream {
             return cannot("one datagram is not enough");
         }

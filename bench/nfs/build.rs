@@ -1,0 +1,16 @@
+//! Compiles the C side where libnfs is installed; elsewhere the peers say that they cannot.
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(libnfs)");
+    println!("cargo::rerun-if-changed=src/read.c");
+    let is_linux = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux");
+    let Ok(library) = pkg_config::probe_library("libnfs") else { return };
+    if !is_linux {
+        return;
+    }
+    cc::Build::new().file("src/read.c").includes(library.include_paths).opt_level(3).compile("read");
+    // Again, behind what needs it.
+    println!("cargo::rustc-link-lib=nfs");
+    println!("cargo::rustc-cfg=libnfs");
+    println!("cargo::rustc-env=LIBNFS_VERSION={}", library.version);
+}

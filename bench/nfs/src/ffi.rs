@@ -1,0 +1,46 @@
+//! The C side (`read.c`) behind functions that are safe to call.
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ptr::NonNull;
+
+use anyhow::{Context, Result, ensure};
+
+unsafe extern "C" {
+    fn bench_open(url: *const c_char, bytes: c_uint, length: c_uint) -> *mut c_void;
+    fn bench_read(client: *mut c_void) -> *const c_char;
+    fn bench_window(client: *mut c_void, outstanding: c_uint, reads: c_uint) -> c_int;
+}
+
+/// A client. It is never destroyed: the process ends with it.
+pub struct Client {
+    handle: NonNull<c_void>,
+    bytes: usize,
+}
+
+impl Client {
+    /// Of the file at a URL, for reads of so many bytes, which go round in so many.
+    pub fn open(url: &str, bytes: usize, length: usize) -> Result<Client> {
+        let address = CString::new(url)?;
+        // SAFETY: the string ends with a zero and lives until the call has returned.
+        let handle = unsafe { bench_open(address.as_ptr(), bytes.try_into()?, length.try_into()?) };
+        let handle = NonNull::new(handle).with_context(|| format!("libnfs does not read {bytes} bytes of {url}"))?;
+        Ok(Client { handle, bytes })
+    }
+
+    /// The next bytes.
+    #[inline]
+    pub fn read(&mut self) -> Result<&[u8]> {
+        // SAFETY: the handle came from `bench_open` and is used by this thread alone.
+        let read = unsafe { bench_read(self.handle.as_ptr()) };
+        ensure!(!read.is_null(), "a READ failed or was short");
+        // SAFETY: so many bytes have been read to there, and stay until the next call, for which `self` is borrowed.
+        Ok(unsafe { std::slice::from_raw_parts(read.cast(), self.bytes) })
+    }
+
+    /// Many reads, `outstanding` of them at any time.
+    pub fn window(&mut self, outstanding: usize, reads: usize) -> Result<()> {
+        // SAFETY: as in `read`.
+        let failed = unsafe { bench_window(self.handle.as_ptr(), outstanding.try_into()?, reads.try_into()?) };
+        ensure!(failed == 0, "a READ failed or was short");
+        Ok(())
+    }
+}

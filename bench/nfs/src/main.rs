@@ -1,0 +1,63 @@
+//! READs by libnfs, from our NFS server and from nfs-ganesha.
+#[cfg(libnfs)]
+mod ffi;
+#[cfg(libnfs)]
+mod ganesha;
+#[cfg(libnfs)]
+mod peer;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use farcall_bench_method::Peer;
+use farcall_bench_method::agent::{self, Agent};
+use farcall_bench_method::alloc::Counting;
+
+/// It does not count what the C side allocates.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[derive(Parser)]
+enum Command {
+    Agent(Agent),
+}
+
+fn main() -> ExitCode {
+    let Command::Agent(agent) = Command::parse();
+    match agent::main(&agent, peer(agent.peer())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{}: {why:#}", agent.peer());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(libnfs)]
+fn peer(name: &str) -> Option<Box<dyn Peer>> {
+    match name {
+        "farcall-nfs" => Some(Box::new(peer::Nfs::Farcall)),
+        "nfs-ganesha" => Some(Box::new(peer::Nfs::Ganesha)),
+        _ => None,
+    }
+}
+
+#[cfg(not(libnfs))]
+fn peer(_: &str) -> Option<Box<dyn Peer>> {
+    use farcall_bench_method::{Calling, Serving, Setup, cannot};
+    struct Missing;
+    impl Peer for Missing {
+        fn transport(&self) -> &'static str {
+            "none"
+        }
+
+        fn serve(&self, _: &Setup) -> anyhow::Result<Box<dyn Serving>> {
+            cannot("libnfs is not installed, or pkg-config does not know it")
+        }
+
+        fn connect(&self, _: &Setup, _: &str) -> anyhow::Result<Box<dyn Calling>> {
+            cannot("libnfs is not installed")
+        }
+    }
+    Some(Box::new(Missing))
+}

@@ -1,0 +1,151 @@
+//! NFS: READs by libnfs from our server (`examples/nfs`), beside those from nfs-ganesha.
+#[cfg(unix)]
+use std::{path::Path, process::Command};
+
+use anyhow::Result;
+#[cfg(unix)]
+use anyhow::{Context, ensure};
+use farcall_bench_method::interleave::abba;
+use farcall_bench_method::stats::estimate;
+use farcall_bench_method::{Cannot, Carry, Cell, Load, Mode, Options, Row, Setup, Tally, chart};
+
+use crate::field::{Contender, Field, begin_group};
+
+/// The anchor.
+const GANESHA: &str = "nfs-ganesha";
+/// `examples/nfs`.
+const OURS: &str = "farcall-nfs";
+
+#[derive(Debug, clap::Args)]
+pub struct Nfs {
+    #[command(flatten)]
+    options: Options,
+    /// What one READ asks for.
+    #[arg(long, value_delimiter = ',', default_values_t = [64 << 10])]
+    bytes: Vec<usize>,
+    /// How many READs a client has under way.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
+    outstanding: Vec<usize>,
+    /// Set in the run in a network of its own.
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+/// Measures all cells that the options ask for, and shows them.
+pub fn run(nfs: &Nfs) -> Result<()> {
+    let options = &nfs.options;
+    let pin = options.pinned()[0];
+    // Built before there is no network.
+    let mut field =
+        Field::new(&[GANESHA, OURS].map(str::to_owned), nfs.bytes.len() * nfs.outstanding.len() * options.groups())?;
+    let alone = if nfs.inside { None } else { Some(enter()) };
+    if let Some(why) = &alone {
+        field.leave_out(GANESHA, Cannot(format!("no network of its own: {why:#}")).into())?;
+    }
+    let mut rows = Vec::new();
+    for &bytes in &nfs.bytes {
+        for &outstanding in &nfs.outstanding {
+            let setup = Setup { bytes, carry: Carry::Result, mode: Mode::Block, outstanding };
+            let contenders = field.some(&Cell { setup, pin }, |name| alone.is_none() || name != GANESHA)?;
+            rows.extend(measure(contenders, &mut field, options)?);
+        }
+    }
+    let (ratios, calls) = (2 * options.groups(), options.block().calls);
+    let method =
+        format!("each ratio, of the time for a READ to ganesha's, the median of {ratios} pairs of blocks of {calls}");
+    let (rows, conditions) = field.show(rows, method, &[], options)?;
+    match &options.svg {
+        Some(path) => chart::ratios(path, "READs by libnfs", "ratio to nfs-ganesha", &rows, &conditions),
+        None => Ok(()),
+    }
+}
+
+/// Runs this again in a network of its own, where ganesha's ports are free, with a /run of its own, where it finds the port
+/// mapper. Returns only if it cannot.
+#[cfg(unix)]
+fn enter() -> anyhow::Error {
+    use std::os::unix::process::CommandExt;
+    let ran = || -> Result<std::convert::Infallible> {
+        let probe = unshare("true".as_ref()).output().context("unshare does not run")?;
+        ensure!(probe.status.success(), "{}", String::from_utf8_lossy(&probe.stderr).trim());
+        let itself = std::env::current_exe()?;
+        Err(unshare(&itself).args(std::env::args_os().skip(1)).arg("--inside").exec().into())
+    };
+    match ran() {
+        Err(why) => why,
+    }
+}
+
+#[cfg(unix)]
+fn unshare(program: &Path) -> Command {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-n", "-m", "sh", "-c", "ip link set lo up && mount -t tmpfs none /run && exec \"$0\" \"$@\""]);
+    unshare.arg(program);
+    unshare
+}
+
+#[cfg(not(unix))]
+fn enter() -> anyhow::Error {
+    anyhow::anyhow!("this system has none")
+}
+
+/// What the blocks of one server have given.
+#[derive(Default)]
+struct Results {
+    tally: Tally,
+    /// The mean time for a READ in each block, in microseconds.
+    times: Vec<f64>,
+    ratios: Vec<f64>,
+}
+
+/// Measures both servers in one cell, or the one that there is.
+fn measure(mut contenders: Vec<Contender>, field: &mut Field, options: &Options) -> Result<Vec<Row>> {
+    let mut results: Vec<Results> = contenders.iter().map(|_| Results::default()).collect();
+    for group in 0..options.groups() {
+        begin_group(group, options.groups(), &mut contenders);
+        match (&mut contenders[..], &mut results[..]) {
+            ([ganesha, ours], [anchors, results]) => {
+                let ratios = abba(|| anchors.block(ganesha, options), || results.block(ours, options))?;
+                results.ratios.extend(ratios);
+            }
+            (some, results) => {
+                some.iter_mut().zip(results).try_for_each(|(one, results)| results.block(one, options).map(drop))?;
+            }
+        }
+        field.progress.inc(1);
+    }
+    contenders.iter_mut().zip(results).map(|(contender, results)| results.row(contender)).collect()
+}
+
+impl Results {
+    /// Runs a block, and returns the time for a READ.
+    fn block(&mut self, contender: &mut Contender, options: &Options) -> Result<f64> {
+        let (outstanding, block) = (contender.cell.setup.outstanding, options.block());
+        let nanoseconds = contender.block(|pair| {
+            if outstanding == 1 {
+                return pair.time(block, &mut self.tally);
+            }
+            let [warm, load] = [block.warm, block.calls].map(|calls| Load::Window { outstanding, calls });
+            Ok(1e9 / pair.rate(warm, load)?.0)
+        })?;
+        self.times.push(nanoseconds / 1e3);
+        Ok(nanoseconds)
+    }
+
+    fn row(self, contender: &mut Contender) -> Result<Row> {
+        let cell = contender.cell;
+        let mut row = Row { operation: Some("READ".into()), ..contender.pair()?.row("nfs", &cell) };
+        row.outstanding = Some(cell.setup.outstanding);
+        if cell.setup.outstanding == 1 {
+            self.tally.enter(&mut row);
+            // Ganesha is a process of its own: its time is not known.
+            row.server_cpu_us = None;
+        }
+        if let Some(time) = estimate(self.times) {
+            row.p50_us = row.p50_us.or(Some((time.median * 1e3).round() / 1e3));
+            row.gbit_per_second = Some(cell.setup.bytes as f64 * 8.0 / time.median / 1e3);
+        }
+        estimate(self.ratios).into_iter().for_each(|ratio| row.set_ratio(ratio));
+        Ok(row)
+    }
+}
