@@ -225,7 +225,7 @@ impl Connection {
         desk.reply.clear();
         loop {
             if self.crowded.load(Ordering::Relaxed) && lock(&self.outbox).len >= MOST_UNSENT {
-                self.rest(inbox);
+                self.wait_for_room(inbox);
                 return None;
             }
             match inbox.records.next() {
@@ -311,6 +311,17 @@ impl Connection {
         outbox.resting = true;
         if slow || !self.arm(&outbox) {
             drop(outbox);
+            self.close();
+        }
+    }
+
+    /// Reads no more until the peer has taken replies. What was read already is served then, though nothing more may come:
+    /// also if there has been room again since that was seen.
+    #[cold]
+    fn wait_for_room(self: &Arc<Self>, inbox: &mut Inbox) {
+        inbox.heard = Instant::now();
+        inbox.turn += 1;
+        if !self.offer() {
             self.close();
         }
     }
@@ -531,3 +542,6 @@ pub(super) fn mark(len: usize) -> [u8; MARK] {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;
