@@ -36,9 +36,11 @@ mod connection;
 mod crew;
 mod datagrams;
 mod duplicates;
+mod flavour;
 mod outgoing;
 mod programs;
 mod ready;
+mod shorts;
 mod streams;
 
 use std::fmt;
@@ -56,9 +58,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_w
 
 pub use caller::{Caller, Transport, caller, say_nothing};
 pub use duplicates::Retention;
-pub use programs::{Admission, Flavour, Offer, Seal};
+pub use flavour::{Admission, Flavour, Seal};
+pub use programs::Offer;
 
-use crate::rpcbind::protocol::{Portmap, Rpcbind3, Rpcbind4};
 use crate::rpcbind::{Mapper, Offered, Registration, Rpcbind};
 use crate::wire::auth::{AuthStat, Flavor};
 use crate::wire::record;
@@ -67,6 +69,7 @@ pub(crate) use crew::step_aside;
 use datagrams::Datagrams;
 use duplicates::Duplicates;
 use programs::Programs;
+use shorts::Shorts;
 use streams::{Listener, StreamLimits, Streams};
 
 /// Programs that are being served, until it is dropped.
@@ -196,16 +199,20 @@ impl ServerBuilder {
 
     /// The same, and procedures of these numbers give no reply when all is well: their callers do not wait for one
     /// (RFC 5531 section 8.4.1, "batching").
-    pub fn program_one_way<T: ?Sized + Program>(mut self, server: Arc<T>, procedures: &[u32]) -> Self {
-        self.programs.add(Offer::new(server, procedures));
+    pub fn program_one_way<T: ?Sized + Program>(self, server: Arc<T>, procedures: &[u32]) -> Self {
+        self.offer(Offer::new(server, procedures))
+    }
+
+    /// Serves what is offered.
+    pub fn offer(mut self, offer: Offer) -> Self {
+        self.programs.add(offer);
         self
     }
 
     /// Is the host's port mapper, in its versions 2 to 4, and found there itself; called at [`rpcbind::PORT`](crate::rpcbind::PORT) by those who do not know better.
     pub fn mapper(self, mapper: &Mapper) -> Self {
-        let offered = Offered::new(mapper);
-        let builder = self.program::<dyn Portmap>(offered.clone()).program::<dyn Rpcbind3>(offered.clone());
-        builder.program::<dyn Rpcbind4>(offered).register_at(mapper)
+        let offers = Offered::new(mapper).offers();
+        offers.into_iter().fold(self, ServerBuilder::offer).register_at(mapper)
     }
 
     /// Is found by this port mapper of ours as long as it serves.
@@ -308,9 +315,18 @@ impl ServerBuilder {
         self
     }
 
-    /// Asks before each call whether its caller is served; if not, it is told why.
+    /// Asks before each call whether its caller is served; if not, it is told why. If this panics the call is refused.
     pub fn allow(mut self, allow: impl Fn(&Caller) -> Result<(), AuthStat> + Send + Sync + 'static) -> Self {
         self.programs.allow = Some(Box::new(allow));
+        self
+    }
+
+    /// Gives an AUTH_SHORT for each AUTH_SYS (RFC 5531 appendix A): 16 bytes that stand for the credential, of which so many
+    /// are known at most, in half a kilobyte each. None are given by default. A client whose AUTH_SHORT is not known any
+    /// more, after so many others or since the server is a new one, is told so (AUTH_REJECTEDCRED) and sends its
+    /// credential again.
+    pub fn short_credentials(mut self, most: usize) -> Self {
+        self.programs.shorts = Some(Shorts::new(most));
         self
     }
 

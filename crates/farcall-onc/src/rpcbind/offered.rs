@@ -10,7 +10,7 @@ use farcall::{CallFailed, Kind, Ran};
 use super::mapper::{Mapper, SUPERUSER, reachable};
 use super::protocol::*;
 use super::{from_universal, netid};
-use crate::server::{Caller, Transport, caller, say_nothing};
+use crate::server::{Caller, Offer, Transport, caller, say_nothing};
 use crate::wire::auth::{Flavor, OpaqueAuth};
 use crate::wire::message::{Accepted, Answer, Call, Reply};
 
@@ -36,6 +36,18 @@ impl Offered {
     pub(crate) fn new(mapper: &Mapper) -> Arc<Offered> {
         let bucket = Bucket { since: Instant::now(), left: RATE };
         Arc::new(Offered { mapper: mapper.clone(), bucket: Mutex::new(bucket) })
+    }
+
+    /// Itself as programs. To a call that is to be passed on it never says again what it said: each is counted, and all that
+    /// is not passed on is met with silence.
+    pub(crate) fn offers(self: Arc<Self>) -> [Offer; 3] {
+        const CALL_IT: u32 = 5;
+        [
+            Offer::new::<dyn Portmap>(self.clone(), &[]),
+            Offer::new::<dyn Rpcbind3>(self.clone(), &[]),
+            Offer::new::<dyn Rpcbind4>(self, &[]),
+        ]
+        .map(|offer| offer.not_kept(&[CALL_IT]))
     }
 
     /// Says nothing to one whose answer would be more than fair.

@@ -59,12 +59,13 @@ pub(crate) struct Peer {
 }
 
 impl Caller {
-    pub(super) fn new(peer: &Peer, call: &Call<'_>) -> Caller {
+    /// Whoever makes this call, by this credential.
+    pub(super) fn new(peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>) -> Caller {
         Caller {
             peer: peer.clone(),
             numbers: [call.program, call.version, call.procedure],
-            flavor: call.credential.flavor(),
-            body: call.credential.body().into(),
+            flavor: credential.flavor(),
+            body: credential.body().into(),
         }
     }
 
@@ -93,7 +94,7 @@ impl Caller {
         self.numbers[2]
     }
 
-    /// The flavour of the credential.
+    /// The flavour of the credential; of what stands for it (AUTH_SHORT), that of what it stands for.
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }
@@ -167,18 +168,19 @@ thread_local! {
     static CURRENT: RefCell<Current> = const { RefCell::new(Current::NOBODY) };
 }
 
-/// Says that this thread serves `call`, until what it returns is dropped. Nobody serves two at a time.
+/// Says that this thread serves `call` of whom the credential names, until what it returns is dropped. Nobody serves two at
+/// a time.
 #[inline]
-pub(super) fn enter(peer: &Peer, call: &Call<'_>) -> Serving {
-    let credential = call.credential.body();
+pub(super) fn enter(peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>) -> Serving {
+    let body = credential.body();
     CURRENT.with_borrow_mut(|current| {
         (current.any, current.silent) = (true, false);
         current.peer.clone_from(peer);
         current.numbers = [call.program, call.version, call.procedure];
-        current.flavor = call.credential.flavor();
-        current.len = credential.len();
+        current.flavor = credential.flavor();
+        current.len = body.len();
         // No longer than `LONGEST`, or it would not be.
-        current.body[..credential.len()].copy_from_slice(credential);
+        current.body[..body.len()].copy_from_slice(body);
     });
     Serving { _context: peer.address.map(enter_elsewhere) }
 }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farcall::Bytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown, sockopt};
 
@@ -46,6 +47,8 @@ pub(crate) struct Connection {
     outbox: Mutex<Outbox>,
     /// Some bytes are unsent.
     crowded: AtomicBool,
+    /// Something has come that is not answered yet.
+    owing: AtomicBool,
     /// Calls whose turn was passed on, and whose replies are not sent yet.
     running: AtomicUsize,
     fate: Arc<Fate>,
@@ -110,6 +113,7 @@ impl Connection {
             inbox: Mutex::new(inbox),
             outbox: Mutex::new(Outbox { resting: true, ..Outbox::default() }),
             crowded: AtomicBool::new(false),
+            owing: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             fate: Arc::default(),
             callback: Callback::default(),
@@ -259,6 +263,7 @@ impl Connection {
             self.close();
             return false;
         }
+        self.owing.store(false, Ordering::Release);
         let spin = self.streams.limits.spin;
         let began = (!spin.is_zero()).then(Instant::now);
         while look || began.is_some_and(|began| began.elapsed() < spin) {
@@ -290,6 +295,7 @@ impl Connection {
         match recv(&self.socket, inbox.records.space(), flags) {
             Ok((_, 0)) => self.end(),
             Ok((_, len)) => {
+                self.owing.store(true, Ordering::Release);
                 inbox.records.filled(len);
                 // A long record comes in pieces.
                 inbox.eager = len >= LONG;
@@ -456,15 +462,29 @@ impl Connection {
 
     /// The peer has sent all that it will.
     fn end(self: &Arc<Self>) {
-        let done = {
-            let mut outbox = lock(&self.outbox);
-            outbox.ended = true;
-            outbox.unsent.is_empty() && self.running.load(Ordering::SeqCst) == 0
-        };
-        if done {
-            self.fate.all_arrived();
+        lock(&self.outbox).ended = true;
+        if self.owes_nothing() {
+            self.fate.end_in_order();
         }
         self.close_if_done();
+    }
+
+    /// Whether all that came was answered, and the answers have left.
+    fn owes_nothing(&self) -> bool {
+        let answered = !self.owing.load(Ordering::Acquire) && self.running.load(Ordering::SeqCst) == 0;
+        answered && lock(&self.outbox).unsent.is_empty()
+    }
+
+    /// Whether the client has gone, and not in order with all its replies: it may send its calls again on another
+    /// connection. That may be known here only when the system is asked.
+    pub(super) fn is_broken_off(&self) -> bool {
+        let mut place = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        if !matches!(poll(&mut place, Some(&Timespec::default())), Ok(1)) {
+            return false;
+        }
+        let mut byte = [0; 1];
+        let closed = matches!(recv(&self.socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((_, 0)));
+        !(closed && self.owes_nothing())
     }
 
     fn close_if_done(self: &Arc<Self>) {
@@ -482,6 +502,7 @@ impl Connection {
         if mem::replace(&mut lock(&self.outbox).closed, true) {
             return;
         }
+        self.fate.end();
         self.streams.forget(self);
         let _ = shutdown(&self.socket, Shutdown::Both);
         self.callback.end();

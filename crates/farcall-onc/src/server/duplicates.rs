@@ -1,21 +1,30 @@
 //! Calls that were answered, in case they are sent again: what must not run twice is answered from here.
 //!
-//! A call over UDP is sent again when its reply is late or lost. Over TCP it is sent again after a connection has broken,
-//! on another one, from another port. What is the same call is told by who sent it, its identifier, what it calls and
-//! a checksum of its arguments and its credential: there are clients that begin with the same identifier each time.
+//! What is the same call is told by who sent it, its identifier, what it calls, and a checksum of its arguments and its
+//! credential: there are clients that begin with the same identifier each time. Who sent it is an address and a port over
+//! UDP. Over TCP a call is sent again on the same connection, or after that has ended on another, which may come from
+//! another port. So there it is a host, and two connections of one host are of the same client only if the later call came
+//! when the earlier connection had ended, and not in order with all that it was owed. While both last they are two
+//! clients, and so they are if the first has closed its connection after its replies.
+//!
+//! Others decide otherwise: nfsd of Linux goes by address and port, which its own client keeps when it connects anew but
+//! others do not; FreeBSD's goes by neither, and takes nothing for a repetition that came by a connection which was there
+//! before the first. libtirpc remembers calls over UDP alone.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::caller::{Peer, Transport};
-use super::outgoing::{Outgoing, Recorded};
-use super::streams::Given;
+use super::connection::Connection;
+use super::outgoing::Outcome;
+use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::Call;
 
 /// How many replies are kept, and how long.
@@ -33,24 +42,25 @@ impl Default for Retention {
     }
 }
 
-/// What tells one call from another.
+/// What tells one call from another, besides the connection that it came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
+struct Key {
     host: IpAddr,
-    /// Zero over TCP, where a call that is sent again comes from another port.
+    /// Zero over TCP, where a call that is sent again may come from another port.
     port: u16,
     stream: bool,
     /// Identifier, program, version, procedure.
     call: [u32; 4],
+    /// Of all that a client chooses, and of chance: it serves as a hash.
     checksum: u64,
 }
 
 impl Key {
     /// That of a call; none if nobody could tell that it is sent again.
-    fn of(seed: u64, peer: &Peer, call: &Call<'_>, arguments: &[u8]) -> Option<Key> {
+    fn of(seed: u64, peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>, arguments: &[u8]) -> Option<Key> {
         let (stream, address) = (peer.transport == Transport::Tcp, peer.address?);
-        let seed = seed ^ u64::from(call.credential.flavor().0) ^ u64::from(call.xid) << 32;
-        let credential = xxh3_64_with_seed(call.credential.body(), seed);
+        let seed = seed ^ u64::from(credential.flavor().0) ^ u64::from(call.xid) << 32;
+        let credential = xxh3_64_with_seed(credential.body(), seed);
         Some(Key {
             host: address.ip(),
             port: if stream { 0 } else { address.port() },
@@ -61,35 +71,71 @@ impl Key {
     }
 }
 
-/// The checksum is of chance, and of all that a client chooses.
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.checksum);
-    }
-}
-
-/// What became of a connection's replies: shared by the connection and all that is kept of it.
+/// What became of a connection: shared by the connection and all that is kept of it.
 #[derive(Default)]
-pub(crate) struct Fate {
-    arrived: AtomicBool,
+pub(crate) struct Fate(Mutex<Ended>);
+
+#[derive(Default)]
+enum Ended {
+    /// Not as far as we have seen.
+    NotYet(Weak<Connection>),
+    /// The client has closed it, and is owed nothing: it will not send its calls again, and who comes from there with the
+    /// same identifiers is somebody else.
+    InOrder,
+    /// Somehow.
+    #[default]
+    Otherwise,
 }
 
 impl Fate {
-    /// The client has closed the connection in order, with nothing under way: it will not send its calls again, and who
-    /// comes from there with the same identifiers is somebody else.
-    pub(crate) fn all_arrived(&self) {
-        self.arrived.store(true, Ordering::Relaxed);
+    /// It begins.
+    pub(super) fn begin(&self, connection: &Arc<Connection>) {
+        *self.lock() = Ended::NotYet(Arc::downgrade(connection));
+    }
+
+    /// The client has closed it, and is owed nothing.
+    pub(super) fn end_in_order(&self) {
+        *self.lock() = Ended::InOrder;
+    }
+
+    /// It has ended, however.
+    pub(super) fn end(&self) {
+        let mut ended = self.lock();
+        if let Ended::NotYet(_) = *ended {
+            *ended = Ended::Otherwise;
+        }
+    }
+
+    /// Whether its client may send its calls again on another connection. `look` may look at the socket.
+    fn may_come_again(&self, look: impl FnOnce(Arc<Connection>) -> bool) -> bool {
+        let connection = match &*self.lock() {
+            Ended::NotYet(connection) => connection.upgrade(),
+            Ended::InOrder => return false,
+            Ended::Otherwise => return true,
+        };
+        connection.is_none_or(look)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ended> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Whether a call was seen before.
 pub(crate) enum Seen {
-    /// It was not, and is now being served.
-    Never,
+    /// It was not, and is to be served; what [`Duplicates::end`] asks for, unless nobody could tell that it is sent again.
+    Never(Option<Ticket>),
     /// It is being served.
     Running,
     /// It was answered so.
-    Answered(Recorded),
+    Answered(Outcome),
+}
+
+/// A call that is being served: where it stands, and its number.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    checksum: u64,
+    number: u64,
 }
 
 /// The calls that are being served, and those that were.
@@ -102,67 +148,88 @@ pub(crate) struct Duplicates {
 
 #[derive(Default)]
 struct Table {
-    calls: HashMap<Key, Known, BuildHasherDefault<Given>>,
-    /// Those that were answered, the oldest first, each with the number of its answer.
-    answered: VecDeque<(Key, u64)>,
-    answers: u64,
+    /// Several of one key, if clients on different connections call alike.
+    calls: HashTable<Known>,
+    /// Those that were answered, the oldest first.
+    answered: VecDeque<Ticket>,
+    /// How many calls there were.
+    numbers: u64,
     bytes: usize,
 }
 
 struct Known {
+    key: Key,
+    number: u64,
     /// Of the connection that it came by.
     fate: Option<Arc<Fate>>,
     answer: Option<Answer>,
 }
 
 struct Answer {
-    number: u64,
     at: Instant,
-    reply: Recorded,
+    outcome: Outcome,
 }
 
 /// What an entry takes besides its reply.
-const ENTRY: usize = 200;
+const ENTRY: usize = 256;
+/// So many other connections are looked at for one call: a host that has more of the same call under way at once is many
+/// clients.
+const LOOKS: u32 = 16;
 
 impl Duplicates {
     pub(crate) fn new(retention: Retention) -> Duplicates {
         Duplicates { retention, seed: RandomState::new().build_hasher().finish(), table: Mutex::default() }
     }
 
-    /// What tells this call from others; none if nobody could tell that it is sent again.
+    /// A call has come: it is to be served only if it was never seen.
     #[inline]
-    pub(super) fn key(&self, peer: &Peer, call: &Call<'_>, arguments: &[u8]) -> Option<Key> {
-        Key::of(self.seed, peer, call, arguments)
+    pub(super) fn begin(&self, peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>, arguments: &[u8]) -> Seen {
+        let Some(key) = Key::of(self.seed, peer, call, credential, arguments) else { return Seen::Never(None) };
+        self.look_up(key, peer.connection.as_ref().map(|connection| connection.fate()))
     }
 
-    /// A call has come: it is to be served only if it was never seen.
-    pub(super) fn begin(&self, key: &Key, peer: &Peer) -> Seen {
-        let fate = peer.connection.as_ref().map(|connection| connection.fate().clone());
+    fn look_up(&self, key: Key, fate: Option<&Arc<Fate>>) -> Seen {
+        // Connections are let go when nothing is locked any more.
+        let (looks, looked_at) = (Cell::new(0), Cell::new(Vec::new()));
+        let look = |connection: Arc<Connection>| {
+            looks.set(looks.get() + 1);
+            let broken = looks.get() <= LOOKS && connection.is_broken_off();
+            let mut all = looked_at.take();
+            all.push(connection);
+            looked_at.set(all);
+            broken
+        };
         let mut table = self.lock();
-        if let Some(known) = table.calls.get(key) {
-            match &known.answer {
+        let same = |known: &Known| known.key == key && known.is_sent_again(fate, look);
+        if let Ok(found) = table.calls.find_entry(key.checksum, same) {
+            match &found.get().answer {
                 None => return Seen::Running,
-                Some(answer) if known.is_sent_again(fate.as_ref()) && answer.at.elapsed() < self.retention.time => {
-                    return Seen::Answered(answer.reply.clone());
+                Some(answer) if answer.at.elapsed() < self.retention.time => {
+                    return Seen::Answered(answer.outcome.clone());
                 }
-                Some(_) => table.forget(key),
+                Some(answer) => {
+                    let bytes = answer.outcome.len() + ENTRY;
+                    found.remove();
+                    table.bytes = table.bytes.saturating_sub(bytes);
+                }
             }
         }
-        table.calls.insert(*key, Known { fate, answer: None });
-        Seen::Never
+        table.numbers += 1;
+        let (checksum, number) = (key.checksum, table.numbers);
+        let known = Known { key, number, fate: fate.cloned(), answer: None };
+        table.calls.insert_unique(checksum, known, |known| known.key.checksum);
+        Seen::Never(Some(Ticket { checksum, number }))
     }
 
     /// A call that [`Seen::Never`] was said of has been answered.
-    pub(super) fn end(&self, key: &Key, reply: &Outgoing) {
-        let (reply, now) = (reply.record(), Instant::now());
+    pub(super) fn end(&self, ticket: Ticket, outcome: Outcome) {
+        let now = Instant::now();
         let mut table = self.lock();
-        table.answers += 1;
-        let number = table.answers;
-        let Some(known) = table.calls.get_mut(key) else { return };
-        let bytes = reply.len() + ENTRY;
-        known.answer = Some(Answer { number, at: now, reply });
+        let Some(known) = table.calls.find_mut(ticket.checksum, |known| known.number == ticket.number) else { return };
+        let bytes = outcome.len() + ENTRY;
+        known.answer = Some(Answer { at: now, outcome });
         table.bytes += bytes;
-        table.answered.push_back((*key, number));
+        table.answered.push_back(ticket);
         table.expire(now, self.retention);
         table.tidy();
     }
@@ -179,47 +246,38 @@ impl Duplicates {
 }
 
 impl Known {
-    /// Whether one that comes by a connection of this fate is the same call. Over one connection nobody sends a call
-    /// again that was answered: the answer arrives.
-    fn is_sent_again(&self, fate: Option<&Arc<Fate>>) -> bool {
+    /// Whether one that has the same key and comes by a connection of this fate is the same call.
+    fn is_sent_again(&self, fate: Option<&Arc<Fate>>, look: impl FnOnce(Arc<Connection>) -> bool) -> bool {
         match (&self.fate, fate) {
-            (Some(former), Some(fate)) => !Arc::ptr_eq(former, fate) && !former.arrived.load(Ordering::Relaxed),
+            (Some(former), Some(fate)) if !Arc::ptr_eq(former, fate) => former.may_come_again(look),
             _ => true,
         }
     }
 }
 
 impl Table {
-    /// Removes an answered call.
-    fn forget(&mut self, key: &Key) {
-        if let Some(Known { answer: Some(answer), .. }) = self.calls.remove(key) {
-            self.bytes = self.bytes.saturating_sub(answer.reply.len() + ENTRY);
-        }
-    }
-
-    /// Calls that were forgotten and came anew leave their former numbers behind: no more of them than of calls.
+    /// Calls that were too old when they came anew leave their tickets behind: no more of them than of calls.
     fn tidy(&mut self) {
         if self.answered.len() <= 2 * self.calls.len() + 64 {
             return;
         }
         let Table { calls, answered, .. } = self;
-        answered.retain(|(key, number)| {
-            let answer = calls.get(key).and_then(|known| known.answer.as_ref());
-            answer.is_some_and(|answer| answer.number == *number)
-        });
+        answered.retain(|ticket| calls.find(ticket.checksum, |known| known.number == ticket.number).is_some());
     }
 
     /// Removes what is too old or too much.
     fn expire(&mut self, now: Instant, retention: Retention) {
-        while let Some((key, number)) = self.answered.front().copied() {
-            let answer = self.calls.get(&key).and_then(|known| known.answer.as_ref());
-            // It may have been forgotten meanwhile, and come anew.
-            if let Some(answer) = answer.filter(|answer| answer.number == number) {
+        while let Some(Ticket { checksum, number }) = self.answered.front() {
+            // It may have come anew meanwhile.
+            if let Ok(found) = self.calls.find_entry(*checksum, |known| known.number == *number)
+                && let Some(answer) = &found.get().answer
+            {
                 let old = now.saturating_duration_since(answer.at) >= retention.time;
                 if !old && self.bytes <= retention.bytes {
                     return;
                 }
-                self.forget(&key);
+                self.bytes = self.bytes.saturating_sub(answer.outcome.len() + ENTRY);
+                found.remove();
             }
             self.answered.pop_front();
         }

@@ -1,11 +1,11 @@
 //! A reply on its way out: its bytes, and perhaps a long part that is sent from where it stands.
 
 use farcall::Bytes;
-use farcall::stub::Dispatched;
 use farcall::xdr::{Encoder, Spill};
 
-use super::programs::{Seal, Verdict};
-use crate::wire::auth::{Flavor, OpaqueAuth};
+use super::flavour::{Seal, Verifier, guarded};
+use super::programs::Verdict;
+use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::{Accepted, Answer, Rejected, Reply};
 
 /// A reply.
@@ -18,11 +18,15 @@ pub(crate) struct Outgoing {
     longest: Option<usize>,
 }
 
-/// A reply that may be sent again.
+/// What a call was answered with, without what another transport or another verifier would change: it may be said again.
 #[derive(Clone)]
-pub(crate) struct Recorded {
-    bytes: Bytes,
-    kept: Option<(usize, Bytes)>,
+pub(crate) enum Outcome {
+    /// This result, and perhaps a long part that belongs behind the first so many of its bytes.
+    Result(Bytes, Option<(usize, Bytes)>),
+    /// There was none.
+    Failed(Accepted<'static>),
+    /// Nothing was said.
+    Silence,
 }
 
 impl Outgoing {
@@ -58,10 +62,16 @@ impl Outgoing {
         }
     }
 
-    /// The reply to a call that is accepted, by who has no verifier.
+    /// The reply to a call that is accepted. A verifier that would be too long is none.
     #[inline]
-    pub(super) fn accepted(&mut self, xid: u32, outcome: Accepted<'_>) -> Verdict<'static> {
-        Reply::accepted(xid, outcome).write(&mut self.bytes);
+    pub(super) fn accepted(
+        &mut self,
+        xid: u32,
+        verifier: Option<&Verifier>,
+        outcome: Accepted<'_>,
+    ) -> Verdict<'static> {
+        let verifier = verifier.and_then(|(flavor, body)| OpaqueAuth::new(flavor.0, body)).unwrap_or(OpaqueAuth::NONE);
+        Reply { xid, answer: Answer::Accepted { verifier, outcome } }.write(&mut self.bytes);
         Verdict::Answered
     }
 
@@ -72,19 +82,22 @@ impl Outgoing {
         Verdict::Answered
     }
 
-    /// The reply of a flavour that has a verifier. One that would be too long is none.
-    pub(super) fn verified(&mut self, xid: u32, verifier: &(Flavor, Vec<u8>), result: &[u8]) -> Verdict<'static> {
-        let verifier = OpaqueAuth::new(verifier.0.0, &verifier.1).unwrap_or(OpaqueAuth::NONE);
-        let answer = Answer::Accepted { verifier, outcome: Accepted::Success(result) };
-        Reply { xid, answer }.write(&mut self.bytes);
-        Verdict::Answered
-    }
-
-    /// What was answered before.
-    pub(super) fn again(&mut self, answer: &Recorded) -> Verdict<'static> {
-        self.bytes.extend_from_slice(&answer.bytes);
-        self.kept.clone_from(&answer.kept);
-        Verdict::Answered
+    /// Has a result appended that was given before. `whole`: it must stand in one piece.
+    pub(super) fn append(&mut self, result: &[u8], kept: Option<&(usize, Bytes)>, whole: bool) {
+        let (before, long, after) = match kept {
+            None => (result, None, &[][..]),
+            Some((at, long)) => {
+                let (before, after) = result.split_at((*at).min(result.len()));
+                (before, Some(long), after)
+            }
+        };
+        self.bytes.extend_from_slice(before);
+        match long {
+            Some(long) if whole => self.bytes.extend_from_slice(long),
+            Some(long) => self.kept = Some((self.bytes.len(), long.clone())),
+            None => {}
+        }
+        self.bytes.extend_from_slice(after);
     }
 
     /// Has a result appended. `whole`: it must stand in one piece.
@@ -107,37 +120,33 @@ impl Outgoing {
         self.bytes.len()
     }
 
-    /// Its result, in the form that a flavour gives it.
-    pub(super) fn seal(&mut self, seal: Box<dyn Seal>, at: usize) {
-        seal.seal(&mut self.bytes, at);
+    /// Puts its result into the form that a flavour gives it; false if there is none.
+    pub(super) fn seal(&mut self, seal: Box<dyn Seal>, at: usize) -> bool {
+        guarded(|| seal.seal(&mut self.bytes, at)).is_some() && self.longest.is_none_or(|most| self.bytes.len() <= most)
     }
 
-    /// The call has no result after all. ONC RPC has no exceptions: whatever is not bad arguments is an error of the
-    /// system.
+    /// The call has no result after all.
     #[cold]
-    pub(super) fn failed(&mut self, xid: u32, how: &Dispatched) {
+    pub(super) fn failed(&mut self, xid: u32, verifier: Option<&Verifier>, how: Accepted<'_>) {
         self.kept = None;
         self.bytes.clear();
-        let outcome = match how {
-            Dispatched::BadArguments(_) => Accepted::GarbageArgs,
-            Dispatched::NoSuchProcedure => Accepted::ProcUnavail,
-            Dispatched::Result | Dispatched::Exception | Dispatched::BadResult(_) | Dispatched::Failed(_) => {
-                Accepted::SystemErr
-            }
-        };
-        self.accepted(xid, outcome);
+        self.accepted(xid, verifier, how);
     }
 
-    /// A copy that lasts, of all but the part that is shared anyway.
-    pub(super) fn record(&self) -> Recorded {
-        Recorded { bytes: Bytes::copy_from_slice(&self.bytes), kept: self.kept.clone() }
+    /// A copy of the result that lasts, of all but the part that is shared anyway.
+    pub(super) fn outcome(&self, at: usize) -> Outcome {
+        let result = Bytes::copy_from_slice(self.bytes.get(at..).unwrap_or_default());
+        Outcome::Result(result, self.kept.as_ref().map(|(place, kept)| (place.saturating_sub(at), kept.clone())))
     }
 }
 
-impl Recorded {
+impl Outcome {
     /// How many bytes it takes.
     pub(super) fn len(&self) -> usize {
-        self.bytes.len() + self.kept.as_ref().map_or(0, |(_, kept)| kept.len())
+        match self {
+            Outcome::Result(result, kept) => result.len() + kept.as_ref().map_or(0, |(_, kept)| kept.len()),
+            Outcome::Failed(_) | Outcome::Silence => 0,
+        }
     }
 }
 

@@ -10,8 +10,10 @@ use farcall::stub::{self, Dispatched, Interface, Procedure, Program};
 use farcall::xdr::{Decoder, Encoder, Limits};
 
 use super::caller::{self, Caller, Peer};
-use super::duplicates::{Duplicates, Key, Seen};
-use super::outgoing::Outgoing;
+use super::duplicates::{Duplicates, Seen, Ticket};
+use super::flavour::{Admission, Flavour, Seal, Stands, Verifier, guarded};
+use super::outgoing::{Outcome, Outgoing};
+use super::shorts::Shorts;
 use crate::wire::auth::{AuthStat, Credential, Flavor};
 use crate::wire::message::{Accepted, BadCall, Call, Rejected};
 
@@ -24,46 +26,10 @@ pub(crate) struct Programs {
     offers: Vec<Offer>,
     pub(crate) duplicates: Option<Duplicates>,
     pub(crate) flavours: Vec<(Flavor, Arc<dyn Flavour>)>,
+    pub(crate) shorts: Option<Shorts>,
     pub(crate) allow: Option<Allow>,
     pub(crate) lenient: bool,
     pub(crate) limits: Limits,
-}
-
-/// A flavour of authentication that has more to say than that a credential is well-formed, like RPCSEC_GSS (RFC 2203):
-/// it may refuse a call, answer it itself, or have its arguments and its result in a form of its own.
-pub trait Flavour: Send + Sync {
-    /// Looks at a call before anything else does. `header` is what stands before the credential's verifier.
-    fn admit<'a>(&self, call: &Call<'a>, header: &'a [u8], arguments: &'a [u8]) -> Admission<'a>;
-}
-
-/// What a [`Flavour`] says of a call.
-pub enum Admission<'a> {
-    /// It is served: with these arguments, and a result that may be changed on its way.
-    Serve {
-        /// The arguments, as the procedure's stub reads them.
-        arguments: Cow<'a, [u8]>,
-        /// The reply's verifier: its flavour and its body, of 400 bytes at most.
-        verifier: (Flavor, Vec<u8>),
-        /// What is done to the result.
-        seal: Option<Box<dyn Seal>>,
-    },
-    /// The flavour has answered it: with this verifier and this result.
-    Answer {
-        /// The reply's verifier.
-        verifier: (Flavor, Vec<u8>),
-        /// The reply's result.
-        result: Vec<u8>,
-    },
-    /// It is refused.
-    Refuse(AuthStat),
-    /// Nothing is said.
-    Drop,
-}
-
-/// Puts a result into the form that a flavour gives it.
-pub trait Seal: Send {
-    /// Changes what stands in `reply` from the byte `at` on.
-    fn seal(self: Box<Self>, reply: &mut Vec<u8>, at: usize);
 }
 
 /// An interface, as its server offers it.
@@ -77,7 +43,8 @@ pub struct Offer {
 /// What is known of a procedure.
 struct Known {
     number: u32,
-    idempotent: bool,
+    /// Its replies are kept: it must not run twice.
+    kept: bool,
     one_way: bool,
     pace: Pace,
 }
@@ -100,7 +67,7 @@ impl Offer {
     pub fn new<T: ?Sized + Program>(server: Arc<T>, one_way: &[u32]) -> Offer {
         let known = |procedure: &Procedure| Known {
             number: procedure.number,
-            idempotent: procedure.idempotent || procedure.number == 0,
+            kept: !procedure.idempotent && procedure.number != 0,
             one_way: one_way.contains(&procedure.number),
             pace: Pace::new(procedure.blocking),
         };
@@ -111,10 +78,15 @@ impl Offer {
             procedures: T::PROCEDURES.iter().map(known).collect(),
         }
     }
-}
 
-/// What a flavour made of a call: arguments, the reply's verifier, what is done to the result.
-type Stands<'a> = (Cow<'a, [u8]>, (Flavor, Vec<u8>), Option<Box<dyn Seal>>);
+    /// Replies of procedures of these numbers are not kept, though they are not `#[idempotent]`: a call that is sent again
+    /// runs again, where the procedure itself must know of it (to count it, or to say nothing).
+    #[must_use]
+    pub fn not_kept(mut self, procedures: &[u32]) -> Offer {
+        self.procedures.iter_mut().for_each(|known| known.kept &= !procedures.contains(&known.number));
+        self
+    }
+}
 
 impl std::fmt::Debug for Offer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -139,10 +111,8 @@ pub(crate) struct Admitted<'a> {
     call: Call<'a>,
     offer: &'a Offer,
     known: &'a Known,
-    arguments: Cow<'a, [u8]>,
-    verifier: Option<(Flavor, Vec<u8>)>,
-    seal: Option<Box<dyn Seal>>,
-    key: Option<Key>,
+    stands: Stands<'a>,
+    ticket: Option<Ticket>,
 }
 
 impl Programs {
@@ -166,38 +136,52 @@ impl Programs {
             Err(BadCall::Unreadable(_)) => return Verdict::Unreadable,
         };
         let stands = match self.authenticate(&call, message, arguments) {
-            Admission::Serve { arguments, verifier, seal } => (arguments, verifier, seal),
-            Admission::Answer { verifier, result } => return reply.verified(call.xid, &verifier, &result),
-            Admission::Refuse(stat) => return reply.rejected(call.xid, Rejected::AuthError(stat)),
-            Admission::Drop => return Verdict::Drop,
+            Ok(stands) => stands,
+            Err(Admission::Answer { verifier, result }) => {
+                return reply.accepted(call.xid, Some(&verifier), Accepted::Success(&result));
+            }
+            Err(Admission::Refuse(stat)) => return reply.rejected(call.xid, Rejected::AuthError(stat)),
+            Err(Admission::Drop | Admission::Serve { .. }) => return Verdict::Drop,
         };
-        if let Some(allow) = &self.allow
-            && let Err(stat) = allow(&Caller::new(peer, &call))
-        {
-            return reply.rejected(call.xid, Rejected::AuthError(stat));
+        if let Some(allow) = &self.allow {
+            let caller = Caller::new(peer, &call, stands.credential(&call));
+            if let Err(stat) = guarded(|| allow(&caller)).unwrap_or(Err(AuthStat::FAILED)) {
+                return reply.rejected(call.xid, Rejected::AuthError(stat));
+            }
         }
         match self.find(&call) {
             Ok((offer, Some(known))) => self.admit(call, offer, known, stands, peer, reply),
-            Ok((_, None)) => reply.accepted(call.xid, Accepted::Success(&[])),
-            Err(outcome) => reply.accepted(call.xid, outcome),
+            Ok((_, None)) => say(&NOTHING, call.xid, stands.verifier.as_ref(), stands.seal, reply),
+            Err(outcome) => reply.accepted(call.xid, stands.verifier.as_ref(), outcome),
         }
     }
 
+    /// Who calls. What is not served is an error here.
     #[inline]
-    fn authenticate<'a>(&self, call: &Call<'a>, message: &'a [u8], arguments: &'a [u8]) -> Admission<'a> {
+    fn authenticate<'a>(
+        &self,
+        call: &Call<'a>,
+        message: &'a [u8],
+        arguments: &'a [u8],
+    ) -> Result<Stands<'a>, Admission<'a>> {
         let flavor = call.credential.flavor();
         if let Some((_, flavour)) = self.flavours.iter().find(|(known, _)| *known == flavor) {
-            // The header as far as its credential: 24 bytes, then the credential's flavour, length and padded body.
-            let header = 32 + call.credential.body().len().next_multiple_of(4);
-            return flavour.admit(call, message.get(..header).unwrap_or(message), arguments);
+            return by_flavour(&**flavour, call, message, arguments);
         }
-        let serve =
-            || Admission::Serve { arguments: arguments.into(), verifier: (Flavor::NONE, Vec::new()), seal: None };
-        match call.credential.credential() {
-            Ok(Credential::None | Credential::Sys(_)) => serve(),
+        let refuse = |stat| Err(Admission::Refuse(stat));
+        match (call.credential.credential(), &self.shorts) {
+            (Ok(Credential::None), _) | (Ok(Credential::Sys(_)), None) => Ok(Stands::plain(arguments)),
+            (Ok(Credential::Sys(_)), Some(shorts)) => {
+                let verifier = Some((Flavor::SHORT, shorts.give(call.credential.body())));
+                Ok(Stands { verifier, ..Stands::plain(arguments) })
+            }
+            (Ok(Credential::Short(short)), Some(shorts)) => {
+                let Some(credential) = shorts.find(short) else { return refuse(AuthStat::REJECTEDCRED) };
+                Ok(Stands { caller: Some((Flavor::SYS, credential)), ..Stands::plain(arguments) })
+            }
             // We gave nobody an AUTH_SHORT, and go on inside TLS with nobody (RFC 9289 section 4.1).
-            Ok(Credential::Short(_) | Credential::Other(_)) => Admission::Refuse(AuthStat::REJECTEDCRED),
-            Err(stat) => Admission::Refuse(stat),
+            (Ok(Credential::Short(_) | Credential::Other(_)), _) => refuse(AuthStat::REJECTEDCRED),
+            (Err(stat), _) => refuse(stat),
         }
     }
 
@@ -228,23 +212,23 @@ impl Programs {
         call: Call<'a>,
         offer: &'a Offer,
         known: &'a Known,
-        (arguments, verifier, seal): Stands<'a>,
+        stands: Stands<'a>,
         peer: &Peer,
         reply: &mut Outgoing,
     ) -> Verdict<'a> {
-        let mut key = None;
-        if !known.idempotent
+        let mut ticket = None;
+        if known.kept
             && let Some(duplicates) = &self.duplicates
         {
-            key = duplicates.key(peer, &call, &arguments);
-            match key.as_ref().map(|key| duplicates.begin(key, peer)) {
-                None | Some(Seen::Never) => {}
-                Some(Seen::Running) => return Verdict::Drop,
-                Some(Seen::Answered(answer)) => return reply.again(&answer),
+            match duplicates.begin(peer, &call, stands.credential(&call), &stands.arguments) {
+                Seen::Never(new) => ticket = new,
+                Seen::Running => return Verdict::Drop,
+                Seen::Answered(outcome) => {
+                    return say(&outcome, call.xid, stands.verifier.as_ref(), stands.seal, reply);
+                }
             }
         }
-        let verifier = (verifier.0 != Flavor::NONE).then_some(verifier);
-        Verdict::Run(Admitted { call, offer, known, arguments, verifier, seal, key })
+        Verdict::Run(Admitted { call, offer, known, stands, ticket })
     }
 
     /// Runs the procedure and appends the reply. True: it is to be sent.
@@ -256,16 +240,14 @@ impl Programs {
         packet: Option<&Bytes>,
         reply: &mut Outgoing,
     ) -> bool {
-        let Admitted { call, offer, known, arguments, verifier, seal, key } = admitted;
-        match &verifier {
-            None => reply.accepted(call.xid, Accepted::Success(&[])),
-            Some(verifier) => reply.verified(call.xid, verifier, &[]),
-        };
-        let shared = match (&arguments, packet) {
+        let Admitted { call, offer, known, stands, ticket } = admitted;
+        let (xid, credential) = (call.xid, stands.credential(&call));
+        reply.accepted(xid, stands.verifier.as_ref(), Accepted::Success(&[]));
+        let shared = match (&stands.arguments, packet) {
             (Cow::Borrowed(arguments), Some(packet)) => Some(packet.slice_ref(arguments)),
             _ => None,
         };
-        let mut decoder = shared.as_ref().map_or_else(|| Decoder::new(&arguments), Decoder::with_packet);
+        let mut decoder = shared.as_ref().map_or_else(|| Decoder::new(&stands.arguments), Decoder::with_packet);
         decoder = decoder.limits(self.limits);
         if self.lenient {
             decoder = decoder.lenient();
@@ -273,22 +255,88 @@ impl Programs {
         let begun = known.pace.begin();
         let result_at = reply.result_at();
         let (dispatched, silent) = {
-            let serving = caller::enter(peer, &call);
-            let dispatched = reply.encode(seal.is_some(), |encoder| {
+            let serving = caller::enter(peer, &call, credential);
+            let dispatched = reply.encode(stands.seal.is_some(), |encoder| {
                 stub::catch(|| offer.service.dispatch(call.procedure, &mut decoder, encoder))
             });
             (dispatched, serving.is_silent())
         };
         known.pace.end(begun);
-        let succeeded = matches!(dispatched, Dispatched::Result);
-        match dispatched {
-            Dispatched::Result => seal.into_iter().for_each(|seal| reply.seal(seal, result_at)),
-            other => reply.failed(call.xid, &other),
+        let failure = failure(&dispatched);
+        let silent = silent || (failure.is_none() && known.one_way);
+        if let (Some(ticket), Some(duplicates)) = (ticket, &self.duplicates) {
+            let outcome = match failure {
+                _ if silent => Outcome::Silence,
+                Some(how) => Outcome::Failed(how),
+                None => reply.outcome(result_at),
+            };
+            duplicates.end(ticket, outcome);
         }
-        if let (Some(key), Some(duplicates)) = (key, &self.duplicates) {
-            duplicates.end(&key, reply);
+        let failure = match (failure, stands.seal) {
+            (None, Some(seal)) if !silent => (!reply.seal(seal, result_at)).then_some(Accepted::SystemErr),
+            (failure, _) => failure,
+        };
+        if let Some(how) = failure {
+            reply.failed(xid, stands.verifier.as_ref(), how);
         }
-        !(silent || (succeeded && known.one_way))
+        !silent
+    }
+}
+
+/// What a call that asks for nothing is answered with.
+const NOTHING: Outcome = Outcome::Result(Bytes::new(), None);
+
+/// Answers a call with what was said before, in the form that this call's flavour gives it.
+fn say(
+    outcome: &Outcome,
+    xid: u32,
+    verifier: Option<&Verifier>,
+    seal: Option<Box<dyn Seal>>,
+    reply: &mut Outgoing,
+) -> Verdict<'static> {
+    let (result, kept) = match outcome {
+        Outcome::Silence => return Verdict::Drop,
+        Outcome::Failed(how) => return reply.accepted(xid, verifier, *how),
+        Outcome::Result(result, kept) => (result, kept.as_ref()),
+    };
+    reply.accepted(xid, verifier, Accepted::Success(&[]));
+    let at = reply.result_at();
+    reply.append(result, kept, seal.is_some());
+    if let Some(seal) = seal
+        && !reply.seal(seal, at)
+    {
+        reply.failed(xid, verifier, Accepted::SystemErr);
+    }
+    Verdict::Answered
+}
+
+/// What a flavour says of a call.
+fn by_flavour<'a>(
+    flavour: &dyn Flavour,
+    call: &Call<'a>,
+    message: &'a [u8],
+    arguments: &'a [u8],
+) -> Result<Stands<'a>, Admission<'a>> {
+    let failed = || Admission::Refuse(AuthStat::FAILED);
+    // The header as far as its credential: 24 bytes, then the credential's flavour, length and padded body.
+    let header = 32 + call.credential.body().len().next_multiple_of(4);
+    let header = message.get(..header).unwrap_or(message);
+    match guarded(|| flavour.admit(call, header, arguments)).ok_or_else(failed)? {
+        Admission::Serve { arguments, verifier, seal, caller } => {
+            Stands::of(arguments, verifier, seal, caller).ok_or_else(failed)
+        }
+        other => Err(other),
+    }
+}
+
+/// Why a call has no result. ONC RPC has no exceptions: whatever is not bad arguments is an error of the system.
+#[inline]
+fn failure(dispatched: &Dispatched) -> Option<Accepted<'static>> {
+    match dispatched {
+        Dispatched::Result => None,
+        Dispatched::BadArguments(_) => Some(Accepted::GarbageArgs),
+        Dispatched::NoSuchProcedure => Some(Accepted::ProcUnavail),
+        Dispatched::Exception | Dispatched::BadResult(_) | Dispatched::Failed(_) => Some(Accepted::SystemErr),
     }
 }
 

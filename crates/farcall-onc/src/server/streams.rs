@@ -139,6 +139,7 @@ impl Streams {
         let Some(this) = self.this.upgrade() else { return };
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection::new(id, socket, peer, this));
+        connection.fate().begin(&connection);
         if self.ready.add(connection.socket(), id).is_err() {
             return;
         }

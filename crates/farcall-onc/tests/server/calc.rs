@@ -46,6 +46,9 @@ pub trait Calc {
     #[procedure(13)]
     #[idempotent]
     fn wait_known(&self) -> farcall::Result<u32>;
+    /// Counts, and says nothing.
+    #[procedure(14)]
+    fn silent(&self) -> farcall::Result<()>;
 }
 
 #[derive(Debug, farcall::Xdr)]
@@ -184,6 +187,11 @@ impl Calc for Calculator {
     fn wait_known(&self) -> farcall::Result<u32> {
         self.wait()
     }
+
+    fn silent(&self) -> farcall::Result<()> {
+        farcall_onc::server::say_nothing();
+        self.count().map(|_| ())
+    }
 }
 
 /// A server at loopback.
@@ -280,6 +288,13 @@ impl<S: Read + Write> Stream<S> {
     pub fn ask(&mut self, message: &[u8]) -> Vec<u8> {
         self.send(message);
         self.receive()
+    }
+
+    /// What is sent is not answered: what is asked after it is.
+    pub fn is_ignored(&mut self, message: &[u8]) {
+        self.send(message);
+        let answer = self.ask(&call(0xfeed, 1, &[1, 2]));
+        assert_eq!(success(&answer), (0xfeed, words(&[3])), "{message:?} was answered");
     }
 
     /// The server has closed the connection.

@@ -4,5 +4,6 @@
 
 mod calc;
 mod calls;
+mod flavours;
 mod hostile;
 mod twice;

@@ -1,8 +1,10 @@
 //! Calls that are sent again: what must not run twice does not.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use farcall_onc::rpcbind::Mapper;
 use farcall_onc::server::Retention;
 use farcall_onc::wire::auth::{OpaqueAuth, Sys};
 
@@ -84,6 +86,95 @@ fn who_closed_in_order_and_comes_back_with_the_same_identifier_is_somebody_else(
         tcp.0.shutdown(std::net::Shutdown::Write).unwrap();
         tcp.is_closed();
     }
+}
+
+#[test]
+fn a_call_sent_again_over_its_own_connection_runs_once() {
+    let (server, calculator) = serve();
+    let mut tcp = tcp(&server);
+    let first = tcp.ask(&call(1, 3, &[]));
+    assert_eq!(tcp.ask(&call(1, 3, &[])), first);
+    assert_eq!(success(&tcp.ask(&call(2, 3, &[]))).1, words(&[0, 2]));
+    tcp.send(&call(3, 4, &[]));
+    calculator.await_begun(1);
+    tcp.is_ignored(&call(3, 4, &[]));
+    calculator.open();
+    assert_eq!(success(&tcp.receive()), (3, words(&[7])));
+}
+
+#[test]
+fn two_processes_of_a_host_that_call_alike_are_two() {
+    let (server, calculator) = serve();
+    let (mut first, mut second) = (tcp(&server), tcp(&server));
+    assert_eq!(success(&first.ask(&call(1, 3, &[]))).1, words(&[0, 1]));
+    assert_eq!(success(&second.ask(&call(1, 3, &[]))).1, words(&[0, 2]));
+    // Each is told again what it was told.
+    assert_eq!(success(&first.ask(&call(1, 3, &[]))).1, words(&[0, 1]));
+    assert_eq!(success(&second.ask(&call(1, 3, &[]))).1, words(&[0, 2]));
+    // So they are while the first one's call runs.
+    first.send(&call(2, 4, &[]));
+    calculator.await_begun(1);
+    second.send(&call(2, 4, &[]));
+    calculator.await_begun(2);
+    calculator.open();
+    assert_eq!(success(&first.receive()), success(&second.receive()));
+}
+
+#[test]
+fn a_call_sent_again_after_a_reset_is_answered_and_does_not_run() {
+    let (server, calculator) = serve();
+    for runs in 1..20 {
+        let mut first = tcp(&server);
+        first.send(&call(runs, 3, &[]));
+        calculator.await_counted(runs.into());
+        // It ends with its reply unread: the server's side is reset.
+        first.0.peek(&mut [0]).unwrap();
+        drop(first);
+        assert_eq!(success(&tcp(&server).ask(&call(runs, 3, &[]))).1, words(&[0, runs]));
+    }
+}
+
+#[test]
+fn what_said_nothing_says_nothing_when_it_is_sent_again() {
+    let (server, calculator) = serve_with(|builder| {
+        let calculator = Arc::new(Calculator::default());
+        builder.program_one_way::<dyn Calc>(calculator, &[3]).retention(Some(Retention::default()))
+    });
+    drop(calculator);
+    let (udp, mut tcp) = (Udp::to(server.udp().unwrap()), tcp(&server));
+    for procedure in [14, 3] {
+        for _ in 0..3 {
+            udp.is_ignored(&call(1, procedure, &[]));
+            tcp.is_ignored(&call(1, procedure, &[]));
+        }
+    }
+}
+
+#[test]
+fn what_failed_fails_alike_when_it_is_sent_again() {
+    let (server, _) = serve();
+    let udp = Udp::to(server.udp().unwrap());
+    for message in [call(1, 5, &[]), call(2, 9, &[]), call(3, 6, &[9])] {
+        assert_eq!(udp.ask(&message), udp.ask(&message));
+    }
+}
+
+#[test]
+fn a_call_passed_on_is_counted_each_time_it_comes() {
+    let (server, calculator) = serve_with(|builder| builder.mapper(&Mapper::default().forwarding()));
+    let udp = Udp::to(server.udp().unwrap());
+    let call_it = |program: u32| {
+        let mut message = call_as(1, 5, OpaqueAuth::NONE, &words(&[program, 2, 3, 0]));
+        message[12..20].copy_from_slice(&words(&[100_000, 2]));
+        message
+    };
+    let port = server.udp().unwrap().port().into();
+    for runs in 1..3 {
+        assert_eq!(success(&udp.ask(&call_it(PROGRAM))).1, words(&[port, 8, 0, runs]));
+    }
+    assert_eq!(calculator.counted.load(Ordering::SeqCst), 2);
+    // What is not passed on is met with silence each time.
+    (0..3).for_each(|_| udp.is_ignored(&call_it(77)));
 }
 
 #[test]

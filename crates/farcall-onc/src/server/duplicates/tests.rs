@@ -3,8 +3,6 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::wire::auth::OpaqueAuth;
-use crate::wire::message::Accepted;
 
 fn peer(transport: Transport, address: &str) -> Peer {
     Peer { transport, address: Some(address.parse::<SocketAddr>().unwrap()), user: None, connection: None }
@@ -15,66 +13,94 @@ fn call(xid: u32, credential: &[u8]) -> Call<'_> {
     Call { xid, program: 9, version: 1, procedure: 3, credential, verifier: OpaqueAuth::NONE }
 }
 
-fn reply(xid: u32, len: usize) -> Outgoing {
-    let mut reply = Outgoing::default();
-    reply.accepted(xid, Accepted::Success(&vec![0; len]));
-    reply
+fn result(len: usize) -> Outcome {
+    Outcome::Result(vec![0; len].into(), None)
+}
+
+fn key(peer: &Peer, call: &Call<'_>, arguments: &[u8]) -> Key {
+    Key::of(7, peer, call, call.credential, arguments).unwrap()
+}
+
+fn begin(duplicates: &Duplicates, xid: u32, fate: Option<&Arc<Fate>>) -> Seen {
+    let transport = if fate.is_some() { Transport::Tcp } else { Transport::Udp };
+    duplicates.look_up(key(&peer(transport, "10.0.0.1:700"), &call(xid, b""), b""), fate)
+}
+
+/// It is served and answered.
+fn answer(duplicates: &Duplicates, seen: Seen, outcome: Outcome) {
+    let Seen::Never(Some(ticket)) = seen else { panic!("it was seen before") };
+    duplicates.end(ticket, outcome);
 }
 
 #[test]
 fn the_same_call_is_one_from_the_same_place_with_the_same_words() {
     let udp = peer(Transport::Udp, "10.0.0.1:700");
-    let key = Key::of(7, &udp, &call(1, b"me"), b"args").unwrap();
-    assert_eq!(Key::of(7, &udp, &call(1, b"me"), b"args"), Some(key));
+    let first = key(&udp, &call(1, b"me"), b"args");
+    assert_eq!(key(&udp, &call(1, b"me"), b"args"), first);
     let others = [
-        Key::of(7, &udp, &call(2, b"me"), b"args"),
-        Key::of(7, &udp, &call(1, b"you"), b"args"),
-        Key::of(7, &udp, &call(1, b"me"), b"arg2"),
-        Key::of(7, &udp, &Call { procedure: 4, ..call(1, b"me") }, b"args"),
-        Key::of(7, &udp, &Call { program: 8, ..call(1, b"me") }, b"args"),
-        Key::of(7, &udp, &Call { version: 2, ..call(1, b"me") }, b"args"),
-        Key::of(7, &peer(Transport::Udp, "10.0.0.2:700"), &call(1, b"me"), b"args"),
-        Key::of(7, &peer(Transport::Udp, "10.0.0.1:701"), &call(1, b"me"), b"args"),
-        Key::of(7, &peer(Transport::Tcp, "10.0.0.1:700"), &call(1, b"me"), b"args"),
+        key(&udp, &call(2, b"me"), b"args"),
+        key(&udp, &call(1, b"you"), b"args"),
+        key(&udp, &call(1, b"me"), b"arg2"),
+        key(&udp, &Call { procedure: 4, ..call(1, b"me") }, b"args"),
+        key(&udp, &Call { program: 8, ..call(1, b"me") }, b"args"),
+        key(&udp, &Call { version: 2, ..call(1, b"me") }, b"args"),
+        key(&peer(Transport::Udp, "10.0.0.2:700"), &call(1, b"me"), b"args"),
+        key(&peer(Transport::Udp, "10.0.0.1:701"), &call(1, b"me"), b"args"),
+        key(&peer(Transport::Tcp, "10.0.0.1:700"), &call(1, b"me"), b"args"),
     ];
-    others.iter().for_each(|other| assert_ne!(other, &Some(key)));
-    let tcp = |port| Key::of(7, &peer(Transport::Tcp, &format!("10.0.0.1:{port}")), &call(1, b"me"), b"args");
+    others.iter().for_each(|other| assert_ne!(other, &first));
+    let tcp = |port| key(&peer(Transport::Tcp, &format!("10.0.0.1:{port}")), &call(1, b"me"), b"args");
     assert_eq!(tcp(700), tcp(701));
 }
 
 #[test]
 fn a_call_is_running_then_answered() {
     let duplicates = Duplicates::new(Retention::default());
-    let udp = peer(Transport::Udp, "10.0.0.1:700");
-    let key = Key::of(7, &udp, &call(1, b""), b"").unwrap();
-    assert!(matches!(duplicates.begin(&key, &udp), Seen::Never));
-    assert!(matches!(duplicates.begin(&key, &udp), Seen::Running));
-    duplicates.end(&key, &reply(1, 8));
-    let Seen::Answered(answer) = duplicates.begin(&key, &udp) else { panic!("it is forgotten") };
-    let mut again = Outgoing::default();
-    again.again(&answer);
-    assert_eq!(again.parts(), reply(1, 8).parts());
+    let seen = begin(&duplicates, 1, None);
+    assert!(matches!(begin(&duplicates, 1, None), Seen::Running));
+    answer(&duplicates, seen, result(8));
+    let Seen::Answered(Outcome::Result(bytes, None)) = begin(&duplicates, 1, None) else { panic!("it is forgotten") };
+    assert_eq!(bytes, [0; 8][..]);
+}
+
+#[test]
+fn a_call_on_another_connection_is_the_same_if_the_first_did_not_end_in_order() {
+    let duplicates = Duplicates::new(Retention::default());
+    let [broken, ended, third, fourth] = [(); 4].map(|()| Arc::new(Fate::default()));
+    let seen = begin(&duplicates, 1, Some(&broken));
+    assert!(matches!(begin(&duplicates, 1, Some(&third)), Seen::Running));
+    answer(&duplicates, seen, result(8));
+    assert!(matches!(begin(&duplicates, 1, Some(&broken)), Seen::Answered(_)));
+    assert!(matches!(begin(&duplicates, 1, Some(&third)), Seen::Answered(_)));
+
+    let seen = begin(&duplicates, 2, Some(&ended));
+    answer(&duplicates, seen, result(8));
+    ended.end_in_order();
+    // Its own calls would be known still; another client's of the same words stands beside it.
+    assert!(matches!(begin(&duplicates, 2, Some(&ended)), Seen::Answered(_)));
+    let seen = begin(&duplicates, 2, Some(&third));
+    assert!(matches!(begin(&duplicates, 2, Some(&fourth)), Seen::Running));
+    answer(&duplicates, seen, Outcome::Silence);
+    assert!(matches!(begin(&duplicates, 2, Some(&fourth)), Seen::Answered(Outcome::Silence)));
+    assert_eq!(duplicates.kept(), (3, 3 * ENTRY + 16));
 }
 
 #[test]
 fn replies_go_by_age_and_by_bytes() {
-    let udp = peer(Transport::Udp, "10.0.0.1:700");
     let serve = |duplicates: &Duplicates, xid| {
-        let key = Key::of(7, &udp, &call(xid, b""), b"").unwrap();
-        let seen = duplicates.begin(&key, &udp);
-        if let Seen::Never = seen {
-            duplicates.end(&key, &reply(xid, 1000));
+        let seen = begin(duplicates, xid, None);
+        let new = matches!(seen, Seen::Never(_));
+        if new {
+            answer(duplicates, seen, result(1000));
         }
-        seen
+        new
     };
     let small = Duplicates::new(Retention { bytes: 10_000, ..Retention::default() });
-    (0..1000).for_each(|xid| drop(serve(&small, xid)));
+    (0..1000).for_each(|xid| assert!(serve(&small, xid)));
     let (calls, bytes) = small.kept();
-    assert!(bytes <= 10_000 && calls == 8, "{calls} calls of {bytes} bytes");
-    assert!(matches!(serve(&small, 999), Seen::Answered(_)));
-    assert!(matches!(serve(&small, 0), Seen::Never));
+    assert!(bytes <= 10_000 && calls == 7, "{calls} calls of {bytes} bytes");
+    assert!(!serve(&small, 999) && serve(&small, 0));
     let brief = Duplicates::new(Retention { time: Duration::ZERO, ..Retention::default() });
-    assert!(matches!(serve(&brief, 1), Seen::Never));
-    assert!(matches!(serve(&brief, 1), Seen::Never));
+    assert!(serve(&brief, 1) && serve(&brief, 1));
     assert_eq!(brief.kept(), (0, 0));
 }
