@@ -55,6 +55,30 @@ mutants! {
     HeldForever = "held-forever",
     /// A probe is sent even when no call is outstanding.
     IdleProbes = "idle-probes",
+    /// An access that comes again when its result is no longer held is executed again, as if it were a reading.
+    AccessRunsAgain = "access-runs-again",
+    /// A reading that was answered at once does not consume its number.
+    ReadingUnrecorded = "reading-not-recorded",
+    /// A reading is answered that is older than what its activity did last.
+    ReadingGoesBack = "reading-goes-back",
+    /// A reading that was refused, or cancelled ahead, is executed when it comes.
+    RefusedReadingRuns = "refused-reading-runs",
+    /// A reading that was executed is refused when it comes again and may not be executed any more.
+    ReadingRefusedLater = "reading-refused-later",
+    /// That a call was given up is taken to be so of the activity's next.
+    CancelLeavesMark = "cancel-leaves-mark",
+    /// A posted write is done though one before it was not.
+    PostEarly = "post-early",
+    /// A posted write is done as often as it comes.
+    PostAgain = "post-done-again",
+    /// Posted writes are done behind one that was refused.
+    PostBehindRefused = "post-behind-refused",
+    /// The numbers of streams that were forgotten are used again.
+    StreamReused = "stream-reused",
+    /// What was posted is taken to be done whatever the exporter says.
+    FlushBelieves = "flush-believes",
+    /// The clock is read after a call has left, not before (for whoever drives the calling end).
+    DepartedLate = "departed-late",
 }
 
 /// The fault that a configuration has, if any.
@@ -79,7 +103,7 @@ impl Mutant {
 
     /// Whether `rule` is broken.
     #[inline(always)]
-    pub(crate) fn breaks(self, rule: Rule) -> bool {
+    pub fn breaks(self, rule: Rule) -> bool {
         #[cfg(feature = "mutants")]
         return self.rule == Some(rule);
         #[cfg(not(feature = "mutants"))]

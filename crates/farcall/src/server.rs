@@ -127,7 +127,8 @@ struct Core {
     crew: Crew,
     /// None if nobody is to read what is counted.
     tally: Option<Tally>,
-    /// Calls that execute and whose callers have given them up.
+    /// Calls that came otherwise than by the socket, execute, and whose callers have given them up. (Of the others the protocol
+    /// knows.)
     cancelled: HashSet<CallKey>,
     /// Until when the sentinel sleeps; `None` if it does until it is woken.
     sleeping: Option<Time>,
@@ -286,7 +287,8 @@ impl Server {
     }
 
     pub(crate) fn is_cancelled(&self, key: CallKey) -> bool {
-        self.lock().cancelled.contains(&key)
+        let mut core = self.lock();
+        core.protocol.is_given_up(key) || core.cancelled.contains(&key)
     }
 
     pub(crate) fn check_process(&self) -> Result<(), CallFailed> {

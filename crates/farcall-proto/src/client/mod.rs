@@ -1,5 +1,4 @@
 //! The calling end: one conversation of one client endpoint with one server endpoint.
-
 //!
 //! | file | job |
 //! |---|---|
@@ -10,8 +9,10 @@
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
 //! | `usual.rs` | what slow procedures usually take |
 //! | `brief.rs` | short calls that are alone |
+//! | `posts.rs` | posted writes that are not acknowledged, for who imported a segment |
 
 mod brief;
+mod posts;
 mod receive;
 mod send;
 mod session;
@@ -32,6 +33,7 @@ use crate::time::nanos;
 use crate::wire;
 use crate::{ClientConfig, Failure, Kind, Ran, Rule, Time, Trace};
 pub use brief::Brief;
+pub use posts::{Answer, Asking, Posts};
 use session::Session;
 use slots::{Slots, Stage, Want};
 use usual::Usual;

@@ -7,7 +7,7 @@ use super::Server;
 use super::table::Last;
 use super::work::{More, Phase, Work};
 use crate::wire::Position;
-use crate::{Failure, Kind, Ran, Rule, Time};
+use crate::{Failure, Kind, Mutant, Ran, Rule, Time};
 
 /// What an assembly costs besides its bytes, for the budget.
 pub(super) const ASSEMBLY: usize = 256;
@@ -301,10 +301,11 @@ impl Work {
 
     /// It is of another call, which the user has.
     #[inline]
-    pub(super) fn begin(&mut self, now: Time, position: Position) {
+    pub(super) fn begin(&mut self, now: Time, position: Position, mutant: Mutant) {
         self.position = position;
         self.since = now;
         self.phase = Phase::Running;
+        self.given_up &= mutant.breaks(Rule::CancelLeavesMark);
     }
 
     pub(super) fn boxed() -> Box<Work> {
@@ -317,6 +318,7 @@ impl Work {
             payload: Vec::new(),
             insert: None,
             since: Time::default(),
+            given_up: false,
             queued: false,
             waiting: false,
             progressed: false,

@@ -1,5 +1,4 @@
 //! The serving end: every conversation of one socket.
-
 //!
 //! | file | job |
 //! |---|---|
@@ -9,6 +8,7 @@
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
 //! | `receive.rs` | what each frame from a caller means |
 //! | `reading.rs` | calls that change nothing |
+//! | `streams.rs` | posted writes, for who has a segment |
 //! | `send.rs` | results, their fragments, short answers |
 //! | `memory.rs` | what is let go, when |
 
@@ -18,6 +18,7 @@ mod memory;
 mod reading;
 mod receive;
 mod send;
+mod streams;
 mod table;
 mod work;
 
@@ -33,6 +34,7 @@ use exports::Exports;
 pub use reading::{Reading, may_read};
 pub use receive::{Origin, Taken, Unread};
 pub use send::Envelope;
+pub use streams::{Streams, Write};
 use table::Table;
 use work::Work;
 
@@ -289,6 +291,14 @@ impl Server {
     /// Bytes of results held and of arguments being reassembled.
     pub fn held_bytes(&self) -> usize {
         self.held + self.reassembling
+    }
+
+    /// Whether the caller of a call that the user has, and has not finished, has given it up.
+    pub fn is_given_up(&mut self, key: CallKey) -> bool {
+        let CallKey { conversation, activity, sequence } = key;
+        let Some(place) = self.table.find(conversation) else { return false };
+        let marked = |work: &mut Work| work.given_up && work.position.sequence == sequence;
+        self.last(place, activity).sequence() > sequence || self.existing_work(place, activity).is_some_and(marked)
     }
 
     /// Calls given to the user and not finished.

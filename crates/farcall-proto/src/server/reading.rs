@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use super::Server;
 use super::receive::is_sound;
 use super::table::Last;
+use super::work::Phase;
 use crate::wire::{self, Header, Writer};
-use crate::{BASE_DATAGRAM, READINGS, Time};
+use crate::{BASE_DATAGRAM, READINGS, Rule, Time};
 
 /// A reading, to be executed.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +47,12 @@ impl Server {
         let (position, activity) = (head.position, head.position.activity);
         let place = self.table.find(conversation)?;
         let last = self.last(place, activity);
-        let again = position.sequence == last.sequence();
+        let (again, mutant) = (position.sequence == last.sequence(), self.config.mutant);
         let held = match self.existing_work(place, activity) {
             None => false,
             Some(work) if again || !work.may_be_taken_over() => return None,
-            Some(work) => !work.payload.is_empty(),
+            // Also one without a byte: what is held answers whatever comes again.
+            Some(work) => work.phase != Phase::Over,
         };
         if head.procedure < READINGS
             || local && !from.ip().is_loopback()
@@ -58,8 +60,8 @@ impl Server {
             || !is_sound(position)
             || activity >= self.config.max_activities
             || args.len() > self.config.max_arguments as usize
-            || position.sequence < last.sequence()
-            || again && last.refused()
+            || position.sequence < last.sequence() && !mutant.breaks(Rule::ReadingGoesBack)
+            || again && last.refused() && !mutant.breaks(Rule::RefusedReadingRuns)
         {
             return None;
         }
@@ -77,7 +79,9 @@ impl Server {
         if held {
             self.release(place, activity);
         }
-        self.set_last(place, activity, Last::new(position.sequence, false));
+        if !mutant.breaks(Rule::ReadingUnrecorded) {
+            self.set_last(place, activity, Last::new(position.sequence, false));
+        }
         if activity != 0 {
             self.enforce_slots(now);
         }

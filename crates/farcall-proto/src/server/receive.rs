@@ -257,16 +257,18 @@ impl Server {
         }
         self.set_last(place, position.activity, Last::new(position.sequence, false));
         self.supersede(visit, place, position.activity);
-        self.work(visit.now, place, position.activity).begin(visit.now, position);
+        let mutant = self.config.mutant;
+        self.work(visit.now, place, position.activity).begin(visit.now, position, mutant);
     }
 
     /// The same, if what the activity's last call has left is there to be used again.
     #[inline(always)]
     fn take_over(&mut self, now: Time, place: usize, position: Position) -> bool {
+        let mutant = self.config.mutant;
         let Some(work) = self.existing_work(place, position.activity).filter(|work| work.may_be_taken_over()) else {
             return false;
         };
-        work.begin(now, position);
+        work.begin(now, position, mutant);
         let held = work.payload.len();
         work.payload.clear();
         // Its room stays for the next result, unless it is large.
@@ -307,15 +309,20 @@ impl Server {
 
     /// Refuses a call that is not accepted.
     fn object(&mut self, now: Time, place: usize, head: &CallHead, total: usize) {
-        let failure = if self.draining {
-            Failure::new(Kind::Draining, Ran::No)
-        } else if !self.is_exported(head.export) {
-            Failure::new(Kind::NotExported, Ran::No)
-        } else {
-            let detail = format!("arguments of {total} bytes, the limit is {}", self.config.max_arguments);
-            Failure::new(Kind::TooLarge, Ran::No).with_detail(detail)
-        };
+        let failure = self.objection(head, total);
         self.refuse(now, place, head.position, failure);
+    }
+
+    /// Why a call is not accepted.
+    fn objection(&self, head: &CallHead, total: usize) -> Failure {
+        if self.draining {
+            return Failure::new(Kind::Draining, Ran::No);
+        }
+        if !self.is_exported(head.export) {
+            return Failure::new(Kind::NotExported, Ran::No);
+        }
+        let detail = format!("arguments of {total} bytes, the limit is {}", self.config.max_arguments);
+        Failure::new(Kind::TooLarge, Ran::No).with_detail(detail)
     }
 
     #[inline(always)]
@@ -343,15 +350,40 @@ impl Server {
             Some(Phase::Receiving) => self.receive(visit, place, head, part),
             Some(Phase::Running) => self.reply_state(place, position, Progress::Running),
             Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
-            None | Some(Phase::Over)
-                if head.procedure >= READINGS && !self.last(place, position.activity).refused() =>
-            {
-                self.on_new_call(visit, place, head, part);
-            }
+            None | Some(Phase::Over) if self.may_run_again(place, head) => self.run_again(visit, place, head, part),
             _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => {
                 self.on_new_call(visit, place, head, part);
             }
             Some(Phase::Over) | None => self.reply_over(place, position),
+        }
+    }
+
+    /// Whether a call that is over, and of which nothing is held, changes nothing.
+    fn may_run_again(&self, place: usize, head: &CallHead) -> bool {
+        let mutant = self.config.mutant;
+        let least = if mutant.breaks(Rule::AccessRunsAgain) { ACCESSES } else { READINGS };
+        let refused = self.last(place, head.position.activity).refused();
+        head.procedure >= least && (!refused || mutant.breaks(Rule::RefusedReadingRuns))
+    }
+
+    /// Executes such a call again, if it can be at once. A refusal now would say that it did not run.
+    fn run_again(
+        &mut self,
+        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
+        place: usize,
+        head: &CallHead,
+        part: Part<'_>,
+    ) {
+        if self.config.mutant.breaks(Rule::ReadingRefusedLater) {
+            return self.on_new_call(visit, place, head, part);
+        }
+        if !self.accepts(head, part.total()) {
+            let why = self.objection(head, part.total());
+            return self.reply_failure(place, head.position, Failure { ran: Ran::Yes, ..why });
+        }
+        match part.fragment {
+            None => self.on_new_call(visit, place, head, part),
+            Some(_) => self.reply_over(place, head.position),
         }
     }
 
@@ -512,6 +544,9 @@ impl Server {
         match self.existing_work(place, position.activity).map(|w| w.phase) {
             Some(Phase::Receiving) => self.refuse(visit.now, place, position, cancelled),
             Some(Phase::Running) => {
+                if let Some(work) = self.existing_work(place, position.activity) {
+                    work.given_up = true;
+                }
                 (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
                 self.reply_state(place, position, Progress::Running);
             }

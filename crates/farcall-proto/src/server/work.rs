@@ -113,6 +113,8 @@ pub(super) struct Work {
     pub insert: Option<Box<Insert>>,
     /// When its phase began, or a fragment came.
     pub since: Time,
+    /// The user has it, and its caller has given it up.
+    pub given_up: bool,
     /// Whether it stands in the queue of those who have something to send.
     pub queued: bool,
     /// Whether it stands among those who wait for the congestion window.

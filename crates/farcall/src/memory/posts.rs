@@ -1,15 +1,11 @@
 //! Posted writes at the importer: each leaves at once in a datagram of its own, of which nobody is told until somebody asks.
-//!
-//! What the exporter has not acknowledged is kept. It does the writes of a stream in order ([`streams`](super::streams)), so its
-//! answer is one number: what it has done is let go, and if it lacks what had left before it was asked, that and all behind it is sent
-//! again (go-back-N: the exporter keeps nothing of what came too early).
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use farcall_proto::MAX_POST;
+use farcall_proto::client::{self, Answer, Asking};
+use farcall_proto::{MAX_POST, Mutant};
 
 use super::Result;
 use super::access::{OPEN, POSTED, Refused};
@@ -27,47 +23,23 @@ pub(super) struct Posts {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
-struct State {
-    /// None before the first.
-    stream: Option<u64>,
-    /// The number of the write that is posted next.
-    next: u64,
-    /// Those that are not acknowledged, the first one's number, and each as it is sent.
-    first: u64,
-    kept: VecDeque<Vec<u8>>,
-    /// Nothing more is written: nobody is to believe that what was posted before was.
-    failed: Option<Error<Refused>>,
-}
+type State = client::Posts<Error<Refused>>;
 
-/// So many writes may be unacknowledged.
-const MOST: usize = 64;
-/// Longer ones are calls.
+/// Longer writes are calls.
 const LONGEST: usize = MAX_POST - 40;
-/// After so many answers in a row by which nothing was done nothing will be.
-const VAIN: u32 = 100;
-
-/// Who asks until all is done that had left before.
-struct Asking {
-    stream: u64,
-    /// The first write that need not be done.
-    end: u64,
-    /// How far it had come at the last answer, and how often it has not come further.
-    reached: u64,
-    vain: u32,
-}
 
 impl Posts {
     pub(super) fn new(binding: Binding, generation: u64) -> Posts {
-        Posts { binding, generation, any: AtomicBool::new(false), state: Mutex::default() }
+        let state = Mutex::new(State::new(Mutant::NONE));
+        Posts { binding, generation, any: AtomicBool::new(false), state }
     }
 
     /// Posts a write. False if it is to be called, now that all before it were done: it is long, or nothing can be posted.
     pub(super) fn post(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<bool> {
         if bytes.len() <= LONGEST {
             self.open()?;
-            while self.is_full() {
-                self.wait(MOST / 2)?;
+            while self.lock().is_full() {
+                self.wait(State::HALF)?;
             }
             if self.send(offset, bytes, notify)? {
                 return Ok(true);
@@ -102,32 +74,26 @@ impl Posts {
             return Ok(());
         }
         let stream = self.binding.call::<u64, Refused>(&OPEN, &|e| e.u64(self.generation))?;
-        // Another thread may have been faster; then nobody uses ours.
-        self.lock().stream.get_or_insert(stream);
+        self.lock().opened(stream);
         self.any.store(true, Ordering::Relaxed);
         Ok(())
-    }
-
-    fn is_full(&self) -> bool {
-        self.lock().kept.len() >= MOST
     }
 
     /// Sends a write, and keeps it. False if nothing can be sent so.
     fn send(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<bool> {
         let mut state = self.lock();
         state.check()?;
-        let Some(stream) = state.stream else { return Ok(false) };
+        let Some(next) = state.next() else { return Ok(false) };
         let mut post = Vec::with_capacity(MAX_POST);
         let encode = |e: &mut Encoder<'_>| -> std::result::Result<(), xdr::Error> {
-            (stream, state.next, self.generation).encode(e)?;
+            (next, self.generation).encode(e)?;
             (offset, notify, bytes).encode(e)
         };
         encode(&mut Encoder::new(&mut post)).map_err(bad_arguments)?;
         if !self.binding.channel().post(&post) {
             return Ok(false);
         }
-        state.next += 1;
-        state.kept.push_back(post);
+        state.left(post);
         Ok(true)
     }
 
@@ -147,13 +113,11 @@ impl Posts {
     fn ask(&self, most: usize) -> Result<Option<Asking>> {
         let state = self.lock();
         state.check()?;
-        let end = state.next.saturating_sub(most as u64);
-        let asking = |stream| Asking { stream, end, reached: state.first, vain: 0 };
-        Ok(state.stream.filter(|_| state.first < end).map(asking))
+        Ok(state.ask(most))
     }
 
     fn question(&self, asking: &Asking, e: &mut Encoder<'_>) -> std::result::Result<(), xdr::Error> {
-        (self.generation, asking.stream).encode(e)
+        (self.generation, asking.stream()).encode(e)
     }
 
     /// Takes in an answer: whether it is the last that is needed. If not, what is lacking was sent again.
@@ -161,29 +125,23 @@ impl Posts {
         let mut state = self.lock();
         state.check()?;
         let next = match answer {
-            Ok(Posted { next: Some(next), refused: None }) if next <= state.next => next,
-            Ok(Posted { refused: Some(why), .. }) | Err(Error::Declared(why)) => return state.fail(why.into()),
-            Ok(Posted { next: None, .. }) => return state.fail(forgotten().into()),
-            Ok(_) => return state.fail(nonsense().into()),
+            Ok(Posted { refused: Some(why), .. }) | Err(Error::Declared(why)) => return fail(&mut state, why.into()),
+            Ok(Posted { next: None, .. }) => return fail(&mut state, forgotten().into()),
+            Ok(Posted { next: Some(next), .. }) => next,
             Err(Error::CallFailed(why)) => {
                 // Who has no time left, or was not served this time, has lost nothing yet.
                 let late = matches!(why.kind(), Kind::Deadline | Kind::Cancelled | Kind::Local | Kind::Overloaded);
                 let why = why.but_ran(Ran::Maybe).into();
-                return if late { Err(why) } else { state.fail(why) };
+                return if late { Err(why) } else { fail(&mut state, why) };
             }
         };
-        while state.first < next && state.kept.pop_front().is_some() {
-            state.first += 1;
+        match state.heard(asking, next) {
+            Answer::Done => return Ok(true),
+            Answer::Again => {}
+            Answer::Vain => return fail(&mut state, vain().into()),
+            Answer::Nonsense => return fail(&mut state, nonsense().into()),
         }
-        if next >= asking.end {
-            return Ok(true);
-        }
-        asking.vain = if next > asking.reached { 0 } else { asking.vain + 1 };
-        asking.reached = asking.reached.max(next);
-        if asking.vain >= VAIN {
-            return state.fail(vain().into());
-        }
-        for post in &state.kept {
+        for post in state.kept() {
             self.binding.channel().post(post);
         }
         Ok(false)
@@ -194,16 +152,9 @@ impl Posts {
     }
 }
 
-impl State {
-    fn check(&self) -> Result<()> {
-        self.failed.clone().map_or(Ok(()), Err)
-    }
-
-    fn fail<T>(&mut self, why: Error<Refused>) -> Result<T> {
-        self.kept.clear();
-        self.failed = Some(why.clone());
-        Err(why)
-    }
+fn fail<T>(state: &mut State, why: Error<Refused>) -> Result<T> {
+    state.fail(why.clone());
+    Err(why)
 }
 
 #[cold]

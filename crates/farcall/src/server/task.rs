@@ -113,7 +113,6 @@ impl Server {
         let mut out = OUT.take().unwrap_or_else(|| vec![0; depart::ROOM].into_boxed_slice());
         let (sent, alarm) = {
             let mut core = self.lock();
-            core.cancelled.remove(&call.key);
             let sent = core.protocol.finish(now, call.key, finish, &mut reply, &mut out);
             (sent, core.alarm())
         };

@@ -351,7 +351,7 @@ impl<'s> Worker<'s> {
         self.errands |= if self.loose.is_empty() { 0 } else { LOOSE };
     }
 
-    /// Refuses the calls that were given up and have not begun, and marks the others.
+    /// Refuses the calls that were given up and have not begun. (That the others were the protocol remembers.)
     #[cold]
     fn cancel(&mut self, core: &mut Core) {
         for key in self.cancelled.drain(..) {
@@ -359,9 +359,8 @@ impl<'s> Worker<'s> {
                 Some(at) => Some(self.arrived.remove(at)),
                 None => self.current.take_if(|work| work.call.key == key).or_else(|| core.remove(key)),
             };
-            match unbegun {
-                Some(work) => self.refused.push((work, Failure::new(Kind::Cancelled, Ran::No))),
-                None => drop(core.cancelled.insert(key)),
+            if let Some(work) = unbegun {
+                self.refused.push((work, Failure::new(Kind::Cancelled, Ran::No)));
             }
         }
     }

@@ -1,0 +1,146 @@
+//! Posted writes at the exporter: each stream's are done in order, and once (docs/protocol.md, "Posted writes").
+//!
+//! A stream is opened by a call, so it is never opened twice, and what was posted to one that is forgotten is not done.
+
+use crate::{Mutant, Rule};
+
+/// The streams of one segment. `R` is why a write is refused.
+#[derive(Debug)]
+pub struct Streams<R> {
+    /// So many are remembered.
+    most: usize,
+    mutant: Mutant,
+    /// The newest; numbers are not used again.
+    newest: u64,
+    /// The one used last in front.
+    streams: Vec<Stream<R>>,
+}
+
+#[derive(Debug)]
+struct Stream<R> {
+    id: u64,
+    /// The write that is to be done next: all before it were.
+    next: u64,
+    /// Why that one was not, and none will be.
+    refused: Option<R>,
+}
+
+/// What came of a write that was its stream's next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write<R> {
+    /// It is done.
+    Done,
+    /// It never will be, nor any behind it.
+    Refused(R),
+    /// It was none. It may come again.
+    Nothing,
+}
+
+impl<R> Streams<R> {
+    /// None yet, and never more than `most`.
+    pub fn new(most: usize, mutant: Mutant) -> Streams<R> {
+        Streams { most, mutant, newest: 0, streams: Vec::new() }
+    }
+
+    /// A new one, whose first write has the number 0. The one that was not used for longest may be forgotten for it.
+    pub fn open(&mut self) -> u64 {
+        self.newest += 1;
+        let again = self.mutant.breaks(Rule::StreamReused);
+        let id = if again { 1 + self.newest % self.most as u64 } else { self.newest };
+        self.streams.insert(0, Stream { id, next: 0, refused: None });
+        self.streams.truncate(self.most);
+        id
+    }
+
+    /// Does the write of that number, if it is the stream's next and none was refused.
+    pub fn post(&mut self, id: u64, number: u64, write: impl FnOnce() -> Write<R>) {
+        let mutant = self.mutant;
+        let Some(stream) = self.find(id) else { return };
+        let in_order = number == stream.next
+            || number > stream.next && mutant.breaks(Rule::PostEarly)
+            || number < stream.next && mutant.breaks(Rule::PostAgain);
+        if !in_order || stream.refused.is_some() && !mutant.breaks(Rule::PostBehindRefused) {
+            return;
+        }
+        match write() {
+            Write::Done => stream.next = stream.next.max(number + 1),
+            Write::Refused(why) => {
+                stream.refused = Some(why);
+                stream.next += u64::from(mutant.breaks(Rule::PostBehindRefused));
+            }
+            Write::Nothing => {}
+        }
+    }
+
+    /// The number of the first write of a stream that was not done, and why that was refused, if it was. `None` if the stream
+    /// is not known.
+    pub fn posted(&mut self, id: u64) -> Option<(u64, Option<&R>)> {
+        self.find(id).map(|stream| (stream.next, stream.refused.as_ref()))
+    }
+
+    /// The stream, which is the one used last from now on.
+    fn find(&mut self, id: u64) -> Option<&mut Stream<R>> {
+        let place = self.streams.iter().position(|stream| stream.id == id)?;
+        self.streams[..=place].rotate_right(1);
+        self.streams.first_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 1024;
+
+    #[test]
+    fn writes_are_done_in_order_and_once() {
+        let (mut streams, mut done) = (Streams::<()>::new(MOST, Mutant::NONE), Vec::new());
+        let (one, other) = (streams.open(), streams.open());
+        for (stream, number) in
+            [(one, 1), (one, 0), (one, 0), (one, 2), (one, 1), (other, 0), (one, 2), (7, 0), (one, 1)]
+        {
+            streams.post(stream, number, || {
+                done.push((stream, number));
+                Write::Done
+            });
+        }
+        assert_eq!(done, [(one, 0), (one, 1), (other, 0), (one, 2)]);
+        assert_eq!(streams.posted(one), Some((3, None)));
+        assert_eq!(streams.posted(7), None);
+    }
+
+    #[test]
+    fn nothing_is_done_behind_what_was_refused() {
+        let mut streams = Streams::new(MOST, Mutant::NONE);
+        let stream = streams.open();
+        streams.post(stream, 0, || Write::Refused("inhibited"));
+        for number in [0, 1] {
+            streams.post(stream, number, || unreachable!("it comes behind"));
+        }
+        assert_eq!(streams.posted(stream), Some((0, Some(&"inhibited"))));
+    }
+
+    #[test]
+    fn what_was_no_write_may_come_again() {
+        let mut streams = Streams::<()>::new(MOST, Mutant::NONE);
+        let stream = streams.open();
+        streams.post(stream, 0, || Write::Nothing);
+        assert_eq!(streams.posted(stream), Some((0, None)));
+        streams.post(stream, 0, || Write::Done);
+        assert_eq!(streams.posted(stream), Some((1, None)));
+    }
+
+    #[test]
+    fn the_stream_that_was_not_used_for_longest_is_forgotten() {
+        let mut streams = Streams::<()>::new(MOST, Mutant::NONE);
+        let (first, second) = (streams.open(), streams.open());
+        for _ in 2..MOST {
+            streams.open();
+        }
+        streams.post(first, 0, || Write::Done);
+        streams.open();
+        assert_eq!(streams.posted(first), Some((1, None)));
+        assert_eq!(streams.posted(second), None);
+        streams.post(second, 0, || unreachable!("it is forgotten"));
+    }
+}

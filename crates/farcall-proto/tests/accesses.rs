@@ -1,0 +1,158 @@
+//! Packet traces of accesses to memory, and of what is known of calls that were given up.
+
+mod common;
+
+use common::*;
+use farcall_proto::client::Call;
+use farcall_proto::server::{CallKey, Finish, Request};
+use farcall_proto::{ACCESSES, Kind, READINGS, Ran, ServerConfig};
+
+/// Sends an access, or a call.
+fn send(pair: &mut Pair, procedure: u32, token: u64) -> Datagram {
+    let call = Call { export: EXPORT, procedure, deadline: None, trace: None, token };
+    pair.client.start(pair.now, &call, b"args".to_vec()).expect("room for a call");
+    pair.sent().remove(0)
+}
+
+/// What the server answers a reading at once.
+fn answered(pair: &mut Pair, datagram: &Datagram) -> Option<Datagram> {
+    let mut out = vec![0; 1200];
+    let len = pair.server.answer_reading(pair.now, &pair.from, datagram, &mut out, |reading, room| {
+        room[..4].copy_from_slice(reading.args);
+        Some(4)
+    })?;
+    out.truncate(len);
+    Some(out)
+}
+
+/// The call that a datagram brings, unless it brings none.
+fn taken(pair: &mut Pair, datagram: &Datagram) -> Option<CallKey> {
+    pair.receive(std::slice::from_ref(datagram));
+    pair.asked.pop().map(|(key, _)| key)
+}
+
+#[test]
+fn a_reading_is_answered_at_once_as_often_as_it_comes_and_nothing_of_it_is_held() {
+    let mut pair = Pair::acquainted();
+    let held = pair.server.held_bytes();
+    let reading = send(&mut pair, READINGS, 1);
+    let first = answered(&mut pair, &reading).expect("it is new");
+    assert!(taken(&mut pair, &reading).is_some(), "it changes nothing");
+    assert!(pair.server.held_bytes() <= held);
+    pair.hear(&[first]);
+    assert_eq!(pair.told, [(1, Told::Result(b"args".to_vec()))]);
+}
+
+#[test]
+fn an_access_that_writes_is_executed_once() {
+    let mut pair = Pair::acquainted();
+    let access = send(&mut pair, ACCESSES, 1);
+    assert!(answered(&mut pair, &access).is_none(), "it is no reading");
+    let key = taken(&mut pair, &access).expect("it is new");
+    pair.finish(key, Finish::Result, b"done");
+    pair.pass(ServerConfig::default().hold * 2);
+    pair.tick();
+    assert_eq!((pair.server.held_bytes(), taken(&mut pair, &access)), (0, None));
+}
+
+#[test]
+fn a_reading_that_ran_is_never_said_not_to_have_run() {
+    let withdraw = |pair: &mut Pair| pair.server.withdraw(EXPORT);
+    let drain = |pair: &mut Pair| pair.server.drain();
+    for (end, kind) in [(withdraw as fn(&mut Pair), Kind::NotExported), (drain, Kind::Draining)] {
+        let mut pair = Pair::acquainted();
+        let reading = send(&mut pair, READINGS, 1);
+        answered(&mut pair, &reading).expect("it is new");
+        // The answer is lost, and the reading comes again when it may not be executed any more.
+        end(&mut pair);
+        assert_eq!(taken(&mut pair, &reading), None);
+        let answers = pair.answered();
+        pair.hear(&answers);
+        assert_eq!(pair.told, [(1, Told::Failed(kind, Ran::Yes))]);
+    }
+}
+
+#[test]
+fn a_reading_that_was_cancelled_ahead_never_runs() {
+    let mut pair = Pair::acquainted();
+    let call = Call { export: EXPORT, procedure: READINGS, deadline: None, trace: None, token: 1 };
+    let id = pair.client.start(pair.now, &call, b"args".to_vec()).unwrap();
+    let reading = pair.sent().remove(0);
+    pair.client.cancel(pair.now, id);
+    let cancel = pair.sent();
+    pair.receive(&cancel);
+    assert!(answered(&mut pair, &reading).is_none());
+    assert_eq!(taken(&mut pair, &reading), None);
+}
+
+#[test]
+fn readings_widen_no_conversation_beyond_what_all_may_have() {
+    let server = ServerConfig { max_conversations: 1, max_activities: 1 << 20, ..ServerConfig::default() };
+    let mut pair = Pair::with(farcall_proto::ClientConfig::default(), server);
+    pair.start(0, b"");
+    pair.settle();
+    let reading = |activity: u32| {
+        let mut body = frame_about(CALL, 0, activity, 1, &[0, EXPORT as u32, READINGS]);
+        body.extend(b"args");
+        let len = (body.len() - 4) as u16;
+        body[2..4].copy_from_slice(&len.to_be_bytes());
+        body
+    };
+    pair.start(9, b"");
+    let conversation = conversation_of(&pair.sent()[0]);
+    let widest = forged(conversation, 7, &[reading(100_000)]);
+    assert!(answered(&mut pair, &widest).is_some());
+    assert_eq!(pair.server.conversations(), 0, "it has more activities than all may have together: it is forgotten");
+}
+
+#[test]
+fn that_a_call_was_given_up_is_known_as_long_as_it_runs_and_of_no_other() {
+    let mut pair = Pair::acquainted();
+    for procedure in [1, ACCESSES] {
+        let call = Call { export: EXPORT, procedure, deadline: None, trace: None, token: 1 };
+        let id = pair.client.start(pair.now, &call, b"args".to_vec()).unwrap();
+        let sent = pair.sent().remove(0);
+        let key = taken(&mut pair, &sent).expect("it is new");
+        assert!(!pair.server.is_given_up(key));
+        // The word that it was given up comes in a later datagram, and comes twice.
+        pair.client.cancel(pair.now, id);
+        let cancel = pair.sent();
+        pair.receive(&cancel);
+        pair.receive(&cancel);
+        assert!(pair.server.is_given_up(key));
+        assert_eq!(pair.cancelled.len(), 2);
+        let answers = pair.finish(key, Finish::Result, b"done");
+        pair.hear(&answers);
+        // It is over: the word comes once more, and names nothing that runs.
+        pair.cancelled.clear();
+        pair.receive(&cancel);
+        assert_eq!(pair.cancelled, []);
+        pair.answered();
+        let next = send(&mut pair, procedure, 2);
+        let next = taken(&mut pair, &next).expect("it is new");
+        assert!(!pair.server.is_given_up(next) && pair.server.is_given_up(key), "the activity has gone on");
+        let answers = pair.finish(next, Finish::Result, b"done");
+        pair.hear(&answers);
+    }
+    let nobody = CallKey { conversation: 1, activity: 0, sequence: 1 };
+    assert!(!pair.server.is_given_up(nobody));
+}
+
+#[test]
+fn a_cancel_that_shares_its_datagram_with_its_call_names_it() {
+    let mut pair = Pair::acquainted();
+    pair.start(9, b"");
+    let conversation = conversation_of(&pair.sent()[0]);
+    let call = frame_about(CALL, 0, 1, 5, &[0, EXPORT as u32, ACCESSES]);
+    let both = forged(conversation, 7, &[call, frame_about(CANCEL, 0, 1, 5, &[])]);
+    let mut seen = Vec::new();
+    pair.server.handle(pair.now, pair.from, &both, &mut |request| match request {
+        Request::Call(incoming) => seen.push((true, incoming.key)),
+        Request::Cancel(key) => seen.push((false, key)),
+        Request::Post(..) => unreachable!(),
+    });
+    assert_eq!(seen.iter().map(|(call, _)| *call).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(seen[0].1, seen[1].1);
+    pair.finish(seen[0].1, Finish::Result, b"done");
+    assert_eq!(pair.server.unfinished(), 0);
+}
