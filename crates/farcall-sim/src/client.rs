@@ -8,8 +8,10 @@ use farcall_proto::{Failure, Kind, Route, Time, route};
 
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
-use crate::net::{MILLIS, Nanos, SECS, address};
+use crate::memory::{FACTS, Head, OPEN, POSTED, READ, WRITE};
+use crate::net::{MICROS, MILLIS, Nanos, SECS, address};
 use crate::oracle::{Call, State};
+use crate::posting::Import;
 use crate::server::{NAME, SOCKET_BUFFER};
 
 /// One client and its machine.
@@ -30,15 +32,20 @@ pub struct ClientNode {
     pub resumed_at: Nanos,
     inbox: Vec<(SocketAddr, Vec<u8>)>,
     armed: Nanos,
-    conversations: Vec<Option<Talk>>,
+    pub(crate) conversations: Vec<Option<Talk>>,
+    /// How long the process is stopped between reading its clock and sending, and how much later it sends for that.
+    gap: Nanos,
+    pub(crate) later: Nanos,
     /// What ended in the datagram or timer being handled.
     ended: Vec<Ended>,
 }
 
 /// A conversation and what its user knows.
-struct Talk {
-    core: Conversation,
-    export: Option<u64>,
+pub(crate) struct Talk {
+    pub(crate) core: Conversation,
+    pub(crate) export: Option<u64>,
+    /// The memory that is exported there, if something was posted to it.
+    pub(crate) import: Option<Import>,
     binding: bool,
     open: Vec<(usize, CallId)>,
     /// The call that its thread sent by itself, of which the conversation does not know when.
@@ -106,8 +113,28 @@ impl Talk {
 }
 
 enum Ended {
-    Call { call: usize, rebind: bool },
+    Call { call: usize, rebind: bool, reply: Reply },
     Bound(Option<u64>),
+}
+
+/// How a call ended, as far as whoever posts is concerned.
+#[derive(Clone, Copy)]
+pub(crate) enum Reply {
+    /// With the result of an access.
+    Access(Head),
+    Failed(Kind),
+    Other,
+}
+
+/// What to call.
+#[derive(Clone, Copy)]
+pub(crate) enum Op {
+    /// Any procedure, or access.
+    Any,
+    /// A stream for what an import will post.
+    Open(usize),
+    /// How far that has come, in this stream.
+    Posted(usize, u64),
 }
 
 /// The mark of a bind; those of calls are their numbers.
@@ -132,6 +159,8 @@ impl ClientNode {
             inbox: Vec::new(),
             armed: Nanos::MAX,
             conversations: Vec::new(),
+            gap: 0,
+            later: 0,
             ended: Vec::new(),
         }
     }
@@ -242,8 +271,13 @@ impl ClientNode {
         let before = g.budget;
         if !self.stopped {
             let server = g.rng.index(self.conversations.len());
+            if g.rng.chance(g.plan.gap) {
+                self.gap = g.rng.spread(MICROS, 100 * SECS);
+                self.later = if g.plan.departs_late { 0 } else { self.gap };
+            }
             self.use_server(g, server);
             self.settle(g);
+            self.stop(g);
         }
         if g.budget == 0 {
             return;
@@ -260,6 +294,26 @@ impl ClientNode {
             g.rng.spread(g.plan.pause / 16, g.plan.pause)
         };
         g.net.after(pause.max(least), Event::Act { client: self.index, life });
+    }
+
+    /// The process is stopped, if it is to be, and something else happens meanwhile.
+    fn stop(&mut self, g: &mut Ground) {
+        let gap = std::mem::take(&mut self.gap);
+        self.later = 0;
+        if gap == 0 {
+            return;
+        }
+        g.net.faults.gaps += 1;
+        g.note(&[20, self.index as u64, gap], || format!("client {} is stopped before it sends", self.index));
+        self.stopped = true;
+        g.net.after(gap, Event::Resume(self.index));
+        let meanwhile = g.rng.below(gap);
+        g.net.after(meanwhile, Event::Chaos);
+    }
+
+    /// What it takes for the time at which something leaves: read before that, and before the process is stopped.
+    fn leaving(&self, g: &Ground) -> Time {
+        self.clock.read(g.now() + self.gap - self.later)
     }
 
     /// Its user gives a call up.
@@ -292,6 +346,7 @@ impl ClientNode {
         let talk = self.conversations[server].get_or_insert_with(|| Talk {
             core: Conversation::new(g.plan.client.clone(), g.rng.next() | 1),
             export: None,
+            import: None,
             binding: false,
             open: Vec::new(),
             left: None,
@@ -305,42 +360,56 @@ impl ClientNode {
             (talk.binding, talk.touched) = (true, at);
             return talk.core.bind(now, NAME, BIND);
         };
+        if g.rng.chance(g.plan.post) {
+            self.post(g, server);
+        }
         for _ in 0..g.rng.within(1, g.plan.burst) {
             // Now and then an export that does not exist.
             let export = if g.rng.chance(2_000) { g.rng.next() | 1 } else { export };
-            self.call(g, server, export);
+            self.call(g, server, export, Op::Any);
         }
     }
 
-    fn call(&mut self, g: &mut Ground, server: usize, export: u64) {
-        let (at, now) = (g.now(), self.clock.read(g.now()));
+    /// What a call of that is.
+    fn draw(g: &mut Ground, server: usize, export: u64, op: Op) -> Call {
+        let procedure = match op {
+            Op::Any if g.rng.chance(g.plan.memory) => g.rng.pick(&[READ, READ, FACTS, WRITE, WRITE]),
+            Op::Any => g.rng.within(1, 2) as u32,
+            Op::Open(_) => OPEN,
+            Op::Posted(..) => POSTED,
+        };
+        let args = g.plan.size(&mut g.rng);
+        let mut call = Call::new(server, export, procedure, args, g.net.now());
+        if call.is_access() {
+            // Whoever answers a reading at once knows it by its arguments alone.
+            call.args = args.max(16);
+            call.result = g.plan.size(&mut g.rng).max(Head::LEN);
+            call.exception = g.rng.chance(20_000);
+        }
+        (call.import, call.stream) = match op {
+            Op::Any => (None, 0),
+            Op::Open(import) => (Some(import), 0),
+            Op::Posted(import, stream) => (Some(import), stream),
+        };
+        call.traced = call.args < 8 || g.rng.chance(100_000);
+        call
+    }
+
+    /// Makes a call, if one may be made.
+    pub(crate) fn call(&mut self, g: &mut Ground, server: usize, export: u64, op: Op) -> bool {
+        let (at, now, leaves) = (g.now(), self.clock.read(g.now()), self.leaving(g));
         let Some(talk) = &mut self.conversations[server] else {
-            return;
+            return false;
         };
         if g.budget == 0 || talk.calls() >= g.plan.open {
-            return;
+            return false;
         }
         g.budget -= 1;
         let call = g.oracle.calls.len();
         let wait = g.rng.chance(g.plan.deadline).then(|| g.rng.spread(MILLIS, 10 * SECS));
-        let args = g.plan.size(&mut g.rng);
-        g.oracle.calls.push(Call {
-            server,
-            export,
-            procedure: g.rng.within(1, 2) as u32,
-            args,
-            started: at,
-            deadline: wait.map(|d| at + d),
-            traced: args < 8 || g.rng.chance(100_000),
-            cancelled: false,
-            state: State::Open,
-            executed: 0,
-            refused: false,
-            nonce: 0,
-            result: 0,
-            exception: false,
-        });
-        let meant = g.oracle.calls[call];
+        let meant = Call { deadline: wait.map(|d| at + d), ..ClientNode::draw(g, server, export, op) };
+        g.oracle.made(meant);
+        let args = meant.args;
         g.note(&[7, call as u64], || {
             format!("client {} starts call {call} to server {server}, {args} bytes", self.index)
         });
@@ -357,9 +426,10 @@ impl ClientNode {
         // As a thread does that is alone with its endpoint.
         let brief = if g.rng.chance(300_000) { talk.core.start_brief(what, &body, &mut g.scratch) } else { None };
         if let Some(brief) = brief {
-            g.send(self.address, address(server, 7000), brief.bytes());
-            talk.brief = Some(Briefly { call, brief, at: now, args: body });
-            return self.perhaps_cancel(g, call);
+            g.send_after(self.later, self.address, address(server, 7000), brief.bytes());
+            talk.brief = Some(Briefly { call, brief, at: leaves, args: body });
+            self.perhaps_cancel(g, call);
+            return true;
         }
         // A thread that receives sends its call by itself, if it is the usual one.
         let usual = wait.is_none() && !meant.traced && g.rng.chance(500_000);
@@ -367,13 +437,17 @@ impl ClientNode {
         let usual = if usual { talk.core.call(callee, what.token, &mut body, &mut g.scratch) } else { None };
         match usual.map_or_else(|| talk.core.start(now, &what, body), |usual| Ok(usual.id)) {
             Ok(id) => talk.open.push((call, id)),
-            Err((failure, _)) => g.oracle.failed(at, call, &failure),
+            Err((failure, _)) => {
+                g.oracle.failed(at, call, &failure);
+                return false;
+            }
         }
         if let Some(Departure { id, len, patience }) = usual {
-            talk.left = Some(Left { id, at: now, due: now.plus(patience) });
-            g.send(self.address, address(server, 7000), len);
+            talk.left = Some(Left { id, at: leaves, due: leaves.plus(patience) });
+            g.send_after(self.later, self.address, address(server, 7000), len);
         }
         self.perhaps_cancel(g, call);
+        true
     }
 
     fn perhaps_cancel(&self, g: &mut Ground, call: usize) {
@@ -435,7 +509,7 @@ impl ClientNode {
             talk.touched = g.now();
             match *end {
                 Ended::Bound(export) => (talk.binding, talk.export) = (false, export),
-                Ended::Call { call, rebind } => {
+                Ended::Call { call, rebind, reply } => {
                     talk.open.retain(|(c, _)| *c != call);
                     if rebind && talk.export == Some(g.oracle.calls[call].export) {
                         talk.export = None;
@@ -446,10 +520,12 @@ impl ClientNode {
                     if now - self.resumed_at > 50 * MILLIS {
                         g.oracle.deadline_kept(now, call);
                     }
-                    if state == State::Returned
+                    if g.oracle.calls[call].import.is_some() {
+                        self.posts_end(g, server, call, reply);
+                    } else if state == State::Returned
                         && let Some(export) = talk.export.filter(|_| g.rng.chance(g.plan.chain))
                     {
-                        self.call(g, server, export);
+                        self.call(g, server, export, Op::Any);
                     }
                 }
             }
@@ -460,7 +536,7 @@ impl ClientNode {
 
     /// Sends what is ready and arms the timer.
     fn settle(&mut self, g: &mut Ground) {
-        let (at, now) = (g.now(), self.clock.read(g.now()));
+        let (at, now) = (g.now(), self.leaving(g));
         for server in 0..self.conversations.len() {
             let Some(talk) = &mut self.conversations[server] else {
                 continue;
@@ -468,7 +544,7 @@ impl ClientNode {
             let idle = talk.core.outstanding() == 0 && !talk.binding && at - talk.touched > IDLE_AFTER;
             let mut sent = 0;
             while let Some(len) = talk.core.transmit(now, &mut g.scratch) {
-                g.send(self.address, address(server, 7000), len);
+                g.send_after(self.later, self.address, address(server, 7000), len);
                 sent += 1;
                 if sent > 100_000 {
                     return g.oracle.violate("sending-ends", at, || format!("client {}", self.index));
@@ -520,10 +596,15 @@ fn end(oracle: &mut crate::oracle::Oracle, ended: &mut Vec<Ended>, at: Nanos, ca
         &outcome,
         Outcome::Failed(Failure { kind: Kind::ServerRestarted | Kind::NotExported | Kind::Unreachable, .. })
     );
+    let reply = match &outcome {
+        Outcome::Result(body) => Head::read(body).map_or(Reply::Other, |(head, _)| Reply::Access(head)),
+        Outcome::Exception(_) => Reply::Other,
+        Outcome::Failed(failure) => Reply::Failed(failure.kind),
+    };
     match outcome {
         Outcome::Result(body) => oracle.returned(at, call, &body, false),
         Outcome::Exception(body) => oracle.returned(at, call, &body, true),
         Outcome::Failed(failure) => oracle.failed(at, call, &failure),
     }
-    ended.push(Ended::Call { call, rebind });
+    ended.push(Ended::Call { call, rebind, reply });
 }

@@ -98,7 +98,7 @@ impl Ground {
         let patience = plan.client.patience.as_nanos() as Nanos;
         Ground {
             net,
-            oracle: Oracle::new(rng.next(), plan.calm, patience),
+            oracle: Oracle::new(rng.next(), plan.calm, patience, plan.servers),
             rng,
             plan,
             scratch: vec![0; 1 << 16],
@@ -141,12 +141,17 @@ impl Ground {
 
     /// Sends the first `len` bytes of the scratch buffer.
     pub fn send(&mut self, from: SocketAddr, to: SocketAddr, len: usize) {
+        self.send_after(0, from, to, len);
+    }
+
+    /// The same, but they leave so much later.
+    pub fn send_after(&mut self, gap: Nanos, from: SocketAddr, to: SocketAddr, len: usize) {
         self.sent += 1;
         if self.verbose {
             let now = self.net.now() as f64 / SECS as f64;
             println!("{now:>16.6}  {from} sends to {to}  {}", show(&self.scratch[..len]));
         }
-        self.net.send(from, to, &self.scratch[..len]);
+        self.net.send_after(gap, from, to, &self.scratch[..len]);
     }
 
     /// A server took in a datagram.

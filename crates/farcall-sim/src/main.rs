@@ -161,6 +161,10 @@ fn tell(summary: &Summary, seconds: f64) {
         "executed {}; returned {}, did not run {}, may have run {}, ran {}, caller died {}",
         o.executed, o.returned, o.no, o.maybe, o.yes, o.abandoned
     );
+    eprintln!(
+        "readings answered at once {}, posted writes done {}, said to be done {} times",
+        o.answered, o.posted, o.flushed
+    );
     eprintln!("violations: {} {:?}", summary.failing.len(), summary.broken());
 }
 

@@ -139,6 +139,8 @@ faults! {
     client_crashes,
     /// Processes stopped for a while: their clocks step forward.
     clock_steps,
+    /// Clients stopped between reading their clock and sending.
+    gaps,
     /// Clients that moved to another address in the middle of a conversation.
     address_changes,
     /// Exports withdrawn and offered anew.
@@ -288,6 +290,11 @@ impl<E> Net<E> {
 
     /// Sends a datagram; it takes the chances of its path.
     pub fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        self.send_after(0, from, to, bytes);
+    }
+
+    /// The same of one that leaves so much later.
+    pub fn send_after(&mut self, gap: Nanos, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         let (source, target) = (host(from), host(to));
         if source >= self.hosts || target >= self.hosts {
             self.faults.undeliverable += 1;
@@ -295,7 +302,7 @@ impl<E> Net<E> {
         }
         let index = source * self.hosts + target;
         let path = self.paths[index];
-        let Some(wait) = self.admit(index, path, bytes.len()) else {
+        let Some(wait) = self.admit(index, path, bytes.len()).map(|wait| wait + gap) else {
             return;
         };
         if self.rng.chance(path.spoof) {
@@ -311,7 +318,7 @@ impl<E> Net<E> {
         if self.rng.chance(path.late) {
             self.faults.late += 1;
             let later = self.rng.spread(SECS, 6 * 3600 * SECS);
-            self.deliver(path, from, to, bytes, later);
+            self.deliver(path, from, to, bytes, gap + later);
         }
         if self.rng.chance(path.duplicate) {
             self.faults.duplicated += 1;

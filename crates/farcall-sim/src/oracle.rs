@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use farcall_proto::server::Incoming;
-use farcall_proto::{Failure, Kind, Ran, Trace};
+use farcall_proto::server::{CallKey, Incoming, Reading};
+use farcall_proto::{ACCESSES, Failure, Kind, READINGS, Ran, Trace};
 
+use crate::memory::{FORGOTTEN, Head, Import, POSTED, Post, READ, REFUSED};
 use crate::net::{MILLIS, Nanos, SECS};
 use crate::rng::mix;
 
@@ -66,10 +67,66 @@ pub struct Call {
     pub refused: bool,
     /// The execution that its result comes from.
     pub nonce: u64,
-    /// Bytes of its result.
+    /// Bytes of its result; of an access its caller says how many.
     pub result: usize,
     /// Whether the result is an exception.
     pub exception: bool,
+    /// How many writes its server had done, and those that its import had posted, when it was started.
+    pub version: u64,
+    /// See `version`.
+    pub done: u64,
+    /// What the result of the last execution of an access begins with.
+    pub head: Head,
+    /// The import that it is of, and its stream, if it is about posted writes.
+    pub import: Option<usize>,
+    /// See `import`.
+    pub stream: u64,
+}
+
+impl Call {
+    /// A call that has just been made, or an access, of which more is to be said.
+    pub fn new(server: usize, export: u64, procedure: u32, args: usize, started: Nanos) -> Call {
+        Call {
+            server,
+            export,
+            procedure,
+            args,
+            started,
+            deadline: None,
+            traced: false,
+            cancelled: false,
+            state: State::Open,
+            executed: 0,
+            refused: false,
+            nonce: 0,
+            result: 0,
+            exception: false,
+            version: 0,
+            done: 0,
+            head: Head::default(),
+            import: None,
+            stream: 0,
+        }
+    }
+
+    /// Whether it accesses memory.
+    pub fn is_access(&self) -> bool {
+        self.procedure >= ACCESSES
+    }
+
+    /// Whether it changes nothing, so that it may be executed more than once.
+    pub fn reads(&self) -> bool {
+        self.procedure >= READINGS
+    }
+
+    /// Bytes of its arguments that are not a pattern.
+    fn marked(&self) -> usize {
+        match self.procedure {
+            POSTED => 16,
+            _ if self.args >= 8 => 8,
+            _ => 0,
+        }
+    }
 }
 
 /// Counts of how calls ended.
@@ -87,6 +144,12 @@ pub struct Outcomes {
     pub abandoned: u64,
     /// Executions.
     pub executed: u64,
+    /// Readings that were answered at once.
+    pub answered: u64,
+    /// Posted writes that were done.
+    pub posted: u64,
+    /// How often all that was posted was said to be done.
+    pub flushed: u64,
 }
 
 impl Outcomes {
@@ -98,6 +161,9 @@ impl Outcomes {
         self.yes += other.yes;
         self.abandoned += other.abandoned;
         self.executed += other.executed;
+        self.answered += other.answered;
+        self.posted += other.posted;
+        self.flushed += other.flushed;
     }
 }
 
@@ -112,14 +178,32 @@ pub struct Oracle {
     pub calls: Vec<Call>,
     /// The first invariant that did not hold.
     pub violation: Option<Violation>,
-    executions: u64,
+    /// What is true of what each import has posted.
+    pub imports: Vec<Import>,
+    /// How many writes each server has done.
+    versions: Vec<u64>,
+    counts: Outcomes,
 }
 
 impl Oracle {
     /// One that has seen nothing.
-    pub fn new(salt: u64, calm: bool, patience: Nanos) -> Oracle {
-        let (calls, violation) = (Vec::new(), None);
-        Oracle { salt, calm, patience, calls, violation, executions: 0 }
+    pub fn new(salt: u64, calm: bool, patience: Nanos, servers: usize) -> Oracle {
+        Oracle {
+            salt,
+            calm,
+            patience,
+            calls: Vec::new(),
+            violation: None,
+            imports: Vec::new(),
+            versions: vec![0; servers],
+            counts: Outcomes::default(),
+        }
+    }
+
+    /// A call has been made.
+    pub fn made(&mut self, call: Call) {
+        let done = call.import.map_or(0, |import| self.imports[import].done);
+        self.calls.push(Call { version: self.versions[call.server], done, ..call });
     }
 
     /// Notes that an invariant does not hold; the first such note is kept.
@@ -150,6 +234,9 @@ impl Oracle {
         if length >= 8 {
             out.extend_from_slice(&token.to_be_bytes());
         }
+        if self.calls[call].procedure == POSTED {
+            out.extend_from_slice(&self.calls[call].stream.to_be_bytes());
+        }
         pattern(token, length, out);
     }
 
@@ -163,7 +250,7 @@ impl Oracle {
         };
         let meant = self.calls[index];
         let args = &call.args[..];
-        let body = if meant.args >= 8 { args.get(8..) } else { Some(args) };
+        let body = args.get(meant.marked()..);
         let whole =
             args.len() == meant.args && body.is_some_and(|body| is_pattern(self.token(index), meant.args, body));
         let trace = meant.traced.then(|| self.trace(index));
@@ -194,15 +281,114 @@ impl Oracle {
         (index < self.calls.len() && self.token(index) == token).then_some(index)
     }
 
+    /// A server is asked for a reading that it may answer at once, in so much room: the length of what it says, if it does.
+    pub fn read(
+        &mut self,
+        now: Nanos,
+        server: usize,
+        export: u64,
+        reading: &Reading<'_>,
+        room: &mut [u8],
+    ) -> Option<usize> {
+        let key = CallKey { conversation: 0, activity: 0, sequence: 0 };
+        let Reading { export: named, procedure, args } = *reading;
+        let incoming = Incoming { key, export: named, procedure, deadline: None, trace: None, args: args.into() };
+        if named != export || procedure != READ {
+            return None;
+        }
+        let call = self.arrived(now, server, export, &incoming)?;
+        let meant = self.calls[call];
+        // Now and then it is not, for no reason.
+        let room = room.get_mut(..meant.result).filter(|_| !meant.exception && call % 8 > 0)?;
+        self.access(now, call, Head::default());
+        self.counts.answered += 1;
+        let mut result = Vec::with_capacity(room.len());
+        self.write_result(call, &mut result);
+        room.copy_from_slice(&result);
+        Some(room.len())
+    }
+
+    /// A server executes an access, whose result has that in front, and the version.
+    pub fn access(&mut self, now: Nanos, call: usize, head: Head) {
+        let meant = self.calls[call];
+        self.execute(now, call, meant.result, meant.exception);
+        if !meant.reads() && !meant.exception {
+            self.versions[meant.server] += 1;
+        }
+        self.calls[call].head = Head { version: self.versions[meant.server], ..head };
+    }
+
+    /// A new import of what a server exports.
+    pub fn import(&mut self, server: usize, export: u64) -> usize {
+        self.imports.push(Import { server, export, done: 0, refused: false });
+        self.imports.len() - 1
+    }
+
+    /// Writes a post of so many bytes.
+    pub fn write_post(&self, post: Post, length: usize, out: &mut Vec<u8>) {
+        post.write(out);
+        pattern(self.mark(post), length, out);
+    }
+
+    fn mark(&self, Post { number, import, .. }: Post) -> u64 {
+        mix(self.salt ^ (import << 32) ^ number)
+    }
+
+    /// A server does what was posted, or refuses it.
+    pub fn post(&mut self, now: Nanos, (server, export): (usize, u64), bytes: &[u8], refuses: bool) {
+        let length = bytes.len();
+        let posted = Post::read(bytes).filter(|(post, rest)| {
+            (post.import as usize) < self.imports.len() && is_pattern(self.mark(*post), length, rest)
+        });
+        let Some((post, _)) = posted else {
+            return self.violate("arguments-intact", now, || format!("server {server} got a post that nobody made"));
+        };
+        let import = &mut self.imports[post.import as usize];
+        let before = *import;
+        if refuses {
+            import.refused = true;
+        } else {
+            import.done += 1;
+            self.versions[server] += 1;
+            self.counts.posted += 1;
+        }
+        if (before.server, before.export) != (server, export) {
+            self.violate("export-is-the-one-meant", now, || format!("{post:?} of {before:?} came to server {server}"));
+        }
+        if before.done != post.number || before.refused {
+            self.violate("posts-in-order-and-once", now, || format!("{post:?} after {before:?}"));
+        }
+    }
+
+    /// An importer believes that all it posted before the write of that number is done.
+    pub fn flushed(&mut self, now: Nanos, import: usize, end: u64) {
+        self.counts.flushed += 1;
+        let truth = self.imports[import];
+        if truth.done < end {
+            self.violate("flush-means-done", now, || format!("import {import}, {end} were posted: {truth:?}"));
+        }
+    }
+
+    /// A server says whether the caller of a call that it has gave it up.
+    pub fn given_up(&mut self, now: Nanos, call: usize, is: bool) {
+        let c = self.calls[call];
+        if is && !c.cancelled && c.state == State::Open {
+            self.violate("given-up-is-true", now, || format!("call {call}, which its caller waits for: {c:?}"));
+        }
+    }
+
     /// A server's user begins to execute a call.
     pub fn execute(&mut self, now: Nanos, call: usize, result: usize, exception: bool) {
-        self.executions += 1;
-        let nonce = mix(self.salt.wrapping_add(self.executions));
+        self.counts.executed += 1;
+        let nonce = mix(self.salt.wrapping_add(self.counts.executed));
         let c = &mut self.calls[call];
         c.executed += 1;
-        (c.nonce, c.result, c.exception) = (nonce, result, exception);
+        (c.result, c.exception) = (result, exception);
+        if !c.reads() {
+            c.nonce = nonce;
+        }
         let c = *c;
-        if c.executed > 1 {
+        if c.executed > 1 && !c.reads() {
             self.violate("at-most-once", now, || format!("call {call} was executed again: {c:?}"));
         }
         if c.refused || c.state == State::Failed(Ran::No) {
@@ -220,6 +406,9 @@ impl Oracle {
     /// Writes the result of a call's execution.
     pub fn write_result(&self, call: usize, out: &mut Vec<u8>) {
         let c = &self.calls[call];
+        if c.is_access() {
+            c.head.write(out);
+        }
         pattern(self.token(call) ^ c.nonce, c.result, out);
     }
 
@@ -227,13 +416,36 @@ impl Oracle {
     pub fn returned(&mut self, now: Nanos, call: usize, body: &[u8], exception: bool) {
         let c = self.end(now, call, State::Returned);
         let key = self.token(call) ^ c.nonce;
-        let right =
-            c.executed == 1 && body.len() == c.result && exception == c.exception && is_pattern(key, c.result, body);
+        let (head, rest) = match Head::read(body).filter(|_| c.is_access()) {
+            Some((head, rest)) => (Some(head), rest),
+            None => (None, body),
+        };
+        let executed = if c.reads() { c.executed > 0 } else { c.executed == 1 };
+        let right = executed
+            && body.len() == c.result
+            && exception == c.exception
+            && head.is_some() == c.is_access()
+            && is_pattern(key, c.result, rest)
+            && head.is_none_or(|head| self.is_right(&c, head));
         if !right {
             self.violate("result-is-the-executions", now, || {
                 format!("call {call} {c:?} returned {} bytes", body.len())
             });
         }
+    }
+
+    /// Whether an access may have had a result with that in front: of a reading, whether it was so at one moment of it.
+    fn is_right(&self, call: &Call, head: Head) -> bool {
+        if !call.reads() {
+            return head == call.head;
+        }
+        let posted = match call.import.map(|import| self.imports[import]) {
+            Some(import) if head.status != FORGOTTEN => {
+                (call.done..=import.done).contains(&head.word) && (head.status != REFUSED || import.refused)
+            }
+            _ => true,
+        };
+        (call.version..=self.versions[call.server]).contains(&head.version) && (posted || call.exception)
     }
 
     /// A call failed, as its caller was told.
@@ -299,7 +511,7 @@ impl Oracle {
 
     /// How the calls ended.
     pub fn outcomes(&self) -> Outcomes {
-        let mut outcomes = Outcomes { executed: self.executions, ..Outcomes::default() };
+        let mut outcomes = self.counts;
         for call in &self.calls {
             *match call.state {
                 State::Open | State::Abandoned => &mut outcomes.abandoned,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use farcall_proto::{ClientConfig, Mutant, ServerConfig};
+use farcall_proto::{ClientConfig, Mutant, Rule, ServerConfig};
 
 use crate::net::{MICROS, MILLIS, Nanos, Path, SECS};
 use crate::rng::Rng;
@@ -56,6 +56,18 @@ pub struct Plan {
     pub burst: u64,
     /// Calls that a client has outstanding, at most.
     pub open: usize,
+    /// Of these operations, accesses to memory rather than calls, in parts per million.
+    pub memory: u32,
+    /// Actions that post writes, in parts per million.
+    pub post: u32,
+    /// Streams of posted writes that a server remembers.
+    pub streams: usize,
+    /// Accesses that are executed only after others had a chance, in parts per million.
+    pub deferred: u32,
+    /// Actions in which the process is stopped between reading its clock and sending, in parts per million.
+    pub gap: u32,
+    /// Whether clients read the clock only when that is over: a deliberate fault.
+    pub departs_late: bool,
     /// Calls that follow the end of another at once, in parts per million.
     pub chain: u32,
 }
@@ -86,6 +98,12 @@ impl Plan {
             rest: rng.pick(&[0, 1_000, 20_000]),
             burst: rng.spread(1, 16),
             open: rng.spread(1, 64) as usize,
+            memory: rng.pick(&[0, 100_000, 500_000, 900_000]),
+            post: rng.pick(&[0, 100_000, 500_000]),
+            streams: 1024,
+            deferred: rng.pick(&[0, 100_000]),
+            gap: 0,
+            departs_late: mutant.breaks(Rule::DepartedLate),
             chain: rng.pick(&[0, 300_000, 900_000]),
         };
         if !calm {
@@ -111,6 +129,7 @@ impl Plan {
             path.queue = rng.spread(MILLIS, 200 * MILLIS);
         }
         self.chaos = rng.pick(&[0, 2_000, 10_000, 50_000]);
+        self.gap = rng.pick(&[0, 1_000, 20_000]);
     }
 
     /// Tables so small, and holds so short, that forgetting happens all the time.
@@ -124,6 +143,7 @@ impl Plan {
         server.max_arguments = rng.pick(&[30_000, 1 << 28]);
         server.window = rng.pick(&[5_000, 40_000, 256 << 10]);
         server.max_datagram = rng.pick(&[1200, 1200, 9_000, 64_000]);
+        self.streams = rng.pick(&[1, 2, 3, 1024]);
         client.max_outstanding = rng.pick(&[1, 8, 4096]);
         // Bounds are met, but not all the time: a refused call shows little.
         let bound = client.max_outstanding.min(server.max_activities) as usize;

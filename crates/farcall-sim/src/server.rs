@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use farcall_proto::server::{CallKey, Envelope, Export, Finish, Incoming, Insert, Request, Server, Taken};
+use farcall_proto::server::{
+    CallKey, Envelope, Export, Finish, Incoming, Insert, Request, Server, Streams, Taken, Write, may_read,
+};
 use farcall_proto::{Failure, Kind, Ran};
 
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
+use crate::memory::{FORGOTTEN, Head, KNOWN, OPEN, POSTED, Post, REFUSED};
 use crate::net::{Nanos, SECS, address};
-use crate::rng::Rng;
 
 /// The name that every server exports.
 pub const NAME: &str = "Store";
@@ -31,6 +33,8 @@ pub struct ServerNode {
     /// Since when the process is dead.
     pub dead_since: Nanos,
     export: u64,
+    /// Of the memory that is exported.
+    streams: Streams<()>,
     inbox: Vec<(SocketAddr, Vec<u8>)>,
     /// When the earliest timer event that is in the queue comes.
     armed: Nanos,
@@ -51,6 +55,7 @@ const NOTED: Nanos = 200_000;
 
 enum Ask {
     Call(Job),
+    Post(u64, Vec<u8>),
     Cancel(CallKey),
 }
 
@@ -80,6 +85,7 @@ impl ServerNode {
             stopped: false,
             dead_since: 0,
             export: 0,
+            streams: Streams::new(g.plan.streams, g.plan.server.mutant),
             inbox: Vec::new(),
             armed: Nanos::MAX,
             asked: Vec::new(),
@@ -98,7 +104,7 @@ impl ServerNode {
         self.core = Some(Server::new(g.plan.server.clone(), now, secret));
         self.life += 1;
         self.stopped = false;
-        self.export_anew(&mut g.rng);
+        self.export_anew(g);
         g.server_forgot(self.index);
         g.net.bind(self.address);
     }
@@ -125,12 +131,13 @@ impl ServerNode {
     }
 
     /// Withdraws the export, if there is one, and offers it under a new identifier.
-    pub fn export_anew(&mut self, rng: &mut Rng) {
+    pub fn export_anew(&mut self, g: &mut Ground) {
         let Some(core) = &mut self.core else { return };
         if self.export != 0 {
             core.withdraw(self.export);
         }
-        self.export = rng.next() | 1;
+        self.export = g.rng.next() | 1;
+        self.streams = Streams::new(g.plan.streams, g.plan.server.mutant);
         core.export(Export {
             id: self.export,
             type_name: NAME.into(),
@@ -196,6 +203,7 @@ impl ServerNode {
         if let Some(job) = self.remove(job) {
             match job.left {
                 Some(len) => self.note(g, job, len),
+                None if g.oracle.calls[job.call].is_access() => self.execute_access(g, job),
                 None => self.finish_executed(g, job),
             }
             self.settle(g);
@@ -204,8 +212,14 @@ impl ServerNode {
 
     fn handle(&mut self, g: &mut Ground, from: SocketAddr, bytes: Vec<u8>) {
         let now = self.clock.read(g.now());
-        let Some(core) = &mut self.core else { return };
+        if self.core.is_none() {
+            return;
+        }
         g.server_received(self.index, from, bytes.len());
+        if may_read(&bytes) && self.answer(g, from, &bytes) {
+            return g.net.recycle(bytes);
+        }
+        let Some(core) = &mut self.core else { return };
         let export = self.export;
         let (oracle, asked, index, at) = (&mut g.oracle, &mut self.asked, self.index, g.net.now());
         let mut call = |incoming: Incoming<'_>, envelope| {
@@ -215,20 +229,87 @@ impl ServerNode {
         };
         match core.take_call(now, &from, &bytes) {
             Taken::Call(incoming, origin) => asked.extend(call(incoming, Some((from, core.envelope(&origin))))),
-            Taken::Other(unread) => core.handle_rest(now, &from, &bytes, unread, &mut |request| match request {
-                Request::Call(incoming) => asked.extend(call(incoming, None)),
-                Request::Post(..) => {}
-                Request::Cancel(key) => asked.push(Ask::Cancel(key)),
-            }),
+            Taken::Other(unread) => match core.take_access(now, &unread, &bytes) {
+                Some(incoming) => asked.extend(call(incoming, None)),
+                None => core.handle_rest(now, &from, &bytes, unread, &mut |request| match request {
+                    Request::Call(incoming) => asked.extend(call(incoming, None)),
+                    Request::Post(export, bytes) => asked.push(Ask::Post(export, bytes.to_vec())),
+                    Request::Cancel(key) => asked.push(Ask::Cancel(key)),
+                }),
+            },
             Taken::Nothing => {}
         }
         g.net.recycle(bytes);
         for ask in std::mem::take(&mut self.asked) {
             match ask {
+                Ask::Call(job) if g.oracle.calls[job.call].is_access() => self.access(g, job),
                 Ask::Call(job) => self.take(g, job),
+                Ask::Post(export, bytes) => self.post(g, export, &bytes),
                 Ask::Cancel(key) => self.give_up(g, key),
             }
         }
+    }
+
+    /// Answers a reading at once, if it may.
+    fn answer(&mut self, g: &mut Ground, from: SocketAddr, bytes: &[u8]) -> bool {
+        let (at, now) = (g.now(), self.clock.read(g.now()));
+        let Some(core) = &mut self.core else { return false };
+        let (oracle, index, export) = (&mut g.oracle, self.index, self.export);
+        let answered = core.answer_reading(now, &from, bytes, &mut g.scratch, |reading, room| {
+            oracle.read(at, index, export, &reading, room)
+        });
+        let Some(len) = answered else { return false };
+        g.server_sent(self.index, from, len);
+        g.send(self.address, from, len);
+        true
+    }
+
+    /// Executes an access at once, or when others had a chance.
+    fn access(&mut self, g: &mut Ground, job: Job) {
+        if !g.rng.chance(g.plan.deferred) {
+            return self.execute_access(g, job);
+        }
+        self.taken += 1;
+        self.jobs.push((self.taken, job));
+        g.net.after(g.rng.below(NOTED), Event::Done { server: self.index, job: self.taken });
+    }
+
+    fn execute_access(&mut self, g: &mut Ground, job: Job) {
+        let call = g.oracle.calls[job.call];
+        self.check_mark(g, job);
+        let head = match call.procedure {
+            OPEN if !call.exception => Head { word: self.streams.open(), ..Head::default() },
+            POSTED => match self.streams.posted(call.stream) {
+                Some((word, None)) => Head { word, status: KNOWN, ..Head::default() },
+                Some((word, Some(()))) => Head { word, status: REFUSED, ..Head::default() },
+                None => Head { status: FORGOTTEN, ..Head::default() },
+            },
+            _ => Head::default(),
+        };
+        g.note(&[18, self.index as u64, job.call as u64], || {
+            format!("server {} accesses memory for call {}", self.index, job.call)
+        });
+        g.oracle.access(g.net.now(), job.call, head);
+        g.last_done = g.now();
+        self.finish(g, job, if call.exception { Finish::Exception } else { Finish::Result });
+    }
+
+    /// Does what was posted, if it is its stream's next.
+    fn post(&mut self, g: &mut Ground, export: u64, bytes: &[u8]) {
+        let Some((post, _)) = Post::read(bytes) else { return };
+        let refuses = g.rng.chance(g.plan.refuse / 10);
+        let (at, oracle, whose) = (g.net.now(), &mut g.oracle, (self.index, export));
+        self.streams.post(post.stream, post.number, || {
+            oracle.post(at, whose, bytes, refuses);
+            if refuses { Write::Refused(()) } else { Write::Done }
+        });
+        g.note(&[19, self.index as u64, post.number], || format!("server {} got {post:?}", self.index));
+    }
+
+    /// Whether a call that the user has was given up is what its caller did.
+    fn check_mark(&mut self, g: &mut Ground, job: Job) {
+        let is = self.core.as_mut().is_some_and(|core| core.is_given_up(job.key));
+        g.oracle.given_up(g.net.now(), job.call, is);
     }
 
     /// Executes a call, lets it wait, or refuses it.
@@ -259,6 +340,7 @@ impl ServerNode {
             self.refuse(g, job, Kind::Deadline);
             return self.next(g);
         }
+        self.check_mark(g, job);
         job.executing = true;
         self.executing += 1;
         let (size, exception) = (g.plan.size(&mut g.rng), g.rng.chance(100_000));
@@ -277,6 +359,7 @@ impl ServerNode {
     fn finish_executed(&mut self, g: &mut Ground, job: Job) {
         self.executing -= 1;
         g.last_done = g.now();
+        self.check_mark(g, job);
         if g.rng.chance(2_000) {
             self.finish(g, job, Failure::new(Kind::Nested, Ran::Yes).into());
         } else if g.oracle.calls[job.call].exception {
@@ -306,7 +389,8 @@ impl ServerNode {
 
     /// The caller has given a call up: one that waits is refused, one that executes may stop early.
     fn give_up(&mut self, g: &mut Ground, key: CallKey) {
-        let found = self.jobs.iter().find(|(_, job)| job.key == key && job.left.is_none());
+        let is_call = |job: &Job| job.left.is_none() && !g.oracle.calls[job.call].is_access();
+        let found = self.jobs.iter().find(|(_, job)| job.key == key && is_call(job));
         let Some((number, job)) = found.copied() else {
             return;
         };
@@ -407,7 +491,7 @@ impl ServerNode {
     /// After everything: nothing is held, nothing is waited for.
     pub fn must_be_idle(&self, g: &mut Ground) {
         let Some(core) = &self.core else { return };
-        let left = (core.held_bytes(), core.unfinished(), core.timeout(), self.busy());
+        let left = (core.held_bytes(), core.unfinished(), core.timeout(), self.busy() + self.jobs.len());
         if left != (0, 0, None, 0) {
             let now = g.now();
             g.oracle.violate("memory-returns", now, || {

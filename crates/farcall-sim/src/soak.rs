@@ -164,13 +164,16 @@ impl Summary {
         let o = &self.outcomes;
         let _ = write!(
             line,
-            r#","executed":{},"returned":{},"ran_no":{},"ran_maybe":{},"ran_yes":{},"abandoned":{},"datagrams":{},"simulated_hours":{}}}"#,
+            r#","executed":{},"returned":{},"ran_no":{},"ran_maybe":{},"ran_yes":{},"abandoned":{},"answered":{},"posted":{},"flushed":{},"datagrams":{},"simulated_hours":{}}}"#,
             o.executed,
             o.returned,
             o.no,
             o.maybe,
             o.yes,
             o.abandoned,
+            o.answered,
+            o.posted,
+            o.flushed,
             self.datagrams,
             self.simulated_hours()
         );

@@ -158,7 +158,7 @@ impl World {
             }
             83..90 => {
                 g.net.faults.reexports += 1;
-                self.servers[server].export_anew(&mut g.rng);
+                self.servers[server].export_anew(g);
             }
             90..95 => {
                 g.net.faults.mtu_changes += 1;

@@ -1,0 +1,113 @@
+//! A simulated client's posted writes: it imports what a server exports, posts, and asks what was done.
+
+use farcall_proto::client::{Answer, Asking, Posts};
+use farcall_proto::{Kind, MAX_POST};
+
+use crate::client::{ClientNode, Op, Reply};
+use crate::ground::Ground;
+use crate::memory::{FORGOTTEN, POSTED, Post, REFUSED};
+use crate::net::address;
+
+/// What was posted of one export.
+pub struct Import {
+    /// Its number, for the oracle.
+    truth: usize,
+    export: u64,
+    posts: Posts<()>,
+    /// The question that is under way, and how many writes were posted before it.
+    asking: Option<(Asking, u64)>,
+}
+
+impl ClientNode {
+    /// Posts some writes, when there is a stream for them, and perhaps asks.
+    pub fn post(&mut self, g: &mut Ground, server: usize) {
+        let Some(talk) = &mut self.conversations[server] else { return };
+        let Some(export) = talk.export else { return };
+        let Some(import) = talk.import.as_mut().filter(|import| import.export == export) else {
+            let truth = g.oracle.import(server, export);
+            let posts = Posts::new(g.plan.client.mutant);
+            talk.import = Some(Import { truth, export, posts, asking: None });
+            if !self.call(g, server, export, Op::Open(truth))
+                && let Some(talk) = &mut self.conversations[server]
+            {
+                talk.import = None;
+            }
+            return;
+        };
+        for _ in 0..g.rng.spread(1, 128) {
+            let Some((stream, number)) = import.posts.next().filter(|_| !import.posts.is_full()) else { break };
+            let mut post = Vec::new();
+            let length = Post::LEN + (g.rng.below(MAX_POST as u64 - Post::LEN as u64) as usize & !3);
+            g.oracle.write_post(Post { stream, number, import: import.truth as u64 }, length, &mut post);
+            let Some(len) = talk.core.post(export, &post, &mut g.scratch) else { break };
+            g.send_after(self.later, self.address, address(server, 7000), len);
+            import.posts.left(post);
+        }
+        if import.asking.is_none() && (import.posts.is_full() || g.rng.chance(400_000)) {
+            let most = if g.rng.chance(500_000) { 0 } else { Posts::<()>::HALF };
+            let end = import.posts.next().map_or(0, |(_, next)| next.saturating_sub(most as u64));
+            import.asking = import.posts.ask(most).map(|asking| (asking, end));
+            self.ask(g, server);
+        }
+    }
+
+    /// Asks what was done, if that is to be known.
+    fn ask(&mut self, g: &mut Ground, server: usize) {
+        let Some(import) = self.conversations[server].as_mut().and_then(|talk| talk.import.as_mut()) else { return };
+        let Some((asking, _)) = &import.asking else { return };
+        let (export, question) = (import.export, Op::Posted(import.truth, asking.stream()));
+        if self.call(g, server, export, question) {
+            return;
+        }
+        if let Some(import) = self.conversations[server].as_mut().and_then(|talk| talk.import.as_mut()) {
+            import.asking = None;
+        }
+    }
+
+    /// A call about what is posted has ended.
+    pub fn posts_end(&mut self, g: &mut Ground, server: usize, call: usize, reply: Reply) {
+        let meant = g.oracle.calls[call];
+        let Some(talk) = &mut self.conversations[server] else { return };
+        let Some(import) = talk.import.as_mut().filter(|import| Some(import.truth) == meant.import) else { return };
+        let head = match reply {
+            Reply::Access(head) => head,
+            // Who was not served this time has lost nothing.
+            Reply::Failed(Kind::Deadline | Kind::Cancelled | Kind::Overloaded) if meant.procedure == POSTED => {
+                import.asking = None;
+                return;
+            }
+            Reply::Failed(_) | Reply::Other => {
+                talk.import = None;
+                return;
+            }
+        };
+        if meant.procedure != POSTED {
+            return import.posts.opened(head.word);
+        }
+        let Some((asking, end)) = &mut import.asking else { return };
+        if head.status == FORGOTTEN || head.status == REFUSED {
+            talk.import = None;
+            return;
+        }
+        match import.posts.heard(asking, head.word) {
+            Answer::Done => {
+                g.oracle.flushed(g.net.now(), import.truth, *end);
+                import.asking = None;
+            }
+            Answer::Again => {
+                for post in import.posts.kept() {
+                    let Some(len) = talk.core.post(import.export, post, &mut g.scratch) else { break };
+                    g.send_after(self.later, self.address, address(server, 7000), len);
+                }
+                self.ask(g, server);
+            }
+            Answer::Vain => talk.import = None,
+            Answer::Nonsense => {
+                let (now, next) = (g.now(), import.posts.next());
+                g.oracle.violate("posts-in-order-and-once", now, || {
+                    format!("import {}, of {next:?}: {head:?}", import.truth)
+                });
+            }
+        }
+    }
+}
