@@ -9,6 +9,7 @@
 //! drive       receiving: datagrams to conversations, outcomes to owners, timers
 //! lead        who receives: leader and followers
 //! service     the thread that leads, and sends, when nobody else would;  vigil: whether it is awake
+//! lent        buffers in which results stay until they are fetched
 //! peer        a server endpoint and the conversation with it;  owners: who waits for what in it
 //! waiter      a thread that waits
 //! ```
@@ -22,6 +23,7 @@ mod call;
 mod drive;
 mod gathered;
 mod lead;
+mod lent;
 mod owners;
 mod peer;
 mod service;

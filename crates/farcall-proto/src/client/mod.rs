@@ -178,9 +178,10 @@ pub struct Conversation {
     stats: Stats,
 }
 
-/// So many activities keep the room of their arguments for their next calls, if it is no larger than that.
-const SPARE_BUFFERS: u32 = 64;
+/// The room of their arguments activities keep for their next calls if it is no larger than that, and of so many together
+/// if all had as much as this one: the more there are, the less each.
 const SPARE_BYTES: usize = crate::spares::SHORTEST;
+const ALL_SPARE_BYTES: usize = 64 * SPARE_BYTES;
 
 /// Room as small as that all keep.
 const SHORT_BUFFER: usize = 256;
@@ -296,7 +297,8 @@ impl Conversation {
     pub fn may_wait(&self, id: CallId, clocked: bool) -> bool {
         let queued = self.slots.queued() as u64;
         let expected = self.next_sequence - 1 - self.newest_ended;
-        let bytes = |slot: &slots::Slot| self.slots.queued() * (slot.args.len() + wire::CALL_OVERHEAD);
+        // One more would have to fit: else one datagram would be full, and the call that is left over alone in the next.
+        let bytes = |slot: &slots::Slot| (self.slots.queued() + 1) * (slot.args.len() + wire::CALL_OVERHEAD);
         (if clocked { queued < expected } else { queued * 4 < expected })
             && self.session.has_ticket()
             && self.slots.get(id.activity).is_some_and(|slot| bytes(slot) < self.mtu.datagram())
@@ -427,7 +429,8 @@ impl Conversation {
     fn recycle_arguments(&mut self, activity: u32) {
         let arguments = &mut self.slots.at_mut(activity).args;
         arguments.clear();
-        if arguments.capacity() > if activity < SPARE_BUFFERS { SPARE_BYTES } else { SHORT_BUFFER } {
+        let room = arguments.capacity();
+        if room > SHORT_BUFFER && (room > SPARE_BYTES || room * (activity as usize + 1) > ALL_SPARE_BYTES) {
             self.config.spares.give(std::mem::take(arguments));
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use farcall_proto::client::Event;
 use farcall_proto::{Route, Time, route};
 
+use super::lent::{self, Train};
 use super::owners::Owners;
 use super::peer::{Mine, deliver};
 use super::waiter::{Tools, Waiter};
@@ -25,9 +26,6 @@ const DRAIN: usize = 1024;
 
 /// How long to keep off a socket that fails in a way that we do not know.
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// Longer than any datagram, so that none is cut.
-const BUFFER: usize = 64 << 10;
 
 /// What a leader has: the buffer that datagrams come into, and what it knows of timers, which the next
 /// leader is to know however this one ends.
@@ -46,7 +44,7 @@ impl<'a> Reception<'a> {
         let (earliest, look) = (endpoint.begin_lead(timer), look.unwrap_or(NEVER));
         let mut buffer = std::mem::take(&mut tools.buffer);
         if buffer.is_empty() {
-            buffer = vec![0; BUFFER].into_boxed_slice();
+            buffer = lent::buffer();
         }
         Reception { endpoint, buffer, earliest, look }
     }
@@ -266,10 +264,16 @@ impl Endpoint {
     ) {
         match *received {
             Ok(Received::Datagrams { ref from, len, each }) => {
+                let started = self.busy.load(Ordering::Relaxed) > 0;
+                let shared = if started { tools.lent.share(&mut reception.buffer, len) } else { None };
                 for place in train(len, each) {
-                    let datagram = &reception.buffer[place];
-                    let (timer, listed) = self.accept(time, from, datagram, mine.as_deref_mut(), tools);
+                    let datagram = &shared.as_deref().unwrap_or(&reception.buffer)[place];
+                    let (timer, listed) =
+                        self.accept(time, from, datagram, shared.as_ref(), mine.as_deref_mut(), tools);
                     self.expect(&mut reception.earliest, timer, listed);
+                }
+                if let Some(train) = shared {
+                    reception.buffer = tools.lent.next(train);
                 }
             }
             Ok(Received::TimedOut) if time >= reception.earliest => {
@@ -324,12 +328,13 @@ impl Endpoint {
         }
     }
 
-    /// Takes in a datagram. Returns its conversation's next timer, and whether the peer is listed.
+    /// Takes in a datagram, perhaps of a train that may be lent. Returns its conversation's next timer, and whether the peer is listed.
     fn accept(
         &self,
         now: Time,
         from: &SocketAddr,
         datagram: &[u8],
+        train: Option<&Train>,
         mine: Option<&mut Mine<'_>>,
         tools: &mut Tools,
     ) -> (Option<Time>, bool) {
@@ -351,7 +356,7 @@ impl Endpoint {
             let busy = owners.any_started();
             // Calls that were left wait on, unless there is something else to be sent.
             let left = if state.left { state.conversation.ready() } else { 0 };
-            let sink = &mut |event: Event<'_>| deliver(owners, event, datagram, mine.as_deref_mut(), wakes);
+            let sink = &mut |event: Event<'_>| deliver(owners, event, (datagram, train), mine.as_deref_mut(), wakes);
             state.conversation.handle(now, datagram, sink);
             self.count_busy(busy, owners);
             let quiet = state.conversation.is_quiet_but(left);
@@ -404,11 +409,21 @@ impl Endpoint {
             let sent = state.conversation.transmit(now, out);
             timer = state.conversation.timeout();
             let more = !state.conversation.is_quiet();
+            state.flushed = now;
             sent.map(|len| Departing { to: peer.address, len, insert: None, more })
         };
         // What the system refuses is a hint.
         depart(&*self.socket, out, write, |_, _| peer.lock().conversation.handle_unreachable(now));
         timer
+    }
+
+    /// Whether there are calls that were left, all of them within that time: whatever else their peers had to send left since.
+    pub(super) fn has_fresh(&self, within: Duration) -> bool {
+        if !self.vigil.has_unsent() {
+            return false;
+        }
+        let (now, unsent) = (self.env.now(), self.unsent.lock().unwrap_or_else(PoisonError::into_inner));
+        unsent.iter().all(|peer| now.since(peer.lock().flushed) < within)
     }
 
     /// Sends the calls that were left for others to share a datagram with. Says whether there were any.
@@ -475,7 +490,7 @@ impl Endpoint {
             }
             let (owners, wakes) = (&mut state.owners, &mut tools.wakes);
             let busy = owners.any_started();
-            let sink = &mut |event: Event<'_>| deliver(owners, event, &[], mine.as_deref_mut(), wakes);
+            let sink = &mut |event: Event<'_>| deliver(owners, event, (&[], None), mine.as_deref_mut(), wakes);
             state.conversation.handle_timeout(now, sink);
             self.count_busy(busy, owners);
         }

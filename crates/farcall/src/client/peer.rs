@@ -9,6 +9,7 @@ use farcall_proto::client::{CallId, Conversation, Event, Outcome};
 use farcall_proto::{Failure, Time};
 
 use super::call::Taker;
+use super::lent::Train;
 use super::owners::{Owner, Owners};
 use super::waiter::Wakes;
 use crate::env::place;
@@ -28,6 +29,8 @@ pub(super) struct PeerState {
     pub(super) listed: bool,
     /// It stands among those whose calls wait to be sent.
     pub(super) left: bool,
+    /// When all that was ready was last sent.
+    pub(super) flushed: Time,
 }
 
 /// The call that the receiving thread itself waits for: its outcome stays where it arrived.
@@ -131,7 +134,8 @@ impl<'a> Mine<'a> {
 
 impl Peer {
     pub(super) fn new(conversation: Conversation, address: SocketAddr) -> Peer {
-        let state = PeerState { owners: Owners::default(), listed: false, left: false, conversation };
+        let state =
+            PeerState { owners: Owners::default(), listed: false, left: false, flushed: Time::default(), conversation };
         Peer { id: state.conversation.id(), address, state: Mutex::new(state) }
     }
 
@@ -169,12 +173,12 @@ fn into_owned(outcome: Outcome<'_>) -> Outcome<'static> {
     }
 }
 
-/// Takes an event, of a datagram or of a timer, to its owner.
+/// Takes an event, of a datagram (perhaps of a train that may be lent) or of a timer, to its owner.
 #[inline(always)]
 pub(super) fn deliver(
     owners: &mut Owners,
     event: Event<'_>,
-    datagram: &[u8],
+    (datagram, train): (&[u8], Option<&Train>),
     mine: Option<&mut Mine<'_>>,
     wakes: &mut Wakes,
 ) {
@@ -190,7 +194,7 @@ pub(super) fn deliver(
                     wakes.waiters.push(waiter);
                 }
                 Some(Owner::Started(landing, watcher)) => {
-                    landing.end(outcome, arguments);
+                    landing.end(outcome, arguments, train);
                     wakes.add(watcher);
                 }
                 // Its thread panicked while it led.

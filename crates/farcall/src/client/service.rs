@@ -23,7 +23,7 @@ use crate::env::Env;
 /// The longest that a call may be left unsent by others: less than a thread may have to wait for a processor.
 const NAP: Duration = Duration::from_micros(100);
 /// The longest time between two looks while others send what is left.
-const LONGEST_NAP: Duration = Duration::from_micros(400);
+const LONGEST_NAP: Duration = Duration::from_micros(300);
 /// After so many looks at which nothing was left since the last it naps no more.
 const QUIET: u32 = 8;
 
@@ -107,14 +107,15 @@ impl Service {
     }
 
     /// Sends what others left, again and again, until nothing is left any more for a while, or somebody
-    /// must lead and nobody does.
+    /// must lead and nobody does. What they left just now they will send themselves, as they did with what was left before.
     fn nap(&self, endpoint: &Endpoint, tools: &mut Tools) {
         let (mut nap, mut quiet) = (NAP, 0);
         let mut left = endpoint.left.load(Ordering::Relaxed);
         endpoint.led.store(false, Ordering::Relaxed);
         while quiet < QUIET {
             self.waiter.wait(Some(nap));
-            let sent = endpoint.send_unsent(tools);
+            let fresh = endpoint.has_fresh(NAP);
+            let sent = !fresh && endpoint.send_unsent(tools);
             if self.is_stopped() || self.is_hurried(endpoint) {
                 return;
             }
@@ -124,7 +125,7 @@ impl Service {
                 return;
             }
             let before = std::mem::replace(&mut left, endpoint.left.load(Ordering::Relaxed));
-            quiet = if left == before { quiet + 1 } else { 0 };
+            quiet = if left == before && !fresh { quiet + 1 } else { 0 };
         }
     }
 

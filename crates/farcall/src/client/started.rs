@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use farcall_proto::client::{CallId, Outcome};
 
 use super::call::{Outgoing, Refused};
+use super::lent::Train;
 use super::owners::{Owner, Watcher};
 use super::service::Service;
 use super::vigil::Duty;
@@ -36,10 +37,10 @@ pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, &[u8]);
 impl Landing {
     /// The outcome has come.
     #[inline]
-    pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>) {
+    pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>, train: Option<&Train>) {
         debug_assert!(!self.is_over(), "a call ends once");
         let mut kept = self.lock();
-        kept.put_into(outcome, arguments);
+        kept.put_into(outcome, arguments, train);
         kept.put_arguments(arguments);
         drop(kept);
         self.over.store(true, Ordering::Release);

@@ -13,8 +13,9 @@ use farcall_proto::client::Outcome;
 
 use super::Peer;
 use super::lead::Seat;
+use super::lent::{Lent, Train};
 use super::owners::Watcher;
-use crate::env::{Env, Event};
+use crate::env::{Env, Event, place};
 use crate::multi::Bell;
 use crate::{CallFailed, Kind, Ran, depart};
 
@@ -29,6 +30,9 @@ pub(super) enum Ending {
 /// Bodies as long as that are kept in place, longer ones in a buffer.
 const SHORT: usize = 64;
 
+/// Bodies as long as that are not copied if they may stay where they arrived.
+const LENDABLE: usize = 1 << 10;
+
 /// Bodies longer than that have a buffer of their own.
 const LARGE: usize = 64 << 10;
 
@@ -40,23 +44,26 @@ pub(super) struct Kept {
     len: usize,
     short: [u8; SHORT],
     long: Vec<u8>,
+    /// Where it stands instead, and from which byte on.
+    lent: Option<(Train, usize)>,
 }
 
 impl Default for Kept {
     fn default() -> Kept {
-        Kept { ending: None, len: 0, short: [0; SHORT], long: Vec::new() }
+        Kept { ending: None, len: 0, short: [0; SHORT], long: Vec::new(), lent: None }
     }
 }
 
 impl Kept {
     #[inline]
     pub(super) fn put(&mut self, outcome: Outcome<'_>) {
-        self.put_into(outcome, &mut Vec::new());
+        self.put_into(outcome, &mut Vec::new(), None);
     }
 
-    /// The same, in the room of the call's arguments if there is none: nobody needs them any more if it did not fail.
+    /// The same of a body that stays in its train, if there is one; else in the room of the call's arguments if there is
+    /// no other: nobody needs them any more if it did not fail.
     #[inline]
-    pub(super) fn put_into(&mut self, outcome: Outcome<'_>, arguments: &mut Vec<u8>) {
+    pub(super) fn put_into(&mut self, outcome: Outcome<'_>, arguments: &mut Vec<u8>, train: Option<&Train>) {
         let (ending, body) = match outcome {
             Outcome::Result(body) => (Ending::Result, body),
             Outcome::Exception(body) => (Ending::Exception, body),
@@ -68,6 +75,12 @@ impl Kept {
             body if body.len() <= SHORT => self.short[..body.len()].copy_from_slice(&body),
             Cow::Owned(body) => self.long = body,
             Cow::Borrowed(body) => {
+                if let Some(train) = train.filter(|_| body.len() >= LENDABLE)
+                    && let Some(place) = place(train, body)
+                {
+                    self.lent = Some((train.clone(), place.start));
+                    return;
+                }
                 // Not in much room: it would be held for as long as the thread, or the result, is.
                 let room = arguments.capacity();
                 if self.long.capacity() < body.len() && room >= body.len() && room <= LARGE.max(2 * body.len()) {
@@ -111,7 +124,11 @@ impl Kept {
     }
 
     fn body(&self) -> &[u8] {
-        if self.len <= SHORT { &self.short[..self.len] } else { &self.long }
+        match &self.lent {
+            _ if self.len <= SHORT => &self.short[..self.len],
+            Some((train, at)) => &train[*at..*at + self.len],
+            None => &self.long,
+        }
     }
 }
 
@@ -183,6 +200,7 @@ pub(super) struct Tools {
     pub(super) usual_arguments: usize,
     /// Room for what arrives, once the thread has led.
     pub(super) buffer: Box<[u8]>,
+    pub(super) lent: Lent,
     pub(super) wakes: Wakes,
     /// Room for the peers whose calls are sent.
     pub(super) peers: Vec<Arc<Peer>>,
@@ -195,6 +213,7 @@ impl Tools {
             arguments: Vec::new(),
             usual_arguments: 0,
             buffer: Box::default(),
+            lent: Lent::default(),
             wakes: Wakes::default(),
             peers: Vec::new(),
         }
