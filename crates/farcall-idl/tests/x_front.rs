@@ -183,6 +183,14 @@ fn programs_have_versions_procedures_and_any_number_of_arguments() {
     assert_eq!(constants(&tree), [("AGAIN", 1)]);
 }
 
+// glibc's sunrpc/bug20790.x: rpcgen once had no room for it.
+#[test]
+fn a_name_may_be_long_but_not_of_any_length() {
+    let program = |length| format!("program P {{ version V {{ int F(int {}) = 1; }} = 1; }} = 1;", "a".repeat(length));
+    assert_eq!(tree(&program(1024)).programs.len(), 1);
+    assert!(read_text(Path::new("test.x"), &program(1025), &Options::default()).is_err());
+}
+
 #[test]
 fn types_without_a_name_are_named_after_what_is_around_them() {
     let tree = tree(

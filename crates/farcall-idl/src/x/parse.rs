@@ -23,7 +23,7 @@ const MAX_SCOPES: usize = 1 << 10;
 /// … and how many within each other.
 const MAX_SCOPES_DEEP: usize = 16;
 /// How long a name may be.
-const MAX_NAME: usize = 255;
+const MAX_NAME: usize = 1024;
 
 type Parsed<T> = Result<T, Diagnostic>;
 
