@@ -119,6 +119,20 @@ fn mistakes_are_told_where_they_are() {
 }
 
 #[test]
+fn what_the_file_does_not_declare_cannot_be_called_with() {
+    let Fixture { place, server, .. } = &fixture();
+    place.write(
+        "elsewhere.x",
+        "program P { version V { void F(stranger) = 1; stranger G(void) = 2; } = 2; } = 0x20000077;",
+    );
+    let address = format!("tcp://{}", server.tcp().unwrap());
+    let said = place.run(&["call", &address, "elsewhere.x", "F", "[null]"]);
+    assert!(said.code == 2 && said.err.contains("$[0]") && said.err.contains("declared elsewhere"), "{}", said.err);
+    let said = place.run(&["call", &address, "elsewhere.x", "G"]);
+    assert!(said.code == 1 && said.err.contains("declared elsewhere"), "{}", said.err);
+}
+
+#[test]
 fn a_program_is_pinged_by_its_null_procedure() {
     let Fixture { place, server, .. } = &fixture();
     let address = format!("udp://{}", server.udp().unwrap());

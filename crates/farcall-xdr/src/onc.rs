@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::str::Utf8Error;
 
-use crate::schema::{Type, Types};
+use crate::schema::{Body, Type, Types};
 use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema, derive};
 
 /// A string of RFC 4506 (section 4.11): bytes, which are text by custom only.
@@ -475,7 +475,7 @@ impl Decode<'_> for Foreign {
 }
 
 impl Schema for Foreign {
-    fn schema(_: &mut Types) -> Type {
-        Type::Void
+    fn schema(types: &mut Types) -> Type {
+        types.define("farcall::xdr::Foreign", "Foreign", "", |_| Body::Union { arms: Vec::new() })
     }
 }

@@ -4,7 +4,7 @@ use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{self as xdr, Decode, Decoder, ErrorKind};
 use serde_json::{Map, Number, Value, json};
 
-use super::error::{Error, Path};
+use super::error::{Error, Path, UNDECLARED};
 use super::{DEPTH, EXACT, Form, encode::base64, form, nullable};
 
 /// What a JSON value takes in memory, besides its text, in bytes.
@@ -142,6 +142,9 @@ impl<'a> Reader<'a> {
     }
 
     fn union(&self, of: &str, arms: &'a [Arm], bytes: &mut Decoder<'_>, at: &Path<'_>) -> Result<Value, Error> {
+        if arms.is_empty() {
+            return Err(at.error(UNDECLARED));
+        }
         let tag = wrap(bytes.i32(), at)?;
         let exact = arms.iter().find(|arm| arm.tag == Some(tag));
         let Some(arm) = exact.or_else(|| arms.iter().find(|arm| arm.tag.is_none())) else {

@@ -9,7 +9,7 @@ use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{self as xdr, Encode, Encoder};
 use serde_json::{Map, Value};
 
-use super::error::{Error, Path};
+use super::error::{Error, Path, UNDECLARED};
 use super::{DEPTH, Form, form, names, nullable};
 use crate::spell;
 
@@ -262,6 +262,9 @@ impl<'a> Writer<'a> {
     }
 
     fn union(&self, arms: &'a [Arm], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
+        if arms.is_empty() {
+            return Err(at.error(UNDECLARED));
+        }
         let (name, content) = match value {
             Value::String(name) => (name, &Value::Null),
             Value::Object(members) if members.len() == 1 => match members.iter().next() {

@@ -36,6 +36,9 @@ impl From<farcall_xdr::Error> for Error {
     }
 }
 
+/// Of a type without values: an `.x` file names it, and what declares it is not there.
+pub(super) const UNDECLARED: &str = "a value of a type that is declared elsewhere, of which nothing is known";
+
 /// Where a walk stands; put together only once something is wrong.
 pub(super) struct Path<'a> {
     outer: Option<&'a Path<'a>>,

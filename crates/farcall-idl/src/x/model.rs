@@ -1,6 +1,7 @@
 //! From a plan to the model that tools call by: what the generated Rust would describe, without a compiler between.
 
 use farcall_xdr::schema::{self, Type, Types};
+use farcall_xdr::{Foreign, Schema};
 
 use super::plan::{Item, Kind, Member, Plan, Shape, Trait};
 use super::tree;
@@ -126,7 +127,7 @@ fn named(plan: &Plan, index: usize, types: &mut Types) -> Type {
             schema::Body::Union { arms }
         }),
         Kind::Foreign(_) | Kind::Enumeration(_) | Kind::Union(_) => {
-            Box::new(|_| structure(vec![field("0", "", Type::Void)]))
+            Box::new(|types| structure(vec![field("0", "", Foreign::schema(types))]))
         }
     };
     types.define(&key, name, docs, body)
