@@ -6,13 +6,15 @@ use std::io::{self, Read, Write};
 use farcall::CallFailed;
 use farcall::stub::Program;
 use farcall::xdr::ByteString;
-use farcall_onc::{AuthSys, Client};
+use farcall_onc::{Address, AuthSys, Client};
 
 use crate::protocol::mount::{MountV3, MountV3Client, Mountstat3};
 use crate::protocol::nfs::*;
 
 /// How many bytes are asked for at once, unless the server wants fewer.
 const TRANSFER: u32 = 1 << 20;
+/// And over UDP: what a datagram has room for. Servers say the same of both networks.
+const DATAGRAM: u32 = 32 << 10;
 
 /// A mounted directory.
 #[derive(Debug)]
@@ -58,10 +60,13 @@ impl Mounted {
         // Some servers mount what they do not list.
         let (name, rest) = name.map_or((path, ""), |name| path.split_at(name.len()));
         let mounted = mounts.mountproc3_mnt(&if name.is_empty() { "/" } else { name }.into())?.into_ok()?;
-        let nfs: NfsV3Client = builder.find(nfs, <dyn NfsV3>::PROGRAM, <dyn NfsV3>::VERSION)?.bind::<dyn NfsV3>();
+        let nfs = builder.find(nfs, <dyn NfsV3>::PROGRAM, <dyn NfsV3>::VERSION)?;
+        let is_datagrams = matches!(nfs.server(), Some(Address::Udp(_)));
+        let nfs: NfsV3Client = nfs.bind::<dyn NfsV3>();
         let root = NfsFh3 { data: mounted.fhandle };
         let facts = nfs.nfsproc3_fsinfo(&Fsinfo3args { fsroot: root.clone() })?.into_ok()?;
-        let (read, write) = (facts.rtmax.clamp(1, TRANSFER), facts.wtmax.clamp(1, TRANSFER));
+        let most = if is_datagrams { DATAGRAM } else { TRANSFER };
+        let (read, write) = (facts.rtmax.clamp(1, most), facts.wtmax.clamp(1, most));
         Ok((Mounted { nfs, root, read, write }, rest))
     }
 

@@ -3,7 +3,6 @@
 #![cfg(target_os = "linux")]
 
 #[path = "../../../crates/farcall-onc/tests/interop/namespace.rs"]
-#[allow(dead_code)]
 mod namespace;
 
 use std::io::{BufRead, BufReader, Write};
@@ -21,8 +20,8 @@ use farcall_onc::Server;
 use farcall_onc::rpcbind::{self, Mapper};
 use farcall_onc::server::ServerBuilder;
 
-/// Long enough for several READs and WRITEs, and no multiple of anything.
-const LARGE: usize = 3_000_001;
+/// Long enough for many READs and WRITEs, and no multiple of anything.
+const LARGE: usize = 10_000_003;
 
 /// A directory with something of everything.
 fn directory() -> tempfile::TempDir {
@@ -36,7 +35,7 @@ fn directory() -> tempfile::TempDir {
 }
 
 fn large() -> Vec<u8> {
-    (0..LARGE).map(|index| (index * 7 % 251) as u8).collect()
+    (0..LARGE).map(|index| ((index * 7 % 251) ^ (index >> 12)) as u8).collect()
 }
 
 fn serve(directory: &Path, address: &str, builder: ServerBuilder) -> Server {
@@ -46,8 +45,9 @@ fn serve(directory: &Path, address: &str, builder: ServerBuilder) -> Server {
     builder.address(address.parse().unwrap()).start().unwrap()
 }
 
-fn shown(counterpart: &str, direction: &str) {
-    println!("interop: {counterpart} | tcp | {direction} | passes");
+/// A cell of the table of who was spoken with, which crates/farcall-onc/tests/interop/table.txt says.
+fn shown(counterpart: &str, network: &str, role: &str) {
+    println!("interop: {counterpart} | {network} | {role}");
 }
 
 fn skip(why: &str) {
@@ -76,7 +76,7 @@ fn is_inside(test: &str) -> bool {
 }
 
 /// All that a client does, by ours.
-fn client(mounted: &Mounted, below: &str) {
+fn client(mounted: &Mounted, below: &str, network: &str) {
     let root = mounted.find(below).unwrap();
     let mut names: Vec<(String, Option<Ftype3>)> = mounted
         .list(&root)
@@ -92,7 +92,7 @@ fn client(mounted: &Mounted, below: &str) {
     let mut read = Vec::new();
     assert_eq!(mounted.read(&file, &mut read).unwrap(), LARGE as u64);
     assert!(read == large());
-    let copy = format!("{below}/sub/copy");
+    let copy = format!("{below}/sub/copy-{network}");
     assert_eq!(mounted.write(&copy, &mut &large()[..]).unwrap(), LARGE as u64);
     let mut again = Vec::new();
     mounted.read(&mounted.find(&copy).unwrap(), &mut again).unwrap();
@@ -111,28 +111,63 @@ fn our_client_and_our_server() {
         assert_eq!(mount("/other").unwrap_err().to_string(), "cannot be mounted: MNT3ERR_NOENT");
         let (mounted, rest) = mount("/exported/sub").unwrap();
         assert_eq!(rest, "/sub");
-        client(&mounted, "");
-        fs::remove_file(directory.path().join("sub/copy")).unwrap();
+        client(&mounted, "", scheme);
     }
 }
 
 #[test]
 fn libnfs_lists_reads_and_writes() {
     let directory = directory();
-    let server = serve(directory.path(), "127.0.0.1:0", Server::builder());
-    let port = server.tcp().unwrap().port();
-    let url = |path: &str| format!("nfs://127.0.0.1/exported{path}?nfsport={port}&mountport={port}");
-    let Some(listed) = run("nfs-ls", &[&url("")]) else { return };
-    assert_eq!(listed.lines().count(), 3, "{listed}");
-    assert!(listed.lines().any(|line| line.starts_with("lrwx") && line.ends_with("link")), "{listed}");
-    assert_eq!(run("nfs-cat", &[&url("/hello.txt")]).unwrap(), "hello\n");
-    let large_file = directory.path().join("sub/large");
-    run("nfs-cp", &[large_file.to_str().unwrap(), &url("/sub/copied")]).unwrap();
-    assert!(fs::read(directory.path().join("sub/copied")).unwrap() == large());
-    let back = directory.path().join("back");
-    run("nfs-cp", &[&url("/sub/copied"), back.to_str().unwrap()]).unwrap();
-    assert!(fs::read(back).unwrap() == large());
-    shown("libnfs: nfs-ls, nfs-cat, nfs-cp", "it calls");
+    for (network, host, address) in [("tcp", "127.0.0.1", "127.0.0.1:0"), ("tcp6", "::1", "[::1]:0")] {
+        let server = serve(directory.path(), address, Server::builder());
+        let port = server.tcp().unwrap().port();
+        let url = |path: &str| format!("nfs://{host}/exported{path}?nfsport={port}&mountport={port}");
+        let Some(listed) = run("nfs-ls", &[&url("")]) else { return };
+        assert_eq!(listed.lines().count(), 3, "{listed}");
+        assert!(listed.lines().any(|line| line.starts_with("lrwx") && line.ends_with("link")), "{listed}");
+        assert_eq!(run("nfs-cat", &[&url("/hello.txt")]).unwrap(), "hello\n");
+        let local = tempfile::tempdir().unwrap();
+        let large_file = directory.path().join("sub/large");
+        let copied = format!("/sub/copied-{network}");
+        run("nfs-cp", &[large_file.to_str().unwrap(), &url(&copied)]).unwrap();
+        assert!(fs::read(directory.path().join(&copied[1..])).unwrap() == large());
+        let back = local.path().join("back");
+        run("nfs-cp", &[&url(&copied), back.to_str().unwrap()]).unwrap();
+        assert!(fs::read(back).unwrap() == large());
+        shown("libnfs: nfs-ls, nfs-cat, nfs-cp", network, "serve");
+    }
+}
+
+#[test]
+fn qemu_keeps_disks_in_the_export() {
+    if !is_inside("qemu_keeps_disks_in_the_export") {
+        return;
+    }
+    let (directory, local) = (directory(), tempfile::tempdir().unwrap());
+    let mapper = Mapper::default();
+    let _mapping = Server::builder().mapper(&mapper).address("0.0.0.0:111".parse().unwrap()).start().unwrap();
+    let _server = serve(directory.path(), "127.0.0.1:2049", Server::builder().register_at(&mapper));
+    let url = |name: &str| format!("nfs://127.0.0.1/exported/{name}");
+    if run("qemu-img", &["create", "-f", "raw", &url("disk.img"), "1M"]).is_none() {
+        return;
+    }
+    assert_eq!(fs::metadata(directory.path().join("disk.img")).unwrap().len(), 1 << 20);
+    let said = run("qemu-img", &["info", &url("disk.img")]).unwrap();
+    assert!(said.contains("virtual size: 1 MiB"), "{said}");
+    // A disk goes there in two forms, and comes back as it was.
+    let (disk, back) = (local.path().join("disk"), local.path().join("back"));
+    let content: Vec<u8> = large().into_iter().chain(std::iter::repeat_n(0, 5 << 20)).take(12 << 20).collect();
+    fs::write(&disk, &content).unwrap();
+    let (disk, back) = (disk.to_str().unwrap(), back.to_str().unwrap());
+    for format in ["raw", "qcow2"] {
+        let there = url(&format!("disk.{format}"));
+        run("qemu-img", &["convert", "-f", "raw", "-O", format, disk, &there]).unwrap();
+        run("qemu-img", &["compare", "-f", "raw", "-F", format, disk, &there]).unwrap();
+        run("qemu-img", &["convert", "-f", format, "-O", "raw", &there, back]).unwrap();
+        assert!(fs::read(back).unwrap() == content, "{format}");
+    }
+    run("qemu-img", &["check", "-f", "qcow2", &url("disk.qcow2")]).unwrap();
+    shown("qemu-img", "tcp", "serve");
 }
 
 #[test]
@@ -142,26 +177,45 @@ fn programs_that_know_only_the_host_find_the_server() {
     }
     let directory = directory();
     let mapper = Mapper::default();
-    let _mapping = Server::builder().mapper(&mapper).address("0.0.0.0:111".parse().unwrap()).start().unwrap();
-    let _server = serve(directory.path(), "127.0.0.1:2049", Server::builder().register_at(&mapper));
-    if let Some(said) = run("showmount", &["-e", "127.0.0.1"]) {
+    let builder = Server::builder().mapper(&mapper).address("0.0.0.0:111".parse().unwrap());
+    let _mapping = builder.address("[::]:111".parse().unwrap()).start().unwrap();
+    let builder = || Server::builder().register_at(&mapper);
+    {
+        let _server = serve(directory.path(), "127.0.0.1:2049", builder().address("[::1]:2049".parse().unwrap()));
+        showmount("tcp", "127.0.0.1");
+        showmount("tcp6", "::1");
+        for (network, host) in [("tcp", "127.0.0.1"), ("tcp6", "::1")] {
+            if let Some(said) = run("nfs-ls", &[&format!("nfs://{host}/exported/sub")]) {
+                assert!(said.contains("large"), "{said}");
+                shown("libnfs, through our port mapper", network, "serve");
+            }
+        }
+        nmap("tcp", &["-p", "111", "127.0.0.1"]);
+        nmap("tcp6", &["-6", "-p", "111", "::1"]);
+    }
+    // Where they are to be had by UDP alone, they are asked so.
+    let files = Arc::new(Files::open(directory.path()).unwrap());
+    let builder = builder().program::<dyn NfsV3>(Arc::new(Export::new(files.clone())));
+    let builder = builder.program::<dyn MountV3>(Arc::new(Mounts::new(files, "/exported")));
+    let _server = builder.udp("127.0.0.1:2049".parse().unwrap()).udp("[::1]:2049".parse().unwrap()).start().unwrap();
+    showmount("udp", "127.0.0.1");
+    showmount("udp6", "::1");
+    nmap("udp", &["-sU", "-p", "U:111", "127.0.0.1"]);
+}
+
+fn showmount(network: &str, host: &str) {
+    if let Some(said) = run("showmount", &["-e", host]) {
         assert!(said.contains("/exported"), "{said}");
-        shown("nfs-common: showmount", "it calls");
+        shown("showmount", network, "serve");
     }
-    if let Some(said) = run("nfs-ls", &["nfs://127.0.0.1/exported/sub"]) {
-        assert!(said.contains("large"), "{said}");
-        shown("libnfs, through our port mapper", "it calls");
-    }
-    if run("qemu-img", &["create", "-f", "raw", "nfs://127.0.0.1/exported/disk.img", "1M"]).is_some() {
-        assert_eq!(fs::metadata(directory.path().join("disk.img")).unwrap().len(), 1 << 20);
-        let said = run("qemu-img", &["info", "nfs://127.0.0.1/exported/disk.img"]).unwrap();
-        assert!(said.contains("virtual size: 1 MiB"), "{said}");
-        shown("qemu-img", "it calls");
-    }
-    let scripts = "rpcinfo,nfs-ls,nfs-showmount,nfs-statfs";
-    if let Some(said) = run("nmap", &["-n", "-Pn", "-p", "111", "--script", scripts, "127.0.0.1"]) {
-        assert!(said.contains("hello.txt") && said.contains("/exported"), "{said}");
-        shown("nmap: nfs-ls, nfs-showmount, nfs-statfs", "it calls");
+}
+
+/// Its own client of NFS, in its own language.
+fn nmap(network: &str, ports: &[&str]) {
+    let scripts = ["-n", "-Pn", "--script", "rpcinfo,nfs-ls,nfs-showmount,nfs-statfs"];
+    if let Some(said) = run("nmap", &[ports, &scripts[..]].concat()) {
+        assert!(said.contains("hello.txt") && said.contains("/exported") && said.contains("1K-blocks"), "{said}");
+        shown("nmap: nfs-ls, nfs-showmount, nfs-statfs", network, "serve");
     }
 }
 
@@ -174,7 +228,7 @@ impl Ganesha {
         let configuration = place.join("ganesha.conf");
         let text = format!(
             "NFS_CORE_PARAM {{ Protocols = 3; NFS_Port = 2049; MNT_Port = 20048; Enable_NLM = false;\n\
-             Enable_RQUOTA = false; mount_path_pseudo = true; }}\n\
+             Enable_RQUOTA = false; mount_path_pseudo = true; Enable_UDP = true; }}\n\
              EXPORT {{ Export_Id = 1; Path = {}; Pseudo = /vfs; Access_Type = RW; Squash = No_Root_Squash;\n\
              Protocols = 3; Transports = UDP, TCP; SecType = sys; FSAL {{ Name = VFS; }} }}\n",
             directory.display()
@@ -212,6 +266,7 @@ fn our_client_and_ganesha() {
     // It registers, at the port mapper that there is: ours.
     let mapper = Mapper::default();
     let all = Server::builder().mapper(&mapper).address("0.0.0.0:111".parse().unwrap());
+    let all = all.address("[::]:111".parse().unwrap());
     fs::create_dir_all("/run/rpcbind").unwrap();
     let _mapping = all.unix(rpcbind::SOCKET).start().unwrap();
     let (directory, place) = (directory(), tempfile::tempdir().unwrap());
@@ -220,9 +275,12 @@ fn our_client_and_ganesha() {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return skip("ganesha.nfsd is not installed"),
         Err(why) => panic!("{why}"),
     };
-    let (mounted, rest) = Mounted::mount("tcp://127.0.0.1:20048", "tcp://127.0.0.1:2049", "/vfs").unwrap();
-    client(&mounted, rest);
+    for (network, host) in [("tcp", "127.0.0.1"), ("udp", "127.0.0.1"), ("tcp6", "[::1]"), ("udp6", "[::1]")] {
+        let at = |port: u16| format!("{}://{host}:{port}", network.trim_end_matches('6'));
+        let (mounted, rest) = Mounted::mount(&at(20048), &at(2049), "/vfs").unwrap();
+        client(&mounted, rest, network);
+        shown("nfs-ganesha", network, "call");
+    }
     assert!(mapper.entries().iter().any(|entry| entry.program == 100_003), "{:?}", mapper.entries());
-    shown("nfs-ganesha, at our port mapper", "it registers");
-    shown("nfs-ganesha", "it serves");
+    shown("nfs-ganesha, registering at our port mapper", "unix", "serve");
 }
