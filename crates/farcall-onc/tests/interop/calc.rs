@@ -1,9 +1,8 @@
-//! calc.x in Rust, its server, and the programs in C that rpcgen makes of it.
+//! calc.x in Rust as one would write it: a server, and a client that checks one.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use farcall::Calls;
 use farcall_onc::Server;
 use farcall_onc::server::ServerBuilder;
 
@@ -104,53 +103,45 @@ impl Calc for Calculator {
     }
 }
 
-/// A server of ours at a port of 127.0.0.1.
+/// A server of ours at a port of each network.
 pub fn serve(settings: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Server {
     let builder = Server::builder().program::<dyn Calc>(Arc::new(Calculator));
-    settings(builder.address("127.0.0.1:0".parse().unwrap())).start().unwrap()
+    let builder = builder.address("127.0.0.1:0".parse().unwrap()).address("[::1]:0".parse().unwrap());
+    settings(builder).start().unwrap()
 }
 
-/// Makes the programs in C, once: where they are, or why there are none.
-pub fn programs() -> Result<&'static Path, String> {
-    static MADE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    MADE.get_or_init(make).as_deref().map_err(Clone::clone)
-}
-
-fn make() -> Result<PathBuf, String> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop");
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("interop-{}", std::process::id()));
-    std::fs::create_dir_all(&out).map_err(|why| why.to_string())?;
-    std::fs::copy(here.join("calc.x"), out.join("calc.x")).map_err(|why| why.to_string())?;
-    for (flag, file) in [("-h", "calc.h"), ("-c", "calc_xdr.c"), ("-l", "calc_clnt.c"), ("-m", "calc_svc.c")] {
-        run(Command::new("rpcgen").args(["-C", "-N", flag, "-o", file, "calc.x"]).current_dir(&out))?;
+/// Calls each procedure, in each of the ways.
+pub fn check(calc: &CalcClient) {
+    calc.nothing().unwrap();
+    assert_eq!(calc.add(40, 2).unwrap(), 42);
+    let shapes = vec![Shape::Red, Shape::Green(Point { x: 1, y: 2 }), Shape::Blue("sky".into())];
+    let sample = Sample {
+        flag: true,
+        count: 7,
+        total: 1 << 40,
+        single: 1.5,
+        twice: -2.25,
+        digest: std::array::from_fn(|n| n as u8),
+        data: vec![1, 2, 3, 4, 5],
+        numbers: vec![-1, 0, 1],
+        fixed: [1, 2, 3],
+        shapes,
+    };
+    let turned = calc.turn(sample.clone()).unwrap();
+    assert_eq!(turned.data, [5, 4, 3, 2, 1]);
+    assert_eq!(turned.shapes[1], Shape::Green(Point { x: 2, y: 1 }));
+    assert_eq!(calc.join("a", "bc", 3).unwrap(), "abcbcbc");
+    let listing = calc.count_down(100).unwrap();
+    assert_eq!((listing.entries.len(), &listing.entries[0].name[..]), (100, "100"));
+    let entries = (1..=50).map(|n| Entry { name: format!("{n}"), size: n }).collect();
+    assert_eq!(calc.total(Listing { entries }).unwrap(), 50 * 51 / 2);
+    let started: Vec<_> = (0..20).map(|n| calc.start().add(n, n)).collect();
+    for (n, pending) in started.into_iter().enumerate() {
+        assert_eq!(pending.wait().unwrap(), 2 * n as i32);
     }
-    for (program, half) in [("check", "calc_clnt.c"), ("serve", "calc_svc.c")] {
-        let source = here.join(format!("{program}.c"));
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-w", "-I", ".", "-I", "/usr/include/tirpc", "-o", program]).arg(source).args([half, "calc_xdr.c"]);
-        run(gcc.args(["-ltirpc", "-lpthread"]).current_dir(&out))?;
+    let mut calls = Calls::new();
+    (0..20).for_each(|n| calls.add(n, calc.start().add(n, 1)));
+    while let Some((n, sum)) = calls.wait() {
+        assert_eq!(sum.unwrap(), n + 1);
     }
-    Ok(out)
-}
-
-/// What a program prints.
-pub fn run(command: &mut Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|why| format!("{name} cannot be run: {why}"))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        return Err(format!("{name}: {said}{}", String::from_utf8_lossy(&output.stderr)));
-    }
-    Ok(said)
-}
-
-/// A row of the table of what was shown.
-pub fn shown(counterpart: &str, transport: &str, direction: &str) {
-    println!("interop: {counterpart} | {transport} | {direction} | passes");
-}
-
-/// Says why a test is skipped. Not through the macro: what that prints is shown of failing tests only.
-pub fn skip(why: &str) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }

@@ -1,33 +1,40 @@
-//! Programs that we did not write: C made by rpcgen with libtirpc, rpcbind, rpcinfo.
+//! Programs that we did not write, over UDP and TCP, IPv4 and IPv6, both ways. table.txt says what is to be shown of each.
 
 #![cfg(target_os = "linux")]
 
 mod calc;
 mod calling;
+mod hosts;
+mod instruments;
+mod language;
+mod languages;
 mod namespace;
+mod programs;
 
 use std::process::Command;
 
 use farcall_onc::Server;
 use farcall_onc::rpcbind::{self, Mapper};
 
-use namespace::Running;
-
-/// The C programs, or a word on why the test is skipped.
-fn programs(what: &str) -> Option<&'static std::path::Path> {
-    calc::programs().inspect_err(|why| calc::skip(&format!("{what}: {why}"))).ok()
-}
+use programs::{NETWORKS, Running, port, run, shown, skip};
 
 #[test]
-fn a_client_made_by_rpcgen_calls_our_server() {
-    let Some(programs) = programs("a client made by rpcgen") else { return };
-    let server = calc::serve(|builder| builder);
-    for (transport, address) in [("udp", server.udp()), ("tcp", server.tcp())] {
-        let port = address.unwrap().port().to_string();
-        let mut check = Command::new(programs.join("check"));
-        let said = calc::run(check.args([transport, "127.0.0.1", &port])).unwrap();
-        assert_eq!(said, "all is well\n", "over {transport}");
-        calc::shown("libtirpc, rpcgen -C -N", transport, "it calls");
+fn clients_made_by_rpcgen_call_our_servers() {
+    let Some(programs) = programs::in_c("clients made by rpcgen") else { return };
+    let (calc, language) = (calc::serve(|builder| builder), language::serve());
+    for (network, host) in NETWORKS {
+        let check = |name, server| {
+            let mut check = Command::new(programs.join(name));
+            assert_eq!(
+                run(check.args([network, host, &port(server, network)])).as_deref(),
+                Ok("all is well\n"),
+                "{network}"
+            );
+        };
+        check("calc_check", &calc);
+        shown("libtirpc, rpcgen -C -N", network, "serve");
+        check("language_check", &language);
+        shown("libtirpc, the whole language", network, "serve");
     }
 }
 
@@ -36,7 +43,7 @@ fn is_inside(test: &str) -> bool {
     match namespace::enter(test) {
         Ok(inside) => inside,
         Err(why) => {
-            calc::skip(&format!("{test}: {why}"));
+            skip(&format!("{test}: {why}"));
             false
         }
     }
@@ -44,39 +51,40 @@ fn is_inside(test: &str) -> bool {
 
 #[test]
 fn our_port_mapper_serves_programs_in_c() {
-    let Some(programs) = programs("our port mapper and programs in C") else { return };
+    let Some(programs) = programs::in_c("our port mapper and programs in C") else { return };
     if !is_inside("our_port_mapper_serves_programs_in_c") {
         return;
     }
     let mapper = Mapper::default();
     let all = Server::builder().mapper(&mapper).address("0.0.0.0:111".parse().unwrap());
     let _mapping = all.address("[::]:111".parse().unwrap()).unix(rpcbind::SOCKET).start().unwrap();
-    let check = |transport| calc::run(Command::new(programs.join("check")).args([transport, "127.0.0.1", "0"]));
+    let check = |network, host| run(Command::new(programs.join("calc_check")).args([network, host, "0"]));
     // A program in C registers, another finds it.
-    let theirs = Running::start(Command::new(programs.join("serve")).arg("register"));
-    for transport in ["udp", "tcp"] {
-        assert_eq!(check(transport).as_deref(), Ok("all is well\n"));
-        calc::shown("libtirpc, through our port mapper", transport, "calls libtirpc");
+    let theirs = Running::start(Command::new(programs.join("calc_serve")).arg("register"));
+    for (network, host) in NETWORKS {
+        assert_eq!(check(network, host).as_deref(), Ok("all is well\n"), "{network}");
+        shown("libtirpc, registering at our port mapper", network, "serve");
     }
+    shown("libtirpc, registering at our port mapper", "unix", "serve");
     assert!(mapper.entries().iter().any(|entry| entry.program == 0x2000_0088 && entry.netid == "tcp"));
     drop(theirs);
     assert!(!mapper.entries().iter().any(|entry| entry.program == 0x2000_0088), "{:?}", mapper.entries());
     // One of ours registers, a program in C finds it.
     let ours = calc::serve(|builder| builder.register_at(&mapper));
-    for transport in ["udp", "tcp"] {
-        assert_eq!(check(transport).as_deref(), Ok("all is well\n"));
-        calc::shown("libtirpc, through our port mapper", transport, "it calls");
+    for (network, host) in NETWORKS {
+        assert_eq!(check(network, host).as_deref(), Ok("all is well\n"), "{network}");
+        shown("libtirpc, through our port mapper", network, "serve");
     }
     rpcinfo();
     nmap();
     drop(ours);
-    assert!(check("tcp").unwrap_err().contains("Program not registered"));
+    assert!(check("tcp", "127.0.0.1").unwrap_err().contains("Program not registered"));
 }
 
 /// `rpcinfo` understands what the port mapper says, in each version.
 fn rpcinfo() {
-    let ask = |arguments: &[&str]| calc::run(Command::new("rpcinfo").args(arguments));
-    let Ok(version_2) = ask(&["-p", "127.0.0.1"]) else { return calc::skip("rpcinfo: it cannot be run") };
+    let ask = |arguments: &[&str]| run(Command::new("rpcinfo").args(arguments));
+    let Ok(version_2) = ask(&["-p", "127.0.0.1"]) else { return skip("rpcinfo: it cannot be run") };
     let lines = |text: &str| -> Vec<Vec<String>> {
         text.lines().map(|line| line.split_whitespace().map(Into::into).collect()).collect()
     };
@@ -91,21 +99,28 @@ fn rpcinfo() {
     assert!(has(&newest, &["100000", "4", "tcp", "0.0.0.0.0.111", "superuser"]), "{newest}");
     let short = ask(&["-s", "127.0.0.1"]).unwrap();
     assert!(has(&short, &["100000", "superuser"]), "{short}");
-    for transport in ["udp", "tcp"] {
-        let ready = ask(&["-T", transport, "127.0.0.1", "536871048", "3"]).unwrap();
-        assert!(ready.contains("ready and waiting"), "{ready}");
-        let addresses = ask(&["-l", "-T", transport, "127.0.0.1", "536871048", "3"]).unwrap_or_default();
-        assert!(addresses.is_empty() || addresses.contains("127.0.0.1"), "{addresses}");
-        let mapper = ask(&["-T", transport, "127.0.0.1", "100000", "4"]).unwrap();
-        assert!(mapper.contains("ready and waiting"), "{mapper}");
-        calc::shown("rpcinfo", transport, "it calls");
+    for (network, host) in NETWORKS {
+        for (program, version) in [("536871048", "3"), ("100000", "4")] {
+            let ready = ask(&["-T", network, host, program, version]).unwrap();
+            assert!(ready.contains("ready and waiting"), "{ready}");
+        }
+        let addresses = ask(&["-l", "-T", network, host, "536871048", "3"]).unwrap_or_default();
+        assert!(addresses.is_empty() || addresses.contains("536871048"), "{addresses}");
+        shown("rpcinfo", network, "serve");
     }
 }
 
 /// So does nmap, whose client is its own.
 fn nmap() {
-    let arguments = ["-n", "-Pn", "-p", "111", "--script", "rpcinfo", "127.0.0.1"];
-    let Ok(said) = calc::run(Command::new("nmap").args(arguments)) else { return calc::skip("nmap: it cannot be run") };
-    assert!(said.contains("100000  2,3,4") && said.contains("536871048"), "{said}");
-    calc::shown("nmap's rpcinfo", "tcp", "it calls");
+    for (network, arguments) in [
+        ("tcp", &["-p", "111", "127.0.0.1"][..]),
+        ("udp", &["-sU", "-p", "U:111", "127.0.0.1"]),
+        ("tcp6", &["-6", "-p", "111", "::1"]),
+    ] {
+        let Ok(said) = run(Command::new("nmap").args(["-n", "-Pn", "--script", "rpcinfo"]).args(arguments)) else {
+            return skip("nmap: it cannot be run");
+        };
+        assert!(said.contains("100000  2,3,4") && said.contains("536871048"), "{said}");
+        shown("nmap: rpcinfo", network, "serve");
+    }
 }

@@ -1,8 +1,7 @@
 //! A network of a test's own, in which port 111 is free and nobody else listens.
 
 use std::env;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 /// Set where a test runs in a network of its own.
 const INSIDE: &str = "FARCALL_ONC_NAMESPACE";
@@ -27,29 +26,4 @@ pub fn enter(test: &str) -> Result<bool, String> {
     said.lines().filter(|line| line.contains("interop: ")).for_each(|line| println!("{line}"));
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     Ok(false)
-}
-
-/// A program that runs until it is dropped, and the first line that it printed.
-pub struct Running {
-    child: Child,
-    #[expect(dead_code)]
-    pub first: String,
-}
-
-impl Running {
-    /// Starts it, and waits for its first line.
-    pub fn start(command: &mut Command) -> Running {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut first = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
-        Running { child, first }
-    }
-}
-
-/// A program that ends with its standard input.
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
-    }
 }

@@ -1,14 +1,8 @@
-/* Serves calc.x over UDP and TCP, prints both ports, and ends with its standard input.
+/* Serves calc.x, prints its ports, and ends with its standard input.
  *
- * serve [register]: by the host's port mapper it is found too. */
-#include <pthread.h>
-#include <rpc/pmap_clnt.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
+ * calc_serve [register]: by the host's port mapper it is found too. */
 #include "calc.h"
+#include "transport.h"
 
 extern void calc_prog_3(struct svc_req *, SVCXPRT *);
 
@@ -93,30 +87,7 @@ void *nothing_3_svc(struct svc_req *request) {
     return &nothing;
 }
 
-static void *await_end(void *unused) {
-    char byte;
-    while (read(0, &byte, 1) > 0)
-        ;
-    pmap_unset(CALC_PROG, CALC_VERS);
-    exit(0);
-}
-
 int main(int count, char **arguments) {
-    int found = count > 1 && strcmp(arguments[1], "register") == 0;
-    SVCXPRT *udp = svcudp_create(RPC_ANYSOCK), *tcp = svctcp_create(RPC_ANYSOCK, 0, 0);
-    if (udp == NULL || tcp == NULL)
-        return 1;
-    if (found)
-        pmap_unset(CALC_PROG, CALC_VERS);
-    if (!svc_register(udp, CALC_PROG, CALC_VERS, calc_prog_3, found ? IPPROTO_UDP : 0) ||
-        !svc_register(tcp, CALC_PROG, CALC_VERS, calc_prog_3, found ? IPPROTO_TCP : 0)) {
-        fprintf(stderr, "cannot register\n");
-        return 1;
-    }
-    printf("%d %d\n", udp->xp_port, tcp->xp_port);
-    fflush(stdout);
-    pthread_t thread;
-    pthread_create(&thread, NULL, await_end, NULL);
-    svc_run();
-    return 1;
+    struct version versions[] = {{CALC_PROG, CALC_VERS, calc_prog_3}, {0}};
+    return serve(versions, count > 1 && strcmp(arguments[1], "register") == 0);
 }

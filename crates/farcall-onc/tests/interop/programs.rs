@@ -1,0 +1,150 @@
+//! The programs that tests run: those in C that rpcgen makes, and the host's own; what is said of them.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use farcall_onc::Server;
+use farcall_onc::server::Transport;
+
+/// As the system's netconfig calls them, and this host's address in each.
+pub const NETWORKS: [(&str, &str); 4] = [("udp", "127.0.0.1"), ("tcp", "127.0.0.1"), ("udp6", "::1"), ("tcp6", "::1")];
+
+/// A cell of the table of who was spoken with (table.txt): over which network, and whether we `call` or `serve`.
+pub fn shown(counterpart: &str, network: &str, role: &str) {
+    println!("interop: {counterpart} | {network} | {role}");
+}
+
+/// Says why a test is skipped. Not through the macro: what that prints is shown of failing tests only.
+pub fn skip(why: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// The programs in C, made once: where they are, or a word on why the test is skipped.
+pub fn in_c(what: &str) -> Option<&'static Path> {
+    static MADE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let made = MADE.get_or_init(make).as_deref();
+    made.inspect_err(|why| skip(&format!("{what}: {why}"))).ok()
+}
+
+fn make() -> Result<PathBuf, String> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop");
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("interop-{}", std::process::id()));
+    std::fs::create_dir_all(&out).map_err(|why| why.to_string())?;
+    for name in ["calc", "language"] {
+        std::fs::copy(here.join(format!("{name}.x")), out.join(format!("{name}.x"))).map_err(|why| why.to_string())?;
+        for (flag, end) in [("-h", ".h"), ("-c", "_xdr.c"), ("-l", "_clnt.c"), ("-m", "_svc.c")] {
+            let mut rpcgen = Command::new("rpcgen");
+            rpcgen.args(["-C", "-N", flag, "-o", &format!("{name}{end}"), &format!("{name}.x")]);
+            run(rpcgen.current_dir(&out))?;
+        }
+        for (program, half) in [("check", "clnt"), ("serve", "svc")] {
+            let program = format!("{name}_{program}");
+            let mut gcc = Command::new("gcc");
+            gcc.args(["-w", "-I", ".", "-I", "/usr/include/tirpc", "-o", &program]);
+            gcc.arg(here.join(format!("{program}.c"))).args([format!("{name}_{half}.c"), format!("{name}_xdr.c")]);
+            run(gcc.args(["-ltirpc", "-lpthread"]).current_dir(&out))?;
+        }
+    }
+    Ok(out)
+}
+
+/// What a program prints.
+pub fn run(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|why| format!("{name} cannot be run: {why}"))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        return Err(format!("{name}: {said}{}", String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(said)
+}
+
+/// Whether the host has a program; if not, the test is skipped.
+pub fn has(name: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {name}")]).stdout(Stdio::null()).status();
+    let is_there = found.is_ok_and(|found| found.success());
+    if !is_there {
+        skip(&format!("{name}: it is not installed"));
+    }
+    is_there
+}
+
+/// Where a server of ours is reached over a network.
+pub fn port(server: &Server, network: &str) -> String {
+    let fits = |(transport, address): &&(Transport, SocketAddr)| {
+        (*transport == Transport::Udp) == network.starts_with("udp") && address.is_ipv6() == network.ends_with('6')
+    };
+    server.addresses().iter().find(fits).unwrap().1.port().to_string()
+}
+
+/// An address as our client takes it.
+pub fn address(network: &str, port: &str) -> String {
+    let scheme = network.trim_end_matches('6');
+    let host = if network.ends_with('6') { "[::1]" } else { "127.0.0.1" };
+    format!("{scheme}://{host}:{port}")
+}
+
+/// A program that ends with its standard input, when it is dropped; and the first line that it printed.
+pub struct Running {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    pub first: String,
+}
+
+impl Running {
+    /// Starts it, and waits for its first line.
+    pub fn start(command: &mut Command) -> Running {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        Running { stdin: child.stdin.take(), child, first }
+    }
+
+    /// The ports that it printed, in the order of [`NETWORKS`].
+    pub fn ports(&self) -> Vec<&str> {
+        let ports: Vec<&str> = self.first.split_whitespace().filter(|word| word.parse::<u16>().is_ok()).collect();
+        assert_eq!(ports.len(), NETWORKS.len(), "{}", self.first);
+        ports
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// A program that is killed when it is dropped.
+pub struct Daemon(Child);
+
+impl Daemon {
+    /// Starts it, if it is installed.
+    pub fn start(command: &mut Command) -> Option<Daemon> {
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok().map(Daemon)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Tries until it succeeds: a program says nothing when it is ready.
+pub fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let over = std::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(std::time::Instant::now() < over, "it never came");
+        std::thread::yield_now();
+    }
+}
