@@ -65,7 +65,7 @@ use crate::rpcbind::{Mapper, Offered, Registration, Rpcbind};
 use crate::wire::auth::{AuthStat, Flavor};
 use crate::wire::record;
 use crew::Crew;
-pub(crate) use crew::step_aside;
+pub(crate) use crew::{Aside, step_aside};
 use datagrams::Datagrams;
 use duplicates::Duplicates;
 use programs::Programs;
@@ -130,7 +130,8 @@ impl Server {
     }
 }
 
-/// Nobody waits at the sockets any more when this returns. Procedures that run end by themselves.
+/// Nobody waits at the sockets any more when this returns, and their addresses are free. Procedures that run end by
+/// themselves; one that was called over UDP keeps its socket as long, for its reply.
 impl Drop for Server {
     fn drop(&mut self) {
         self.registrations.clear();
@@ -159,6 +160,7 @@ pub struct ServerBuilder {
     retention: Option<Retention>,
     places: Vec<Place>,
     workers: usize,
+    waiting: usize,
     limits: StreamLimits,
     mapper: Option<Mapper>,
     rpcbind: Option<Rpcbind>,
@@ -178,6 +180,7 @@ impl Default for ServerBuilder {
             retention: Some(Retention::default()),
             places: Vec::new(),
             workers: 64,
+            waiting: 1024,
             limits: StreamLimits {
                 connections: 4096,
                 idle: Duration::from_secs(360),
@@ -261,10 +264,21 @@ impl ServerBuilder {
         self
     }
 
-    /// How many procedures run at once, at most, besides those that wait in a call of ONC RPC themselves; 64 by default. More
-    /// calls than that wait in their sockets.
+    /// How many procedures run at once, at most, besides those that wait in a call of ONC RPC themselves
+    /// ([`waiting`](ServerBuilder::waiting)); 64 by default. More calls than that wait in their sockets.
+    ///
+    /// The server never has more threads than these, those that wait, one for each UDP socket, one for all connections
+    /// together, and one that looks after the others.
     pub fn workers(mut self, most: usize) -> Self {
         self.workers = most;
+        self
+    }
+
+    /// How many procedures may wait in a call of ONC RPC themselves, at most; 1,024 by default. A procedure beyond that cannot
+    /// make such a call: it fails as overloaded, and did not run. So servers that call one another, or themselves, never
+    /// all wait for one another.
+    pub fn waiting(mut self, most: usize) -> Self {
+        self.waiting = most;
         self
     }
 
@@ -344,7 +358,7 @@ impl ServerBuilder {
         self.limits.lingering = (self.workers / 4).min(4);
         self.programs.duplicates = self.retention.map(Duplicates::new);
         let programs = Arc::new(self.programs);
-        let crew = Crew::new(self.workers);
+        let crew = Crew::new(self.workers, self.waiting);
         crew.start_keeper()?;
         let mut server = Server {
             crew,

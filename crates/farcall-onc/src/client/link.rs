@@ -147,6 +147,7 @@ impl Link {
     /// Calls, and waits for the reply. The leader, who takes its own reply in, does not enter its call in the table.
     pub(crate) fn call(self: &Arc<Self>, message: &[u8], terms: &Terms) -> Outcome {
         may_wait()?;
+        let waits = Waits::begin()?;
         let mut table = self.lock();
         let mine = Mine { xid: terms.xid, end: self.admit(&mut table, message)?, entered: !table.try_lead() };
         if mine.entered {
@@ -155,7 +156,7 @@ impl Link {
             table.watch(mine.xid, Watcher::Thread(thread::current()));
         }
         self.depart(table, message, false);
-        self.await_reply(&mine, terms, !mine.entered, self.datagrams.then_some(message))
+        self.await_reply(&mine, terms, !mine.entered, self.datagrams.then_some(message), &waits)
     }
 
     /// What the system says of a datagram may be of an earlier one from now on.
@@ -200,7 +201,7 @@ impl Link {
         if let Some(outcome) = table.fetch(xid) {
             return outcome;
         }
-        may_wait().map_err(|lost| Lost { ran: Ran::Maybe, ..lost })?;
+        let waits = may_wait().and_then(|()| Waits::begin()).map_err(|lost| Lost { ran: Ran::Maybe, ..lost })?;
         table.attend(xid, true);
         let leads = table.join(thread::current);
         let watcher = if leads { Watcher::Nobody } else { Watcher::Thread(thread::current()) };
@@ -210,7 +211,7 @@ impl Link {
         let now = Instant::now();
         let within = deadline.map(|deadline| deadline.saturating_duration_since(now));
         let terms = Terms { xid, deadline, within, pause: Duration::ZERO, now };
-        self.await_reply(&Mine { xid, end: 0, entered: true }, &terms, leads, None)
+        self.await_reply(&Mine { xid, end: 0, entered: true }, &terms, leads, None, &waits)
     }
 
     /// The outcome of a call that was started, if there is one; else `watcher` is told of it.
@@ -368,9 +369,15 @@ impl Link {
 
     /// Waits until a call has ended, as the leader or as one that follows. A server's procedure that waits has others go on
     /// with its work meanwhile.
-    fn await_reply(self: &Arc<Self>, mine: &Mine, terms: &Terms, leads: bool, again: Option<&[u8]>) -> Outcome {
-        #[cfg(target_os = "linux")]
-        let _aside = crate::server::step_aside();
+    fn await_reply(
+        self: &Arc<Self>,
+        mine: &Mine,
+        terms: &Terms,
+        leads: bool,
+        again: Option<&[u8]>,
+        waits: &Waits,
+    ) -> Outcome {
+        waits.relieve();
         let mut timers = Timers { deadline: terms.deadline, again, at: None, pause: terms.pause, repeated: false };
         if !leads {
             self.engage_if_blocked();
@@ -731,6 +738,31 @@ impl Timers<'_> {
     fn next(&self, now: Instant) -> Option<Duration> {
         let next = [self.deadline, self.at].into_iter().flatten().min()?;
         Some(next.saturating_duration_since(now))
+    }
+}
+
+/// A thread waits for a reply. If it is one of a server's, others are to do its work meanwhile.
+struct Waits {
+    #[cfg(target_os = "linux")]
+    aside: Option<crate::server::Aside>,
+}
+
+impl Waits {
+    #[inline]
+    fn begin() -> Result<Waits, Lost> {
+        #[cfg(target_os = "linux")]
+        let aside = crate::server::step_aside()
+            .map_err(|_| overloaded("too many procedures of this server wait in calls of their own"))?;
+        Ok(Waits {
+            #[cfg(target_os = "linux")]
+            aside,
+        })
+    }
+
+    #[inline]
+    fn relieve(&self) {
+        #[cfg(target_os = "linux")]
+        self.aside.iter().for_each(crate::server::Aside::begin);
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Answering {
 
 /// So many procedures run at once, at most.
 const WORKERS: usize = 8;
+/// So many more may wait for calls of their own.
+const WAITING: usize = 64;
 
 impl Answering {
     pub(crate) fn new(offers: Vec<Offer>) -> Answering {
@@ -33,7 +35,7 @@ impl Back for Answering {
         if let Err(BadCall::Unreadable(_)) = Call::parse(&message) {
             return;
         }
-        let crew = self.crew.get_or_init(|| Crew::new(WORKERS));
+        let crew = self.crew.get_or_init(|| Crew::new(WORKERS, WAITING));
         let (link, programs) = (link.clone(), self.programs.clone());
         crew.submit(Box::new(move |_| serve(&programs, &link, &message)));
     }

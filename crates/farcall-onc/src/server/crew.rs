@@ -39,7 +39,7 @@ pub(super) trait Post: Send + Sync {
 #[derive(Default)]
 pub(super) struct WatchList {
     waiting: AtomicUsize,
-    /// Who belongs to the post, and who of them executes.
+    /// Who belongs to the post or is on the way there, and who of them executes.
     present: AtomicUsize,
     executing: AtomicUsize,
     /// Counts those who began to wait.
@@ -92,8 +92,9 @@ impl WatchList {
 pub(crate) struct Crew {
     state: Mutex<State>,
     bell: Condvar,
-    /// How many execute, at most.
+    /// How many execute, at most, and how many more may wait for calls of their own.
     limit: usize,
+    most_aside: usize,
     stopped: AtomicBool,
     /// The keeper looks now and then.
     awake: AtomicBool,
@@ -109,7 +110,7 @@ struct State {
     seats: Vec<Arc<Seat>>,
     idle: usize,
     threads: usize,
-    /// Threads that wait for calls of their own, which do not count.
+    /// Threads that wait for calls of their own, which do not count: at most `Crew::most_aside`.
     aside: usize,
     /// The keeper is to look at once.
     asked: bool,
@@ -124,12 +125,13 @@ const QUIET: u32 = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Crew {
-    /// No threads yet, of which `limit` will execute at once, at most.
-    pub(crate) fn new(limit: usize) -> Arc<Crew> {
+    /// No threads yet, of which `limit` will execute at once, at most, and `most_aside` more may wait for calls of their own.
+    pub(crate) fn new(limit: usize, most_aside: usize) -> Arc<Crew> {
         Arc::new(Crew {
             state: Mutex::default(),
             bell: Condvar::new(),
             limit: limit.max(1),
+            most_aside,
             stopped: AtomicBool::new(false),
             awake: AtomicBool::new(false),
             keeper: Condvar::new(),
@@ -152,15 +154,10 @@ impl Crew {
     }
 
     fn send_to(self: &Arc<Self>, post: Arc<dyn Post>) {
-        let (crew, list) = (self.clone(), post.watch_list().clone());
-        self.submit(Box::new(move |seat| {
-            list.present.fetch_add(1, Ordering::SeqCst);
-            post.watch(seat);
-            // Its socket is closed by the last.
-            drop(post);
-            list.present.fetch_sub(1, Ordering::SeqCst);
-            crew.left();
-        }));
+        let list = post.watch_list().clone();
+        list.present.fetch_add(1, Ordering::SeqCst);
+        let present = Present { crew: self.clone(), list, post: Some(post) };
+        self.submit(Box::new(move |seat| present.post.iter().for_each(|post| post.watch(seat))));
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -170,6 +167,11 @@ impl Crew {
     /// Has a thread do this, as soon as there is one.
     pub(super) fn submit(self: &Arc<Self>, job: Job) {
         let mut state = self.lock();
+        if self.is_stopped() {
+            // With nothing locked.
+            drop(state);
+            return drop(job);
+        }
         state.jobs.push_back(job);
         self.staff(&mut state);
     }
@@ -230,12 +232,12 @@ impl Crew {
     /// Has everybody leave, and waits until only who executes has not. Procedures that run end by themselves.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        let (posts, keeper) = {
+        let (posts, keeper, jobs) = {
             let mut state = self.lock();
             state.asked = true;
-            state.jobs.clear();
-            (std::mem::take(&mut state.posts), state.keeper.take())
+            (std::mem::take(&mut state.posts), state.keeper.take(), std::mem::take(&mut state.jobs))
         };
+        drop(jobs);
         self.bell.notify_all();
         self.keeper.notify_all();
         posts.iter().for_each(|post| post.wake());
@@ -348,6 +350,22 @@ impl Crew {
     }
 }
 
+/// Who belongs to a post, from when a thread is wanted there until that has left, or will not come.
+struct Present {
+    crew: Arc<Crew>,
+    list: Arc<WatchList>,
+    post: Option<Arc<dyn Post>>,
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        // Its socket is closed by the last.
+        self.post = None;
+        self.list.present.fetch_sub(1, Ordering::SeqCst);
+        self.crew.left();
+    }
+}
+
 /// A thread, as the keeper sees it.
 #[derive(Default)]
 pub(super) struct Seat {
@@ -410,31 +428,47 @@ thread_local! {
     static SEAT: RefCell<Option<(Arc<Crew>, Arc<Seat>)>> = const { RefCell::new(None) };
 }
 
-/// Says that this thread, if it is one of a server's, waits within a procedure for as long as another machine pleases,
-/// until what it returns is dropped: others go on with what it has, and it does not count as one of the crew.
+/// Says that this thread, if it is one of a server's, is about to wait within a procedure for as long as another machine
+/// pleases. Until what this returns is dropped it does not count as one of the crew.
+///
+/// # Errors
+/// If too many do already. Were it to wait all the same there might be nobody left to serve the call that it waits for.
 #[inline]
-pub(crate) fn step_aside() -> Option<Aside> {
+pub(crate) fn step_aside() -> Result<Option<Aside>, TooManyWait> {
     if SEAT.with_borrow(Option::is_none) {
-        return None;
+        return Ok(None);
     }
     Aside::step()
 }
+
+/// As many procedures wait as may.
+pub(crate) struct TooManyWait;
 
 /// A thread waits within a procedure.
 pub(crate) struct Aside(Arc<Crew>);
 
 impl Aside {
-    fn step() -> Option<Aside> {
-        let (crew, seat) = SEAT.with_borrow(Clone::clone)?;
+    fn step() -> Result<Option<Aside>, TooManyWait> {
+        let Some((crew, _)) = SEAT.with_borrow(Clone::clone) else { return Ok(None) };
+        let mut state = crew.lock();
+        if state.aside >= crew.most_aside {
+            return Err(TooManyWait);
+        }
+        state.aside += 1;
+        drop(state);
+        Ok(Some(Aside(crew)))
+    }
+
+    /// It begins to wait: others go on with what it has.
+    pub(crate) fn begin(&self) {
+        let Some((crew, seat)) = SEAT.with_borrow(Clone::clone) else { return };
         seat.let_go();
         let posts = {
             let mut state = crew.lock();
-            state.aside += 1;
             crew.staff(&mut state);
             state.posts.clone()
         };
         posts.iter().for_each(|post| crew.relieve(post.watch_list()));
-        Some(Aside(crew))
     }
 }
 

@@ -88,7 +88,8 @@ impl Datagrams {
                     self.crew.relieve(&self.list);
                 }
                 let pace = admitted.pace();
-                let (wanted, relieved) = seat.run(|| self.programs.run(admitted, &peer, None, reply));
+                let run = || self.programs.run(admitted, &peer, None, reply);
+                let (wanted, relieved) = self.list.execute(|| seat.run(run));
                 if relieved {
                     pace.overdue();
                 }
@@ -138,7 +139,7 @@ impl Post for Datagrams {
                 self.crew.guard();
             }
             let message = buffer.get(..len).unwrap_or_default();
-            self.list.execute(|| self.serve(seat, message, &from, &mut reply));
+            self.serve(seat, message, &from, &mut reply);
         }
     }
 

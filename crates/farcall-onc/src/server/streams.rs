@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt;
+use rustix::net::{Shutdown, shutdown, sockopt};
 
 use super::caller::{Peer, Transport};
 use super::connection::{Connection, Desk};
@@ -183,8 +183,10 @@ impl Streams {
         self.resume();
     }
 
-    /// Ends all connections.
+    /// Ends all connections, and takes no more.
     pub(super) fn close(&self) {
+        // Whoever serves a connection has us still; the ports are to be free at once.
+        self.listeners.iter().for_each(Listener::shutdown);
         let all: Vec<_> = self.connections.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         all.iter().for_each(|connection| connection.close());
     }
@@ -249,6 +251,11 @@ impl Listener {
             Listener::Tcp(listener) => listener.set_nonblocking(true),
             Listener::Unix(listener) => listener.set_nonblocking(true),
         }
+    }
+
+    /// Takes no more, and leaves its address to others.
+    fn shutdown(&self) {
+        let _ = shutdown(self, Shutdown::Both);
     }
 
     fn accept(&self) -> io::Result<(OwnedFd, Peer)> {

@@ -227,12 +227,17 @@ fn half_a_connection_is_enough_for_the_replies() {
 
 #[test]
 fn a_dropped_server_leaves_its_port() {
-    let (server, calculator) = serve();
+    let start =
+        |at| Server::builder().program::<dyn Calc>(Arc::new(Calculator::default())).address(at).start().unwrap();
+    // An address that no other test's ports are of: one of theirs could be the one that is left for a moment.
+    let mut server = start("127.0.7.2:0".parse().unwrap());
     let address = server.udp().unwrap();
-    drop(server);
-    let again = Server::builder().program::<dyn Calc>(calculator).address(address).start().unwrap();
-    assert_eq!(success(&Udp::to(address).ask(&call(1, 1, &[1, 1]))).0, 1);
-    drop(again);
+    for xid in 0..200 {
+        assert_eq!(success(&Udp::to(address).ask(&call(xid, 1, &[1, 1]))).0, xid);
+        assert_eq!(success(&tcp(&server).ask(&call(xid, 1, &[1, 1]))).0, xid);
+        drop(server);
+        server = start(address);
+    }
 }
 
 #[farcall::interface(program = 0x2000_0078, version = 1)]
@@ -295,4 +300,49 @@ fn a_client_that_serves_nothing_fails_only_the_call_to_it() {
     // Replies to nothing are dropped.
     tcp.send(&words(&[77, 1, 0, 0, 0, 1]));
     assert_eq!(success(&tcp.ask(&call(3, 1, &[1, 1]))).0, 3);
+}
+
+#[farcall::interface(program = 0x2000_007a, version = 1)]
+pub trait Dive {
+    /// Calls itself so often, and says how deep it came.
+    #[procedure(1)]
+    fn dive(&self, depth: u32) -> farcall::Result<u32>;
+}
+
+#[derive(Default)]
+struct Diver {
+    me: std::sync::OnceLock<farcall_onc::Client>,
+}
+
+impl Dive for Diver {
+    fn dive(&self, depth: u32) -> farcall::Result<u32> {
+        if depth == 0 {
+            return Ok(0);
+        }
+        match self.me.get().unwrap().bind::<dyn Dive>().dive(depth - 1) {
+            Ok(deeper) => Ok(deeper + 1),
+            Err(farcall::Error::CallFailed(why)) => {
+                assert_eq!((why.kind(), why.ran()), (farcall::Kind::Overloaded, farcall::Ran::No));
+                Ok(0)
+            }
+        }
+    }
+}
+
+#[test]
+fn procedures_that_call_their_own_server_are_bounded_and_never_all_wait() {
+    let diver = Arc::new(Diver::default());
+    let builder = Server::builder().program::<dyn Dive>(diver.clone()).workers(2).waiting(5);
+    let server = builder.address("127.0.0.1:0".parse().unwrap()).start().unwrap();
+    for way in [format!("udp://{}", server.udp().unwrap()), format!("tcp://{}", server.tcp().unwrap())] {
+        let client = farcall_onc::Client::connect(&way).unwrap();
+        let _ = diver.me.set(client.clone());
+        let dive = client.bind::<dyn Dive>();
+        assert_eq!(dive.dive(3).unwrap(), 3);
+        assert_eq!(dive.dive(200).unwrap(), 5);
+        // Many at once: each comes as deep as there is room, and back.
+        let dives: Vec<_> = (0..40).map(|_| dive.start().dive(100)).collect();
+        dives.into_iter().for_each(|dive| assert!(dive.wait().unwrap() <= 5));
+        assert_eq!(dive.dive(200).unwrap(), 5);
+    }
 }

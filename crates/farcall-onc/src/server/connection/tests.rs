@@ -18,7 +18,7 @@ fn connection() -> (Arc<Connection>, UnixStream) {
         spin: Duration::ZERO,
         lingering: 0,
     };
-    let streams = Streams::new(Vec::new(), limits, &Crew::new(1), &Arc::new(Programs::default())).unwrap();
+    let streams = Streams::new(Vec::new(), limits, &Crew::new(1, 0), &Arc::new(Programs::default())).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let peer = Peer { transport: Transport::Unix, address: None, user: None, connection: None };
     let connection = Arc::new(Connection::new(7, ours.into(), peer, streams.clone()));
