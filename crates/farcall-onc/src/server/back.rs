@@ -1,43 +1,89 @@
 //! Programs that a client serves on the connection by which it calls.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::caller::{Peer, Transport};
 use super::crew::Crew;
 use super::outgoing::Outgoing;
 use super::programs::{Offer, Programs, Verdict};
 use crate::client::link::{Back, Link};
-use crate::wire::message::{BadCall, Call};
+use crate::wire::message::{Accepted, BadCall, Call};
 use crate::wire::record;
 
 /// Programs, and the threads that serve them, once there is a call.
 pub(crate) struct Answering {
     programs: Arc<Programs>,
     crew: OnceLock<Arc<Crew>>,
+    load: Arc<Mutex<Load>>,
 }
 
 /// So many procedures run at once, at most.
 const WORKERS: usize = 8;
 /// So many more may wait for calls of their own.
 const WAITING: usize = 64;
+/// So many calls are taken at most, those that execute included, and so many bytes of them: a server that sends more hears of
+/// an error of the system. (One is always taken, whatever its length.)
+const MOST: Load = Load { calls: 1024, bytes: 16 << 20 };
 
 impl Answering {
     pub(crate) fn new(offers: Vec<Offer>) -> Answering {
         let mut programs = Programs::default();
         offers.into_iter().for_each(|offer| programs.add(offer));
-        Answering { programs: Arc::new(programs), crew: OnceLock::new() }
+        Answering { programs: Arc::new(programs), crew: OnceLock::new(), load: Arc::default() }
     }
 }
 
 impl Back for Answering {
     fn take(&self, link: &Arc<Link>, message: Vec<u8>) {
-        // What is none is not worth a thread.
-        if let Err(BadCall::Unreadable(_)) = Call::parse(&message) {
-            return;
-        }
+        let xid = match Call::parse(&message) {
+            Ok((call, _)) => call.xid,
+            Err(BadCall::Refused { xid, .. }) => xid,
+            // What is none is not worth a thread.
+            Err(BadCall::Unreadable(_)) => return,
+        };
+        let Some(taken) = Taken::new(&self.load, message.len()) else {
+            let mut reply = Outgoing::default();
+            reply.accepted(xid, None, Accepted::SystemErr);
+            return send(link, &reply);
+        };
         let crew = self.crew.get_or_init(|| Crew::new(WORKERS, WAITING));
         let (link, programs) = (link.clone(), self.programs.clone());
-        crew.submit(Box::new(move |_| serve(&programs, &link, &message)));
+        crew.submit(Box::new(move |_| {
+            serve(&programs, &link, &message);
+            drop(taken);
+        }));
+    }
+}
+
+/// What was taken and has not been answered.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    calls: usize,
+    bytes: usize,
+}
+
+/// A call that was taken, until it is dropped.
+struct Taken {
+    load: Arc<Mutex<Load>>,
+    bytes: usize,
+}
+
+impl Taken {
+    fn new(load: &Arc<Mutex<Load>>, bytes: usize) -> Option<Taken> {
+        let mut all = lock(load);
+        let more = Load { calls: all.calls + 1, bytes: all.bytes + bytes };
+        if all.calls > 0 && (more.calls > MOST.calls || more.bytes > MOST.bytes) {
+            return None;
+        }
+        *all = more;
+        Some(Taken { load: load.clone(), bytes })
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut all = lock(&self.load);
+        *all = Load { calls: all.calls - 1, bytes: all.bytes - self.bytes };
     }
 }
 
@@ -58,9 +104,12 @@ fn serve(programs: &Programs, link: &Arc<Link>, message: &[u8]) {
         Verdict::Answered => true,
         Verdict::Run(admitted) => programs.run(admitted, &peer, None, &mut reply),
     };
-    if !wanted {
-        return;
+    if wanted {
+        send(link, &reply);
     }
+}
+
+fn send(link: &Arc<Link>, reply: &Outgoing) {
     let mut out = Vec::with_capacity(reply.len() + record::MARK);
     let at = record::begin(&mut out);
     reply.parts().iter().for_each(|part| out.extend_from_slice(part));
@@ -68,4 +117,8 @@ fn serve(programs: &Programs, link: &Arc<Link>, message: &[u8]) {
         // If the connection has ended nobody waits for it.
         let _ = link.send_only(&out);
     }
+}
+
+fn lock(load: &Mutex<Load>) -> MutexGuard<'_, Load> {
+    load.lock().unwrap_or_else(PoisonError::into_inner)
 }

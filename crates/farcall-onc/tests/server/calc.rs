@@ -114,6 +114,10 @@ impl Calculator {
         }
     }
 
+    pub fn shut(&self) {
+        *self.open.lock().unwrap() = false;
+    }
+
     pub fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.bell.notify_all();

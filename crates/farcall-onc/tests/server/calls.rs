@@ -302,6 +302,44 @@ fn a_client_that_serves_nothing_fails_only_the_call_to_it() {
     assert_eq!(success(&tcp.ask(&call(3, 1, &[1, 1]))).0, 3);
 }
 
+#[test]
+fn a_client_that_is_called_back_takes_no_more_than_it_can_hold() {
+    use std::io::Write as _;
+    let calculator = Arc::new(Calculator::default());
+    let offers = vec![farcall_onc::server::Offer::new::<dyn Calc>(calculator.clone(), &[])];
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", listener.local_addr().unwrap());
+    let client = farcall_onc::Client::builder().serve(offers).connect(&address).unwrap();
+    let mut server = Stream(listener.accept().unwrap().0);
+    server.0.set_read_timeout(Some(PATIENCE)).unwrap();
+    // All that execute wait; of the rest so many are kept.
+    (0..1024).for_each(|xid| server.send(&call(xid, 4, &[])));
+    calculator.await_begun(8);
+    for xid in 2000..2100 {
+        assert_eq!(accepted(&server.ask(&call(xid, 4, &[]))), Accepted::SystemErr);
+    }
+    calculator.open();
+    let mut seen: Vec<u32> = (0..1024).map(|_| success(&server.receive()).0).collect();
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..1024));
+    // So many bytes.
+    calculator.shut();
+    (0..8).for_each(|xid| server.send(&call(xid, 4, &[])));
+    calculator.await_begun(1024 + 8);
+    let mut long = call(9, 2, &[1 << 20]);
+    long.resize(long.len() + (1 << 20), 7);
+    let writer = {
+        let mut server = server.0.try_clone().unwrap();
+        std::thread::spawn(move || server.write_all(&record(&long).repeat(20)).unwrap())
+    };
+    (0..5).for_each(|_| assert_eq!(accepted(&server.receive()), Accepted::SystemErr));
+    writer.join().unwrap();
+    calculator.open();
+    let lengths: usize = (0..8 + 15).map(|_| success(&server.receive()).1.len()).sum();
+    assert_eq!(lengths, 8 * 4 + 15 * (4 + (1 << 20)));
+    drop(client);
+}
+
 #[farcall::interface(program = 0x2000_007a, version = 1)]
 pub trait Dive {
     /// Calls itself so often, and says how deep it came.
