@@ -35,6 +35,7 @@ mod caller;
 mod connection;
 mod crew;
 mod datagrams;
+mod dispatcher;
 mod duplicates;
 mod flavour;
 mod outgoing;
@@ -57,6 +58,7 @@ use farcall::xdr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 
 pub use caller::{Caller, Transport, caller, say_nothing};
+pub use dispatcher::Dispatcher;
 pub use duplicates::Retention;
 pub use flavour::{Admission, Flavour, Seal};
 pub use programs::Offer;

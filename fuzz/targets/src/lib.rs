@@ -14,6 +14,7 @@ mod idl;
 mod memory;
 mod names;
 mod onc;
+mod onc_server;
 pub mod script;
 mod server;
 mod x;
@@ -26,6 +27,7 @@ pub use idl::{interface, json, values};
 pub use memory::{memory_caller, memory_server};
 pub use names::{access, clerk, counters, mapping, name, names_file};
 pub use onc::onc_stream;
+pub use onc_server::onc_server;
 pub use server::{server, server_bytes};
 pub use x::x_file;
 pub use xdr::{schema, specimen, xdr};
@@ -66,6 +68,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "name", run: name, memory_per_byte: 8, memory: 4 * KIB },
     Target { name: "x_file", run: x_file, memory_per_byte: 512, memory: 256 * KIB },
     Target { name: "onc_stream", run: onc_stream, memory_per_byte: 16, memory: 64 * KIB },
+    Target { name: "onc_server", run: onc_server, memory_per_byte: 64, memory: 160 * KIB },
     Target { name: "clerk", run: clerk, memory_per_byte: 8, memory: 4 * KIB },
     Target { name: "access", run: access, memory_per_byte: 256, memory: 16 * KIB },
     Target { name: "counters", run: counters, memory_per_byte: 256, memory: 16 * KIB },

@@ -1,7 +1,9 @@
 //! The mapper's procedures, in each of its versions.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Offered {
     mapper: Mapper,
     bucket: Mutex<Bucket>,
+    /// The identifier of the next call that is passed on. Each leaves from a port of its own, which may be one that an
+    /// earlier one had: the callee must not take it for that.
+    next: AtomicU32,
 }
 
 /// What may still be done in this second.
@@ -35,7 +40,8 @@ struct Bucket {
 impl Offered {
     pub(crate) fn new(mapper: &Mapper) -> Arc<Offered> {
         let bucket = Bucket { since: Instant::now(), left: RATE };
-        Arc::new(Offered { mapper: mapper.clone(), bucket: Mutex::new(bucket) })
+        let next = AtomicU32::new(RandomState::new().build_hasher().finish() as u32);
+        Arc::new(Offered { mapper: mapper.clone(), bucket: Mutex::new(bucket), next })
     }
 
     /// Itself as programs. To a call that is to be passed on it never says again what it said: each is counted, and all that
@@ -99,11 +105,39 @@ impl Offered {
         let wanted = Rpcb { program: call.program, version: call.version, netid: "udp".into(), ..Rpcb::default() };
         let found = if allowed { self.mapper.find(&wanted, false) } else { None };
         let found = found.and_then(|found| from_universal(&reachable(&found.address, "127.0.0.1.0.0", None)));
-        let passed = found.and_then(|address| Some((address, ask(address, call).ok()??)));
+        let passed = found.and_then(|address| Some((address, self.ask(address, call).ok()??)));
         passed.ok_or_else(|| {
             say_nothing();
             CallFailed::new(Kind::NotPermitted, Ran::No).into()
         })
+    }
+
+    /// Makes a call of which only bytes are known: its result, if it has one.
+    fn ask(&self, address: SocketAddr, passed: &Passed) -> io::Result<Option<Vec<u8>>> {
+        let socket = UdpSocket::bind((if address.is_ipv4() { "0.0.0.0" } else { "::" }, 0))?;
+        socket.connect(address)?;
+        let (xid, until) = (self.next.fetch_add(1, Ordering::Relaxed), Instant::now() + PATIENCE);
+        let Passed { program, version, procedure, .. } = *passed;
+        let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
+        let mut message = Vec::new();
+        Call { xid, program, version, procedure, credential, verifier }.write(&mut message);
+        message.extend_from_slice(&passed.arguments);
+        socket.send(&message)?;
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            socket.set_read_timeout(Some(left))?;
+            let len = socket.recv(&mut buffer)?;
+            match Reply::parse(buffer.get(..len).unwrap_or_default()) {
+                Ok(Reply { xid: of, answer }) if of == xid => {
+                    let Answer::Accepted { outcome: Accepted::Success(result), .. } = answer else { return Ok(None) };
+                    return Ok(Some(result.to_vec()));
+                }
+                // It is of somebody who had the port before.
+                _ if Instant::now() < until => {}
+                _ => return Ok(None),
+            }
+        }
     }
 }
 
@@ -254,23 +288,4 @@ fn now() -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // 32 bits, whatever the year.
     now.as_secs() as u32
-}
-
-/// Makes a call of which only bytes are known: its result, if it has one.
-fn ask(address: SocketAddr, passed: &Passed) -> io::Result<Option<Vec<u8>>> {
-    let socket = UdpSocket::bind((if address.is_ipv4() { "0.0.0.0" } else { "::" }, 0))?;
-    socket.connect(address)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    let Passed { program, version, procedure, .. } = *passed;
-    let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
-    let mut message = Vec::new();
-    Call { xid: now(), program, version, procedure, credential, verifier }.write(&mut message);
-    message.extend_from_slice(&passed.arguments);
-    socket.send(&message)?;
-    let mut buffer = vec![0; 1 << 16];
-    let len = socket.recv(&mut buffer)?;
-    Ok(match Reply::parse(buffer.get(..len).unwrap_or_default()) {
-        Ok(Reply { answer: Answer::Accepted { outcome: Accepted::Success(result), .. }, .. }) => Some(result.to_vec()),
-        _ => None,
-    })
 }

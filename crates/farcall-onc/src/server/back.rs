@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::caller::{Peer, Transport};
 use super::crew::Crew;
 use super::outgoing::Outgoing;
-use super::programs::{Offer, Programs, Verdict};
+use super::programs::{Offer, Programs};
 use crate::client::link::{Back, Link};
 use crate::wire::message::{Accepted, BadCall, Call};
 use crate::wire::record;
@@ -99,12 +99,7 @@ impl Drop for Answering {
 fn serve(programs: &Programs, link: &Arc<Link>, message: &[u8]) {
     let peer = Peer { transport: Transport::Tcp, address: None, user: None, connection: None };
     let mut reply = Outgoing::default();
-    let wanted = match programs.examine(message, &peer, &mut reply) {
-        Verdict::Unreadable | Verdict::Drop => false,
-        Verdict::Answered => true,
-        Verdict::Run(admitted) => programs.run(admitted, &peer, None, &mut reply),
-    };
-    if wanted {
+    if programs.answer(message, &peer, &mut reply) {
         send(link, &reply);
     }
 }

@@ -114,6 +114,8 @@ struct State {
     aside: usize,
     /// The keeper is to look at once.
     asked: bool,
+    /// It is to act on what takes too long within this time.
+    within: Option<Duration>,
     keeper: Option<JoinHandle<()>>,
 }
 
@@ -229,6 +231,14 @@ impl Crew {
         }
     }
 
+    /// There is something that is to be looked at within this time, however long nothing else takes.
+    pub(super) fn mind_within(&self, time: Duration) {
+        let mut state = self.lock();
+        state.asked = true;
+        state.within = Some(state.within.map_or(time, |within| within.min(time)));
+        self.keeper.notify_one();
+    }
+
     /// Has everybody leave, and waits until only who executes has not. Procedures that run end by themselves.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
@@ -294,7 +304,7 @@ impl Crew {
         let mut sweep = Some(Duration::ZERO);
         let mut swept = Instant::now();
         while !self.is_stopped() {
-            let (seats, posts) = self.rest(sweep);
+            let (seats, posts) = self.rest(&mut sweep);
             let done = seats.iter().map(|seat| seat.look()).fold(0, u64::wrapping_add);
             let arrivals = posts.iter().map(|post| self.look(&**post)).fold(0, u64::wrapping_add);
             let moved = std::mem::replace(&mut progress, done.wrapping_add(arrivals)) != progress;
@@ -315,11 +325,11 @@ impl Crew {
         }
     }
 
-    /// Waits for the next look.
-    fn rest(&self, sweep: Option<Duration>) -> (Vec<Arc<Seat>>, Vec<Arc<dyn Post>>) {
+    /// Waits for the next look. `sweep` is when to act on what takes too long, which may become sooner.
+    fn rest(&self, sweep: &mut Option<Duration>) -> (Vec<Arc<Seat>>, Vec<Arc<dyn Post>>) {
         let mut state = self.lock();
         while !std::mem::take(&mut state.asked) {
-            let nap = if self.awake.load(Ordering::SeqCst) { Some(NAP) } else { sweep };
+            let nap = if self.awake.load(Ordering::SeqCst) { Some(NAP) } else { *sweep };
             let timed_out;
             (state, timed_out) = match nap {
                 None => (self.keeper.wait(state).unwrap_or_else(PoisonError::into_inner), false),
@@ -332,6 +342,7 @@ impl Crew {
                 break;
             }
         }
+        *sweep = [*sweep, state.within.take()].into_iter().flatten().min();
         (state.seats.clone(), state.posts.clone())
     }
 

@@ -14,7 +14,7 @@ use super::outgoing::Outgoing;
 use super::programs::{Programs, Verdict};
 
 /// The longest datagram.
-const LONGEST: usize = 65_507;
+pub(super) const LONGEST: usize = 65_507;
 /// As much as the system grants of this is asked for: clients send again only after a second or more.
 const BUFFER: usize = 4 << 20;
 

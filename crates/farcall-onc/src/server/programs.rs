@@ -127,6 +127,15 @@ impl Programs {
         self.offers.iter().map(|offer| (offer.program, offer.version))
     }
 
+    /// Answers a message, in this thread. True: `reply` is to be sent.
+    pub(crate) fn answer(&self, message: &[u8], peer: &Peer, reply: &mut Outgoing) -> bool {
+        match self.examine(message, peer, reply) {
+            Verdict::Unreadable | Verdict::Drop => false,
+            Verdict::Answered => true,
+            Verdict::Run(admitted) => self.run(admitted, peer, None, reply),
+        }
+    }
+
     /// Looks at a message: what can be said at once is appended to `reply`.
     #[inline]
     pub(crate) fn examine<'a>(&'a self, message: &'a [u8], peer: &Peer, reply: &mut Outgoing) -> Verdict<'a> {

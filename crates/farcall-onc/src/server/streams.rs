@@ -164,7 +164,7 @@ impl Streams {
     fn wait_for_room(&self, key: u64) {
         lock(&self.waiting).push(key);
         // Nobody else may ever look.
-        self.crew.mind();
+        self.crew.mind_within(BACK_OFF);
     }
 
     /// Those who wait for room try again.

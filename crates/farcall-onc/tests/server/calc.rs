@@ -49,6 +49,10 @@ pub trait Calc {
     /// Counts, and says nothing.
     #[procedure(14)]
     fn silent(&self) -> farcall::Result<()>;
+    #[procedure(15)]
+    fn tree(&self, tree: Option<Box<Tree>>) -> farcall::Result<()>;
+    #[procedure(16)]
+    fn text(&self, text: String) -> farcall::Result<()>;
 }
 
 #[derive(Debug, farcall::Xdr)]
@@ -79,6 +83,12 @@ pub struct Name {
 pub struct Node {
     pub value: u32,
     pub next: Option<Box<Node>>,
+}
+
+#[derive(Debug, farcall::Xdr)]
+pub struct Tree {
+    pub left: Option<Box<Tree>>,
+    pub right: Option<Box<Tree>>,
 }
 
 pub const PROGRAM: u32 = 0x2000_0077;
@@ -190,6 +200,14 @@ impl Calc for Calculator {
 
     fn wait_known(&self) -> farcall::Result<u32> {
         self.wait()
+    }
+
+    fn tree(&self, _: Option<Box<Tree>>) -> farcall::Result<()> {
+        Ok(())
+    }
+
+    fn text(&self, _: String) -> farcall::Result<()> {
+        Ok(())
     }
 
     fn silent(&self) -> farcall::Result<()> {

@@ -1,10 +1,14 @@
 //! What a server must survive, by the bytes that have broken others.
 
 use std::io::{Read as _, Write as _};
-use std::time::Duration;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
+use farcall_onc::Server;
 use farcall_onc::rpcbind::Mapper;
-use farcall_onc::wire::auth::{AuthStat, OpaqueAuth};
+use farcall_onc::server::Transport;
+use farcall_onc::wire::auth::{AuthStat, OpaqueAuth, Sys};
 use farcall_onc::wire::message::{Accepted, Rejected};
 use farcall_onc::wire::record::Limits;
 
@@ -52,6 +56,13 @@ fn a_list_of_400_000_nodes_does_not_overflow_the_stack() {
     assert_eq!(success(&tcp.ask(&call_as(1, 7, OpaqueAuth::NONE, &nodes(100)))).1, words(&[200]));
     assert_eq!(success(&tcp.ask(&call_as(2, 7, OpaqueAuth::NONE, &nodes(400_000)))).1, words(&[800_000]));
     assert_eq!(success(&tcp.ask(&call(3, 1, &[1, 1]))).0, 3);
+}
+
+#[test]
+fn values_in_one_another_are_bounded_in_depth() {
+    assert_eq!(success(&outcomes(&call(1, 15, &[1, 1, 0, 0, 0]))[0]), (1, vec![]));
+    // Each the left branch of the last.
+    is_garbage(15, &[1; 15_000]);
 }
 
 #[test]
@@ -112,6 +123,17 @@ fn any_fragmentation_is_taken() {
     // Three megabytes to NULL.
     tcp.send(&call_as(9, 0, OpaqueAuth::NONE, &vec![0; 3 << 20]));
     assert_eq!(success(&tcp.receive()), (9, vec![]));
+}
+
+#[test]
+fn a_record_of_thousands_of_fragments_is_taken() {
+    let (server, _) = serve();
+    let mut tcp = tcp(&server);
+    let echo = [call(1, 2, &[10_000]), vec![7; 10_000]].concat();
+    let mut out: Vec<u8> = echo.chunks(1).flat_map(|byte| [0, 0, 0, 1, byte[0]]).collect();
+    out.extend_from_slice(&0x8000_0000_u32.to_be_bytes());
+    tcp.0.write_all(&out).unwrap();
+    assert_eq!(success(&tcp.receive()).1.len(), 10_004);
 }
 
 #[test]
@@ -194,6 +216,7 @@ fn values_that_no_type_has_are_garbage() {
     is_garbage(6, &[2, 1, 5, 0]); // no such colour
     is_garbage(6, &[2, 1, 0, 1, 0x6100_0001]); // padding
     is_garbage(6, &[0, 0]); // something follows
+    is_garbage(16, &[2, 0xff00_0000]); // no UTF-8, in an interface that asks for it
     let lenient = |arguments: &[u32]| {
         let (server, _) = serve_with(|builder| builder.lenient());
         success(&Udp::to(server.udp().unwrap()).ask(&call(1, 6, arguments)))
@@ -260,4 +283,64 @@ fn a_port_mapper_passes_nothing_on_unless_it_is_told_to_and_never_to_itself() {
     ask(Mapper::default().forwarding(), PROGRAM, true);
     ask(Mapper::default().forwarding(), 100_000, false);
     ask(Mapper::default().forwarding(), 77, false);
+}
+
+/// A message to the port mapper, of this version.
+fn to_mapper(version: u32, procedure: u32, credential: OpaqueAuth<'_>, arguments: &[u8]) -> Vec<u8> {
+    let mut message = call_as(1, procedure, credential, arguments);
+    message[12..20].copy_from_slice(&words(&[100_000, version]));
+    message
+}
+
+#[test]
+fn a_port_mapper_passes_on_nothing_in_anothers_name() {
+    let (server, _) = serve_with(|builder| builder.mapper(&Mapper::default().forwarding()));
+    let udp = Udp::to(server.udp().unwrap());
+    let mut body = Vec::new();
+    Sys::new(1, b"ebbets", 0, 0, &[]).unwrap().write(&mut body);
+    let root = OpaqueAuth::new(1, &body).unwrap();
+    for version in [2, 3, 4] {
+        udp.is_ignored(&to_mapper(version, 5, root, &words(&[PROGRAM, 2, 0, 0])));
+        let _ = success(&udp.ask(&to_mapper(version, 5, OpaqueAuth::NONE, &words(&[PROGRAM, 2, 0, 0]))));
+    }
+}
+
+/// Whose address may be forged.
+const AFAR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 700);
+
+#[test]
+fn a_port_mapper_gives_strangers_few_large_answers_however_often_they_ask() {
+    let mapper = Mapper::default().forwarding();
+    let (server, calculator) = serve_with(|builder| builder.register_at(&mapper));
+    for (version, procedure) in [(2, 4), (3, 4), (4, 4), (2, 5), (3, 5), (4, 5)] {
+        let dispatcher = Server::builder().mapper(&mapper).dispatcher();
+        let message = to_mapper(version, procedure, OpaqueAuth::NONE, &words(&[PROGRAM, 2, 3, 0]));
+        let message = &message[..if procedure == 4 { 40 } else { message.len() }];
+        let (ran, began) = (calculator.counted.load(Ordering::SeqCst), Instant::now());
+        let ask = |transport, from| dispatcher.answer(transport, Some(from), message, &mut Vec::new());
+        let answered = (0..400).filter(|_| ask(Transport::Udp, AFAR)).count() as u64;
+        // So many in each second, and the first and the last are not whole.
+        let most = 20 * (began.elapsed().as_secs() + 2);
+        assert!((1..=most).contains(&answered), "version {version}, procedure {procedure}: {answered}");
+        let ran = calculator.counted.load(Ordering::SeqCst) - ran;
+        assert_eq!(ran, if procedure == 5 { answered } else { 0 });
+        // Who cannot have forged its address, or is near, is answered.
+        assert!(ask(Transport::Tcp, AFAR) && ask(Transport::Udp, "127.0.0.1:700".parse().unwrap()));
+    }
+    drop(server);
+}
+
+#[test]
+fn nobody_registers_from_another_machine() {
+    let mapper = Mapper::default();
+    let dispatcher = Server::builder().mapper(&mapper).dispatcher();
+    let ask = |from, procedure| {
+        let mut reply = Vec::new();
+        let message = to_mapper(2, procedure, OpaqueAuth::NONE, &words(&[9, 1, 17, 777]));
+        assert!(dispatcher.answer(Transport::Udp, Some(from), &message, &mut reply));
+        success(&reply).1 == words(&[1])
+    };
+    let near = "127.0.0.1:7000".parse().unwrap();
+    assert!(!ask(AFAR, 1) && mapper.entries().is_empty());
+    assert!(ask(near, 1) && !ask(AFAR, 2) && mapper.entries().len() == 1);
 }

@@ -1,0 +1,85 @@
+//! A server without sockets and threads: it answers messages that come by a way of one's own.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use super::ServerBuilder;
+use super::caller::{Peer, Transport};
+use super::datagrams::LONGEST;
+use super::duplicates::Duplicates;
+use super::outgoing::Outgoing;
+use super::programs::Programs;
+
+/// Programs that are served to whoever has messages for them: from a transport of one's own, or from a test.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # #[farcall::interface(program = 0x2000_0001, version = 1)]
+/// # pub trait Echo {
+/// #     #[procedure(1)]
+/// #     fn twice(&self, number: u32) -> farcall::Result<u32>;
+/// # }
+/// # struct Twice;
+/// # impl Echo for Twice {
+/// #     fn twice(&self, number: u32) -> farcall::Result<u32> {
+/// #         Ok(number.wrapping_mul(2))
+/// #     }
+/// # }
+/// use farcall_onc::server::{Server, Transport};
+/// use farcall_onc::wire::auth::OpaqueAuth;
+/// use farcall_onc::wire::message::Call;
+///
+/// let dispatcher = Server::builder().program::<dyn Echo>(Arc::new(Twice)).dispatcher();
+/// let mut message = Vec::new();
+/// let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
+/// Call { xid: 7, program: 0x2000_0001, version: 1, procedure: 1, credential, verifier }.write(&mut message);
+/// message.extend(21u32.to_be_bytes());
+///
+/// let mut reply = Vec::new();
+/// assert!(dispatcher.answer(Transport::Tcp, None, &message, &mut reply));
+/// assert_eq!(reply[24..], 42u32.to_be_bytes());
+/// ```
+pub struct Dispatcher {
+    programs: Programs,
+}
+
+impl ServerBuilder {
+    /// What has no sockets and no threads. Addresses, registrations, and what is said of threads and connections mean
+    /// nothing to it.
+    pub fn dispatcher(mut self) -> Dispatcher {
+        self.programs.duplicates = self.retention.map(Duplicates::new);
+        Dispatcher { programs: self.programs }
+    }
+}
+
+impl Dispatcher {
+    /// Answers a message that came from this address: appends the reply. False if there is none: it is no call, it has
+    /// been seen and is being served, or its procedure says nothing. The procedure runs in this thread.
+    ///
+    /// Calls that are sent again are known by the address, and by the host alone over TCP.
+    pub fn answer(
+        &self,
+        transport: Transport,
+        address: Option<SocketAddr>,
+        message: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> bool {
+        let peer = Peer { transport, address, user: None, connection: None };
+        let mut out = match transport {
+            Transport::Udp => Outgoing::datagram(LONGEST),
+            Transport::Tcp | Transport::Unix => Outgoing::default(),
+        };
+        let wanted = self.programs.answer(message, &peer, &mut out);
+        if wanted {
+            out.parts().iter().for_each(|part| reply.extend_from_slice(part));
+        }
+        wanted
+    }
+}
+
+impl fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = f.debug_struct("Dispatcher");
+        all.field("programs", &self.programs.numbers().collect::<Vec<_>>()).finish_non_exhaustive()
+    }
+}

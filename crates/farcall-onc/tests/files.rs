@@ -1,0 +1,47 @@
+//! A server whose process has no file left for a connection. It has a process of its own, for all of them are counted.
+#![cfg(target_os = "linux")]
+#![allow(missing_docs)]
+
+use std::fs::File;
+use std::sync::Arc;
+
+use farcall_onc::{Client, Server};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+#[farcall::interface(program = 0x2000_0001, version = 1)]
+pub trait Echo {
+    #[procedure(1)]
+    fn twice(&self, number: u32) -> farcall::Result<u32>;
+}
+
+struct Twice;
+
+impl Echo for Twice {
+    fn twice(&self, number: u32) -> farcall::Result<u32> {
+        Ok(number.wrapping_mul(2))
+    }
+}
+
+#[test]
+fn a_connection_for_which_there_is_no_file_is_taken_when_there_is_one() {
+    let server = Server::builder().program::<dyn Echo>(Arc::new(Twice)).tcp("127.0.0.1:0".parse().unwrap());
+    let server = server.start().unwrap();
+    let connect = || Client::connect(&format!("tcp://{}", server.tcp().unwrap())).unwrap().bind::<dyn Echo>();
+    let first = connect();
+    assert_eq!(first.twice(1).unwrap(), 2);
+    // What waits to be taken has its file already; no other is to be had.
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(256), ..limit }).unwrap();
+    let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    taken.pop();
+    let second = connect();
+    let call = std::thread::spawn(move || (second.twice(2).unwrap(), second));
+    // Those that have theirs are served meanwhile.
+    (0..100).for_each(|n| assert_eq!(first.twice(n).unwrap(), 2 * n));
+    assert_eq!(server.connections(), 1);
+    drop(taken);
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let (result, _second) = call.join().unwrap();
+    assert_eq!(result, 4);
+    assert_eq!(server.connections(), 2);
+}
