@@ -93,6 +93,12 @@ impl Failure {
         self
     }
 
+    /// Of a procedure that ran, whatever else went wrong.
+    #[must_use]
+    pub fn ran(self) -> Failure {
+        Failure { code: code::MAY_HAVE_RUN, ..self }
+    }
+
     /// Says it on standard error, and gives the exit code.
     pub fn report(self, json: bool) -> ExitCode {
         if !self.message.is_empty() && json {

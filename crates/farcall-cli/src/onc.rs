@@ -1,15 +1,14 @@
 //! Servers of ONC RPC on the command line: where they are, and what they understand.
 
-use std::path::Path;
-
 use clap::{Args, ValueEnum};
 use farcall::dynamic::Dynamic;
-use farcall_idl::x::{self, Version, interfaces};
-use farcall_onc::rpcbind::Rpcbind;
-use farcall_onc::{AuthSys, Client, standard};
+use farcall::{CallFailed, Kind};
+use farcall_idl::x::{Version, interfaces};
+use farcall_onc::{AuthSys, Builder, Client, routines, standard};
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
+use crate::remote::Deadline;
 use crate::x_file::{self, Reading};
 
 /// How a server of ONC RPC is called.
@@ -46,11 +45,7 @@ pub fn is_definition(name: &str) -> bool {
 impl Manner {
     /// The versions of programs that a definition has, the latest first.
     pub fn versions(&self, definition: &str, output: &Output) -> Outcome<Vec<Version>> {
-        let tree = match standard::definition(definition) {
-            Some(text) => x::read_text(Path::new(definition), text, &x::Options::default())
-                .map_err(|why| Failure::new(why.to_string()))?,
-            None => self.reading.read(Path::new(definition), output)?,
-        };
+        let tree = self.reading.definition(definition, output)?;
         let mut versions = interfaces(&tree).map_err(|why| Failure::new(why.to_string()).about(definition))?;
         versions.sort_by_key(|version| std::cmp::Reverse((version.program, version.version)));
         if let Some(wanted) = self.program_version {
@@ -77,47 +72,65 @@ impl Manner {
 
     /// A server of a program at an address: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:PATH`, `HOST:PORT` (TCP), or a host
     /// whose port mapper is asked.
-    pub fn connect(&self, address: &str, program: u32, version: u32) -> Outcome<Client> {
-        let has_port = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let address = match address {
-            _ if address.contains("://") || address.starts_with("unix:") => address.to_owned(),
-            _ if self.udp => format!("udp://{address}"),
-            _ if has_port => format!("tcp://{address}"),
-            host => host.to_owned(),
-        };
-        let builder = match self.auth {
-            Auth::Sys => Client::builder().auth(AuthSys::of_process()),
-            Auth::None => Client::builder(),
-        };
-        builder.find(&address, program, version).map_err(failed)
+    pub fn connect(&self, address: &str, program: u32, version: u32, deadline: &Deadline) -> Outcome<Client> {
+        self.settings(deadline).find(&self.whole(address), program, version).map_err(failed)
     }
 
     /// The same, bound to what a file says of it.
-    pub fn bind(&self, address: &str, version: &Version) -> Outcome<Dynamic> {
-        let client = self.connect(address, version.program, version.version)?;
+    pub fn bind(&self, address: &str, version: &Version, deadline: &Deadline) -> Outcome<Dynamic> {
+        let client = self.connect(address, version.program, version.version, deadline)?;
         Ok(Dynamic::described(client.program(version.program, version.version), version.interface.clone()))
     }
 
-    /// The version of a program that is meant: the one that was asked for, or the latest that the host has registered.
-    pub fn program_version(&self, program: u32, host: &str) -> Outcome<u32> {
-        if let Some(version) = self.program_version {
-            return Ok(version);
+    /// The version of a program that is meant: the one that was asked for, or the latest that the server has.
+    pub fn program_version(&self, program: u32, address: &str, deadline: &Deadline) -> Outcome<u32> {
+        match self.program_version {
+            Some(version) => Ok(version),
+            None => routines::versions(&self.settings(deadline), &self.whole(address), program)
+                .map(|versions| versions.high)
+                .map_err(failed),
         }
-        if host.contains(':') {
-            return Err(Failure::usage("which version of the program?").hint("--program-version NUMBER"));
+    }
+
+    fn whole(&self, address: &str) -> String {
+        let names_network = address.contains("://") || address.starts_with("unix:");
+        if self.udp && !names_network { format!("udp://{address}") } else { address.to_owned() }
+    }
+
+    fn settings(&self, deadline: &Deadline) -> Builder {
+        match self.auth {
+            Auth::Sys => settings(deadline).auth(AuthSys::of_process()),
+            Auth::None => settings(deadline),
         }
-        let entries = Rpcbind::of(host).and_then(|mapper| mapper.entries()).map_err(failed)?;
-        let versions = entries.iter().filter(|entry| entry.program == program).map(|entry| entry.version);
-        versions.max().ok_or_else(|| not_registered(host, program))
     }
 }
 
-fn not_registered(host: &str, program: u32) -> Failure {
-    Failure::new(format!("{host} has not registered program {program}"))
-        .hint(format!("`farcall list {host}` shows what it has"))
+/// A client that takes no longer than it was given, also to find and to connect to its server.
+pub fn settings(deadline: &Deadline) -> Builder {
+    match deadline.within {
+        Some(time) => Client::builder().patience(Some(time)).connect_within(time),
+        None => Client::builder(),
+    }
 }
 
 /// What a call of ONC RPC that failed says; what helps elsewhere would not help here.
-pub fn failed(why: impl Into<farcall::CallFailed>) -> Failure {
-    Failure::from(why.into()).in_place_of_hint("`farcall list HOST` shows what a host has registered")
+pub fn failed(why: impl Into<CallFailed>) -> Failure {
+    let why = why.into();
+    let hint = match why.kind() {
+        Kind::NoSuchName => "an address is HOST, HOST:PORT, tcp://HOST:PORT, udp://HOST:PORT or unix:PATH",
+        Kind::Mismatch => {
+            "--program-version NUMBER asks for another; `farcall list HOST` shows what a host has registered"
+        }
+        Kind::NotPermitted => "--auth says who calls",
+        Kind::NoSuchProcedure => "the server has fewer procedures than the .x file",
+        Kind::BadArguments | Kind::BadResult => "is the .x file the one that the server was made of?",
+        Kind::Deadline => "--within SECONDS gives it more time",
+        _ => "does it run there? `farcall list HOST` shows what a host has registered",
+    };
+    Failure::from(why).in_place_of_hint(hint)
+}
+
+/// What a result says that is not of its type; the procedure ran.
+pub fn unreadable(why: Failure) -> Failure {
+    why.hint("is the .x file the one that the server was made of?").ran()
 }

@@ -4,7 +4,8 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use farcall_idl::x::{Diagnostic, Options, read, tree::Specification};
+use farcall_idl::x::{Diagnostic, Options, read, read_text, tree::Specification};
+use farcall_onc::standard;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
@@ -27,6 +28,16 @@ pub fn is_meant(name: &str) -> bool {
 }
 
 impl Reading {
+    /// The protocol of that name, or the file. What is wrong with that is told on standard error.
+    pub fn definition(&self, name: &str, output: &Output) -> Outcome<Specification> {
+        match standard::definition(name) {
+            Some(text) => {
+                read_text(Path::new(name), text, &Options::default()).map_err(|why| Failure::new(why.to_string()))
+            }
+            None => self.read(Path::new(name), output),
+        }
+    }
+
     /// Reads a file. What is wrong with it, and what of it had to be left out, is told on standard error.
     pub fn read(&self, path: &Path, output: &Output) -> Outcome<Specification> {
         let options = Options { include_dirs: self.include.clone(), defines: self.define.clone() };

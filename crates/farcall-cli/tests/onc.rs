@@ -101,6 +101,57 @@ fn a_server_is_called_by_an_x_file() {
 }
 
 #[test]
+fn a_single_argument_may_stand_alone_and_bytes_in_a_file() {
+    let Fixture { place, server, .. } = &fixture();
+    let address = server.tcp().unwrap().to_string();
+    let said = place.run(&["call", &address, "greeter.x", "GREET", r#"{"name":"Ada","how":"Formal"}"#]).ok();
+    assert_eq!(said, "\"Good day, Ada\"\n");
+    place.write("bytes.x", "program P { version V { string GREET(opaque name<20>) = 9; } = 2; } = 0x20000077;");
+    place.write("name", "Ada");
+    let said = place.run(&["call", &address, "bytes.x", "GREET", r#""@name""#]);
+    // The arguments were fine; the server has no such procedure.
+    assert!(said.code == 4 && said.err.contains("greet") && said.err.contains(&address), "{}", said.err);
+    let said = place.run(&["call", &address, "bytes.x", "GREET", r#""@nowhere""#]);
+    assert!(said.code == 2 && said.err.contains("at $: nowhere: "), "{}", said.err);
+}
+
+#[test]
+fn standard_protocols_are_described_by_their_names() {
+    let place = Place::new();
+    let said = place.run(&["describe", "nfs3"]).ok();
+    assert!(said.contains("interface NfsV3"), "{said}");
+    assert_eq!(place.run(&["describe", "mount", "--json"]).json()[0]["program"]["number"], 100_005);
+}
+
+#[test]
+fn hosts_have_addresses_of_both_families() {
+    let place = Place::new();
+    let Ok(taken) = std::net::TcpListener::bind("[::1]:0") else { return };
+    let port = taken.local_addr().unwrap().port();
+    drop(taken);
+    let address = format!("[::1]:{port}");
+    let server = Server::builder().program::<dyn Greeter>(Arc::new(Host)).address(address.parse().unwrap());
+    let _server = server.start().unwrap();
+    let said = place.run(&["--json", "ping", &address, "0x20000077", "-c", "1"]).json();
+    assert_eq!(said[0]["address"], format!("tcp://{address}"));
+    // No port of ::1: its port mapper is asked, which is not there or does not know the program.
+    let said = place.run(&["ping", "::1", "0x20000077", "--within", "5"]);
+    assert!(said.code == 4 && said.err.contains("::1"), "{}", said.err);
+}
+
+#[test]
+fn a_silent_server_costs_no_more_time_than_was_given() {
+    let place = Place::new();
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = format!("udp://{}", silent.local_addr().unwrap());
+    for words in [&["ping", &address, "nfs"][..], &["call", &address, "mount", "MOUNTPROC3_DUMP"], &["list", &address]]
+    {
+        let said = place.run(&[words, &["--within", "0.05"]].concat());
+        assert!(said.code == 5 && said.err.contains(&address) && said.err.contains("hint: "), "{}", said.err);
+    }
+}
+
+#[test]
 fn mistakes_are_told_where_they_are() {
     let Fixture { place, server, .. } = &fixture();
     let address = server.tcp().unwrap().to_string();
@@ -129,7 +180,11 @@ fn what_the_file_does_not_declare_cannot_be_called_with() {
     let said = place.run(&["call", &address, "elsewhere.x", "F", "[null]"]);
     assert!(said.code == 2 && said.err.contains("$[0]") && said.err.contains("declared elsewhere"), "{}", said.err);
     let said = place.run(&["call", &address, "elsewhere.x", "G"]);
-    assert!(said.code == 1 && said.err.contains("declared elsewhere"), "{}", said.err);
+    assert!(
+        said.code == 5 && said.err.contains("g of tcp://") && said.err.contains("declared elsewhere"),
+        "{}",
+        said.err
+    );
 }
 
 #[test]
@@ -140,4 +195,9 @@ fn a_program_is_pinged_by_its_null_procedure() {
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&said["program"], &said["version"], &said["count"]), (&json!(0x2000_0077), &json!(2), &json!(3)));
     assert_eq!(place.run(&["ping", &address, "nobody"]).code, 2);
+    // The server says itself which versions it has.
+    let said = place.run(&["--json", "ping", &address, "0x20000077", "-c", "1"]).json();
+    assert_eq!((&said[0]["program"], &said[0]["version"]), (&json!(0x2000_0077), &json!(2)));
+    let said = place.run(&["ping", &address, "nfs"]);
+    assert!(said.code == 4 && said.err.contains("100003") && said.err.contains("farcall list"), "{}", said.err);
 }

@@ -38,7 +38,7 @@ const EXACT: u64 = 1 << 53;
 /// Where in the JSON it is not such a value.
 pub fn encode(types: &Types, ty: &Type, value: &Value, out: &mut Encoder<'_>) -> Result<(), Error> {
     types.check(std::slice::from_ref(ty))?;
-    encode::Writer { types }.value(ty, value, out, &Path::ROOT)
+    encode::Writer { types, files: None }.value(ty, value, out, &Path::ROOT)
 }
 
 /// Decodes a value of the type `ty` from the front of what is left.
@@ -51,7 +51,7 @@ pub fn decode(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value
 }
 
 /// Encodes the arguments of a call: an object by their names, an array in their order, or, of a single argument, its
-/// value alone where that is neither.
+/// value alone where that is no array and no object that names the argument.
 ///
 /// ```
 /// use farcall_idl::{Interface, values};
@@ -78,12 +78,35 @@ pub fn encode_arguments(
     value: &Value,
     out: &mut Encoder<'_>,
 ) -> Result<(), Error> {
+    encode_arguments_with(interface, procedure, value, None, out)
+}
+
+/// Where bytes are that a user names: the content of a file, or why there is none.
+pub type Files<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
+
+/// The same, with opaque bytes also taken from `files`, where they are written `"@NAME"`.
+///
+/// # Errors
+/// As [`encode_arguments`].
+pub fn encode_arguments_with(
+    interface: &Interface,
+    procedure: &Procedure,
+    value: &Value,
+    files: Option<Files<'_>>,
+    out: &mut Encoder<'_>,
+) -> Result<(), Error> {
     let fields: Vec<Field> = procedure.arguments.iter().map(|argument| field(&argument.name, &argument.ty)).collect();
     let roots: Vec<Type> = fields.iter().map(|field| field.ty.clone()).collect();
     interface.types.check(&roots)?;
-    let writer = encode::Writer { types: &interface.types };
+    let writer = encode::Writer { types: &interface.types, files };
     match (value, fields.as_slice()) {
         (Value::Array(_), _) => writer.positional(&fields, value, out, &Path::ROOT),
+        (Value::Object(members), [only])
+            if !(members.is_empty() || members.contains_key(&only.name))
+                && is_object(&interface.types, &only.ty, DEPTH) =>
+        {
+            writer.value(&only.ty, value, out, &Path::ROOT)
+        }
         (Value::Object(_), _) | (Value::Null, []) => writer.named(&fields, value, out, &Path::ROOT),
         (_, [only]) => writer.value(&only.ty, value, out, &Path::ROOT),
         _ => writer.named(&fields, value, out, &Path::ROOT),
@@ -111,6 +134,19 @@ fn form(fields: &[Field]) -> Form {
         (false, _) | (true, 0) => Form::Named,
         (true, 1) => Form::Single,
         (true, _) => Form::Positional,
+    }
+}
+
+/// Whether values of this type are written as objects.
+fn is_object(types: &Types, ty: &Type, depth: usize) -> bool {
+    let (Some(depth), Type::Named(place)) = (depth.checked_sub(1), ty) else { return false };
+    match types.get(*place).map(|found| &found.body) {
+        Some(Body::Union { .. }) => true,
+        Some(Body::Struct { fields, .. }) => match (form(fields), fields.as_slice()) {
+            (Form::Single, [only]) => is_object(types, &only.ty, depth),
+            (form, _) => matches!(form, Form::Named),
+        },
+        None => false,
     }
 }
 

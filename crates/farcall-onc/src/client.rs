@@ -73,6 +73,7 @@ pub(crate) use address::at_port;
 pub use address::import;
 use auth::{AuthNone, Authenticator};
 use bound::Bound;
+pub use bound::OtherVersions;
 use carrier::{Address, Dial, Plain};
 use link::{Back, Link};
 use table::Lost;
@@ -242,6 +243,13 @@ impl Builder {
     #[must_use]
     pub fn spin(mut self, time: Duration) -> Builder {
         self.spin = time;
+        self
+    }
+
+    /// How long a connection may take to be made; 10 seconds by default.
+    #[must_use]
+    pub fn connect_within(mut self, time: Duration) -> Builder {
+        self.connecting = time;
         self
     }
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use farcall::stub::Program as _;
 use farcall::xdr::ByteString;
-use farcall::{CallFailed, Kind};
+use farcall::{CallFailed, Kind, Ran};
 
-use crate::client::Client;
+use crate::client::{Builder, Client, OtherVersions};
 
 /// How long a program takes to answer at all: calls its null procedure, which does nothing (RFC 5531 section 12). One that
 /// has no such procedure, as there are, has answered too.
@@ -27,6 +27,22 @@ pub fn ping(address: &str, program: u32, version: u32) -> Result<Duration, CallF
         Err(why) if why.kind() != Kind::NoSuchProcedure => Err(why),
         Ok(()) | Err(_) => Ok(start.elapsed()),
     }
+}
+
+/// The lowest and the highest version of a program that a server has: what it says of a call of one that it cannot have.
+///
+/// # Errors
+/// If the program does not answer, or takes any version. As [`Builder::find`](crate::Builder::find).
+pub fn versions(settings: &Builder, address: &str, program: u32) -> Result<OtherVersions, CallFailed> {
+    const NONE: u32 = u32::MAX;
+    let client = settings.find(address, program, NONE)?;
+    let Err(why) = client.bind_as::<dyn Anything>(program, NONE).null() else {
+        let why = format!("program {program} at {} takes any version", client.address());
+        return Err(CallFailed::new(Kind::Other, Ran::Yes).because(why));
+    };
+    let why = CallFailed::from(why);
+    let versions = std::error::Error::source(&why).and_then(|why| why.downcast_ref::<OtherVersions>()).copied();
+    versions.ok_or(why)
 }
 
 /// Who is logged in at a host.

@@ -4,7 +4,7 @@ mod example;
 
 use std::io::Read;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use farcall::Error;
 use farcall::dynamic::Dynamic;
 use farcall::xdr::schema::{Type, Types};
@@ -29,13 +29,15 @@ use crate::remote::{Deadline, runtime};
        farcall call [OPTIONS] <ADDRESS> <FILE.x> <PROCEDURE> [JSON]")]
 pub struct Call {
     /// Who is called
+    #[arg(value_hint = ValueHint::Hostname)]
     name: String,
 
     /// The procedure; before it, for ONC RPC, the .x file
-    #[arg(value_name = "PROCEDURE")]
+    #[arg(value_name = "PROCEDURE", value_hint = ValueHint::FilePath)]
     procedure: String,
 
-    /// The arguments: an object by their names, or an array; - reads them from standard input
+    /// The arguments: an object by their names, an array, or a single one's value; - reads them from standard input. Opaque
+    /// bytes are base64, {"hex": "…"}, {"text": "…"} or "@FILE"
     #[arg(value_name = "JSON", allow_negative_numbers = true, num_args = 0..=2)]
     arguments: Vec<String>,
 
@@ -65,7 +67,8 @@ impl Call {
         if self.example {
             return show(output, &example::arguments(exporter.interface(), procedure));
         }
-        self.call(&exporter, procedure, arguments, output)
+        let arguments = encoded(exporter.interface(), procedure, &procedure.name, arguments)?;
+        self.call(&exporter, procedure, &arguments, output)
     }
 
     /// The same of a server of ONC RPC: the words are an address, a definition, a procedure, its arguments.
@@ -81,35 +84,41 @@ impl Call {
         if self.example {
             return show(output, &example::arguments(&version.interface, procedure));
         }
-        let server = self.manner.bind(&self.name, &version)?;
-        self.call(&server, procedure, arguments, output)
+        // Before anybody is asked where the server is.
+        let arguments = encoded(&version.interface, procedure, name, arguments)?;
+        let server = self.manner.bind(&self.name, &version, &self.deadline)?;
+        self.call(&server, procedure, &arguments, output)
     }
 
-    fn call(&self, exporter: &Dynamic, procedure: &Procedure, arguments: &str, output: &Output) -> Outcome {
+    fn call(&self, exporter: &Dynamic, procedure: &Procedure, arguments: &[u8], output: &Output) -> Outcome {
         let interface = exporter.interface();
-        let arguments = encoded(interface, procedure, arguments)?;
+        let is_onc = onc::is_definition(&self.procedure);
         let exporter = match self.deadline.within {
             Some(deadline) => &exporter.within(deadline),
             None => exporter,
         };
-        match exporter.call(procedure, &arguments) {
-            Ok(result) => show(output, &decoded(&interface.types, &procedure.result, &result)?),
+        match exporter.call(procedure, arguments) {
+            Ok(result) => match decoded(&interface.types, &procedure.result, &result) {
+                Ok(value) => show(output, &value),
+                Err(why) if is_onc => Err(onc::unreadable(why.about(format!("{} of {}", procedure.name, self.name)))),
+                Err(why) => Err(why),
+            },
             Err(Error::Declared(exception)) => {
                 let exception = decoded(&interface.types, &procedure.exception, &exception)?;
                 show(output, &json!({ "exception": exception }))?;
                 Err(Failure::exception())
             }
-            Err(Error::CallFailed(why)) if onc::is_definition(&self.procedure) => Err(onc::failed(why)),
+            Err(Error::CallFailed(why)) if is_onc => Err(onc::failed(why).about(&procedure.name)),
             Err(Error::CallFailed(why)) => Err(why.into()),
         }
     }
 }
 
 /// The arguments as a user writes them: JSON, or where that is to be read from.
-pub fn encoded(interface: &Interface, procedure: &Procedure, arguments: &str) -> Outcome<Vec<u8>> {
+pub fn encoded(interface: &Interface, procedure: &Procedure, called: &str, arguments: &str) -> Outcome<Vec<u8>> {
     let wrong = |why: String| {
         let example = example::arguments(interface, procedure);
-        Failure::usage(format!("the arguments of {}: {why}", procedure.name))
+        Failure::usage(format!("the arguments of {called}: {why}"))
             .hint(format!("{}, such as '{example}'", interface.signature(procedure)))
     };
     let text = match arguments {
@@ -118,14 +127,15 @@ pub fn encoded(interface: &Interface, procedure: &Procedure, arguments: &str) ->
     };
     let arguments: Value = serde_json::from_str(&text).map_err(|why| wrong(why.to_string()))?;
     let mut encoded = Vec::new();
-    values::encode_arguments(interface, procedure, &arguments, &mut Encoder::new(&mut encoded))
+    let read = |path: &str| std::fs::read(path).map_err(|why| format!("{path}: {why}"));
+    values::encode_arguments_with(interface, procedure, &arguments, Some(&read), &mut Encoder::new(&mut encoded))
         .map_err(|why| wrong(why.to_string()))?;
     Ok(encoded)
 }
 
 /// A result or an exception as JSON.
 pub fn decoded(types: &Types, ty: &Type, bytes: &[u8]) -> Outcome<Value> {
-    let strange = |why: String| Failure::new(format!("the reply is not what the exporter described: {why}"));
+    let strange = |why: String| Failure::new(format!("the reply is not what was described: {why}"));
     let mut decoder = Decoder::new(bytes);
     let value = values::decode(types, ty, &mut decoder).map_err(|why| strange(why.to_string()))?;
     decoder.finish().map_err(|why| strange(why.to_string()))?;

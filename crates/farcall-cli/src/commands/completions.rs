@@ -9,7 +9,11 @@ use crate::output::Output;
 
 /// Print what makes a shell complete this command
 ///
-/// For bash: `farcall completions bash > ~/.local/share/bash-completion/completions/farcall`
+/// bash: `farcall completions bash > ~/.local/share/bash-completion/completions/farcall`
+///
+/// zsh: `farcall completions zsh > DIRECTORY/_farcall`, a directory of $fpath; then `compinit`
+///
+/// fish: `farcall completions fish > ~/.config/fish/completions/farcall.fish`
 #[derive(Debug, Args)]
 pub struct Completions {
     /// The shell

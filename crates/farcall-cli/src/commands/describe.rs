@@ -6,7 +6,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use clap::Args;
+use clap::{Args, ValueHint};
 use farcall::dynamic::{self, Description};
 use farcall::xdr;
 use farcall::xdr::schema::{Arm, Body, Definition, Field, Types};
@@ -14,16 +14,18 @@ use farcall_idl::{Interface, Procedure, spell};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
+use crate::onc;
 use crate::output::Output;
 use crate::remote::runtime;
-use crate::x_file::{self, Reading};
+use crate::x_file::Reading;
 
 /// Show the interface of an exporter, or those of an .x file: the procedures, their types, their documentation
 ///
 /// What --json prints can be kept, and compared later with `farcall check`.
 #[derive(Debug, Args)]
 pub struct Describe {
-    /// Who is asked; or a file
+    /// Who is asked; or an .x file, or nfs3, mount, rpcbind, vxi11
+    #[arg(value_hint = ValueHint::FilePath)]
     name: String,
     #[command(flatten)]
     reading: Reading,
@@ -31,8 +33,8 @@ pub struct Describe {
 
 impl Describe {
     pub fn run(&self, output: &Output) -> Outcome {
-        if x_file::is_meant(&self.name) {
-            return file::describe(Path::new(&self.name), &self.reading, output);
+        if onc::is_definition(&self.name) {
+            return file::describe(&self.name, &self.reading, output);
         }
         let description = dynamic::describe(&runtime()?, &self.name)?;
         let model = xdr::to_vec(&description.interface).map_err(|why| Failure::new(why.to_string()))?;

@@ -1,30 +1,35 @@
 //! `farcall list`: which programs of ONC RPC a host has registered.
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use farcall_onc::rpcbind::protocol::Rpcb;
 use farcall_onc::rpcbind::{Rpcbind, from_universal};
-use farcall_onc::{Client, standard};
+use farcall_onc::standard;
 use serde_json::{Value, json};
 
 use crate::failure::Outcome;
-use crate::onc::failed;
+use crate::onc::{failed, settings};
 use crate::output::Output;
+use crate::remote::Deadline;
 
 /// List the programs of ONC RPC that a host has registered with its port mapper
 ///
 /// What rpcinfo does. `farcall names` lists what processes of this user export by farcall's own protocol.
 #[derive(Debug, Args)]
 pub struct List {
-    /// The host, or the address of its port mapper: tcp://HOST:PORT, udp://HOST:PORT
-    #[arg(default_value = "127.0.0.1")]
+    /// The host, or the address of its port mapper: tcp://HOST:PORT, udp://HOST:PORT, unix:PATH
+    #[arg(default_value = "127.0.0.1", value_hint = ValueHint::Hostname)]
     host: String,
+
+    #[command(flatten)]
+    deadline: Deadline,
 }
 
 impl List {
     pub fn run(&self, output: &Output) -> Outcome {
-        let mapper = match self.host.contains("://") {
-            true => Rpcbind::at(&Client::builder(), &self.host),
-            false => Rpcbind::of(&self.host),
+        let settings = settings(&self.deadline);
+        let mapper = match self.host.contains("://") || self.host.starts_with("unix:") {
+            true => Rpcbind::at(&settings, &self.host),
+            false => Rpcbind::with(&settings, &self.host),
         };
         let mut entries = mapper.and_then(|mapper| mapper.entries()).map_err(failed)?;
         entries.sort_by(|a, b| (a.program, a.version, &a.netid).cmp(&(b.program, b.version, &b.netid)));

@@ -49,7 +49,7 @@ impl Multi {
         let instances = Instances::import(&runtime()?, &self.name)?;
         let interface = instances.interface();
         let procedure = procedure(interface, &self.procedure)?;
-        let arguments = encoded(interface, procedure, &self.arguments)?;
+        let arguments = encoded(interface, procedure, &procedure.name, &self.arguments)?;
         let mut calls = instances.multi(procedure, &arguments);
         if let Some(within) = self.within {
             calls = calls.within(within);

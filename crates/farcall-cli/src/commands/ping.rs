@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use farcall::Never;
 use farcall::dynamic::Pinger;
 use farcall::stub::Procedure;
@@ -23,9 +23,11 @@ use crate::remote::{Deadline, runtime};
        farcall ping [OPTIONS] <ADDRESS> <PROGRAM>")]
 pub struct Ping {
     /// Who is asked
+    #[arg(value_hint = ValueHint::Hostname)]
     name: String,
 
     /// ONC RPC: the program, by its number, its name as in `farcall list`, or an .x file
+    #[arg(value_hint = ValueHint::FilePath)]
     program: Option<String>,
 
     /// How often
@@ -74,7 +76,7 @@ impl Ping {
     /// The null procedure of a program, over and over.
     fn ping_onc(&self, program: &str, output: &Output) -> Outcome {
         let (number, version) = self.numbers(program, output)?;
-        let client = self.manner.connect(&self.name, number, version)?;
+        let client = self.manner.connect(&self.name, number, version, &self.deadline)?;
         let binding = client.program(number, version);
         let binding = self.deadline.within.map_or_else(|| binding.clone(), |deadline| binding.within(deadline));
         let ping = || binding.call::<(), Never>(&NULL, &|_| Ok(())).map_err(onc::failed);
@@ -97,8 +99,10 @@ impl Ping {
 
     /// A program's number and its latest version, or the one that was asked for.
     fn numbers(&self, program: &str, output: &Output) -> Outcome<(u32, u32)> {
-        if let Some(number) = program.parse().ok().or_else(|| standard::program_number(program)) {
-            return Ok((number, self.manner.program_version(number, &self.name)?));
+        let hexadecimal = |digits| u32::from_str_radix(digits, 16).ok();
+        let number = program.parse().ok().or_else(|| program.strip_prefix("0x").and_then(hexadecimal));
+        if let Some(number) = number.or_else(|| standard::program_number(program)) {
+            return Ok((number, self.manner.program_version(number, &self.name, &self.deadline)?));
         }
         if !onc::is_definition(program) {
             let why = format!("{program} is no program's number, no name that is known, and no .x file");

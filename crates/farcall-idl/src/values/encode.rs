@@ -10,7 +10,7 @@ use farcall_xdr::{self as xdr, Encode, Encoder};
 use serde_json::{Map, Value};
 
 use super::error::{Error, Path, UNDECLARED};
-use super::{DEPTH, Form, form, names, nullable};
+use super::{DEPTH, Files, Form, form, names, nullable};
 use crate::spell;
 
 /// People type it by hand: the padding may be missing.
@@ -21,6 +21,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 pub(super) struct Writer<'a> {
     pub(super) types: &'a Types,
+    pub(super) files: Option<Files<'a>>,
 }
 
 type Done = Result<(), Error>;
@@ -143,11 +144,14 @@ impl<'a> Writer<'a> {
             1 => map.get(key).and_then(Value::as_str).map(str::to_owned),
             _ => None,
         };
-        match value {
-            Value::String(text) => {
+        match (value, self.files) {
+            (Value::String(text), Some(files)) if text.starts_with('@') => {
+                files(&text[1..]).map_err(|why| at.error(why))
+            }
+            (Value::String(text), _) => {
                 BASE64.decode(text).map_err(|why| at.error(format!("not base64 ({why}); or {{\"hex\": \"…\"}}")))
             }
-            Value::Object(map) => match (only(map, "hex"), only(map, "text")) {
+            (Value::Object(map), _) => match (only(map, "hex"), only(map, "text")) {
                 (Some(digits), _) => {
                     hex(&digits).ok_or_else(|| at.field("hex").error("not pairs of hexadecimal digits"))
                 }

@@ -65,6 +65,7 @@ impl Builder {
         let network = if stream { "tcp" } else { "udp" };
         let mapper = at_port(host, self.mapper_port.unwrap_or(PORT));
         let plain = Builder { spin: self.spin, connecting: self.connecting, ..Builder::default() };
+        let plain = plain.patience(self.settings.patience);
         let rpcbind = Rpcbind::at(&plain, &format!("{network}://{mapper}"))?;
         match rpcbind.find(program, version, stream)? {
             Some(found) if stream => self.connect_to(Address::Tcp(found)).map(Some),

@@ -178,7 +178,10 @@ impl Target {
         let (kind, ran, why) = refusal(&reply.answer);
         // What one of several copies of a call met says little of the others.
         let ran = if body.repeated { Ran::Maybe } else { ran };
-        let failed = self.about(CallFailed::new(kind, ran).because(why), procedure);
+        let mut failed = self.about(CallFailed::new(kind, ran).because(why), procedure);
+        if let Answer::Accepted { outcome: Accepted::ProgMismatch { low, high }, .. } = reply.answer {
+            failed = failed.caused_by(OtherVersions { low, high });
+        }
         if let Answer::Rejected(Rejected::AuthError(stat)) = reply.answer
             && first
             && settings.auth.rejected(stat, seal)
@@ -303,6 +306,23 @@ impl fmt::Display for Called<'_> {
     }
 }
 
+/// The server has other versions of the program than the one that was called: the source of such a [`CallFailed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherVersions {
+    /// The lowest that it has.
+    pub low: u32,
+    /// The highest.
+    pub high: u32,
+}
+
+impl fmt::Display for OtherVersions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server has versions {} to {} of the program", self.low, self.high)
+    }
+}
+
+impl std::error::Error for OtherVersions {}
+
 /// What a server says of a call that has no result.
 #[cold]
 fn refusal(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
@@ -320,7 +340,7 @@ fn refusal(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
         Accepted::Success(_) => (Kind::Other, Ran::Yes, "".into()),
         Accepted::ProgUnavail => (Kind::NotExported, Ran::No, "the server does not have the program".into()),
         Accepted::ProgMismatch { low, high } => {
-            (Kind::Mismatch, Ran::No, format!("the server has versions {low} to {high} of the program").into())
+            (Kind::Mismatch, Ran::No, OtherVersions { low: *low, high: *high }.to_string().into())
         }
         Accepted::ProcUnavail => (Kind::NoSuchProcedure, Ran::No, "the server's program does not have it".into()),
         Accepted::GarbageArgs => (Kind::BadArguments, Ran::No, "the server cannot read the arguments".into()),

@@ -51,7 +51,15 @@ impl Rpcbind {
     /// # Errors
     /// If there is no such host.
     pub fn of(host: &str) -> Result<Rpcbind, CallFailed> {
-        let at = |network| Rpcbind::at(&Client::builder(), &format!("{network}://{}", at_port(host, PORT)));
+        Rpcbind::with(&Client::builder(), host)
+    }
+
+    /// The same by a client with these settings.
+    ///
+    /// # Errors
+    /// If there is no such host.
+    pub fn with(settings: &Builder, host: &str) -> Result<Rpcbind, CallFailed> {
+        let at = |network| Rpcbind::at(settings, &format!("{network}://{}", at_port(host, PORT)));
         at("tcp").or_else(|_| at("udp"))
     }
 

@@ -1,7 +1,5 @@
 //! What an `.x` file says.
 
-use std::path::Path;
-
 use farcall::xdr;
 use farcall_idl::x::tree::{self, Declared, Named, Procedure, Specification, Type};
 use farcall_idl::x::{Version, interfaces};
@@ -13,9 +11,9 @@ use crate::output::Output;
 use crate::x_file::Reading;
 
 /// Shows each version of each program of a file; of a file without programs, its types.
-pub fn describe(path: &Path, reading: &Reading, output: &Output) -> Outcome {
-    let mut tree = reading.read(path, output)?;
-    let refused = |why: farcall_idl::x::Refused| Failure::new(why.to_string()).about(path.display());
+pub fn describe(name: &str, reading: &Reading, output: &Output) -> Outcome {
+    let mut tree = reading.definition(name, output)?;
+    let refused = |why: farcall_idl::x::Refused| Failure::new(why.to_string()).about(name);
     if tree.programs.is_empty() {
         let count = tree.types.len();
         tree.programs.push(every_type(&tree));
