@@ -44,6 +44,8 @@ const PEERS: &[(&str, Source)] = &[
     ("farcall-direct", Source::Here),
     ("farcall-onc-udp", Source::Here),
     ("farcall-onc-tcp", Source::Here),
+    ("farcall-onc-udp-once", Source::Here),
+    ("farcall-onc-tcp-once", Source::Here),
     ("raw-tcp", Source::Here),
     ("raw-unix", Source::Here),
     ("raw-gso", Source::Here),

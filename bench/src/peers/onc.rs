@@ -1,8 +1,9 @@
-//! ONC RPC by farcall, over UDP and over TCP: the same interface, the same callers, another protocol.
+//! ONC RPC by farcall, over UDP and over TCP: the same interface, the same callers, another protocol. And once more by
+//! procedures that must not run twice, so that the server remembers what it has answered.
 use std::sync::Arc;
 
 use anyhow::Result;
-use farcall_bench_method::{Calling, Mode, Peer, Serving, Setup, cannot};
+use farcall_bench_method::{Calling, Carry, Laps, Mode, Peer, Serving, Setup, cannot};
 use farcall_onc as onc;
 
 use super::farcall::{Client, Echo, SPIN, Server, WORKERS};
@@ -10,17 +11,46 @@ use super::farcall::{Client, Echo, SPIN, Server, WORKERS};
 /// One datagram holds no more.
 const DATAGRAM: usize = 60_000;
 
+/// What is called by `-once`: as [`Echo`], but for what is said of its procedures.
+#[farcall::interface(program = 0x2000_009a, version = 1)]
+pub trait Once {
+    /// The null call.
+    fn null(&self) -> farcall::Result<()>;
+    /// The first 32 bytes.
+    fn echo(&self, data: &[u8]) -> farcall::Result<[u8; 32]>;
+    /// All of them.
+    fn echo_all(&self, data: &[u8]) -> farcall::Result<Vec<u8>>;
+}
+
+impl Once for Server {
+    fn null(&self) -> farcall::Result<()> {
+        Echo::null(self)
+    }
+
+    fn echo(&self, data: &[u8]) -> farcall::Result<[u8; 32]> {
+        Echo::echo(self, data)
+    }
+
+    fn echo_all(&self, data: &[u8]) -> farcall::Result<Vec<u8>> {
+        Echo::echo_all(self, data)
+    }
+}
+
 pub struct Onc {
     pub stream: bool,
+    pub once: bool,
 }
 
 /// The peer of this name, if it is one of them.
 pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
-    match name {
-        "farcall-onc-udp" => Some(Box::new(Onc { stream: false })),
-        "farcall-onc-tcp" => Some(Box::new(Onc { stream: true })),
-        _ => None,
-    }
+    let (stream, once) = match name {
+        "farcall-onc-udp" => (false, false),
+        "farcall-onc-tcp" => (true, false),
+        "farcall-onc-udp-once" => (false, true),
+        "farcall-onc-tcp-once" => (true, true),
+        _ => return None,
+    };
+    Some(Box::new(Onc { stream, once }))
 }
 
 impl Peer for Onc {
@@ -32,8 +62,9 @@ impl Peer for Onc {
         if setup.bytes > DATAGRAM && !self.stream {
             return cannot("one datagram is not enough");
         }
-        let server = Server { data: vec![7; setup.bytes].into() };
-        let mut builder = onc::Server::builder().program::<dyn Echo>(Arc::new(server)).workers(WORKERS);
+        let server = Arc::new(Server { data: vec![7; setup.bytes].into() });
+        let builder = onc::Server::builder().program::<dyn Echo>(server.clone()).program::<dyn Once>(server);
+        let mut builder = builder.workers(WORKERS);
         if setup.mode == Mode::Spin {
             builder = builder.spin(SPIN);
         }
@@ -48,7 +79,28 @@ impl Peer for Onc {
             builder = builder.spin(SPIN);
         }
         let client = builder.connect(address)?;
-        Ok(Box::new(Client::new(client.bind::<dyn Echo>(), setup)))
+        match (self.once, setup.carry) {
+            (false, _) => Ok(Box::new(Client::new(client.bind::<dyn Echo>(), setup))),
+            (true, Carry::Both) => Ok(Box::new(Caller(client.bind::<dyn Once>(), vec![7; setup.bytes]))),
+            (true, _) => cannot("it has no long arguments or results alone"),
+        }
+    }
+}
+
+/// Makes one call after the other.
+struct Caller(OnceClient, Vec<u8>);
+
+impl Calling for Caller {
+    fn run(&mut self, laps: &mut Laps) -> Result<()> {
+        let Caller(once, data) = self;
+        while laps.next() {
+            match data.len() {
+                0 => once.null()?,
+                32 => _ = std::hint::black_box(once.echo(data)?),
+                _ => _ = std::hint::black_box(once.echo_all(data)?),
+            }
+        }
+        Ok(())
     }
 }
 
