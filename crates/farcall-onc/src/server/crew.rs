@@ -42,8 +42,9 @@ pub(super) struct WatchList {
     /// Who belongs to the post or is on the way there, and who of them executes.
     present: AtomicUsize,
     executing: AtomicUsize,
-    /// Counts those who began to wait.
+    /// Counts those who began to wait; and what that was when the keeper last looked.
     arrivals: AtomicU64,
+    seen: AtomicU64,
     /// One more was called, and has not come yet.
     called: AtomicBool,
 }
@@ -81,7 +82,7 @@ impl WatchList {
         self.waiting.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
-    /// Whether anybody waits.
+    /// Whether nobody waits.
     #[inline]
     pub(super) fn is_deserted(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) == 0
@@ -199,7 +200,12 @@ impl Crew {
 
     /// A post has been left by all; somebody who is on the way to a procedure wants it manned.
     pub(super) fn relieve(self: &Arc<Self>, list: &WatchList) {
-        if !list.is_deserted() || list.called.swap(true, Ordering::SeqCst) {
+        self.reinforce(list, 1);
+    }
+
+    /// Calls one more to a post at which fewer wait.
+    fn reinforce(self: &Arc<Self>, list: &WatchList, than: usize) {
+        if list.waiting.load(Ordering::SeqCst) >= than || list.called.swap(true, Ordering::SeqCst) {
             return;
         }
         let post = self.lock().posts.iter().find(|post| std::ptr::eq(&**post.watch_list(), list)).cloned();
@@ -211,9 +217,15 @@ impl Crew {
     /// Has the keeper look after who begins to execute now.
     #[inline]
     pub(super) fn guard(&self) {
-        if !self.awake.load(Ordering::SeqCst) {
+        if !self.is_guarded() {
             self.rouse();
         }
+    }
+
+    /// Whether the keeper looks after who executes.
+    #[inline]
+    pub(super) fn is_guarded(&self) -> bool {
+        self.awake.load(Ordering::SeqCst)
     }
 
     #[cold]
@@ -314,6 +326,8 @@ impl Crew {
                 // Somebody may have begun before that could be seen.
                 if seats.iter().any(|seat| seat.is_unguarded()) {
                     self.awake.store(true, Ordering::SeqCst);
+                } else {
+                    posts.iter().for_each(|post| self.reinforce(post.watch_list(), 2));
                 }
             }
             let now = Instant::now();
@@ -350,7 +364,7 @@ impl Crew {
     fn look(self: &Arc<Self>, post: &dyn Post) -> u64 {
         let list = post.watch_list();
         let arrivals = list.arrivals.load(Ordering::Relaxed);
-        if list.is_deserted() {
+        if list.seen.swap(arrivals, Ordering::Relaxed) == arrivals {
             self.relieve(list);
         }
         arrivals

@@ -75,6 +75,13 @@ impl Datagrams {
         None
     }
 
+    /// How many are to wait: two while calls are rare, so that one of them may execute whatever comes, and the keeper sleep.
+    /// Where calls come fast, to look after one costs less than to change between two.
+    #[inline]
+    fn enough(&self) -> usize {
+        if self.spin.is_zero() && !self.crew.is_guarded() { 2 } else { 1 }
+    }
+
     /// Serves one datagram.
     #[inline]
     fn serve(&self, seat: &Seat, message: &[u8], from: &SocketAddrAny, reply: &mut Outgoing) {
@@ -122,20 +129,40 @@ impl Datagrams {
     }
 }
 
+/// Counts what comes to one of two who wait: whether that is worth a keeper.
+#[derive(Default)]
+struct Brisk {
+    calls: u32,
+    since: Option<Instant>,
+}
+
+impl Brisk {
+    fn one_more(&mut self) -> bool {
+        /// So many within that time are.
+        const ENOUGH: (u32, Duration) = (16, Duration::from_micros(1600));
+        self.calls += 1;
+        if self.calls < ENOUGH.0 {
+            return false;
+        }
+        let now = Instant::now();
+        self.calls = 0;
+        self.since.replace(now).is_some_and(|since| now.saturating_duration_since(since) < ENOUGH.1)
+    }
+}
+
 impl Post for Datagrams {
     fn watch(&self, seat: &Arc<Seat>) {
         let mut buffer = vec![0; LONGEST + 1];
         let mut reply = Outgoing::datagram(LONGEST);
-        // Two wait where waiting costs nothing, so that the keeper can sleep while calls come one by one.
-        let enough = if self.spin.is_zero() { 2 } else { 1 };
-        while self.list.arrive(enough) {
+        let mut brisk = Brisk::default();
+        while self.list.arrive(self.enough()) {
             let received = if self.crew.is_stopped() { None } else { self.receive(&mut buffer) };
             let deserted = self.list.leave();
             if self.crew.is_stopped() {
                 return self.wake();
             }
             let Some((len, from)) = received else { continue };
-            if deserted {
+            if deserted || (!self.crew.is_guarded() && brisk.one_more()) {
                 self.crew.guard();
             }
             let message = buffer.get(..len).unwrap_or_default();
