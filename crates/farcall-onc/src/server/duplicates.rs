@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
+use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -135,7 +136,7 @@ pub(crate) enum Seen {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     checksum: u64,
-    number: u64,
+    number: NonZero<u64>,
 }
 
 /// The calls that are being served, and those that were.
@@ -159,7 +160,7 @@ struct Table {
 
 struct Known {
     key: Key,
-    number: u64,
+    number: NonZero<u64>,
     /// Of the connection that it came by.
     fate: Option<Arc<Fate>>,
     answer: Option<Answer>,
@@ -214,8 +215,8 @@ impl Duplicates {
                 }
             }
         }
+        let (checksum, number) = (key.checksum, NonZero::<u64>::MIN.saturating_add(table.numbers));
         table.numbers += 1;
-        let (checksum, number) = (key.checksum, table.numbers);
         let known = Known { key, number, fate: fate.cloned(), answer: None };
         table.calls.insert_unique(checksum, known, |known| known.key.checksum);
         Seen::Never(Some(Ticket { checksum, number }))

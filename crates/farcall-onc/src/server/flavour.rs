@@ -54,9 +54,15 @@ pub trait Seal: Send {
 /// A reply's verifier.
 pub(super) type Verifier = (Flavor, Vec<u8>);
 
-/// What was made of a call that is served.
+/// What was made of a call that is served. It is moved with each call: what few have stands elsewhere.
 pub(super) struct Stands<'a> {
     pub(super) arguments: Cow<'a, [u8]>,
+    special: Option<Box<Special>>,
+}
+
+/// What a flavour adds to a call.
+#[derive(Default)]
+pub(super) struct Special {
     /// None is AUTH_NONE.
     pub(super) verifier: Option<Verifier>,
     pub(super) seal: Option<Box<dyn Seal>>,
@@ -65,29 +71,42 @@ pub(super) struct Stands<'a> {
 }
 
 impl<'a> Stands<'a> {
-    /// Nothing.
+    /// As it came.
     #[inline]
     pub(super) fn plain(arguments: &'a [u8]) -> Stands<'a> {
-        Stands { arguments: Cow::Borrowed(arguments), verifier: None, seal: None, caller: None }
+        Stands { arguments: Cow::Borrowed(arguments), special: None }
     }
 
-    /// What a flavour said; none if nobody may be called that.
-    pub(super) fn of(
-        arguments: Cow<'a, [u8]>,
-        verifier: Verifier,
-        seal: Option<Box<dyn Seal>>,
-        caller: Option<(Flavor, Arc<[u8]>)>,
-    ) -> Option<Stands<'a>> {
-        let fits = caller.as_ref().is_none_or(|(_, body)| body.len() <= OpaqueAuth::LONGEST);
-        let verifier = (verifier.0 != Flavor::NONE).then_some(verifier);
-        fits.then_some(Stands { arguments, verifier, seal, caller })
+    /// None if nobody may be called what its caller is.
+    pub(super) fn special(arguments: Cow<'a, [u8]>, special: Special) -> Option<Stands<'a>> {
+        let fits = special.caller.as_ref().is_none_or(|(_, body)| body.len() <= OpaqueAuth::LONGEST);
+        fits.then(|| Stands { arguments, special: Some(Box::new(special)) })
     }
 
     /// Who calls.
     #[inline]
     pub(super) fn credential<'s>(&'s self, call: &Call<'s>) -> OpaqueAuth<'s> {
-        let Some((flavor, body)) = &self.caller else { return call.credential };
+        let caller = self.special.as_ref().and_then(|special| special.caller.as_ref());
+        let Some((flavor, body)) = caller else { return call.credential };
         OpaqueAuth::new(flavor.0, body).unwrap_or(OpaqueAuth::NONE)
+    }
+
+    /// The reply's.
+    #[inline]
+    pub(super) fn verifier(&self) -> Option<&Verifier> {
+        self.special.as_ref()?.verifier.as_ref()
+    }
+
+    /// Whether something is done to the result.
+    #[inline]
+    pub(super) fn is_sealed(&self) -> bool {
+        self.special.as_ref().is_some_and(|special| special.seal.is_some())
+    }
+
+    /// What is done to the result, once.
+    #[inline]
+    pub(super) fn take_seal(&mut self) -> Option<Box<dyn Seal>> {
+        self.special.as_mut()?.seal.take()
     }
 }
 

@@ -11,7 +11,7 @@ use farcall::xdr::{Decoder, Encoder, Limits};
 
 use super::caller::{self, Caller, Peer};
 use super::duplicates::{Duplicates, Seen, Ticket};
-use super::flavour::{Admission, Flavour, Seal, Stands, Verifier, guarded};
+use super::flavour::{Admission, Flavour, Special, Stands, guarded};
 use super::outgoing::{Outcome, Outgoing};
 use super::shorts::Shorts;
 use crate::wire::auth::{AuthStat, Credential, Flavor};
@@ -160,8 +160,8 @@ impl Programs {
         }
         match self.find(&call) {
             Ok((offer, Some(known))) => self.admit(call, offer, known, stands, peer, reply),
-            Ok((_, None)) => say(&NOTHING, call.xid, stands.verifier.as_ref(), stands.seal, reply),
-            Err(outcome) => reply.accepted(call.xid, stands.verifier.as_ref(), outcome),
+            Ok((_, None)) => say(&NOTHING, call.xid, stands, reply),
+            Err(outcome) => reply.accepted(call.xid, stands.verifier(), outcome),
         }
     }
 
@@ -182,11 +182,12 @@ impl Programs {
             (Ok(Credential::None), _) | (Ok(Credential::Sys(_)), None) => Ok(Stands::plain(arguments)),
             (Ok(Credential::Sys(_)), Some(shorts)) => {
                 let verifier = Some((Flavor::SHORT, shorts.give(call.credential.body())));
-                Ok(Stands { verifier, ..Stands::plain(arguments) })
+                special(arguments.into(), Special { verifier, ..Special::default() })
             }
             (Ok(Credential::Short(short)), Some(shorts)) => {
                 let Some(credential) = shorts.find(short) else { return refuse(AuthStat::REJECTEDCRED) };
-                Ok(Stands { caller: Some((Flavor::SYS, credential)), ..Stands::plain(arguments) })
+                let caller = Some((Flavor::SYS, credential));
+                special(arguments.into(), Special { caller, ..Special::default() })
             }
             // We gave nobody an AUTH_SHORT, and go on inside TLS with nobody (RFC 9289 section 4.1).
             (Ok(Credential::Short(_) | Credential::Other(_)), _) => refuse(AuthStat::REJECTEDCRED),
@@ -232,9 +233,7 @@ impl Programs {
             match duplicates.begin(peer, &call, stands.credential(&call), &stands.arguments) {
                 Seen::Never(new) => ticket = new,
                 Seen::Running => return Verdict::Drop,
-                Seen::Answered(outcome) => {
-                    return say(&outcome, call.xid, stands.verifier.as_ref(), stands.seal, reply);
-                }
+                Seen::Answered(outcome) => return say(&outcome, call.xid, stands, reply),
             }
         }
         Verdict::Run(Admitted { call, offer, known, stands, ticket })
@@ -249,9 +248,8 @@ impl Programs {
         packet: Option<&Bytes>,
         reply: &mut Outgoing,
     ) -> bool {
-        let Admitted { call, offer, known, stands, ticket } = admitted;
-        let (xid, credential) = (call.xid, stands.credential(&call));
-        reply.accepted(xid, stands.verifier.as_ref(), Accepted::Success(&[]));
+        let Admitted { call, offer, known, mut stands, ticket } = admitted;
+        reply.accepted(call.xid, stands.verifier(), Accepted::Success(&[]));
         let shared = match (&stands.arguments, packet) {
             (Cow::Borrowed(arguments), Some(packet)) => Some(packet.slice_ref(arguments)),
             _ => None,
@@ -264,8 +262,8 @@ impl Programs {
         let begun = known.pace.begin();
         let result_at = reply.result_at();
         let (dispatched, silent) = {
-            let serving = caller::enter(peer, &call, credential);
-            let dispatched = reply.encode(stands.seal.is_some(), |encoder| {
+            let serving = caller::enter(peer, &call, stands.credential(&call));
+            let dispatched = reply.encode(stands.is_sealed(), |encoder| {
                 stub::catch(|| offer.service.dispatch(call.procedure, &mut decoder, encoder))
             });
             (dispatched, serving.is_silent())
@@ -281,12 +279,12 @@ impl Programs {
             };
             duplicates.end(ticket, outcome);
         }
-        let failure = match (failure, stands.seal) {
+        let failure = match (failure, stands.take_seal()) {
             (None, Some(seal)) if !silent => (!reply.seal(seal, result_at)).then_some(Accepted::SystemErr),
             (failure, _) => failure,
         };
         if let Some(how) = failure {
-            reply.failed(xid, stands.verifier.as_ref(), how);
+            reply.failed(call.xid, stands.verifier(), how);
         }
         !silent
     }
@@ -296,25 +294,19 @@ impl Programs {
 const NOTHING: Outcome = Outcome::Result(Bytes::new(), None);
 
 /// Answers a call with what was said before, in the form that this call's flavour gives it.
-fn say(
-    outcome: &Outcome,
-    xid: u32,
-    verifier: Option<&Verifier>,
-    seal: Option<Box<dyn Seal>>,
-    reply: &mut Outgoing,
-) -> Verdict<'static> {
+fn say(outcome: &Outcome, xid: u32, mut stands: Stands<'_>, reply: &mut Outgoing) -> Verdict<'static> {
     let (result, kept) = match outcome {
         Outcome::Silence => return Verdict::Drop,
-        Outcome::Failed(how) => return reply.accepted(xid, verifier, *how),
+        Outcome::Failed(how) => return reply.accepted(xid, stands.verifier(), *how),
         Outcome::Result(result, kept) => (result, kept.as_ref()),
     };
-    reply.accepted(xid, verifier, Accepted::Success(&[]));
+    reply.accepted(xid, stands.verifier(), Accepted::Success(&[]));
     let at = reply.result_at();
-    reply.append(result, kept, seal.is_some());
-    if let Some(seal) = seal
+    reply.append(result, kept, stands.is_sealed());
+    if let Some(seal) = stands.take_seal()
         && !reply.seal(seal, at)
     {
-        reply.failed(xid, verifier, Accepted::SystemErr);
+        reply.failed(xid, stands.verifier(), Accepted::SystemErr);
     }
     Verdict::Answered
 }
@@ -326,16 +318,21 @@ fn by_flavour<'a>(
     message: &'a [u8],
     arguments: &'a [u8],
 ) -> Result<Stands<'a>, Admission<'a>> {
-    let failed = || Admission::Refuse(AuthStat::FAILED);
     // The header as far as its credential: 24 bytes, then the credential's flavour, length and padded body.
     let header = 32 + call.credential.body().len().next_multiple_of(4);
     let header = message.get(..header).unwrap_or(message);
-    match guarded(|| flavour.admit(call, header, arguments)).ok_or_else(failed)? {
-        Admission::Serve { arguments, verifier, seal, caller } => {
-            Stands::of(arguments, verifier, seal, caller).ok_or_else(failed)
+    match guarded(|| flavour.admit(call, header, arguments)) {
+        Some(Admission::Serve { arguments, verifier, seal, caller }) => {
+            let verifier = (verifier.0 != Flavor::NONE).then_some(verifier);
+            special(arguments, Special { verifier, seal, caller })
         }
-        other => Err(other),
+        Some(other) => Err(other),
+        None => Err(Admission::Refuse(AuthStat::FAILED)),
     }
+}
+
+fn special<'a>(arguments: Cow<'a, [u8]>, special: Special) -> Result<Stands<'a>, Admission<'a>> {
+    Stands::special(arguments, special).ok_or(Admission::Refuse(AuthStat::FAILED))
 }
 
 /// Why a call has no result. ONC RPC has no exceptions: whatever is not bad arguments is an error of the system.
