@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use farcall_proto::client::Call;
-use farcall_proto::server::{CallKey, Finish, Request};
+use farcall_proto::server::{CallKey, Finish, Glance, Request};
 use farcall_proto::{ACCESSES, Kind, READINGS, Ran, ServerConfig};
 
 /// Sends an access, or a call.
@@ -17,10 +17,9 @@ fn send(pair: &mut Pair, procedure: u32, token: u64) -> Datagram {
 /// What the server answers a reading at once.
 fn answered(pair: &mut Pair, datagram: &Datagram) -> Option<Datagram> {
     let mut out = vec![0; 1200];
-    let len = pair.server.answer_reading(pair.now, &pair.from, datagram, &mut out, |reading, room| {
-        room[..4].copy_from_slice(reading.args);
-        Some(4)
-    })?;
+    let reading = pair.server.take_reading(&pair.from, Glance::at(datagram)?)?;
+    pair.server.room(&reading, &mut out)?[..4].copy_from_slice(reading.args());
+    let len = pair.server.answer(pair.now, &reading, 4, &mut out)?;
     out.truncate(len);
     Some(out)
 }

@@ -291,8 +291,8 @@ impl Oracle {
         room: &mut [u8],
     ) -> Option<usize> {
         let key = CallKey { conversation: 0, activity: 0, sequence: 0 };
-        let Reading { export: named, procedure, args } = *reading;
-        let incoming = Incoming { key, export: named, procedure, deadline: None, trace: None, args: args.into() };
+        let (named, procedure, args) = (reading.export(), reading.procedure(), reading.args().into());
+        let incoming = Incoming { key, export: named, procedure, deadline: None, trace: None, args };
         if named != export || procedure != READ {
             return None;
         }

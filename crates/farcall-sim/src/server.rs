@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use farcall_proto::server::{
-    CallKey, Envelope, Export, Finish, Incoming, Insert, Request, Server, Streams, Taken, Write, may_read,
+    CallKey, Envelope, Export, Finish, Glance, Incoming, Insert, Request, Server, Streams, Taken, Write,
 };
 use farcall_proto::{Failure, Kind, Ran};
 
@@ -216,7 +216,7 @@ impl ServerNode {
             return;
         }
         g.server_received(self.index, from, bytes.len());
-        if may_read(&bytes) && self.answer(g, from, &bytes) {
+        if self.answer(g, from, &bytes).is_some() {
             return g.net.recycle(bytes);
         }
         let Some(core) = &mut self.core else { return };
@@ -251,17 +251,16 @@ impl ServerNode {
     }
 
     /// Answers a reading at once, if it may.
-    fn answer(&mut self, g: &mut Ground, from: SocketAddr, bytes: &[u8]) -> bool {
+    fn answer(&mut self, g: &mut Ground, from: SocketAddr, bytes: &[u8]) -> Option<()> {
         let (at, now) = (g.now(), self.clock.read(g.now()));
-        let Some(core) = &mut self.core else { return false };
-        let (oracle, index, export) = (&mut g.oracle, self.index, self.export);
-        let answered = core.answer_reading(now, &from, bytes, &mut g.scratch, |reading, room| {
-            oracle.read(at, index, export, &reading, room)
-        });
-        let Some(len) = answered else { return false };
+        let core = self.core.as_mut()?;
+        let reading = core.take_reading(&from, Glance::at(bytes)?)?;
+        let room = core.room(&reading, &mut g.scratch)?;
+        let len = g.oracle.read(at, self.index, self.export, &reading, room)?;
+        let len = core.answer(now, &reading, len, &mut g.scratch)?;
         g.server_sent(self.index, from, len);
         g.send(self.address, from, len);
-        true
+        Some(())
     }
 
     /// Executes an access at once, or when others had a chance.

@@ -31,7 +31,7 @@ use bytes::Bytes;
 use crate::ticket::Issuer;
 use crate::{Failure, ServerConfig, Spares, Time, Trace};
 use exports::Exports;
-pub use reading::{Reading, may_read};
+pub use reading::{Glance, Reading};
 pub use receive::{Origin, Taken, Unread};
 pub use send::Envelope;
 pub use streams::{Streams, Write};

@@ -6,87 +6,109 @@ use std::net::SocketAddr;
 use super::Server;
 use super::receive::is_sound;
 use super::table::Last;
-use super::work::Phase;
-use crate::wire::{self, Header, Writer};
+use super::work::{Phase, Work};
+use crate::wire::{self, Header, LoneCall};
 use crate::{BASE_DATAGRAM, READINGS, Rule, Time};
 
-/// A reading, to be executed.
+/// A datagram that may be just a reading.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading<'d> {
-    /// The export that it names.
-    pub export: u64,
-    /// The procedure's number, which [reads](crate::READINGS).
-    pub procedure: u32,
-    /// The arguments.
-    pub args: &'d [u8],
+pub struct Glance<'d>(LoneCall<'d>);
+
+impl<'d> Glance<'d> {
+    /// Whether it may be: most that are none are told by their procedure, and nonsense by [`Server::take_reading`].
+    #[inline(always)]
+    pub fn at(datagram: &'d [u8]) -> Option<Glance<'d>> {
+        LoneCall::glance(datagram).filter(|call| call.procedure() >= READINGS).map(Glance)
+    }
 }
 
-/// Whether a datagram may be just a reading: a glance.
-#[inline(always)]
-pub fn may_read(datagram: &[u8]) -> bool {
-    wire::procedure(datagram).is_some_and(|procedure| procedure >= READINGS)
+/// A reading, to be executed and answered before anything else happens to the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading<'d> {
+    call: LoneCall<'d>,
+    place: usize,
+    /// The result of the activity's last call is held.
+    held: bool,
+}
+
+impl<'d> Reading<'d> {
+    /// The export that it names.
+    #[inline(always)]
+    pub fn export(&self) -> u64 {
+        self.call.export()
+    }
+
+    /// The procedure's number, which [reads](crate::READINGS).
+    #[inline(always)]
+    pub fn procedure(&self) -> u32 {
+        self.call.procedure()
+    }
+
+    /// The arguments.
+    #[inline(always)]
+    pub fn args(&self) -> &'d [u8] {
+        self.call.args
+    }
 }
 
 impl Server {
-    /// Answers a datagram that is just a reading, no older than what its activity did last, of which nothing is to be held any
-    /// more. The answer is written into `out` and goes to where the datagram came from; its length. `fill` writes the body
-    /// into the room that there is and says how many bytes it has, a multiple of four. `None` if it does not, as for an
-    /// export that is none, or if the datagram is anything else: nothing has changed, and it is to be
-    /// [handled](Server::handle).
+    /// Takes a datagram that is just a reading, no older than what its activity did last, of which nothing is to be held any
+    /// more. `None` if it is anything else: it is to be [handled](Server::handle). Nothing has changed.
     #[inline(always)]
-    pub fn answer_reading(
-        &mut self,
-        now: Time,
-        from: &SocketAddr,
-        datagram: &[u8],
-        out: &mut [u8],
-        fill: impl FnOnce(Reading<'_>, &mut [u8]) -> Option<usize>,
-    ) -> Option<usize> {
-        let (Header { conversation, local, .. }, frames) = wire::open(datagram, true).ok()?;
-        let (head, args) = wire::only_call(frames)?;
-        let (position, activity) = (head.position, head.position.activity);
-        let place = self.table.find(conversation)?;
-        let last = self.last(place, activity);
-        let (again, mutant) = (position.sequence == last.sequence(), self.config.mutant);
-        let held = match self.existing_work(place, activity) {
-            None => false,
-            Some(work) if again || !work.may_be_taken_over() => return None,
-            // Also one without a byte: what is held answers whatever comes again.
-            Some(work) => work.phase != Phase::Over,
+    pub fn take_reading<'d>(&self, from: &SocketAddr, Glance(call): Glance<'d>) -> Option<Reading<'d>> {
+        if !call.is_one() {
+            return None;
+        }
+        let place = self.table.find(call.conversation())?;
+        let (entry, position) = (self.table.at(place), call.position());
+        let sound = is_sound(position)
+            && position.activity < self.config.max_activities
+            && call.args.len() <= self.config.max_arguments as usize;
+        if !sound || self.draining || !entry.is_at(from) || call.is_local() && !from.ip().is_loopback() {
+            return None;
+        }
+        let (this, last) = (Last::new(position.sequence, false), entry.last(position.activity));
+        let again = this.sequence() == last.sequence();
+        let rule = if again { Rule::RefusedReadingRuns } else { Rule::ReadingGoesBack };
+        let old = this < last && !self.config.mutant.breaks(rule);
+        let held = match entry.work(position.activity) {
+            None | Some(Work { phase: Phase::Over, .. }) if !old => false,
+            // Also of a result without a byte: what is held answers whatever comes again.
+            Some(work) if !old && !again && work.may_be_taken_over() => true,
+            _ => return None,
         };
-        if head.procedure < READINGS
-            || local && !from.ip().is_loopback()
-            || self.draining
-            || !is_sound(position)
-            || activity >= self.config.max_activities
-            || args.len() > self.config.max_arguments as usize
-            || position.sequence < last.sequence() && !mutant.breaks(Rule::ReadingGoesBack)
-            || again && last.refused() && !mutant.breaks(Rule::RefusedReadingRuns)
-        {
-            return None;
-        }
-        let coarse = self.coarse(now);
+        Some(Reading { call, place, held })
+    }
+
+    /// Room for the reading's result in `out`.
+    #[inline(always)]
+    pub fn room<'o>(&self, reading: &Reading<'_>, out: &'o mut [u8]) -> Option<&'o mut [u8]> {
+        let size = self.table.at(reading.place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
+        wire::body_room(out.get_mut(..size)?)
+    }
+
+    /// Answers it by the result that stands in its [room](Server::room): so many bytes, a multiple of four. The answer stands in
+    /// `out`, and goes to where the reading came from; its length.
+    #[inline(always)]
+    pub fn answer(&mut self, now: Time, reading: &Reading<'_>, len: usize, out: &mut [u8]) -> Option<usize> {
+        let Reading { call, place, held } = *reading;
+        let (coarse, local, position) = (self.coarse(now), call.is_local(), call.position());
         let entry = self.table.at_mut(place);
-        if !entry.is_at(from) {
-            return None;
-        }
         let header = Header { conversation: entry.client, number: self.next_number, local };
-        let size = entry.more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
-        let mut writer = Writer::new(out.get_mut(..size)?, size, header);
-        let reading = Reading { export: head.export, procedure: head.procedure, args };
-        writer.result_by(position, |room| fill(reading, room))?;
+        let len = wire::result_around(out, header, position, len)?;
         entry.heard = coarse | u32::from(local);
         if held {
-            self.release(place, activity);
+            self.release(place, position.activity);
         }
-        if !mutant.breaks(Rule::ReadingUnrecorded) {
-            self.set_last(place, activity, Last::new(position.sequence, false));
+        if !self.config.mutant.breaks(Rule::ReadingUnrecorded) {
+            self.set_last(place, position.activity, Last::new(position.sequence, false));
         }
-        if activity != 0 {
+        if position.activity != 0 {
             self.enforce_slots(now);
         }
         self.stats.received += 1;
         self.stats.calls += 1;
-        Some(self.count_written(writer))
+        self.count_written(len);
+        Some(len)
     }
 }

@@ -620,12 +620,7 @@ impl Server {
 
     #[inline]
     pub(super) fn last(&self, place: usize, activity: u32) -> Last {
-        let entry = self.table.at(place);
-        if activity == 0 {
-            return entry.last;
-        }
-        let slot = entry.more.as_ref().and_then(|m| m.rest.get(activity as usize - 1));
-        slot.map_or(Last::default(), |s| s.last)
+        self.table.at(place).last(activity)
     }
 
     /// Remembers what an activity did last. Grows the conversation to that activity.

@@ -239,17 +239,17 @@ impl Server {
 
     #[inline]
     fn count_sent(&mut self, to: SocketAddr, writer: Writer<'_>) -> Transmit {
-        Transmit { to, len: self.count_written(writer) }
+        let len = writer.finish();
+        self.count_written(len);
+        Transmit { to, len }
     }
 
-    /// Seals a datagram, and counts it; its length.
+    /// A datagram of so many bytes was written, by that number.
     #[inline]
-    pub(super) fn count_written(&mut self, writer: Writer<'_>) -> usize {
-        let len = writer.finish();
+    pub(super) fn count_written(&mut self, len: usize) {
         self.next_number += 1;
         self.stats.sent += 1;
         self.stats.bytes_sent += len as u64;
-        len
     }
 
     /// Writes the next datagram that is ready into `out` (at least as long as

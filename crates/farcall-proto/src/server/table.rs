@@ -30,7 +30,7 @@ pub(super) struct Entry {
 }
 
 /// The last call of an activity: its number, and whether it was refused rather than executed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Last(u64);
 
 impl Last {
@@ -86,6 +86,21 @@ impl Entry {
     #[inline(never)]
     fn is_at_v6(&self, from: &SocketAddrV6) -> bool {
         self.port == from.port() && self.ip == halves(from)
+    }
+
+    /// What an activity did last.
+    #[inline(always)]
+    pub fn last(&self, activity: u32) -> Last {
+        match activity {
+            0 => self.last,
+            n => self.more.as_ref().and_then(|more| more.rest.get(n as usize - 1)).map_or(Last::default(), |s| s.last),
+        }
+    }
+
+    /// The work of an activity.
+    #[inline(always)]
+    pub fn work(&self, activity: u32) -> Option<&Work> {
+        self.more.as_ref()?.find(activity)
     }
 
     pub fn move_to(&mut self, from: &SocketAddr) {

@@ -71,6 +71,15 @@ impl More {
 
     /// An activity's work.
     #[inline]
+    pub fn find(&self, activity: u32) -> Option<&Work> {
+        match activity {
+            0 => self.first.as_deref(),
+            n => self.rest.get(n as usize - 1)?.work.as_deref(),
+        }
+    }
+
+    /// The same, to be changed.
+    #[inline]
     pub fn find_mut(&mut self, activity: u32) -> Option<&mut Work> {
         match activity {
             0 => self.first.as_deref_mut(),

@@ -509,7 +509,7 @@ impl Position {
     }
 
     #[inline(always)]
-    fn write<const N: usize>(self, body: &mut [u8; N]) {
+    pub(super) fn write<const N: usize>(self, body: &mut [u8; N]) {
         body[..4].copy_from_slice(&self.activity.to_be_bytes());
         body[4..8].copy_from_slice(&self.exchange.to_be_bytes());
         body[8..POSITION].copy_from_slice(&self.sequence.to_be_bytes());
@@ -620,16 +620,6 @@ impl Writer<'_> {
         head.position.write(first);
         first[POSITION..].copy_from_slice(&[status, ran, high, low]);
         body
-    }
-
-    /// A result that `fill` writes into the room that there is; it says how many bytes, or that they do not fit.
-    #[inline(always)]
-    pub fn result_by(&mut self, position: Position, fill: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<()> {
-        let len = fill(self.later(RESULT_HEAD)?)?;
-        let (first, _) = self.frame_after::<RESULT_HEAD>(RESULT, 0, RESULT_HEAD + len);
-        position.write(first);
-        first[POSITION..].copy_from_slice(&[RETURNED, 0, 0, 0]);
-        Some(())
     }
 
     pub fn select(&mut self, p: Position, pull: bool, incoming: &Incoming) {

@@ -11,7 +11,7 @@ pub(crate) use frame::{
     Ack, Bind, CALL_HEAD, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, RESULT_HEAD, ResultHead,
     Select, Stale, StaleReason, Status, Ticket, Welcome,
 };
-pub(crate) use usual::{only_call, only_result, procedure, result_of};
+pub(crate) use usual::{LoneCall, body_room, only_call, only_result, result_around, result_of};
 
 use crate::scheme;
 pub(crate) use crate::scheme::TAG;
@@ -41,6 +41,16 @@ pub(crate) struct Header {
     pub number: u64,
     /// It is of the local scheme: between two ends on one machine.
     pub local: bool,
+}
+
+impl Header {
+    #[inline(always)]
+    fn write(self, head: &mut [u8; HEADER]) {
+        let scheme = if self.local { scheme::LOCAL } else { scheme::OPEN };
+        head[..4].copy_from_slice(&[VERSION, scheme, 0, 0]);
+        head[4..12].copy_from_slice(&self.conversation.to_be_bytes());
+        head[12..].copy_from_slice(&self.number.to_be_bytes());
+    }
 }
 
 /// Checks a datagram's head and tag and gives the bytes of its frames.
@@ -85,11 +95,7 @@ impl<'a> Writer<'a> {
         let limit = limit.min(out.len());
         let out = &mut out[..limit];
         debug_assert!(limit >= HEADER + scheme::TAG);
-        let head = out.first_chunk_mut::<HEADER>().expect("room for a datagram's head");
-        let scheme = if header.local { scheme::LOCAL } else { scheme::OPEN };
-        head[..4].copy_from_slice(&[VERSION, scheme, 0, 0]);
-        head[4..12].copy_from_slice(&header.conversation.to_be_bytes());
-        head[12..].copy_from_slice(&header.number.to_be_bytes());
+        header.write(out.first_chunk_mut().expect("room for a datagram's head"));
         Writer { out, len: HEADER, local: header.local }
     }
 
@@ -139,13 +145,6 @@ impl<'a> Writer<'a> {
         self.len += FRAME_HEAD + written;
         let (first, rest) = rest[..written].split_first_chunk_mut::<N>().expect("what is always there");
         (first, Body { rest })
-    }
-
-    /// Where the body of the next frame will stand, from its byte `from` on.
-    #[inline]
-    fn later(&mut self, from: usize) -> Option<&mut [u8]> {
-        let end = self.out.len().checked_sub(scheme::TAG)?;
-        self.out.get_mut(self.len + FRAME_HEAD + from..end)
     }
 
     /// Seals the datagram and gives its length.

@@ -143,17 +143,18 @@ impl Core {
     #[inline(always)]
     fn read_one(&self, number: u32, arguments: &[u8; 8 + RANGE], result: &mut [u8]) -> Option<usize> {
         let (generation, ranges) = arguments.split_first_chunk()?;
-        let generation = u64::from_be_bytes(*generation);
-        let (offset, len) = range(ranges.first_chunk()?);
-        let total = opaque(Some(len).filter(|len| *len <= MOST)?);
-        let result = result.get_mut(..total)?;
-        if number != READ.number || self.check(generation, Rights::READ).is_err() || !self.area().has(offset, len) {
+        let (generation, (offset, len)) = (u64::from_be_bytes(*generation), range(ranges.first_chunk()?));
+        if number != READ.number || !self.may_read(generation) || !self.area().has(offset, len) {
             return None;
         }
-        let (length, bytes) = result.split_first_chunk_mut()?;
+        let total = opaque(len);
+        let (length, bytes) = result.get_mut(..total)?.split_first_chunk_mut()?;
         *length = (len as u32).to_be_bytes();
-        self.area().read(offset, &mut bytes[..len]);
-        bytes[len..].iter_mut().for_each(|byte| *byte = 0);
+        let (bytes, padding) = bytes.split_at_mut(len);
+        self.area().read(offset, bytes);
+        if !padding.is_empty() {
+            padding.fill(0);
+        }
         // Taken away meanwhile, it may be another generation's.
         self.is(generation).then_some(total)
     }

@@ -57,6 +57,7 @@ impl Area {
     }
 
     /// Copies bytes out, words in ascending order. They must be there.
+    #[inline(always)]
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
         self.with(|words| read(words, offset, into));
     }
@@ -112,20 +113,33 @@ impl Load for AtomicU64 {
 }
 
 /// Copies bytes out of words, in ascending order.
-#[inline]
+#[inline(always)]
 pub(super) fn read(words: &[impl Load], offset: u64, into: &mut [u8]) {
-    let (mut words, skip) = (&words[offset as usize / WORD..], offset as usize % WORD);
+    let (words, skip) = (&words[offset as usize / WORD..], offset as usize % WORD);
+    match into.as_chunks_mut() {
+        (whole, []) if skip == 0 => read_words(words, whole),
+        _ => read_ragged(words, skip, into),
+    }
+}
+
+#[inline(always)]
+fn read_words(words: &[impl Load], into: &mut [[u8; WORD]]) {
+    let words = &words[..into.len()];
+    for (bytes, word) in into.iter_mut().zip(words) {
+        *bytes = word.load().to_le_bytes();
+    }
+}
+
+/// The same where some word is not copied whole.
+fn read_ragged(mut words: &[impl Load], skip: usize, into: &mut [u8]) {
     let (begin, rest) = into.split_at_mut(if skip == 0 { 0 } else { into.len().min(WORD - skip) });
     if let (false, Some((word, behind))) = (begin.is_empty(), words.split_first()) {
         begin.copy_from_slice(&word.load().to_le_bytes()[skip..skip + begin.len()]);
         words = behind;
     }
     let (whole, end) = rest.as_chunks_mut::<WORD>();
-    let (words, behind) = words.split_at(whole.len());
-    for (bytes, word) in whole.iter_mut().zip(words) {
-        *bytes = word.load().to_le_bytes();
-    }
-    if let (false, Some(word)) = (end.is_empty(), behind.first()) {
+    read_words(words, whole);
+    if let (false, Some(word)) = (end.is_empty(), words.get(whole.len())) {
         end.copy_from_slice(&word.load().to_le_bytes()[..end.len()]);
     }
 }

@@ -459,6 +459,12 @@ impl Core {
         if crate::context::is_same_user() { self.settings.near() } else { self.settings.anyone }
     }
 
+    /// Whether whoever calls may read that generation.
+    #[inline]
+    pub(super) fn may_read(&self, generation: u64) -> bool {
+        self.is(generation) && self.far().contains(Rights::READ)
+    }
+
     /// Whether whoever calls may do that with that generation.
     pub(super) fn check(&self, generation: u64, right: Rights) -> Result<()> {
         if !self.is(generation) {

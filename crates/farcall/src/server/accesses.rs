@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use farcall_proto::server::{Incoming, Transmit};
+use farcall_proto::server::{Glance, Incoming, Transmit};
 use farcall_proto::{READINGS, Time};
 
 use super::call::finish;
@@ -37,14 +37,13 @@ impl Core {
     /// Executes a reading and writes the datagram that answers it into `out`; its length. `None` if it is to be a call like
     /// any other, or is nothing of the kind.
     #[inline(always)]
-    pub(super) fn read(&mut self, now: Time, from: &SocketAddr, datagram: &[u8], out: &mut [u8]) -> Option<usize> {
-        let Core { protocol, exports, .. } = self;
-        protocol.answer_reading(now, from, datagram, out, |reading, result| {
-            let exported = exports.find(reading.export)?;
-            let len = exported.accesses()?.read(reading.procedure, reading.args, result)?;
-            exported.count_access();
-            Some(len)
-        })
+    pub(super) fn read(&mut self, now: Time, from: &SocketAddr, glance: Glance<'_>, out: &mut [u8]) -> Option<usize> {
+        let reading = self.protocol.take_reading(from, glance)?;
+        let exported = self.exports.find(reading.export())?;
+        let room = self.protocol.room(&reading, out)?;
+        let len = exported.accesses()?.read(reading.procedure(), reading.args(), room)?;
+        exported.count_access();
+        self.protocol.answer(now, &reading, len, out)
     }
 
     /// Executes an access as a call, whose result is held until it is acknowledged. It is written into `out`, to be sent at

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Finish, Incoming, Parted, Request, Taken, Transmit, Unread, may_read};
+use farcall_proto::server::{CallKey, Finish, Glance, Incoming, Parted, Request, Taken, Transmit, Unread};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::apart::Apart;
@@ -47,8 +47,9 @@ struct Worker<'s> {
     loose: Vec<Bytes>,
     /// Nobody executes, so that spinning takes the processor from none of ours.
     alone: bool,
-    /// About the time of the last thing that happened.
+    /// About the time of the last thing that happened, readings aside, of which so many came.
     now: Time,
+    readings: u32,
     /// The call that is to be executed here.
     current: Option<Work>,
     /// Memory was accessed, and this leaves at once.
@@ -159,6 +160,7 @@ impl<'s> Worker<'s> {
             loose: Vec::new(),
             alone: true,
             now: server.env.now(),
+            readings: 0,
             current: None,
             answer: None,
             accesses: Vec::new(),
@@ -193,6 +195,12 @@ impl<'s> Worker<'s> {
             true => socket.receive(&mut self.buffer, Wait::Forever),
             false => socket.receive_at_rest(&mut self.buffer, Wait::Forever),
         };
+        if let Ok(Received::Datagrams { ref from, len, each }) = received
+            && each >= len
+            && let Some(next) = self.read(from, len)
+        {
+            return next;
+        }
         self.now = self.server.about_now();
         match received {
             Ok(Received::Datagrams { ref from, len, each }) => return self.take_in(from, len, each),
@@ -211,12 +219,6 @@ impl<'s> Worker<'s> {
 
     /// Takes in what was received: one call is executed here, others are queued.
     fn take_in(&mut self, from: &SocketAddr, len: usize, each: usize) -> Next {
-        if each >= len
-            && may_read(&self.buffer[..len])
-            && let Some(next) = self.read(from, len)
-        {
-            return next;
-        }
         let server = self.server;
         let (mut planned, mut sent) = (None, false);
         let crowded = {
@@ -250,13 +252,20 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// Answers the reading that came in a datagram. What may have to be done besides is so only after something else.
-    #[inline(never)]
+    /// Answers the reading that came in a datagram, if it is one. What may have to be done besides is so only after something else.
+    /// The time tells who was idle longest, and nothing else: it is looked at now and then.
+    #[inline(always)]
     fn read(&mut self, from: &SocketAddr, len: usize) -> Option<Next> {
+        const ONE_IN: u32 = 64;
+        let glance = Glance::at(&self.buffer[..len])?;
         let server = self.server;
+        self.readings = self.readings.wrapping_add(1);
+        if self.readings.is_multiple_of(ONE_IN) {
+            self.now = server.now();
+        }
         let (answer, rest) = {
             let mut core = server.lock();
-            let answer = core.read(self.now, from, &self.buffer[..len], &mut self.out)?;
+            let answer = core.read(self.now, from, glance, &mut self.out)?;
             self.alone = core.crew.nobody_executes();
             // As in `make_way`.
             (answer, core.crew.make_way(&self.seat))
