@@ -2,22 +2,22 @@
 
 mod common;
 
-use std::time::Duration;
-
 use common::*;
-use farcall_proto::client::{Brief, Call};
+use farcall_proto::client::Brief;
 use farcall_proto::server::Finish;
 use farcall_proto::{Failure, Kind, Ran};
 
 const ARGS: &[u8] = b"brief...";
 
-fn call(token: u64) -> Call {
-    Call { export: EXPORT, procedure: 1, deadline: None, trace: None, token }
+const CALLEE: (u64, u32) = (EXPORT, 1);
+
+fn brief(pair: &mut Pair) -> Option<(Brief, Datagram)> {
+    brief_of(pair, CALLEE)
 }
 
-fn brief(pair: &mut Pair, token: u64) -> Option<(Brief, Datagram)> {
+fn brief_of(pair: &mut Pair, callee: (u64, u32)) -> Option<(Brief, Datagram)> {
     let mut out = vec![0; 65_536];
-    let brief = pair.client.start_brief(call(token), ARGS, &mut out)?;
+    let brief = pair.client.start_brief(callee, ARGS, &mut out)?;
     out.truncate(brief.bytes());
     Some((brief, out))
 }
@@ -35,11 +35,11 @@ fn a_brief_call_is_the_datagram_that_any_other_is_and_ends_by_its_result() {
     let (mut one, mut other) = (Pair::acquainted(), Pair::acquainted());
     other.start(1, ARGS);
     for _ in 0..20 {
-        let (brief, datagram) = brief(&mut one, 1).expect("it is alone");
+        let (brief, datagram) = brief(&mut one).expect("it is alone");
         assert_eq!(other.sent(), [&datagram[..]]);
         let answers = answer(&mut one, &datagram, Finish::Result);
         assert_eq!(answer(&mut other, &datagram, Finish::Result), answers);
-        assert_eq!(one.client.end_brief(|| one.now, &brief, one.now, &answers[0]), Some(ARGS));
+        assert_eq!(one.client.end_brief(|| one.now, &brief, Some(one.now), &answers[0]), Some(ARGS));
         other.hear(&answers);
         assert_eq!((one.client.outstanding(), one.client.timeout()), (0, None));
         assert!(one.client.is_quiet());
@@ -51,11 +51,11 @@ fn a_brief_call_is_the_datagram_that_any_other_is_and_ends_by_its_result() {
 #[test]
 fn a_brief_call_whose_answer_is_lost_is_sent_again_and_executed_once() {
     let mut pair = Pair::acquainted();
-    let (brief, datagram) = brief(&mut pair, 1).unwrap();
+    let (brief, datagram) = brief(&mut pair).unwrap();
     let sent = pair.now;
     drop(answer(&mut pair, &datagram, Finish::Result));
-    pair.now = brief.due(sent);
-    pair.client.go_on(brief, sent, ARGS);
+    pair.now = sent.plus(brief.patience());
+    pair.client.go_on(pair.now, brief, Some(sent), 1, ARGS);
     pair.tick();
     let again = pair.sent();
     assert_eq!((again.len(), again[0].len()), (1, datagram.len()));
@@ -67,23 +67,51 @@ fn a_brief_call_whose_answer_is_lost_is_sent_again_and_executed_once() {
 }
 
 #[test]
+fn of_one_that_changes_nothing_nobody_need_know_when_it_was_sent() {
+    let reading = (EXPORT, farcall_proto::READINGS);
+    let mut pair = Pair::acquainted();
+    let mut untimed = 0;
+    for _ in 0..64 {
+        let (brief, datagram) = brief(&mut pair).unwrap();
+        assert!(brief.is_timed(), "it may change something");
+        let answers = answer(&mut pair, &datagram, Finish::Result);
+        assert!(pair.client.end_brief(|| pair.now, &brief, Some(pair.now), &answers[0]).is_some());
+        let (brief, datagram) = brief_of(&mut pair, reading).unwrap();
+        untimed += u32::from(!brief.is_timed());
+        let answers = answer(&mut pair, &datagram, Finish::Result);
+        let sent = brief.is_timed().then_some(pair.now);
+        assert!(pair.client.end_brief(|| pair.now, &brief, sent, &answers[0]).is_some());
+    }
+    assert!(untimed >= 32, "{untimed}");
+    let (brief, datagram) = brief_of(&mut pair, reading).unwrap();
+    // Lost, it is asked again at once when it goes on, and whether it ran nobody says.
+    pair.client.go_on(pair.now, brief, None, 1, ARGS);
+    pair.tick();
+    let again = pair.sent();
+    assert_eq!((again.len(), again[0].len()), (1, datagram.len()));
+    let answers = answer(&mut pair, &again[0], Finish::Result);
+    pair.hear(&answers);
+    assert_eq!(pair.told, [(1, Told::Result(ARGS.to_vec()))]);
+}
+
+#[test]
 fn what_is_not_just_the_result_does_not_end_it() {
     let failure = || Finish::Failed(Box::new(Failure::new(Kind::Panicked, Ran::Yes)));
     for (finish, told) in
         [(Finish::Exception, Told::Exception(ARGS.to_vec())), (failure(), Told::Failed(Kind::Panicked, Ran::Yes))]
     {
         let mut pair = Pair::acquainted();
-        let (former, datagram) = brief(&mut pair, 1).unwrap();
+        let (former, datagram) = brief(&mut pair).unwrap();
         let stale = answer(&mut pair, &datagram, Finish::Result);
-        assert!(pair.client.end_brief(|| pair.now, &former, pair.now, &stale[0]).is_some());
-        let (brief, datagram) = brief(&mut pair, 2).unwrap();
+        assert!(pair.client.end_brief(|| pair.now, &former, Some(pair.now), &stale[0]).is_some());
+        let (brief, datagram) = brief(&mut pair).unwrap();
         let answers = answer(&mut pair, &datagram, finish);
         let mut torn = stale[0].clone();
         torn.pop();
         for wrong in [&stale[0], &answers[0], &torn, &datagram, &Vec::new()] {
-            assert_eq!(pair.client.end_brief(|| pair.now, &brief, pair.now, wrong), None);
+            assert_eq!(pair.client.end_brief(|| pair.now, &brief, Some(pair.now), wrong), None);
         }
-        pair.client.go_on(brief, pair.now, ARGS);
+        pair.client.go_on(pair.now, brief, Some(pair.now), 2, ARGS);
         pair.hear(&stale);
         assert_eq!(pair.told, []);
         pair.hear(&answers);
@@ -94,12 +122,12 @@ fn what_is_not_just_the_result_does_not_end_it() {
 #[test]
 fn a_call_beside_it_makes_it_a_call_like_any_other() {
     let mut pair = Pair::acquainted();
-    let (brief, datagram) = brief(&mut pair, 1).unwrap();
-    assert!(self::brief(&mut pair, 2).is_none(), "there is one");
+    let (brief, datagram) = brief(&mut pair).unwrap();
+    assert!(self::brief(&mut pair).is_none(), "there is one");
     pair.start(2, b"beside..");
     let answers = answer(&mut pair, &datagram, Finish::Result);
-    assert_eq!(pair.client.end_brief(|| pair.now, &brief, pair.now, &answers[0]), None);
-    pair.client.go_on(brief, pair.now, ARGS);
+    assert_eq!(pair.client.end_brief(|| pair.now, &brief, Some(pair.now), &answers[0]), None);
+    pair.client.go_on(pair.now, brief, Some(pair.now), 1, ARGS);
     pair.hear(&answers);
     pair.settle();
     let told = [(1, Told::Result(ARGS.to_vec())), (2, Told::Result(b"beside..".to_vec()))];
@@ -109,14 +137,12 @@ fn a_call_beside_it_makes_it_a_call_like_any_other() {
 #[test]
 fn who_has_more_to_say_is_not_brief() {
     let mut fresh = Pair::new();
-    assert!(brief(&mut fresh, 1).is_none(), "there is no ticket");
+    assert!(brief(&mut fresh).is_none(), "there is no ticket");
     let mut pair = Pair::acquainted();
     let mut out = vec![0; 65_536];
     let before = pair.client.stats();
-    let deadline = Call { deadline: Some(pair.now + Duration::from_secs(1)), ..call(1) };
-    assert!(pair.client.start_brief(deadline, ARGS, &mut out).is_none());
-    assert!(pair.client.start_brief(call(1), &[0; 1200], &mut out).is_none());
-    assert!(pair.client.start_brief(call(1), b"odd", &mut out).is_none());
-    assert!(pair.client.start_brief(call(1), ARGS, &mut [0; 60]).is_none());
+    assert!(pair.client.start_brief(CALLEE, &[0; 1200], &mut out).is_none());
+    assert!(pair.client.start_brief(CALLEE, b"odd", &mut out).is_none());
+    assert!(pair.client.start_brief(CALLEE, ARGS, &mut [0; 60]).is_none());
     assert_eq!((pair.client.stats().calls, pair.client.outstanding()), (before.calls, 0));
 }

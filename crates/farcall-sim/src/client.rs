@@ -66,7 +66,9 @@ struct Left {
 struct Briefly {
     call: usize,
     brief: Brief,
+    /// When it was sent, and whether its thread looked at the clock.
     at: Time,
+    looked: bool,
     args: Vec<u8>,
 }
 
@@ -78,23 +80,24 @@ impl Talk {
 
     /// Tells the conversation when the call left whose thread receives, and all else of a brief one: something else than its
     /// result has happened.
-    fn depart(&mut self) {
-        self.go_on();
+    fn depart(&mut self, now: Time) {
+        self.go_on(now);
         if let Some(left) = self.left.take() {
             self.core.departed(left.at, left.id);
         }
     }
 
-    fn go_on(&mut self) {
-        if let Some(Briefly { call, brief, at, args }) = self.brief.take() {
-            self.open.push((call, self.core.go_on(brief, at, &args)));
+    fn go_on(&mut self, now: Time) {
+        if let Some(Briefly { call, brief, at, looked, args }) = self.brief.take() {
+            let sent = looked.then_some(at);
+            self.open.push((call, self.core.go_on(now, brief, sent, call as u64, &args)));
         }
     }
 
     /// The next timer, the conversation's or that of the thread whose call it does not time.
     fn timeout(&self) -> Option<Time> {
         let left = self.left.as_ref().map(|left| left.due);
-        let brief = self.brief.as_ref().map(|Briefly { brief, at, .. }| brief.due(*at));
+        let brief = self.brief.as_ref().map(|Briefly { brief, at, .. }| at.plus(brief.patience()));
         [self.core.timeout(), left, brief].into_iter().flatten().min()
     }
 
@@ -106,7 +109,7 @@ impl Talk {
         let whole = self.core.take_result(|| now, id, left, datagram);
         match whole {
             Some(_) => self.left = None,
-            None => self.depart(),
+            None => self.depart(now),
         }
         Some((id, whole?))
     }
@@ -177,8 +180,9 @@ impl ClientNode {
 
     /// The process dies with all it knew.
     pub fn crash(&mut self, g: &mut Ground) {
+        let now = self.clock.read(g.now());
         for talk in self.conversations.iter_mut().flatten() {
-            talk.depart();
+            talk.depart(now);
             talk.open.iter().for_each(|(call, _)| g.oracle.abandon(*call));
         }
         self.alive = false;
@@ -223,7 +227,7 @@ impl ClientNode {
         let now = self.clock.read(g.now());
         if let Some(Some(talk)) = self.conversations.get_mut(server) {
             talk.touched = g.net.now();
-            talk.depart();
+            talk.depart(now);
             talk.core.handle_unreachable(now);
         }
         self.settle(g);
@@ -249,7 +253,7 @@ impl ClientNode {
             if talk.timeout().is_none_or(|t| t > now) {
                 continue;
             }
-            talk.depart();
+            talk.depart(now);
             g.note(&[5, self.index as u64, server as u64], || format!("client {} timer", self.index));
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
             talk.core.handle_timeout(now, &mut |event| take(oracle, ended, at, event));
@@ -324,7 +328,7 @@ impl ClientNode {
         let now = self.clock.read(g.now());
         for talk in self.conversations.iter_mut().flatten() {
             if talk.brief.as_ref().is_some_and(|brief| brief.call == call) {
-                talk.go_on();
+                talk.go_on(now);
             }
             let Some((_, id)) = talk.open.iter().find(|(c, _)| *c == call) else {
                 continue;
@@ -332,7 +336,7 @@ impl ClientNode {
             g.oracle.calls[call].cancelled = true;
             g.note(&[6, call as u64], || format!("client {} cancels call {call}", self.index));
             let id = *id;
-            talk.depart();
+            talk.depart(now);
             talk.core.cancel(now, id);
         }
         self.settle(g);
@@ -424,16 +428,18 @@ impl ClientNode {
         };
         talk.touched = at;
         // As a thread does that is alone with its endpoint.
-        let brief = if g.rng.chance(300_000) { talk.core.start_brief(what, &body, &mut g.scratch) } else { None };
-        if let Some(brief) = brief {
+        let callee = (export, meant.procedure);
+        let plain = wait.is_none() && !meant.traced;
+        let brief = plain && g.rng.chance(300_000);
+        if let Some(brief) = brief.then(|| talk.core.start_brief(callee, &body, &mut g.scratch)).flatten() {
             g.send_after(self.later, self.address, address(server, 7000), brief.bytes());
-            talk.brief = Some(Briefly { call, brief, at: leaves, args: body });
+            let looked = brief.is_timed() || g.rng.chance(300_000);
+            talk.brief = Some(Briefly { call, brief, at: leaves, looked, args: body });
             self.perhaps_cancel(g, call);
             return true;
         }
         // A thread that receives sends its call by itself, if it is the usual one.
-        let usual = wait.is_none() && !meant.traced && g.rng.chance(500_000);
-        let callee = (export, meant.procedure);
+        let usual = plain && g.rng.chance(500_000);
         let usual = if usual { talk.core.call(callee, what.token, &mut body, &mut g.scratch) } else { None };
         match usual.map_or_else(|| talk.core.start(now, &what, body), |usual| Ok(usual.id)) {
             Ok(id) => talk.open.push((call, id)),
@@ -476,15 +482,15 @@ impl ClientNode {
         {
             talk.touched = at;
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
-            if let Some(Briefly { call, brief, at: sent, .. }) = &talk.brief
-                && let Some(body) = talk.core.end_brief(|| now, brief, *sent, &bytes)
+            if let Some(Briefly { call, brief, at: sent, looked, .. }) = &talk.brief
+                && let Some(body) = talk.core.end_brief(|| now, brief, looked.then_some(*sent), &bytes)
             {
                 end(oracle, ended, at, *call, Outcome::Result(body.into()));
                 talk.brief = None;
                 self.after_events(g, server);
                 return g.net.recycle(bytes);
             }
-            talk.go_on();
+            talk.go_on(now);
             let mut sink = |event: client::Event<'_>| take(oracle, ended, at, event);
             match talk.take_mine(now, &bytes) {
                 None => talk.core.handle(now, &bytes, &mut sink),

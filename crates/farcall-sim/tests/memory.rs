@@ -338,3 +338,46 @@ fn what_is_refused_is_not_done() {
         sim.run();
     });
 }
+
+/// For a reading nobody looks at the clock, and who waits beside it is heard of in time nevertheless.
+#[test]
+fn a_deadline_passes_in_time_beside_a_reading() {
+    #[farcall::interface]
+    trait Idle {
+        fn idle(&self) -> farcall::Result<()>;
+    }
+    struct Idler;
+    impl Idle for Idler {
+        fn idle(&self) -> farcall::Result<()> {
+            Ok(())
+        }
+    }
+    check(20, |sim| -> farcall::Result<()> {
+        let exporter = sim.server("exporter", || {
+            let _idle = farcall::export::<dyn Idle>("Idle", Arc::new(Idler))?;
+            farcall::memory::export("Words", Settings::new(SIZE).anyone(Rights::ALL))?.notice();
+            Ok::<(), Error>(())
+        });
+        let (remote, idle) = (import(), farcall::import::<dyn Idle>("Idle")?);
+        let before = 1 + sim.below(20);
+        let reader = sim::spawn(move || {
+            for _ in 0..before {
+                remote.load(0)?;
+            }
+            // The exporter is paused meanwhile.
+            sim::sleep(Duration::from_millis(500));
+            remote.load(0)
+        });
+        sim::sleep(Duration::from_millis(400));
+        exporter.pause();
+        sim::sleep(Duration::from_millis(100 + sim.below(20)));
+        let (begun, wait) = (sim::now(), Duration::from_millis(1 + sim.below(10)));
+        let late = idle.within(wait).idle();
+        assert!(matches!(&late, Err(Error::CallFailed(why)) if why.kind() == farcall::Kind::Deadline), "{late:?}");
+        let took = sim::now() - begun;
+        assert!(took >= wait && took < wait + Duration::from_millis(5), "{took:?} instead of {wait:?}");
+        exporter.resume();
+        reader.join().map_err(|why| panic!("{why}")).ok();
+        Ok(())
+    });
+}

@@ -75,7 +75,7 @@ pub(crate) struct Endpoint {
     active_count: AtomicUsize,
     /// The earliest timer that others than the leader have set since it looked; nanoseconds.
     hurry: AtomicU64,
-    /// Until when the leader sleeps, nanoseconds; 0 when it does not.
+    /// Until when the leader sleeps, nanoseconds; 0 when it does not; or for [how long](drive).
     sleeping: AtomicU64,
     service: OnceLock<Arc<Service>>,
     vigil: Vigil,

@@ -2,19 +2,20 @@
 //! by the one datagram that is just its result: then its activity has learnt nothing of it but its number. Else it is told the
 //! rest, and the call goes on as any other.
 
+use super::usual::Callee;
 use super::{Call, CallId, Conversation, NEVER};
 use crate::wire::{self, CallHead, Meta, Part, Position, Writer};
-use crate::{BASE_DATAGRAM, Time};
+use crate::{BASE_DATAGRAM, READINGS, Time};
 
 /// A call that was begun, and has to end, or to [go on](Conversation::go_on).
 #[must_use]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Brief {
-    call: Call,
+    callee: Callee,
     sequence: u64,
-    /// How long to wait for its result before asking again, in nanoseconds.
     patience: u64,
     bytes: usize,
+    timed: bool,
 }
 
 impl Brief {
@@ -24,10 +25,17 @@ impl Brief {
         self.bytes
     }
 
-    /// When it must have ended or gone on, if it was sent then.
+    /// How long to wait for its result before it must go on, in nanoseconds.
     #[inline(always)]
-    pub fn due(&self, sent: Time) -> Time {
-        sent.plus(self.patience)
+    pub fn patience(&self) -> u64 {
+        self.patience
+    }
+
+    /// Whether it is to be known when it was sent: to measure a round trip, or to say later whether it can have run. Of one
+    /// that changes nothing nobody needs to know that.
+    #[inline(always)]
+    pub fn is_timed(&self) -> bool {
+        self.timed
     }
 
     /// The only activity of a conversation with brief calls: who has used more has more to say.
@@ -38,25 +46,23 @@ impl Brief {
 }
 
 impl Conversation {
-    /// Starts a call and writes the datagram that brings it into `out`, if the conversation has nothing else to do or say
-    /// than a call of so many bytes, without a deadline or trace. `None` if it is not brief: nothing has changed, and it is
-    /// to be [started](Conversation::start_by). Who sends it sees to its timer.
+    /// Starts a call of an export's procedure, without a deadline or trace, and writes the datagram that brings it into
+    /// `out`, if the conversation has nothing else to do or say than a call of so many bytes. `None` if it is not brief:
+    /// nothing has changed, and it is to be [started](Conversation::start_by). Who sends it sees to its timer.
     #[inline(always)]
-    pub fn start_brief(&mut self, call: Call, args: &[u8], out: &mut [u8]) -> Option<Brief> {
+    pub fn start_brief(&mut self, callee: (u64, u32), args: &[u8], out: &mut [u8]) -> Option<Brief> {
         let header = self.usual_header()?;
         let short = wire::CALL_OVERHEAD + args.len() <= BASE_DATAGRAM.min(out.len()) && args.len().is_multiple_of(4);
-        if !short || self.slots.queued() > 0 || call.deadline.is_some() || call.trace.is_some() {
-            return None;
-        }
-        let (sequence, patience) = (self.next_sequence, self.patience_for(&call));
-        if !self.slots.open_only(sequence) {
+        let sequence = self.next_sequence;
+        if !short || self.slots.queued() > 0 || !self.slots.open_only(sequence) {
             return None;
         }
         (self.check, self.fragments) = (NEVER, false);
         self.next_sequence += 1;
         self.stats.calls += 1;
-        let mut brief = Brief { call, sequence, patience, bytes: 0 };
-        let (export, procedure) = (call.export, call.procedure);
+        let (patience, (export, procedure)) = (self.patience_for(callee), callee);
+        let timed = procedure < READINGS || self.round_trip.wants(sequence);
+        let mut brief = Brief { callee, sequence, patience, bytes: 0, timed };
         let mut writer = Writer::new(out, BASE_DATAGRAM, header);
         let head = CallHead { position: brief.position(), export, procedure, meta: Meta::default() };
         writer.call(&head, Part { fragment: None, bytes: args });
@@ -64,15 +70,15 @@ impl Conversation {
         Some(brief)
     }
 
-    /// Ends a brief call, sent then, by a datagram that is just its result, and gives that. No timer is left. The clock is
-    /// read only now and then, when a round trip is to be measured. Whatever this does not take in [`Conversation::handle`]
-    /// does, when the call has [gone on](Conversation::go_on); then nothing has changed.
+    /// Ends a brief call, sent then if that is known, by a datagram that is just its result, and gives that. No timer is left.
+    /// The clock is read only now and then, when a round trip is to be measured. Whatever this does not take in
+    /// [`Conversation::handle`] does, when the call has [gone on](Conversation::go_on); then nothing has changed.
     #[inline(always)]
     pub fn end_brief<'d>(
         &mut self,
         clock: impl Fn() -> Time,
         brief: &Brief,
-        sent: Time,
+        sent: Option<Time>,
         datagram: &'d [u8],
     ) -> Option<&'d [u8]> {
         let body = wire::result_of(datagram, self.id, self.local, brief.position())?;
@@ -82,24 +88,29 @@ impl Conversation {
         }
         self.newest_ended = brief.sequence;
         self.stats.received += 1;
-        if self.round_trip.wants(brief.sequence) {
+        if let Some(sent) = sent
+            && self.round_trip.wants(brief.sequence)
+        {
             let took = clock().nanos_since(sent);
-            self.usual.took(&brief.call, took);
+            self.usual.took(brief.callee, took);
             self.round_trip.sample_call(took);
         }
         Some(body)
     }
 
-    /// A brief call, sent then, was not ended by the first datagram that came, or nothing came: from now on it is a call like
-    /// any other, with the same arguments.
-    pub fn go_on(&mut self, brief: Brief, sent: Time, args: &[u8]) -> CallId {
-        let Position { activity, sequence, .. } = brief.position();
+    /// A brief call, sent then if that is known, was not ended by the first datagram that came, or nothing came: from now on it
+    /// is a call like any other, with the same arguments and this token.
+    pub fn go_on(&mut self, now: Time, brief: Brief, sent: Option<Time>, token: u64, args: &[u8]) -> CallId {
+        let (Position { activity, sequence, .. }, (export, procedure)) = (brief.position(), brief.callee);
         let slot = self.slots.at_mut(activity);
         debug_assert_eq!(slot.sequence, sequence);
-        slot.call = brief.call;
+        slot.call = Call { export, procedure, deadline: None, trace: None, token };
         slot.args.clear();
         slot.args.extend_from_slice(args);
-        slot.sent(sent, brief.patience);
+        match sent {
+            Some(sent) => slot.sent(sent, brief.patience),
+            None => slot.sent_before(now, brief.patience),
+        }
         self.check = self.check.min(slot.due);
         CallId { activity, sequence }
     }

@@ -36,7 +36,7 @@ pub use brief::Brief;
 pub use posts::{Answer, Asking, Posts};
 use session::Session;
 use slots::{Slots, Stage, Want};
-use usual::Usual;
+use usual::{Callee, Usual};
 
 /// A call that was started: its activity and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +60,14 @@ pub struct Call {
     pub trace: Option<Trace>,
     /// The caller's own mark, returned with the outcome.
     pub token: u64,
+}
+
+impl Call {
+    /// Whom it calls.
+    #[inline(always)]
+    fn callee(&self) -> Callee {
+        (self.export, self.procedure)
+    }
 }
 
 /// How a call ended. A body is XDR, borrowed from the datagram when it came in one.

@@ -68,7 +68,7 @@ impl Conversation {
         if self.round_trip.wants(id.sequence) {
             let now = clock();
             let took = now.nanos_since(sent);
-            self.usual.took(&slot.call, took);
+            self.usual.took(slot.call.callee(), took);
             self.round_trip.sample_call(took);
             self.note_company(now, id.activity);
         }
@@ -152,7 +152,7 @@ impl Conversation {
         let first_sent = slot.first_sent.unwrap_or_default();
         // If it was sent more than once, nobody knows since when the procedure ran, unless the server said that it does.
         if (slot.timed || slot.stage == Stage::Running) && slot.args.len() <= BASE_DATAGRAM {
-            self.usual.took(&slot.call, now.nanos_since(first_sent));
+            self.usual.took(slot.call.callee(), now.nanos_since(first_sent));
         }
         if slot.timed {
             self.round_trip.sample_call(now.nanos_since(first_sent));

@@ -90,7 +90,7 @@ impl Conversation {
         self.stats.calls += 1;
         self.slots.at_mut(activity).depart();
         let len = self.write_usual(activity, header, out);
-        Some(Departure { id: CallId { activity, sequence }, len, patience: self.patience_for(&call) })
+        Some(Departure { id: CallId { activity, sequence }, len, patience: self.patience_for((export, procedure)) })
     }
 
     /// Writes a datagram with bytes for an export, of no call: it is sent once, and nobody says whether it has arrived. `None` if
@@ -113,7 +113,7 @@ impl Conversation {
         let patience = self.patience();
         let Some(slot) = self.slots.find(id).filter(|slot| slot.departs()) else { return };
         slot.first_sent = None;
-        slot.sent(at, self.usual.lengthen(patience, &slot.call));
+        slot.sent(at, self.usual.lengthen(patience, slot.call.callee()));
         self.check = self.check.min(slot.due);
     }
 
@@ -129,7 +129,7 @@ impl Conversation {
             return None;
         }
         slot.wants = Want::NONE;
-        slot.sent(now, self.usual.lengthen(patience, &slot.call));
+        slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
         self.check = self.check.min(slot.due);
         self.slots.dequeue();
         Some(self.write_usual(activity, header, out))
@@ -306,7 +306,7 @@ impl Conversation {
             if writer.call_room(&head.meta, false).is_some_and(|room| slot.args.len() <= room) {
                 slot.wants.take(Want::CALL);
                 writer.call(&head, Part { fragment: None, bytes: &slot.args });
-                slot.sent(now, self.usual.lengthen(patience, &slot.call));
+                slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
                 self.check = self.check.min(slot.due);
                 return Written::All;
             }

@@ -343,6 +343,15 @@ impl Slot {
         self.restart_timer(now, patience);
     }
 
+    /// The call was sent, nobody knows when: it is to be sent again now.
+    pub fn sent_before(&mut self, now: Time, patience: u64) {
+        self.first_sent = Some(UNKNOWN);
+        self.timed = false;
+        self.stalled = 0;
+        self.restart_timer(now, patience);
+        self.due = now;
+    }
+
     /// The call is being sent, and when that was is yet to be [told](super::Conversation::departed). It has no timer.
     #[inline]
     pub fn depart(&mut self) {

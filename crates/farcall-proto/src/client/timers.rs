@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use super::slots::{Stage, Want};
-use super::{Call, Conversation, Event, Outcome};
+use super::usual::Callee;
+use super::{Conversation, Event, Outcome};
 use crate::time::nanos;
 use crate::{Failure, Kind, Ran, Rule, Time};
 
@@ -152,8 +153,8 @@ impl Conversation {
 
     /// How long to wait for this call's first answer, in nanoseconds.
     #[inline(always)]
-    pub(super) fn patience_for(&self, call: &Call) -> u64 {
-        self.usual.lengthen(self.patience(), call)
+    pub(super) fn patience_for(&self, callee: Callee) -> u64 {
+        self.usual.lengthen(self.patience(), callee)
     }
 
     /// How long to wait for a first answer, in nanoseconds.

@@ -1,7 +1,8 @@
 //! What procedures usually take, of those that take long: who asks about their calls no earlier than they can have
 //! ended asks mostly not at all.
 
-use super::Call;
+/// An export, and a procedure of it.
+pub(super) type Callee = (u64, u32);
 
 /// Procedures that are remembered.
 const MOST: usize = 16;
@@ -22,8 +23,7 @@ pub(super) struct Usual {
 
 #[derive(Debug)]
 struct Known {
-    export: u64,
-    procedure: u32,
+    callee: Callee,
     /// What its calls take, smoothed as round trips are; nanoseconds.
     nanos: u64,
 }
@@ -36,20 +36,19 @@ impl Usual {
 
     /// A call took so many nanoseconds.
     #[inline]
-    pub fn took(&mut self, call: &Call, nanos: u64) {
+    pub fn took(&mut self, callee: Callee, nanos: u64) {
         if nanos >= self.long || !self.known.is_empty() {
-            self.learn(call, nanos);
+            self.learn(callee, nanos);
         }
     }
 
     #[cold]
-    fn learn(&mut self, call: &Call, nanos: u64) {
-        let Call { export, procedure, .. } = *call;
-        let Some(at) = self.place(call) else {
+    fn learn(&mut self, callee: Callee, nanos: u64) {
+        let Some(at) = self.place(callee) else {
             if nanos < self.long {
                 return;
             }
-            let new = Known { export, procedure, nanos };
+            let new = Known { callee, nanos };
             if self.known.len() < MOST {
                 self.known.push(new);
             } else {
@@ -68,17 +67,17 @@ impl Usual {
     /// How long to wait for a call's answer before asking, in nanoseconds: `patience`, or twice what it usually takes if
     /// that is longer, but no longer than is decent for one that may be lost.
     #[inline]
-    pub fn lengthen(&self, patience: u64, call: &Call) -> u64 {
-        if self.known.is_empty() { patience } else { patience.max(self.patience(call)) }
+    pub fn lengthen(&self, patience: u64, callee: Callee) -> u64 {
+        if self.known.is_empty() { patience } else { patience.max(self.patience(callee)) }
     }
 
     #[cold]
-    fn patience(&self, call: &Call) -> u64 {
-        self.place(call).map_or(0, |at| (self.known[at].nanos.saturating_mul(2)).min(self.most))
+    fn patience(&self, callee: Callee) -> u64 {
+        self.place(callee).map_or(0, |at| (self.known[at].nanos.saturating_mul(2)).min(self.most))
     }
 
-    fn place(&self, call: &Call) -> Option<usize> {
-        self.known.iter().position(|known| known.procedure == call.procedure && known.export == call.export)
+    fn place(&self, callee: Callee) -> Option<usize> {
+        self.known.iter().position(|known| known.callee == callee)
     }
 }
 
@@ -88,27 +87,27 @@ mod tests {
 
     const LONG: u64 = 10_000_000;
 
-    fn call(procedure: u32) -> Call {
-        Call { export: 1, procedure, deadline: None, trace: None, token: 0 }
+    fn callee(procedure: u32) -> Callee {
+        (1, procedure)
     }
 
     #[test]
     fn only_what_takes_long_is_remembered() {
         let mut usual = Usual::new(LONG, u64::MAX);
-        usual.took(&call(1), LONG - 1);
+        usual.took(callee(1), LONG - 1);
         assert!(usual.known.is_empty());
-        usual.took(&call(2), 50_000_000);
-        usual.took(&call(1), LONG - 1);
-        assert_eq!((usual.patience(&call(2)), usual.patience(&call(1))), (100_000_000, 0));
-        (0..40).for_each(|_| usual.took(&call(2), 1000));
+        usual.took(callee(2), 50_000_000);
+        usual.took(callee(1), LONG - 1);
+        assert_eq!((usual.patience(callee(2)), usual.patience(callee(1))), (100_000_000, 0));
+        (0..40).for_each(|_| usual.took(callee(2), 1000));
         assert!(usual.known.is_empty(), "it has become quick");
     }
 
     #[test]
     fn what_is_remembered_is_bounded_and_so_is_patience() {
         let mut usual = Usual::new(LONG, u64::MAX);
-        (0..1000).for_each(|procedure| usual.took(&call(procedure), u64::MAX / 2));
+        (0..1000).for_each(|procedure| usual.took(callee(procedure), u64::MAX / 2));
         assert_eq!(usual.known.len(), MOST);
-        assert_eq!(usual.patience(&call(999)), LATEST);
+        assert_eq!(usual.patience(callee(999)), LATEST);
     }
 }

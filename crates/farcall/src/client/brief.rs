@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use farcall_proto::client::{Call, CallId, Outcome};
+use farcall_proto::client::{CallId, Outcome};
 use farcall_proto::{Failure, Time};
 
 use super::drive::{NEVER, Reception};
@@ -76,19 +76,23 @@ impl Endpoint {
     ) -> Option<Ended> {
         let alone = Alone::lead(self)?;
         let Brief { export, procedure, arguments } = *brief;
-        let call = Call { export, procedure, deadline: None, trace: None, token: Owners::NOBODY };
         let brief = {
             let state = &mut *peer.lock();
             if !state.listed || tools.buffer.is_empty() {
                 return None;
             }
-            state.conversation.start_brief(call, arguments, &mut tools.out)?
+            state.conversation.start_brief((export, procedure), arguments, &mut tools.out)?
         };
         // Before it leaves: no call may seem to have left later than it did (docs/protocol.md 7.2).
-        let sent = self.env.now();
+        let sent = if brief.is_timed() || self.knows_timers() { Some(self.env.now()) } else { None };
         let left = self.socket.send(peer.address, &tools.out[..brief.bytes()]);
-        let mut earliest = self.begin_lead(brief.due(sent));
-        let wait = self.wait(&mut earliest, NEVER, sent);
+        let (wait, mut earliest) = match sent {
+            Some(sent) => {
+                let mut earliest = self.begin_lead(sent.plus(brief.patience()));
+                (self.wait(&mut earliest, NEVER, sent), earliest)
+            }
+            None => (self.nap(brief.patience()), NEVER),
+        };
         let received = self.socket.receive(&mut tools.buffer, wait);
         self.sleeping.store(0, Ordering::Relaxed);
         if let Ok(Received::Datagrams { len, each, .. }) = received
@@ -108,13 +112,16 @@ impl Endpoint {
                 return Some(Ok(()));
             }
         }
+        let now = self.env.now();
         let id = {
             let conversation = &mut peer.lock().conversation;
-            let id = conversation.go_on(brief, sent, arguments);
+            let id = conversation.go_on(now, brief, sent, Owners::NOBODY, arguments);
             // Refused by the system it is lost like any other, and that is a hint.
-            left.map_or_else(|_| conversation.handle_unreachable(sent), drop);
+            left.map_or_else(|_| conversation.handle_unreachable(now), drop);
             id
         };
+        // Of what was not timed the timer is over.
+        let earliest = if sent.is_some() { earliest } else { now };
         let reception = Reception::new(self, tools, earliest, None);
         Some(self.go_on(alone, reception, &received, (peer, id), tools, sink))
     }

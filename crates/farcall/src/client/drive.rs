@@ -21,6 +21,9 @@ use crate::server::Waiting;
 /// No timer.
 pub(super) const NEVER: Time = Time::from_nanos(u64::MAX);
 
+/// In `Endpoint::sleeping`, more than any time: a leader sleeps for as long as what is added, and does not know until when.
+const NAPS: u64 = 1 << 63;
+
 /// The most datagrams to take from the socket while timers are due: the rest waits its turn.
 const DRAIN: usize = 1024;
 
@@ -87,12 +90,23 @@ impl Endpoint {
     /// Of a new leader: the earliest timer that is known, this one or another, except those in `hurry`.
     #[inline(always)]
     pub(super) fn begin_lead(&self, timer: Time) -> Time {
-        if !self.led.load(Ordering::Relaxed) {
-            self.led.store(true, Ordering::Relaxed);
-        }
+        self.note_lead();
         // Those of the calls that a former leader knew of still run.
         let former = Time::from_nanos(self.earliest.load(Ordering::Relaxed));
         former.min(timer)
+    }
+
+    #[inline(always)]
+    fn note_lead(&self) {
+        if !self.led.load(Ordering::Relaxed) {
+            self.led.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Of a new leader: whether any timer runs of which somebody has told.
+    #[inline(always)]
+    pub(super) fn knows_timers(&self) -> bool {
+        self.earliest.load(Ordering::Relaxed) != NEVER.as_nanos() || self.hurry.load(Ordering::Relaxed) != u64::MAX
     }
 
     /// The next leader is to know that.
@@ -319,11 +333,27 @@ impl Endpoint {
         }
     }
 
+    /// How long to wait for a datagram, of a leader that [knows](Endpoint::knows_timers) of no timer and has not looked at the
+    /// clock: as long as it would, in nanoseconds, or not at all.
+    #[inline(always)]
+    pub(super) fn nap(&self, nanos: u64) -> Wait {
+        self.note_lead();
+        // As in `wait`.
+        self.sleeping.store(NAPS + nanos, Ordering::SeqCst);
+        if self.hurry.load(Ordering::SeqCst) == u64::MAX { Wait::Nanos(nanos) } else { Wait::No }
+    }
+
     /// Sees to it that a timer is acted on in time, by whoever leads.
     pub(super) fn set_timer(&self, timer: Option<Time>) {
         let Some(timer) = timer.map(Time::as_nanos) else { return };
         self.hurry.fetch_min(timer, Ordering::SeqCst);
-        if timer < self.sleeping.load(Ordering::SeqCst) {
+        let until = match self.sleeping.load(Ordering::SeqCst) {
+            u64::MAX => u64::MAX,
+            until if until < NAPS => until,
+            // It began before now. Sockets wake up to an eighth too late anyway.
+            nap => self.env.now().plus((nap - NAPS) / 8 * 7).as_nanos(),
+        };
+        if timer < until {
             self.socket.wake();
         }
     }
