@@ -48,13 +48,11 @@ impl Manner {
         let tree = self.reading.definition(definition, output)?;
         let mut versions = interfaces(&tree).map_err(|why| Failure::new(why.to_string()).about(definition))?;
         versions.sort_by_key(|version| std::cmp::Reverse((version.program, version.version)));
-        if let Some(wanted) = self.program_version {
-            versions.retain(|version| version.version == wanted);
-        }
-        match versions.is_empty() {
-            true => Err(Failure::usage(format!("{definition} has no such program and version"))),
-            false => Ok(versions),
-        }
+        let Some(wanted) = self.program_version else { return some(versions, definition) };
+        let known = versions.iter().map(|version| format!("{} of {}", version.version, version.program_name));
+        let hint = format!("it has {}", known.collect::<Vec<String>>().join(", "));
+        versions.retain(|version| version.version == wanted);
+        some(versions, definition).map_err(|why| why.hint(hint))
     }
 
     /// The latest version that has a procedure, by the file's spelling or by Rust's, and its place in it.
@@ -102,6 +100,13 @@ impl Manner {
             Auth::Sys => settings(deadline).auth(AuthSys::of_process()),
             Auth::None => settings(deadline),
         }
+    }
+}
+
+fn some(versions: Vec<Version>, definition: &str) -> Outcome<Vec<Version>> {
+    match versions.is_empty() {
+        true => Err(Failure::usage(format!("{definition} has no such program and version"))),
+        false => Ok(versions),
     }
 }
 

@@ -151,6 +151,42 @@ fn a_silent_server_costs_no_more_time_than_was_given() {
     }
 }
 
+/// A server of datagrams that answers one call with this, after its identifier.
+fn says(reply: &[u32]) -> String {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = format!("udp://{}", socket.local_addr().unwrap());
+    let reply: Vec<u8> = reply.iter().flat_map(|word| word.to_be_bytes()).collect();
+    std::thread::spawn(move || {
+        let mut call = [0; 1000];
+        let (_, from) = socket.recv_from(&mut call).unwrap();
+        socket.send_to(&[&call[..4], &reply].concat(), from).unwrap();
+    });
+    address
+}
+
+#[test]
+fn what_a_server_says_is_told_with_its_place_and_what_may_help() {
+    let place = Place::new();
+    place.write(
+        "deep.x",
+        "struct inner { bool yes; }; struct outer { inner all<>; };
+        program P { version V { outer F(void) = 1; } = 1; } = 0x20000055;",
+    );
+    // AUTH_TOOWEAK (RFC 5531 section 9).
+    let address = says(&[1, 1, 1, 5]);
+    let said = place.run(&["call", &address, "deep.x", "F"]);
+    assert!(said.code == 4 && said.err.contains(&address) && said.err.contains("--auth"), "{}", said.err);
+    // A boolean that is 2, deep in a result.
+    let address = says(&[1, 0, 0, 0, 0, 3, 1, 0, 2]);
+    let said = place.run(&["--json", "call", &address, "deep.x", "F"]);
+    let error: Value = serde_json::from_str(&said.err).unwrap();
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(said.code == 5 && message.contains(&address) && message.contains("$.all[2].yes"), "{}", said.err);
+    assert!(error["error"]["hint"].as_str().unwrap().contains(".x file"), "{}", said.err);
+    let said = place.run(&["call", &address, "deep.x", "F", "--program-version", "7"]);
+    assert!(said.code == 2 && said.err.contains("it has 1 of P"), "{}", said.err);
+}
+
 #[test]
 fn mistakes_are_told_where_they_are() {
     let Fixture { place, server, .. } = &fixture();

@@ -332,6 +332,8 @@ impl Crew {
             }
             let now = Instant::now();
             if sweep.is_none_or(|after| now.saturating_duration_since(swept) >= after) {
+                // Before it looks: what begins after that look is then told of.
+                self.sweeping.store(false, Ordering::SeqCst);
                 sweep = posts.iter().filter_map(|post| post.sweep(now)).min();
                 self.sweeping.store(sweep.is_some(), Ordering::SeqCst);
                 swept = now;
