@@ -16,6 +16,9 @@ const TRANSFER: u32 = 1 << 20;
 /// And over UDP: what a datagram has room for. Servers say the same of both networks.
 const DATAGRAM: u32 = 32 << 10;
 
+/// The most names of a directory that are listed: a server might say for ever that there are more.
+const NAMES: usize = 1 << 22;
+
 /// A mounted directory.
 #[derive(Debug)]
 pub struct Mounted {
@@ -100,7 +103,7 @@ impl Mounted {
             all.extend(part.reply.entries.into_iter().map(|entry| (entry.name, entry.name_attributes)));
             match last {
                 _ if part.reply.eof => break,
-                Some(last) if last != cookie => cookie = last,
+                Some(last) if last != cookie && all.len() < NAMES => cookie = last,
                 _ => return Err(Failure::Stuck),
             }
         }
@@ -118,7 +121,8 @@ impl Mounted {
             offset += part.data.len() as u64;
             match part.eof {
                 true => return Ok(offset),
-                false if part.data.is_empty() => return Err(Failure::Stuck),
+                // None, or more than was asked for.
+                false if part.data.is_empty() || part.data.len() > self.read as usize => return Err(Failure::Stuck),
                 false => {}
             }
         }

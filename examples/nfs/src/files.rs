@@ -119,7 +119,9 @@ impl Files {
             }
         }
         bytes.truncate(full);
-        Ok((bytes, offset.saturating_add(full as u64) >= size, of_open(&open)?))
+        // It may have become shorter meanwhile.
+        let ended = full < length || offset.saturating_add(full as u64) >= size;
+        Ok((bytes, ended, of_open(&open)?))
     }
 
     /// Writes all of `bytes` at `offset`; when it returns they are on the disk as far as `stable` says.

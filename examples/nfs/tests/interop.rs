@@ -201,6 +201,7 @@ fn programs_that_know_only_the_host_find_the_server() {
     showmount("udp", "127.0.0.1");
     showmount("udp6", "::1");
     nmap("udp", &["-sU", "-p", "U:111", "127.0.0.1"]);
+    nmap("udp6", &["-6", "-sU", "-p", "U:111", "::1"]);
 }
 
 fn showmount(network: &str, host: &str) {

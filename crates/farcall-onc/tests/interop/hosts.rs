@@ -159,6 +159,7 @@ fn the_programs_that_ask_a_host_ask_ours() {
     let mapper = Mapper::default();
     let (sender, said) = mpsc::channel();
     let builder = Server::builder().mapper(&mapper).address("0.0.0.0:111".parse().unwrap());
+    let builder = builder.address("[::]:111".parse().unwrap());
     let builder = builder.program::<dyn RUsers>(Arc::new(Host)).program::<dyn RStat>(Arc::new(Host));
     let builder = builder.program::<dyn RUsers2>(Arc::new(Host));
     let builder = builder.program::<dyn RWall>(Arc::new(Wall(Mutex::new(sender))));
@@ -174,11 +175,13 @@ fn the_programs_that_ask_a_host_ask_ours() {
         shown("rup", "udp", "serve");
     }
     if has("rwall") {
-        let mut rwall = Command::new("sh");
-        run(rwall.args(["-c", "echo the tea is ready | rwall 127.0.0.1"])).unwrap();
-        let message = said.try_recv().unwrap();
-        assert!(message.contains("the tea is ready"), "{message}");
-        shown("rwall", "udp", "serve");
+        for (network, host) in [("udp", "127.0.0.1"), ("udp6", "::1")] {
+            let tell = format!("echo the tea is ready | rwall {host}");
+            run(Command::new("sh").args(["-c", &tell])).unwrap();
+            let message = said.try_recv().unwrap();
+            assert!(message.contains("the tea is ready"), "{message}");
+            shown("rwall", network, "serve");
+        }
     }
 }
 

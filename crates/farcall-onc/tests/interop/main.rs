@@ -116,6 +116,7 @@ fn nmap() {
         ("tcp", &["-p", "111", "127.0.0.1"][..]),
         ("udp", &["-sU", "-p", "U:111", "127.0.0.1"]),
         ("tcp6", &["-6", "-p", "111", "::1"]),
+        ("udp6", &["-6", "-sU", "-p", "U:111", "::1"]),
     ] {
         let Ok(said) = run(Command::new("nmap").args(["-n", "-Pn", "--script", "rpcinfo"]).args(arguments)) else {
             return skip("nmap: it cannot be run");
