@@ -268,7 +268,7 @@ impl Builder {
     }
 
     /// Serves these programs to the server, which may call them on the same connection, TCP or Unix.
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     #[must_use]
     pub fn serve(mut self, offers: Vec<crate::server::Offer>) -> Builder {
         self.back = Some(Arc::new(crate::server::back::Answering::new(offers)));

@@ -9,7 +9,7 @@ pub mod client;
 #[cfg(unix)]
 pub mod routines;
 pub mod rpcbind;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub mod server;
 pub mod standard;
 pub mod wire;
@@ -20,5 +20,5 @@ pub use client::auth::{AuthNone, AuthSys, Authenticator};
 pub use client::carrier::Address;
 #[cfg(unix)]
 pub use client::{Builder, Client, import};
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub use server::Server;

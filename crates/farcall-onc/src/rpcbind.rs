@@ -18,9 +18,9 @@
 mod address;
 #[cfg(unix)]
 mod broadcast;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod mapper;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod offered;
 pub mod protocol;
 #[cfg(unix)]
@@ -29,9 +29,9 @@ pub(crate) mod query;
 pub use address::{from_universal, netid, to_universal};
 #[cfg(unix)]
 pub use broadcast::{Broadcast, Heard};
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub use mapper::Mapper;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub(crate) use offered::Offered;
 #[cfg(unix)]
 pub use query::{Registration, Rpcbind};

@@ -55,7 +55,7 @@ use std::time::Duration;
 
 use farcall::stub::Program;
 use farcall::xdr;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketType, bind, listen, sockopt};
 
 pub use caller::{Caller, Transport, caller, say_nothing};
 pub use dispatcher::Dispatcher;
@@ -63,6 +63,7 @@ pub use duplicates::Retention;
 pub use flavour::{Admission, Flavour, Seal};
 pub use programs::Offer;
 
+use crate::client::carrier::fresh;
 use crate::rpcbind::{Mapper, Offered, Registration, Rpcbind};
 use crate::wire::auth::{AuthStat, Flavor};
 use crate::wire::record;
@@ -457,7 +458,7 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
 /// A socket at an address. One of IPv6 is of IPv6 alone, so that both families can be had at one port.
 fn bound(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    let socket = fresh(family, kind)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
     }

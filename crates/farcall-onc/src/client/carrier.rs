@@ -275,13 +275,13 @@ fn begin(socket: &OwnedFd, connect: impl FnOnce() -> Result<(), Errno>) -> io::R
 
 /// A socket that programs which this one starts do not inherit.
 #[cfg(not(target_vendor = "apple"))]
-fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
+pub(crate) fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, kind, rustix::net::SocketFlags::CLOEXEC, None)?)
 }
 
 /// The same, in two steps.
 #[cfg(target_vendor = "apple")]
-fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
+pub(crate) fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket(family, kind, None)?;
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     Ok(socket)
@@ -289,9 +289,9 @@ fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
 
 /// A connection that is gone is an error and no signal. (Where a call cannot say so, Rust's programs ignore the signal.)
 #[cfg(not(target_vendor = "apple"))]
-const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+pub(crate) const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 #[cfg(target_vendor = "apple")]
-const SEND: SendFlags = SendFlags::DONTWAIT;
+pub(crate) const SEND: SendFlags = SendFlags::DONTWAIT;
 
 /// A socket of the address's family, bound if it must have a reserved port.
 fn open(plain: &Plain, to: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {

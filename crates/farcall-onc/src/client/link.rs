@@ -743,25 +743,25 @@ impl Timers<'_> {
 
 /// A thread waits for a reply. If it is one of a server's, others are to do its work meanwhile.
 struct Waits {
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     aside: Option<crate::server::Aside>,
 }
 
 impl Waits {
     #[inline]
     fn begin() -> Result<Waits, Lost> {
-        #[cfg(target_os = "linux")]
+        #[cfg(unix)]
         let aside = crate::server::step_aside()
             .map_err(|_| overloaded("too many procedures of this server wait in calls of their own"))?;
         Ok(Waits {
-            #[cfg(target_os = "linux")]
+            #[cfg(unix)]
             aside,
         })
     }
 
     #[inline]
     fn relieve(&self) {
-        #[cfg(target_os = "linux")]
+        #[cfg(unix)]
         self.aside.iter().for_each(crate::server::Aside::begin);
     }
 }

@@ -106,7 +106,7 @@ impl Caller {
         auth.credential().unwrap_or(Credential::None)
     }
 
-    /// The user at the other end of a Unix socket, by the word of the system.
+    /// The user at the other end of a Unix socket, by the word of the system; known on Linux alone.
     pub fn user(&self) -> Option<u32> {
         self.peer.user
     }

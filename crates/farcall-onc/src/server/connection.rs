@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use farcall::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown, sockopt};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, sendmsg, shutdown, sockopt};
 
 use super::callback::Callback;
 use super::caller::Peer;
@@ -27,6 +27,7 @@ use super::outgoing::Outgoing;
 use super::programs::Verdict;
 use super::ready::Interest;
 use super::streams::Streams;
+use crate::client::carrier::SEND;
 use crate::wire::message::{Direction, peek};
 use crate::wire::record::{MARK, Records};
 
@@ -444,8 +445,7 @@ impl Connection {
     /// Sends as much as the socket has room for.
     fn transmit(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), flags) {
+            match sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), SEND) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(0),
                 sent => return Ok(sent?),
@@ -478,13 +478,16 @@ impl Connection {
     /// Whether the client has gone, and not in order with all its replies: it may send its calls again on another
     /// connection. That may be known here only when the system is asked.
     pub(super) fn is_broken_off(&self) -> bool {
-        let mut place = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        if !matches!(poll(&mut place, Some(&Timespec::default())), Ok(1)) {
+        let mut place = [PollFd::new(&self.socket, GONE)];
+        if !matches!(poll(&mut place, Some(&NOW)), Ok(1)) {
             return false;
         }
-        let mut byte = [0; 1];
-        let closed = matches!(recv(&self.socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((_, 0)));
-        !(closed && self.owes_nothing())
+        match recv(&self.socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => !self.owes_nothing(),
+            // Where it is not told from what has come, it is there.
+            Ok(_) => GONE != PollFlags::IN,
+            Err(error) => error != Errno::AGAIN && error != Errno::INTR,
+        }
     }
 
     fn close_if_done(self: &Arc<Self>) {
@@ -549,6 +552,14 @@ enum Record {
     /// It stands on the desk.
     Copied,
 }
+
+/// The other side has closed, or broken off; where the system does not tell that from what has come, either.
+#[cfg(target_os = "linux")]
+const GONE: PollFlags = PollFlags::RDHUP;
+#[cfg(not(target_os = "linux"))]
+const GONE: PollFlags = PollFlags::IN;
+/// To look and not to wait.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// So many parts leave together at most: others, a mark, and the three of a reply.
 const MOST_PARTS: usize = 5;

@@ -1,12 +1,16 @@
-//! Which of many sockets can be read or written (epoll). Whoever is told of one is the only one, until it is armed again.
+//! Which of many sockets can be read or written. Whoever is told of one is the only one, until it is armed again.
+//!
+//! Linux is asked by epoll; other systems by poll(2), to which all sockets are named each time.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+#[cfg(target_os = "linux")]
+mod epoll;
+#[cfg(any(not(target_os = "linux"), test))]
+mod poll;
 
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::{Errno, write};
+#[cfg(target_os = "linux")]
+pub(super) use epoll::Ready;
+#[cfg(not(target_os = "linux"))]
+pub(super) use poll::Ready;
 
 /// What a socket is waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,63 +21,5 @@ pub(super) struct Interest {
     pub(super) write: bool,
 }
 
-/// The sockets.
-pub(super) struct Ready {
-    epoll: OwnedFd,
-    /// Readable once everybody is to wake.
-    bell: OwnedFd,
-}
-
-/// That of the bell.
-const BELL: u64 = u64::MAX;
-
-impl Ready {
-    pub(super) fn new() -> io::Result<Ready> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
-        epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN)?;
-        Ok(Ready { epoll, bell })
-    }
-
-    /// Adds a socket, unarmed.
-    pub(super) fn add(&self, socket: impl AsFd, key: u64) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, socket, EventData::new_u64(key), EventFlags::ONESHOT)?)
-    }
-
-    /// Tells one thread, once, when the socket is ready for one of these.
-    pub(super) fn arm(&self, socket: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
-        let mut flags = EventFlags::ONESHOT;
-        flags.set(EventFlags::IN, interest.read);
-        flags.set(EventFlags::OUT, interest.write);
-        Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(key), flags)?)
-    }
-
-    pub(super) fn remove(&self, socket: impl AsFd) {
-        let _ = epoll::delete(&self.epoll, socket);
-    }
-
-    /// Waits for a socket; none once the bell has been rung, and now and then without a reason.
-    #[inline]
-    pub(super) fn wait(&self) -> Option<(u64, Interest)> {
-        let mut events = Vec::<epoll::Event>::with_capacity(1);
-        match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
-            Ok(_) => {}
-            Err(Errno::INTR) => return None,
-            Err(_) => {
-                std::thread::sleep(std::time::Duration::from_millis(10));
-                return None;
-            }
-        }
-        let event = events.first()?;
-        let (key, flags) = (event.data.u64(), event.flags);
-        let gone = flags.intersects(EventFlags::ERR | EventFlags::HUP);
-        let interest =
-            Interest { read: gone || flags.contains(EventFlags::IN), write: flags.contains(EventFlags::OUT) };
-        (key != BELL).then_some((key, interest))
-    }
-
-    /// Has everybody who waits, now or later, return.
-    pub(super) fn ring(&self) {
-        let _ = write(&self.bell, &1u64.to_ne_bytes());
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-use rustix::net::{Shutdown, shutdown, sockopt};
+use rustix::net::{Shutdown, shutdown};
 
 use super::caller::{Peer, Transport};
 use super::connection::{Connection, Desk};
@@ -178,7 +178,7 @@ impl Streams {
 
     /// A connection has ended.
     pub(super) fn forget(&self, connection: &Connection) {
-        self.ready.remove(connection.socket());
+        self.ready.remove(connection.socket(), connection.id);
         self.connections.write().unwrap_or_else(PoisonError::into_inner).remove(&connection.id);
         self.resume();
     }
@@ -264,11 +264,20 @@ impl Listener {
                 let (stream, address) = listener.accept()?;
                 // A reply must not wait for another (Nagle).
                 stream.set_nodelay(true)?;
+                // Where that is inherited from the listener.
+                #[cfg(not(target_os = "linux"))]
+                stream.set_nonblocking(false)?;
                 Ok((stream.into(), tcp_peer(address)))
             }
             Listener::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
-                let user = sockopt::socket_peercred(&stream).ok().map(|peer| peer.uid.as_raw());
+                #[cfg(target_os = "linux")]
+                let user = rustix::net::sockopt::socket_peercred(&stream).ok().map(|peer| peer.uid.as_raw());
+                #[cfg(not(target_os = "linux"))]
+                let user = {
+                    stream.set_nonblocking(false)?;
+                    None
+                };
                 Ok((stream.into(), Peer { transport: Transport::Unix, address: None, user, connection: None }))
             }
         }

@@ -1,0 +1,96 @@
+//! What is told of sockets, whoever is asked.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+use super::Interest;
+
+const READ: Interest = Interest { read: true, write: false };
+const WRITE: Interest = Interest { read: false, write: true };
+
+macro_rules! tests {
+    ($asks:ident) => {
+        mod $asks {
+            use super::super::$asks::Ready;
+            use super::*;
+
+            #[test]
+            fn a_socket_is_told_of_once_for_each_time_that_it_is_armed() {
+                let (ready, (ours, mut theirs)) = (Ready::new().unwrap(), UnixStream::pair().unwrap());
+                let (other, _other) = UnixStream::pair().unwrap();
+                ready.add(&ours, 7).unwrap();
+                ready.add(&other, 8).unwrap();
+                theirs.write_all(b"x").unwrap();
+                // Nobody asked for it yet.
+                ready.arm(&other, 8, WRITE).unwrap();
+                assert_eq!(ready.wait(), Some((8, WRITE)));
+                ready.arm(&ours, 7, READ).unwrap();
+                assert_eq!(ready.wait(), Some((7, READ)));
+                // It is so still, and is told again only if it is asked again.
+                ready.arm(&other, 8, WRITE).unwrap();
+                assert_eq!(ready.wait(), Some((8, WRITE)));
+                ready.arm(&ours, 7, Interest { read: true, write: true }).unwrap();
+                assert_eq!(ready.wait(), Some((7, Interest { read: true, write: true })));
+                (&ours).read_exact(&mut [0]).unwrap();
+                drop(theirs);
+                ready.arm(&ours, 7, READ).unwrap();
+                assert!(ready.wait().is_some_and(|(key, interest)| key == 7 && interest.read));
+                ready.remove(&ours, 7);
+                assert!(ready.arm(&ours, 7, READ).is_err());
+            }
+
+            #[test]
+            fn a_socket_that_is_armed_while_somebody_waits_is_told_of() {
+                let (ready, (ours, mut theirs)) = (Ready::new().unwrap(), UnixStream::pair().unwrap());
+                ready.add(&ours, 7).unwrap();
+                std::thread::scope(|scope| {
+                    for _ in 0..100 {
+                        let waits = scope.spawn(|| {
+                            loop {
+                                if let Some(told) = ready.wait() {
+                                    return told;
+                                }
+                            }
+                        });
+                        ready.arm(&ours, 7, READ).unwrap();
+                        theirs.write_all(b"x").unwrap();
+                        assert_eq!(waits.join().unwrap(), (7, READ));
+                        (&ours).read_exact(&mut [0]).unwrap();
+                    }
+                });
+            }
+
+            #[test]
+            fn who_is_always_ready_does_not_keep_others_from_their_turn() {
+                let ready = Ready::new().unwrap();
+                let pairs = [(); 5].map(|()| UnixStream::pair().unwrap());
+                for (key, (ours, _)) in pairs.iter().enumerate() {
+                    ready.add(ours, key as u64).unwrap();
+                    ready.arm(ours, key as u64, WRITE).unwrap();
+                }
+                let mut told = [0; 5];
+                for _ in 0..50 {
+                    let (key, _) = ready.wait().unwrap();
+                    told[key as usize] += 1;
+                    ready.arm(&pairs[key as usize].0, key, WRITE).unwrap();
+                }
+                assert_eq!(told, [10; 5]);
+            }
+
+            #[test]
+            fn the_bell_wakes_all_who_wait_now_or_later() {
+                let ready = Ready::new().unwrap();
+                std::thread::scope(|scope| {
+                    let waits = [(); 4].map(|()| scope.spawn(|| ready.wait()));
+                    ready.ring();
+                    waits.into_iter().for_each(|waits| assert_eq!(waits.join().unwrap(), None));
+                });
+                assert_eq!(ready.wait(), None);
+            }
+        }
+    };
+}
+
+#[cfg(target_os = "linux")]
+tests!(epoll);
+tests!(poll);
