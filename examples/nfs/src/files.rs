@@ -97,10 +97,7 @@ impl Files {
             b".." => return self.known(self.places.directory(directory).ok_or(Errno::STALE)?),
             _ => {}
         }
-        let stat = at(&here, plain(name)?)?;
-        let file = Key::of(&stat);
-        self.places.note(file, directory, name);
-        Ok((file, stat))
+        self.find(&here, directory, name)
     }
 
     /// Up to `length` bytes from `offset`, whether the file ends there, and its attributes.
@@ -267,19 +264,29 @@ impl Files {
         Ok(())
     }
 
-    /// The names in a directory from `cookie` (0: from the beginning), as long as `take` wants them. Whether it ended there.
-    pub fn list(&self, directory: Key, cookie: u64, mut take: impl FnMut(Entry) -> bool) -> Result<bool> {
+    /// The names in a directory from `cookie` (0: from the beginning), as long as `take` wants them; it may have each found, as
+    /// [`lookup`](Files::lookup) does. Whether it ended there.
+    pub fn list(
+        &self,
+        directory: Key,
+        cookie: u64,
+        mut take: impl FnMut(Entry, &dyn Fn(&[u8]) -> Result<(Key, Statx)>) -> bool,
+    ) -> Result<bool> {
         let here = self.directory(directory)?;
         let readable = rustix::fs::openat(&here, ".", CONTENT | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         if cookie > 0 {
             rustix::fs::seek(&readable, SeekFrom::Start(cookie)).map_err(|_| BAD_COOKIE)?;
         }
         let mut buffer = [MaybeUninit::uninit(); DIRECTORY_BYTES];
+        let find = |name: &[u8]| match name {
+            b"." | b".." => self.lookup(directory, name),
+            name => self.find(&here, directory, name),
+        };
         let mut names = RawDir::new(&readable, &mut buffer);
         while let Some(entry) = names.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes().to_vec();
-            if !take(Entry { inode: entry.ino(), name, cookie: entry.next_entry_cookie() }) {
+            if !take(Entry { inode: entry.ino(), name, cookie: entry.next_entry_cookie() }, &find) {
                 return Ok(false);
             }
         }
@@ -289,6 +296,14 @@ impl Files {
     /// How full the file system is.
     pub fn space(&self, file: Key) -> Result<StatVfs> {
         rustix::fs::fstatvfs(self.look(file)?)
+    }
+
+    /// The file that is called `name` in a directory, which is open.
+    fn find(&self, here: &OwnedFd, directory: Key, name: &[u8]) -> Result<(Key, Statx)> {
+        let stat = at(here, plain(name)?)?;
+        let file = Key::of(&stat);
+        self.places.note(file, directory, name);
+        Ok((file, stat))
     }
 
     fn known(&self, file: Key) -> Result<(Key, Statx)> {

@@ -290,7 +290,7 @@ impl NfsV3 for Export {
         let mut left = (args.count.min(transfer()) as usize).saturating_sub(LIST_OVERHEAD);
         let mut entries = Vec::new();
         let listed = directory.and_then(|directory| {
-            self.files.list(directory, args.cookie, |entry| {
+            self.files.list(directory, args.cookie, |entry, _| {
                 let Some(rest) = left.checked_sub(24 + padded(&entry.name)) else { return false };
                 left = rest;
                 entries.push(Entry3 { fileid: entry.inode, name: entry.name.into(), cookie: entry.cookie });
@@ -317,7 +317,7 @@ impl NfsV3 for Export {
         let mut names_left = args.dircount.min(transfer()) as usize;
         let mut entries = Vec::new();
         let listed = directory.and_then(|directory| {
-            self.files.list(directory, args.cookie, |entry| {
+            self.files.list(directory, args.cookie, |entry, find| {
                 let bytes = 24 + padded(&entry.name);
                 // How many bytes of names are wanted is a hint (RFC 1813 section 3.3.17); without the first there is no progress.
                 let Some(rest) = left.checked_sub(bytes + MORE).filter(|_| entries.is_empty() || bytes <= names_left)
@@ -326,7 +326,7 @@ impl NfsV3 for Export {
                 };
                 (left, names_left) = (rest, names_left.saturating_sub(bytes));
                 // It may have gone meanwhile: then its name is all that is known.
-                let found = self.files.lookup(directory, &entry.name).ok();
+                let found = find(&entry.name).ok();
                 entries.push(Entryplus3 {
                     fileid: entry.inode,
                     name: entry.name.into(),

@@ -21,7 +21,7 @@ fn exported() -> (tempfile::TempDir, Files) {
 fn names(files: &Files, directory: Key) -> Vec<String> {
     let mut names = Vec::new();
     files
-        .list(directory, 0, |entry| {
+        .list(directory, 0, |entry, _| {
             names.push(String::from_utf8(entry.name).unwrap());
             true
         })
@@ -73,7 +73,7 @@ fn directories_nest_and_are_listed_in_parts() {
     let (mut cookie, mut seen) = (0, Vec::new());
     loop {
         let mut left = 7;
-        let ended = files.list(sub, cookie, |entry| {
+        let ended = files.list(sub, cookie, |entry, _| {
             if left == 0 {
                 return false;
             }

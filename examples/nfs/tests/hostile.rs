@@ -380,3 +380,22 @@ fn a_file_that_has_another_name_is_there_when_its_first_is_gone() {
     files.remove(root, b"new", false).unwrap();
     assert_eq!(files.read(file, 0, 1).unwrap().0, b"x");
 }
+
+#[test]
+fn a_path_may_be_longer_than_the_system_takes_at_once() {
+    let (directory, files) = exported();
+    let outside = tempfile::tempdir().unwrap();
+    let mut here = files.root();
+    for letter in 'a'..='z' {
+        here = files.make_directory(here, letter.to_string().repeat(250).as_bytes(), 0o755).unwrap();
+    }
+    let file = files.create(here, b"deep", 0o600, true).unwrap();
+    files.write(file, 0, b"down", StableHow::FileSync).unwrap();
+    assert_eq!(files.read(file, 0, 9).unwrap().0, b"down");
+    // Where a directory on the way was, a link leads to it.
+    let (first, elsewhere) = (directory.path().join("a".repeat(250)), outside.path().join("a"));
+    fs::rename(&first, &elsewhere).unwrap();
+    symlink(&elsewhere, &first).unwrap();
+    assert_eq!(files.read(file, 0, 9).unwrap_err(), Errno::STALE);
+    assert_eq!(files.create(here, b"more", 0o600, true).unwrap_err(), Errno::STALE);
+}
