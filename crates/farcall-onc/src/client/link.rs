@@ -226,6 +226,7 @@ impl Link {
         drop(former);
         if engage {
             service::engage(self);
+            service::rouse();
         }
         None
     }

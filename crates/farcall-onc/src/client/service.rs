@@ -53,6 +53,13 @@ pub(crate) fn look_after(link: &Arc<Link>, unlisted: bool) {
     service.wake();
 }
 
+/// Somebody waits who cannot receive himself: it is not to nap on.
+pub(crate) fn rouse() {
+    if let Some(service) = SERVICE.get() {
+        service.alarm.ring();
+    }
+}
+
 /// A link that is looked after needs a look.
 pub(crate) fn wake() {
     if let Some(service) = SERVICE.get() {
