@@ -265,6 +265,7 @@ impl Connection {
             return false;
         }
         self.owing.store(false, Ordering::Release);
+        self.streams.programs.forget();
         let spin = self.streams.limits.spin;
         let began = (!spin.is_zero()).then(Instant::now);
         while look || began.is_some_and(|began| began.elapsed() < spin) {

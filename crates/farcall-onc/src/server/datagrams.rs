@@ -107,6 +107,7 @@ impl Datagrams {
             self.send(from, reply);
         }
         reply.clear();
+        self.programs.forget();
     }
 
     /// Sends a reply. What cannot be sent is lost, as datagrams are.

@@ -16,10 +16,12 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hashbrown::HashTable;
+use rustix::time::{ClockId, clock_gettime};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::caller::{Peer, Transport};
@@ -132,7 +134,7 @@ pub(crate) enum Seen {
     Answered(Outcome),
 }
 
-/// A call that is being served: where it stands, and its number.
+/// A call that is being served: its checksum, and its number.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     checksum: u64,
@@ -145,17 +147,27 @@ pub(crate) struct Duplicates {
     /// Of the checksums, so that nobody can choose calls whose checksums are alike.
     seed: u64,
     table: Mutex<Table>,
+    /// There may be something to forget.
+    due: AtomicBool,
 }
 
 #[derive(Default)]
 struct Table {
-    /// Several of one key, if clients on different connections call alike.
-    calls: HashTable<Known>,
-    /// Those that were answered, the oldest first.
-    answered: VecDeque<Ticket>,
+    /// Where calls stand, by their checksums. Several are of one key, if clients on different connections call alike.
+    places: HashTable<Place>,
+    /// The calls as they came: side by side, since those that come and go together are soon no more in a cache.
+    calls: VecDeque<Known>,
+    /// Where the first of them stands.
+    first: u64,
     /// How many calls there were.
     numbers: u64,
     bytes: usize,
+}
+
+/// Where a call stands: so many have stood before it.
+struct Place {
+    checksum: u64,
+    at: u64,
 }
 
 struct Known {
@@ -167,19 +179,26 @@ struct Known {
 }
 
 struct Answer {
-    at: Instant,
+    at: Duration,
     outcome: Outcome,
 }
 
 /// What an entry takes besides its reply.
 const ENTRY: usize = 256;
+/// So much more than is wanted may be kept until a reply has left.
+const SLACK: usize = 64 << 10;
 /// So many other connections are looked at for one call: a host that has more of the same call under way at once is many
 /// clients.
 const LOOKS: u32 = 16;
 
 impl Duplicates {
     pub(crate) fn new(retention: Retention) -> Duplicates {
-        Duplicates { retention, seed: RandomState::new().build_hasher().finish(), table: Mutex::default() }
+        Duplicates {
+            retention,
+            seed: RandomState::new().build_hasher().finish(),
+            table: Mutex::default(),
+            due: AtomicBool::new(false),
+        }
     }
 
     /// A call has come: it is to be served only if it was never seen.
@@ -201,38 +220,41 @@ impl Duplicates {
             broken
         };
         let mut table = self.lock();
+        let Table { places, calls, first, .. } = &mut *table;
         let same = |known: &Known| known.key == key && known.is_sent_again(fate, look);
-        if let Ok(found) = table.calls.find_entry(key.checksum, same) {
-            match &found.get().answer {
-                None => return Seen::Running,
-                Some(answer) if answer.at.elapsed() < self.retention.time => {
+        let at = |place: &Place| calls.get((place.at - *first) as usize);
+        if let Ok(found) = places.find_entry(key.checksum, |place| at(place).is_some_and(same)) {
+            match at(found.get()).map(|known| &known.answer) {
+                Some(None) => return Seen::Running,
+                Some(Some(answer)) if now().saturating_sub(answer.at) < self.retention.time => {
                     return Seen::Answered(answer.outcome.clone());
                 }
-                Some(answer) => {
-                    let bytes = answer.outcome.len() + ENTRY;
-                    found.remove();
-                    table.bytes = table.bytes.saturating_sub(bytes);
-                }
+                // It stays until it is the oldest, and nobody finds it.
+                _ => drop(found.remove()),
             }
         }
-        let (checksum, number) = (key.checksum, NonZero::<u64>::MIN.saturating_add(table.numbers));
-        table.numbers += 1;
-        let known = Known { key, number, fate: fate.cloned(), answer: None };
-        table.calls.insert_unique(checksum, known, |known| known.key.checksum);
-        Seen::Never(Some(Ticket { checksum, number }))
+        Seen::Never(Some(table.add(key, fate.cloned())))
     }
 
-    /// A call that [`Seen::Never`] was said of has been answered.
+    /// A call that [`Seen::Never`] was said of has been answered. For others [`Duplicates::forget`] makes room, when the reply
+    /// has left.
     pub(super) fn end(&self, ticket: Ticket, outcome: Outcome) {
-        let now = Instant::now();
+        let now = now();
         let mut table = self.lock();
-        let Some(known) = table.calls.find_mut(ticket.checksum, |known| known.number == ticket.number) else { return };
-        let bytes = outcome.len() + ENTRY;
-        known.answer = Some(Answer { at: now, outcome });
-        table.bytes += bytes;
-        table.answered.push_back(ticket);
-        table.expire(now, self.retention);
-        table.tidy();
+        table.answer(&ticket, Answer { at: now, outcome });
+        if table.bytes > self.retention.bytes.saturating_add(SLACK) {
+            table.expire(now, self.retention);
+        }
+        self.due.store(true, Ordering::Relaxed);
+    }
+
+    /// Forgets what is too old or too much.
+    #[inline]
+    pub(super) fn forget(&self) {
+        if self.due.load(Ordering::Relaxed) {
+            self.due.store(false, Ordering::Relaxed);
+            self.lock().expire(now(), self.retention);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -246,6 +268,12 @@ impl Duplicates {
     }
 }
 
+/// The time to some milliseconds, which costs next to nothing.
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
 impl Known {
     /// Whether one that has the same key and comes by a connection of this fate is the same call.
     fn is_sent_again(&self, fate: Option<&Arc<Fate>>, look: impl FnOnce(Arc<Connection>) -> bool) -> bool {
@@ -257,31 +285,69 @@ impl Known {
 }
 
 impl Table {
-    /// Calls that were too old when they came anew leave their tickets behind: no more of them than of calls.
-    fn tidy(&mut self) {
-        if self.answered.len() <= 2 * self.calls.len() + 64 {
-            return;
-        }
-        let Table { calls, answered, .. } = self;
-        answered.retain(|ticket| calls.find(ticket.checksum, |known| known.number == ticket.number).is_some());
+    /// Enters a call that is being served.
+    fn add(&mut self, key: Key, fate: Option<Arc<Fate>>) -> Ticket {
+        let (checksum, number) = (key.checksum, NonZero::<u64>::MIN.saturating_add(self.numbers));
+        self.numbers += 1;
+        let at = self.first + self.calls.len() as u64;
+        self.calls.push_back(Known { key, number, fate, answer: None });
+        self.places.insert_unique(checksum, Place { checksum, at }, |place| place.checksum);
+        Ticket { checksum, number }
     }
 
-    /// Removes what is too old or too much.
-    fn expire(&mut self, now: Instant, retention: Retention) {
-        while let Some(Ticket { checksum, number }) = self.answered.front() {
-            // It may have come anew meanwhile.
-            if let Ok(found) = self.calls.find_entry(*checksum, |known| known.number == *number)
-                && let Some(answer) = &found.get().answer
-            {
-                let old = now.saturating_duration_since(answer.at) >= retention.time;
-                if !old && self.bytes <= retention.bytes {
-                    return;
-                }
-                self.bytes = self.bytes.saturating_sub(answer.outcome.len() + ENTRY);
-                found.remove();
-            }
-            self.answered.pop_front();
+    /// Enters what a call was answered with. One that has taken long begins anew at the end of the line: it is the likeliest to
+    /// be sent again.
+    fn answer(&mut self, ticket: &Ticket, answer: Answer) {
+        /// So many others may have come meanwhile.
+        const FEW: u64 = 8;
+        let Table { places, calls, first, .. } = self;
+        let index = |at: u64| (at - *first) as usize;
+        let same = |place: &Place| calls.get(index(place.at)).is_some_and(|known| known.number == ticket.number);
+        let Some(place) = places.find_mut(ticket.checksum, same) else { return };
+        let end = *first + calls.len() as u64;
+        let Some(known) = calls.get_mut(index(place.at)) else { return };
+        self.bytes += answer.outcome.len() + ENTRY;
+        if end - place.at <= FEW {
+            known.answer = Some(answer);
+            return;
         }
+        let known = Known { key: known.key, number: known.number, fate: known.fate.take(), answer: Some(answer) };
+        place.at = end;
+        calls.push_back(known);
+    }
+
+    /// Removes what is too old or too much. What is still being served goes to the end of the line, a few at a time.
+    fn expire(&mut self, now: Duration, retention: Retention) {
+        const MOVES: usize = 4;
+        let mut moves = 0;
+        while let Some(oldest) = self.calls.front() {
+            match &oldest.answer {
+                Some(answer) => {
+                    let old = now.saturating_sub(answer.at) >= retention.time;
+                    if !old && self.bytes <= retention.bytes {
+                        return;
+                    }
+                    self.bytes = self.bytes.saturating_sub(answer.outcome.len() + ENTRY);
+                }
+                None if moves == MOVES => return,
+                None => moves += 1,
+            }
+            self.pop();
+        }
+    }
+
+    /// Removes the first, or moves it behind the others if it is being served. (One that no place leads to is neither.)
+    fn pop(&mut self) {
+        let Some(known) = self.calls.pop_front() else { return };
+        let (checksum, at) = (known.key.checksum, self.first);
+        self.first += 1;
+        let Ok(mut found) = self.places.find_entry(checksum, |place| place.at == at) else { return };
+        if known.answer.is_some() {
+            found.remove();
+            return;
+        }
+        found.get_mut().at = self.first + self.calls.len() as u64;
+        self.calls.push_back(known);
     }
 }
 

@@ -127,6 +127,12 @@ impl Programs {
         self.offers.iter().map(|offer| (offer.program, offer.version))
     }
 
+    /// A reply has left, or will: the time to forget older ones.
+    #[inline]
+    pub(crate) fn forget(&self) {
+        self.duplicates.as_ref().inspect(|duplicates| duplicates.forget());
+    }
+
     /// Answers a message, in this thread. True: `reply` is to be sent.
     pub(crate) fn answer(&self, message: &[u8], peer: &Peer, reply: &mut Outgoing) -> bool {
         match self.examine(message, peer, reply) {

@@ -92,6 +92,7 @@ fn replies_go_by_age_and_by_bytes() {
         let new = matches!(seen, Seen::Never(_));
         if new {
             answer(duplicates, seen, result(1000));
+            duplicates.forget();
         }
         new
     };
@@ -103,4 +104,42 @@ fn replies_go_by_age_and_by_bytes() {
     let brief = Duplicates::new(Retention { time: Duration::ZERO, ..Retention::default() });
     assert!(serve(&brief, 1) && serve(&brief, 1));
     assert_eq!(brief.kept(), (0, 0));
+}
+
+#[test]
+fn calls_that_are_being_served_outlast_those_that_came_after_them() {
+    /// More than are moved at once.
+    const LONG: u32 = 20;
+    /// About as many as are kept.
+    const MANY: u32 = 70;
+    let duplicates = Duplicates::new(Retention { bytes: 100_000, ..Retention::default() });
+    let serve = |calls: std::ops::Range<u32>| {
+        for xid in calls {
+            let seen = begin(&duplicates, xid, None);
+            answer(&duplicates, seen, result(1000));
+            duplicates.forget();
+        }
+    };
+    let mut long: Vec<Seen> = (0..LONG).map(|xid| begin(&duplicates, xid, None)).collect();
+    serve(LONG..1000);
+    let (calls, bytes) = duplicates.kept();
+    assert!(bytes <= 100_000 && calls == (LONG + 79) as usize, "{calls} calls of {bytes} bytes");
+    assert!((0..LONG).all(|xid| matches!(begin(&duplicates, xid, None), Seen::Running)));
+    // Once answered, one is kept as long as any other.
+    long.drain(..).take(1).for_each(|seen| answer(&duplicates, seen, result(8)));
+    serve(1000..1000 + MANY);
+    assert!(matches!(begin(&duplicates, 0, None), Seen::Answered(_)));
+    serve(2000..2000 + MANY);
+    assert!(matches!(begin(&duplicates, 0, None), Seen::Never(_)));
+}
+
+#[test]
+fn what_is_not_forgotten_in_time_is_bounded_all_the_same() {
+    let duplicates = Duplicates::new(Retention { bytes: 10_000, ..Retention::default() });
+    for xid in 0..1000 {
+        let seen = begin(&duplicates, xid, None);
+        answer(&duplicates, seen, result(1000));
+    }
+    let (_, bytes) = duplicates.kept();
+    assert!(bytes <= 10_000 + SLACK, "{bytes} bytes");
 }
