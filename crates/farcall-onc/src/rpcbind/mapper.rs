@@ -24,7 +24,8 @@ impl Mapper {
     /// Passes calls on to the programs of this host (CALLIT, by which broadcasts reach them), which is refused else: the
     /// callee sees the mapper as its caller, and answers may be larger than what a forged sender's packet was.
     ///
-    /// Only calls without credentials are passed on, never to the mapper itself, and only so many a second.
+    /// Only calls without credentials are passed on, never to the mapper itself, and only so many a second
+    /// and at once.
     #[must_use]
     pub fn forwarding(mut self) -> Mapper {
         self.forwards = true;

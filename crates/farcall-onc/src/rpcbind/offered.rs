@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +22,9 @@ const RATE: u32 = 20;
 /// How long a program has to answer a call that is passed on.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// So many calls are passed on at once, so that those who serve them late leave threads to others.
+const AT_ONCE: usize = 16;
+
 /// The mapper as a server.
 pub(crate) struct Offered {
     mapper: Mapper,
@@ -29,6 +32,8 @@ pub(crate) struct Offered {
     /// The identifier of the next call that is passed on. Each leaves from a port of its own, which may be one that an
     /// earlier one had: the callee must not take it for that.
     next: AtomicU32,
+    /// How many are being passed on.
+    passing: AtomicUsize,
 }
 
 /// What may still be done in this second.
@@ -41,7 +46,7 @@ impl Offered {
     pub(crate) fn new(mapper: &Mapper) -> Arc<Offered> {
         let bucket = Bucket { since: Instant::now(), left: RATE };
         let next = AtomicU32::new(RandomState::new().build_hasher().finish() as u32);
-        Arc::new(Offered { mapper: mapper.clone(), bucket: Mutex::new(bucket), next })
+        Arc::new(Offered { mapper: mapper.clone(), bucket: Mutex::new(bucket), next, passing: AtomicUsize::new(0) })
     }
 
     /// Itself as programs. To a call that is to be passed on it never says again what it said: each is counted, and all that
@@ -105,7 +110,9 @@ impl Offered {
         let wanted = Rpcb { program: call.program, version: call.version, netid: "udp".into(), ..Rpcb::default() };
         let found = if allowed { self.mapper.find(&wanted, false) } else { None };
         let found = found.and_then(|found| from_universal(&reachable(&found.address, "127.0.0.1.0.0", None)));
-        let passed = found.and_then(|address| Some((address, self.ask(address, call).ok()??)));
+        let has_room = self.passing.fetch_add(1, Ordering::Relaxed) < AT_ONCE;
+        let passed = found.filter(|_| has_room).and_then(|address| Some((address, self.ask(address, call).ok()??)));
+        self.passing.fetch_sub(1, Ordering::Relaxed);
         passed.ok_or_else(|| {
             say_nothing();
             CallFailed::new(Kind::NotPermitted, Ran::No).into()

@@ -124,6 +124,11 @@ impl Calculator {
         }
     }
 
+    /// How many calls of `wait` have begun.
+    pub fn begun(&self) -> u32 {
+        *self.begun.lock().unwrap()
+    }
+
     pub fn shut(&self) {
         *self.open.lock().unwrap() = false;
     }

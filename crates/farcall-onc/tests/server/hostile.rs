@@ -305,6 +305,19 @@ fn a_port_mapper_passes_on_nothing_in_anothers_name() {
     }
 }
 
+#[test]
+fn a_port_mapper_passes_on_only_so_many_calls_at_once() {
+    let (server, calculator) = serve_with(|builder| builder.mapper(&Mapper::default().forwarding()));
+    let udp = Udp::to(server.udp().unwrap());
+    let wait = to_mapper(3, 5, OpaqueAuth::NONE, &words(&[PROGRAM, 2, 4, 0]));
+    (0..16).for_each(|_| udp.send(&wait));
+    calculator.await_begun(16);
+    (0..4).for_each(|_| udp.is_ignored(&wait));
+    calculator.open();
+    (0..16).for_each(|_| assert_eq!(success(&udp.receive()).0, 1));
+    assert_eq!(calculator.begun(), 16);
+}
+
 /// Whose address may be forged.
 const AFAR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 700);
 
