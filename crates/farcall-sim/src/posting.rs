@@ -1,7 +1,7 @@
 //! A simulated client's posted writes: it imports what a server exports, posts, and asks what was done.
 
-use farcall_proto::client::{Answer, Asking, Posts};
-use farcall_proto::{Kind, MAX_POST};
+use farcall_proto::MAX_POST;
+use farcall_proto::client::{Answer, Asking, Posts, may_ask_again};
 
 use crate::client::{ClientNode, Op, Reply};
 use crate::ground::Ground;
@@ -71,8 +71,7 @@ impl ClientNode {
         let Some(import) = talk.import.as_mut().filter(|import| Some(import.truth) == meant.import) else { return };
         let head = match reply {
             Reply::Access(head) => head,
-            // Who was not served this time has lost nothing.
-            Reply::Failed(Kind::Deadline | Kind::Cancelled | Kind::Overloaded) if meant.procedure == POSTED => {
+            Reply::Failed(why) if may_ask_again(why) && meant.procedure == POSTED => {
                 import.asking = None;
                 return;
             }

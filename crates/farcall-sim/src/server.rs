@@ -63,6 +63,8 @@ enum Ask {
 struct Job {
     key: CallKey,
     call: usize,
+    /// It was executed before.
+    again: bool,
     deadline: Option<farcall_proto::Time>,
     executing: bool,
     /// Whom its outcome goes to, and in what, before the serving end is told.
@@ -224,8 +226,8 @@ impl ServerNode {
         let (oracle, asked, index, at) = (&mut g.oracle, &mut self.asked, self.index, g.net.now());
         let mut call = |incoming: Incoming<'_>, envelope| {
             let call = oracle.arrived(at, index, export, &incoming)?;
-            let Incoming { key, deadline, .. } = incoming;
-            Some(Ask::Call(Job { key, call, deadline, executing: false, envelope, left: None }))
+            let Incoming { key, deadline, again, .. } = incoming;
+            Some(Ask::Call(Job { key, call, again, deadline, executing: false, envelope, left: None }))
         };
         match core.take_call(now, &from, &bytes) {
             Taken::Call(incoming, origin) => asked.extend(call(incoming, Some((from, core.envelope(&origin))))),
@@ -386,13 +388,16 @@ impl ServerNode {
         self.finish(g, job, Failure::new(kind, Ran::No).into());
     }
 
-    /// The caller has given a call up: one that waits is refused, one that executes may stop early.
+    /// The caller has given a call up: one that waits, or an access that does, is refused, one that executes may stop early.
     fn give_up(&mut self, g: &mut Ground, key: CallKey) {
-        let is_call = |job: &Job| job.left.is_none() && !g.oracle.calls[job.call].is_access();
-        let found = self.jobs.iter().find(|(_, job)| job.key == key && is_call(job));
+        let found = self.jobs.iter().find(|(_, job)| job.key == key && job.left.is_none());
         let Some((number, job)) = found.copied() else {
             return;
         };
+        if job.again {
+            self.remove(number);
+            return self.finish(g, job, Failure::new(Kind::Cancelled, Ran::Yes).into());
+        }
         if !job.executing {
             self.waiting.retain(|n| *n != number);
             self.remove(number);

@@ -59,6 +59,8 @@ use farcall_proto::server::{CallKey, Parted};
 use farcall_proto::{ServerConfig, Time, server as proto};
 
 pub(crate) use accesses::Accesses;
+pub(crate) use accesses::Accessor;
+use accesses::Backlog;
 pub(crate) use call::Work;
 pub(crate) use crew::{Crew, Plan, Relief, Seat};
 use exported::Exports;
@@ -121,6 +123,10 @@ pub(crate) struct Server {
 struct Core {
     protocol: proto::Server,
     exports: Exports,
+    /// Accesses to memory that came with more than is done while nobody else is served.
+    backlog: Backlog,
+    /// Whose access is executed, and whom those so far are to wake.
+    accessor: Accessor,
     /// Quick calls that came in one train, of which one or more are being executed.
     batch: VecDeque<Work>,
     queue: Queue,
@@ -181,6 +187,8 @@ impl Server {
         let core = Core {
             protocol: proto::Server::new(config, env.now(), secret),
             exports: Exports::default(),
+            backlog: Backlog::default(),
+            accessor: Accessor::default(),
             batch: VecDeque::new(),
             queue: Queue::new(limits.queue, limits.queue_bytes),
             crew: if limits.spins { crew } else { crew.in_pairs() },

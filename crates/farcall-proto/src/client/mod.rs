@@ -33,7 +33,7 @@ use crate::time::nanos;
 use crate::wire;
 use crate::{ClientConfig, Failure, Kind, Ran, Rule, Time, Trace};
 pub use brief::Brief;
-pub use posts::{Answer, Asking, Posts};
+pub use posts::{Answer, Asking, Posts, may_ask_again};
 use session::Session;
 use slots::{Slots, Stage, Want};
 use usual::{Callee, Usual};

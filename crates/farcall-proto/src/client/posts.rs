@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{Mutant, Rule};
+use crate::{Kind, Mutant, Rule};
 
 /// The writes that one import has posted. `F` is why nothing more is.
 #[derive(Debug)]
@@ -36,6 +36,11 @@ pub struct Asking {
     /// How far it had come at the last answer, and how often it has not come further.
     reached: u64,
     vain: u32,
+}
+
+/// Whether a question that failed so may be asked again: who has no time left, or was not served this time, has lost nothing yet.
+pub fn may_ask_again(why: Kind) -> bool {
+    matches!(why, Kind::Deadline | Kind::Cancelled | Kind::Local | Kind::Overloaded)
 }
 
 impl Asking {
@@ -153,6 +158,12 @@ mod tests {
         assert_eq!(posts.heard(&mut asking, 3), Answer::Done, "the last may lack");
         assert_eq!(posts.heard(&mut asking, 6), Answer::Nonsense);
         assert!(posts.ask(2).is_none());
+    }
+
+    #[test]
+    fn a_question_for_which_there_was_no_room_is_asked_again() {
+        assert!([Kind::Overloaded, Kind::Local, Kind::Deadline, Kind::Cancelled].into_iter().all(may_ask_again));
+        assert!(![Kind::Unreachable, Kind::ServerRestarted, Kind::NotExported].into_iter().any(may_ask_again));
     }
 
     #[test]

@@ -75,6 +75,8 @@ pub struct Incoming<'a> {
     pub deadline: Option<Time>,
     /// Trace context.
     pub trace: Option<Trace>,
+    /// It reads, and was executed before: to say now that it did not run would be wrong.
+    pub again: bool,
     /// The arguments, borrowed from the datagram when they came in one.
     pub args: Cow<'a, [u8]>,
 }

@@ -23,6 +23,8 @@ struct Visit<'s, S> {
     place: Option<usize>,
     /// An ACK was acted upon: one is enough, and may cost as much as there are activities.
     acknowledged: bool,
+    /// The call that it brings was executed before.
+    again: bool,
     sink: &'s mut S,
 }
 
@@ -108,7 +110,10 @@ impl Server {
         sink: &mut impl FnMut(Request<'_>),
     ) {
         let (Unread { header, place }, len) = (unread, datagram.len());
-        self.handle_frames(Visit { now, from, len, header, place, acknowledged: false, sink }, frames(datagram));
+        self.handle_frames(
+            Visit { now, from, len, header, place, acknowledged: false, again: false, sink },
+            frames(datagram),
+        );
         self.enforce_slots(now);
     }
 
@@ -283,7 +288,8 @@ impl Server {
 
     /// Gives the call to the user.
     fn run(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, head: &CallHead, args: Cow<'_, [u8]>) {
-        let incoming = self.incoming(visit.now, visit.header, head, args);
+        let again = std::mem::take(&mut visit.again);
+        let incoming = Incoming { again, ..self.incoming(visit.now, visit.header, head, args) };
         (visit.sink)(Request::Call(incoming));
     }
 
@@ -297,6 +303,7 @@ impl Server {
             procedure: head.procedure,
             deadline: head.meta.deadline.map(|left| now + std::time::Duration::from_nanos(left)),
             trace: head.meta.trace,
+            again: false,
             args,
         }
     }
@@ -382,7 +389,10 @@ impl Server {
             return self.reply_failure(place, head.position, Failure { ran: Ran::Yes, ..why });
         }
         match part.fragment {
-            None => self.on_new_call(visit, place, head, part),
+            None => {
+                visit.again = true;
+                self.on_new_call(visit, place, head, part);
+            }
             Some(_) => self.reply_over(place, head.position),
         }
     }

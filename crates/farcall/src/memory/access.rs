@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use farcall_proto::{ACCESSES, READINGS};
 
 use super::segment::{Core, Rights};
-use crate::server::Accesses;
+use crate::server::{Accesses, Accessor};
 use crate::stub::{self, Dispatched, Procedure};
-use crate::xdr::{self, Decoder, Encoder};
-use crate::{CallFailed, Kind, Pending, Ran, Result};
+use crate::xdr::{self, Decoder, Encode, Encoder};
+use crate::{CallFailed, Error, Kind, Pending, Ran, Result};
 
 /// Why an access was refused: it was not done, and nothing of it was.
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
@@ -99,6 +99,12 @@ const fn access(name: &'static str, number: u32) -> Procedure {
 
 /// The most bytes of one access: the exporter copies them while nobody else is served.
 pub(super) const MOST: usize = 1 << 20;
+
+/// The most bytes of its arguments: ranges without bytes cost too.
+pub(super) const MOST_ARGUMENTS: usize = MOST + (64 << 10);
+
+/// What names a range, whatever its length, takes of that at most.
+pub(super) const NAMES: usize = 16;
 
 /// What a read asks for.
 struct Reading<'d> {
@@ -189,7 +195,7 @@ impl Core {
     fn facts(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         stub::arguments(arguments, |_| Ok(()))?;
         let facts = |generation| Facts { generation, size: self.size(), rights: self.far().bits() };
-        Ok(stub::reply(reply, self.generation().map(facts).ok_or_else(|| Refused::Stale.into())))
+        Ok(answer(reply, self.generation().map(facts).ok_or_else(|| Refused::Stale.into())))
     }
 
     fn read_long(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
@@ -197,41 +203,41 @@ impl Core {
         let truncated = xdr::ErrorKind::Truncated { needed: RANGE, remaining: bytes.len() % RANGE };
         let reading = Reading::parse(bytes).ok_or_else(|| arguments.error(truncated))?;
         if let Err(why) = self.check_reading(&reading) {
-            return Ok(stub::reply::<(), _>(reply, Err(why)));
+            return Ok(answer::<()>(reply, Err(why)));
         }
         let mut result = vec![0; opaque(reading.total)];
         if !self.read_all(&reading, &mut result) {
-            return Ok(stub::reply::<(), _>(reply, Err(Refused::Stale.into())));
+            return Ok(answer::<()>(reply, Err(Refused::Stale.into())));
         }
         reply.opaque(&result)?;
         Ok(Dispatched::Result)
     }
 
-    fn write(&self, from: Option<SocketAddr>, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+    fn write(&self, by: &mut Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, offset) = (arguments.u64()?, arguments.u64()?);
         let (notify, bytes) = (arguments.bool()?, arguments.bytes()?);
-        Ok(stub::reply(reply, self.write_ranges(from, generation, notify, &[(offset, bytes)])))
+        Ok(answer(reply, self.write_ranges(by, generation, notify, &[(offset, bytes)])))
     }
 
-    fn write_each(&self, from: Option<SocketAddr>, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+    fn write_each(&self, by: &mut Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, notify) = (arguments.u64()?, arguments.bool()?);
         let mut ranges = Vec::new();
         while arguments.remaining() > 0 {
             ranges.push((arguments.u64()?, arguments.bytes()?));
         }
-        Ok(stub::reply(reply, self.write_ranges(from, generation, notify, &ranges)))
+        Ok(answer(reply, self.write_ranges(by, generation, notify, &ranges)))
     }
 
     /// Writes all of them, in their order, if all may be.
     fn write_ranges(
         &self,
-        from: Option<SocketAddr>,
+        by: &mut Accessor,
         generation: u64,
         notify: bool,
         ranges: &[(u64, &[u8])],
     ) -> Result<(), Refused> {
         self.change_ranges(generation, ranges)?;
-        self.tell_of(from, notify, ranges);
+        self.tell_of(by, notify, ranges);
         Ok(())
     }
 
@@ -247,26 +253,26 @@ impl Core {
         Ok(())
     }
 
-    /// Tells that they were written. Nothing is locked meanwhile: who is woken may revoke the segment at once.
-    fn tell_of(&self, from: Option<SocketAddr>, notify: bool, ranges: &[(u64, &[u8])]) {
+    /// Tells that they were written.
+    fn tell_of(&self, by: &mut Accessor, notify: bool, ranges: &[(u64, &[u8])]) {
         for (which, (offset, bytes)) in ranges.iter().enumerate() {
-            self.written(*offset, bytes.len(), notify && which + 1 == ranges.len(), from);
+            self.written(*offset, bytes.len(), notify && which + 1 == ranges.len(), by);
         }
     }
 
     fn open(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let may = self.check(arguments.u64()?, Rights::WRITE);
-        Ok(stub::reply(reply, may.map(|()| self.streams().open())))
+        Ok(answer(reply, may.map(|()| self.streams().open())))
     }
 
     fn posted(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, stream) = (arguments.u64()?, arguments.u64()?);
         let posted = if self.is(generation) { Ok(self.streams().posted(stream)) } else { Err(Refused::Stale.into()) };
-        Ok(stub::reply(reply, posted))
+        Ok(answer(reply, posted))
     }
 
     /// Does a posted write, if it is its stream's next.
-    fn do_posted(&self, from: SocketAddr, bytes: &[u8]) -> std::result::Result<(), xdr::Error> {
+    fn do_posted(&self, by: &mut Accessor, bytes: &[u8]) -> std::result::Result<(), xdr::Error> {
         let d = &mut Decoder::new(bytes);
         let (stream, number) = (d.u64()?, d.u64()?);
         let (generation, offset, notify, bytes) = (d.u64()?, d.u64()?, d.bool()?, d.bytes()?);
@@ -278,12 +284,12 @@ impl Core {
             Ok(())
         });
         if done {
-            self.tell_of(Some(from), notify, &ranges);
+            self.tell_of(by, notify, &ranges);
         }
         Ok(())
     }
 
-    fn swap(&self, from: Option<SocketAddr>, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+    fn swap(&self, by: &mut Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, offset) = (arguments.u64()?, arguments.u64()?);
         let (old, new) = (arguments.u64()?, arguments.u64()?);
         let changing = self.change();
@@ -291,9 +297,17 @@ impl Core {
         let found = may.map(|()| self.area().compare_and_swap(offset, old, new));
         drop(changing);
         if matches!(found, Ok(found) if found == old) {
-            self.written(offset, 8, false, from);
+            self.written(offset, 8, false, by);
         }
-        Ok(stub::reply(reply, found))
+        Ok(answer(reply, found))
+    }
+}
+
+/// Encodes how an access ended. One that failed was not done, and no call of its own did.
+fn answer<T: Encode>(reply: &mut Encoder<'_>, outcome: Result<T, Refused>) -> Dispatched {
+    match outcome {
+        Err(Error::CallFailed(why)) => Dispatched::Failed(why),
+        outcome => stub::reply(reply, outcome),
     }
 }
 
@@ -310,14 +324,14 @@ pub fn fuzz_access(data: &[u8]) {
     let Some((which, arguments)) = data.split_first() else { return };
     let core = Core::to_read(super::area::zeros(512).into(), 7, &crate::System).open_to_all();
     core.streams().open();
-    let from = SocketAddr::from(([127, 0, 0, 1], 1));
+    let by = &mut Accessor::at(Some(SocketAddr::from(([127, 0, 0, 1], 1))));
     let numbers = [FACTS, READ, WRITE, WRITE_EACH, OPEN, POSTED, COMPARE_AND_SWAP].map(|procedure| procedure.number);
     match numbers.get(usize::from(*which)) {
-        None => Accesses::post(&core, from, arguments),
+        None => Accesses::post(&core, by, arguments),
         Some(number) => {
             let quick = Accesses::read(&core, *number, arguments, &mut [0; 1024]);
             let (mut reply, decoder) = (Vec::new(), &mut Decoder::new(arguments));
-            let ended = Accesses::access(&core, Some(from), *number, decoder, &mut Encoder::new(&mut reply));
+            let ended = Accesses::access(&core, by, *number, decoder, &mut Encoder::new(&mut reply));
             assert!(quick.is_none() || matches!(ended, Dispatched::Result), "what is answered at once is a result");
         }
     }
@@ -334,33 +348,65 @@ fn opaque(len: usize) -> usize {
 impl Accesses for Core {
     fn access(
         &self,
-        from: Option<SocketAddr>,
+        by: &mut Accessor,
         number: u32,
         arguments: &mut Decoder<'_>,
         reply: &mut Encoder<'_>,
     ) -> Dispatched {
+        if arguments.remaining() > MOST_ARGUMENTS {
+            return Dispatched::Failed(too_long(arguments.remaining()));
+        }
         let outcome = match number {
             number if number == FACTS.number => self.facts(arguments, reply),
             number if number == READ.number => self.read_long(arguments, reply),
-            number if number == WRITE.number => self.write(from, arguments, reply),
-            number if number == WRITE_EACH.number => self.write_each(from, arguments, reply),
+            number if number == WRITE.number => self.write(by, arguments, reply),
+            number if number == WRITE_EACH.number => self.write_each(by, arguments, reply),
             number if number == OPEN.number => self.open(arguments, reply),
             number if number == POSTED.number => self.posted(arguments, reply),
-            number if number == COMPARE_AND_SWAP.number => self.swap(from, arguments, reply),
+            number if number == COMPARE_AND_SWAP.number => self.swap(by, arguments, reply),
             _ => return Dispatched::NoSuchProcedure,
         };
         outcome.unwrap_or_else(Dispatched::BadArguments)
     }
 
-    fn post(&self, from: SocketAddr, bytes: &[u8]) {
+    fn post(&self, by: &mut Accessor, bytes: &[u8]) {
         // There is nobody to tell that it was none.
-        let _ = self.do_posted(from, bytes);
+        let _ = self.do_posted(by, bytes);
     }
 
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
         match <&[u8; 8 + RANGE]>::try_from(arguments) {
             Ok(one) => self.read_one(number, one, result),
             Err(_) => self.read_several(number, arguments, result),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_fails_and_was_not_done() {
+        let core = Core::to_read(super::super::area::zeros(2 * MOST).into(), 7, &crate::System).open_to_all();
+        let write = |bytes: usize| {
+            let front = [7_u64, 0].map(u64::to_be_bytes).concat();
+            [front, vec![0; 4], (bytes as u32).to_be_bytes().to_vec(), vec![9; bytes]].concat()
+        };
+        let read = [7_u64, 0].map(u64::to_be_bytes).concat();
+        let read = [read, (MOST as u32 + 4).to_be_bytes().to_vec()].concat();
+        let ranges = [7_u64.to_be_bytes().to_vec(), vec![0; RANGE * MOST_ARGUMENTS.div_ceil(RANGE)]].concat();
+        for (procedure, arguments) in
+            [(&WRITE, write(MOST + 4)), (&WRITE, write(MOST_ARGUMENTS)), (&READ, read), (&READ, ranges)]
+        {
+            let (mut reply, by) = (Vec::new(), &mut Accessor::default());
+            let d = &mut Decoder::new(&arguments);
+            let ended = Accesses::access(&core, by, procedure.number, d, &mut Encoder::new(&mut reply));
+            let Dispatched::Failed(why) = ended else { panic!("{} of {}", procedure.name, arguments.len()) };
+            assert_eq!((why.kind(), why.ran()), (Kind::TooLarge, Ran::No));
+            let mut there = [1; 8];
+            core.area().read(0, &mut there);
+            assert_eq!(there, [0; 8]);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::env::{Env, Event};
+use crate::server::Accessor;
 
 /// Somebody wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,22 +52,27 @@ impl Notices {
         Notices { state: Mutex::default(), event: env.event() }
     }
 
-    /// Somebody wrote there.
-    pub(super) fn add(&self, offset: u64, len: u64, from: Option<SocketAddr>) {
-        let notice = Notice { offset, len, from, writes: 1 };
+    /// Somebody wrote there. Who waits is woken, tasks by whoever calls this, when nothing is locked.
+    pub(super) fn add(&self, offset: u64, len: u64, by: &mut Accessor) {
+        let notice = Notice { offset, len, from: by.from, writes: 1 };
         let mut state = self.lock();
         let full = state.waiting.len() >= MOST;
         if !state.waiting.back_mut().is_some_and(|last| last.takes_in(&notice, full)) {
             state.waiting.push_back(notice);
         }
-        self.tell(state);
+        by.woken.append(&mut state.wakers);
+        drop(state);
+        self.event.set();
     }
 
     /// Nobody need wait any more.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.ended = true;
-        self.tell(state);
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.event.set();
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// The oldest, if there is one.
@@ -123,13 +129,6 @@ impl Notices {
             self.event.set();
         }
         Some(notice)
-    }
-
-    fn tell(&self, mut state: MutexGuard<'_, State>) {
-        let wakers = std::mem::take(&mut state.wakers);
-        drop(state);
-        self.event.set();
-        wakers.into_iter().for_each(Waker::wake);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

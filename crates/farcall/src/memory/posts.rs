@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use farcall_proto::client::{self, Answer, Asking};
+use farcall_proto::client::{self, Answer, Asking, may_ask_again};
 use farcall_proto::{MAX_POST, Mutant};
 
 use super::Result;
@@ -129,10 +129,9 @@ impl Posts {
             Ok(Posted { next: None, .. }) => return fail(&mut state, forgotten().into()),
             Ok(Posted { next: Some(next), .. }) => next,
             Err(Error::CallFailed(why)) => {
-                // Who has no time left, or was not served this time, has lost nothing yet.
-                let late = matches!(why.kind(), Kind::Deadline | Kind::Cancelled | Kind::Local | Kind::Overloaded);
+                let again = may_ask_again(why.kind());
                 let why = why.but_ran(Ran::Maybe).into();
-                return if late { Err(why) } else { fail(&mut state, why) };
+                return if again { Err(why) } else { fail(&mut state, why) };
             }
         };
         match state.heard(asking, next) {

@@ -14,7 +14,7 @@ use super::streams::Streams;
 use super::{Memory, Result, mapped};
 use crate::env::Env;
 use crate::names::Registration;
-use crate::server::Accesses;
+use crate::server::{Accesses, Accessor};
 use crate::sys::fork;
 use crate::{CallFailed, Export, Kind, Ran, Runtime};
 
@@ -494,14 +494,14 @@ impl Core {
     }
 
     /// Somebody else wrote there, and perhaps asks that we hear of it.
-    pub(super) fn written(&self, offset: u64, len: usize, asked: bool, from: Option<SocketAddr>) {
+    pub(super) fn written(&self, offset: u64, len: usize, asked: bool, by: &mut Accessor) {
         let heard = match self.settings.notify {
             Notify::Never => false,
             Notify::Asked => asked,
             Notify::Always => true,
         };
         if heard {
-            self.notices.add(offset, len as u64, from);
+            self.notices.add(offset, len as u64, by);
         }
     }
 }

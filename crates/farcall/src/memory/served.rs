@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Result;
-use super::access::{COMPARE_AND_SWAP, MOST, READ, Refused, WRITE, WRITE_EACH, too_long};
+use super::access::{COMPARE_AND_SWAP, MOST, MOST_ARGUMENTS, NAMES, READ, Refused, WRITE, WRITE_EACH, too_long};
 use super::carrier::Carrier;
 use super::pipeline::Pipeline;
 use super::posts::Posts;
@@ -133,7 +133,7 @@ impl Carrier for Served {
     }
 
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
-        if ranges.iter().map(|(_, into)| into.len()).fold(0, usize::saturating_add) > MOST {
+        if is_too_much(ranges.iter().map(|(_, into)| into.len())) {
             return ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into));
         }
         let asked: Vec<(u64, u32)> = ranges.iter().map(|(offset, into)| (*offset, into.len() as u32)).collect();
@@ -159,7 +159,7 @@ impl Carrier for Served {
     }
 
     fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
-        if ranges.iter().map(|(_, bytes)| bytes.len()).fold(0, usize::saturating_add) > MOST {
+        if is_too_much(ranges.iter().map(|(_, bytes)| bytes.len())) {
             let last = ranges.len() - 1;
             let mut each = ranges.iter().enumerate();
             return each.try_for_each(|(which, (offset, bytes))| self.write(*offset, bytes, notify && which == last));
@@ -223,6 +223,12 @@ impl Carrier for Served {
     fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
         self.start(&COMPARE_AND_SWAP, (offset, old, new))
     }
+}
+
+/// Whether ranges of these lengths are too much for one access.
+fn is_too_much(lengths: impl Iterator<Item = usize>) -> bool {
+    let (bytes, names) = lengths.fold((0, NAMES), |(bytes, names), len| (len.saturating_add(bytes), NAMES + names));
+    bytes > MOST || MOST + names > MOST_ARGUMENTS
 }
 
 /// Reads of so many bytes are tried as brief calls: their results fit a datagram.

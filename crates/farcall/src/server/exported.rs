@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::accesses::Accesses;
+use super::accesses::{Accesses, Accessor};
 use super::task::Spawn;
 use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
@@ -250,7 +250,10 @@ impl Exported {
             && let Some(accesses) = self.accesses()
         {
             self.count_access();
-            return accesses.access(crate::context().caller(), number, arguments, reply);
+            let mut by = Accessor::at(crate::context().caller());
+            let ended = accesses.access(&mut by, number, arguments, reply);
+            by.wake();
+            return ended;
         }
         builtin::dispatch(number, self.described, || self.health(now), arguments, reply)
     }

@@ -53,7 +53,9 @@ impl Server {
         let exported = match offers.exports.find(incoming.export) {
             Some(exported) => exported,
             None => {
-                tallied = self.tallied(incoming.export).ok_or_else(|| Failure::new(Kind::NotExported, Ran::No))?;
+                tallied = self
+                    .tallied(incoming.export, incoming.procedure)
+                    .ok_or_else(|| Failure::new(Kind::NotExported, Ran::No))?;
                 &tallied
             }
         };

@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use farcall_proto::READINGS;
+
 use super::exported::{Exported, Exports};
 use super::{Core, Server, proto};
 use crate::env::Time;
@@ -62,11 +64,13 @@ impl Core {
 }
 
 impl Server {
-    /// The memory that is exported as that, if it is what was counted, which is written down now.
-    pub(super) fn tallied(&self, export: u64) -> Option<Arc<Exported>> {
+    /// The memory that is exported as that, if it is what was counted, which is written down now if that procedure reads it.
+    pub(super) fn tallied(&self, export: u64, procedure: u32) -> Option<Arc<Exported>> {
         let now = self.now();
         let mut core = self.lock();
-        core.write_down(now, export);
+        if procedure >= READINGS {
+            core.write_down(now, export);
+        }
         find(&core.tally, export).cloned()
     }
 }

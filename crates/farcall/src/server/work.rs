@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Finish, Glance, Incoming, Parted, Request, Taken, Transmit, Unread};
@@ -11,7 +12,7 @@ use farcall_proto::{Failure, Kind, Ran, Time};
 use super::apart::Apart;
 use super::call::{Train, Work};
 use super::crew::{Plan, Relief, Seat};
-use super::{Aside, Core, Outlet, Server, tally};
+use super::{Accessor, Aside, Core, Outlet, Server, tally};
 use crate::Bytes;
 use crate::context;
 use crate::depart::{self, send_around};
@@ -45,6 +46,10 @@ struct Worker<'s> {
     errands: u8,
     /// What was not copied of results that were sent. It may be the user's, and is dropped when nothing is locked.
     loose: Vec<Bytes>,
+    /// It minds accesses that wait for their turn: until they are done it executes no calls, and does some between two datagrams.
+    behind: bool,
+    /// Whom accesses are to wake, when nothing is locked.
+    woken: Vec<Waker>,
     /// Nobody executes, so that spinning takes the processor from none of ours.
     alone: bool,
     /// About the time of the last thing that happened, readings aside, of which so many came.
@@ -70,6 +75,8 @@ struct Worker<'s> {
 const ALARM: u8 = 1;
 /// There is something to be dropped.
 const LOOSE: u8 = 2;
+/// There are tasks to be woken.
+const WOKEN: u8 = 4;
 
 /// Has a procedure executed whose results are long: they are not all copied.
 #[cold]
@@ -158,6 +165,8 @@ impl<'s> Worker<'s> {
             long: false,
             errands: 0,
             loose: Vec::new(),
+            behind: false,
+            woken: Vec::new(),
             alone: true,
             now: server.env.now(),
             readings: 0,
@@ -192,6 +201,7 @@ impl<'s> Worker<'s> {
         let socket = &self.server.socket;
         // The protocol's timers are the sentinel's: to wait without a time-out is cheaper.
         let received = match self.alone {
+            _ if self.behind => socket.receive(&mut self.buffer, Wait::No),
             true => socket.receive(&mut self.buffer, Wait::Forever),
             false => socket.receive_at_rest(&mut self.buffer, Wait::Forever),
         };
@@ -204,6 +214,7 @@ impl<'s> Worker<'s> {
         self.now = self.server.about_now();
         match received {
             Ok(Received::Datagrams { ref from, len, each }) => return self.take_in(from, len, each),
+            Ok(Received::TimedOut) if self.behind => return self.next(),
             // That a client is gone shows in that it asks no more.
             Ok(Received::TimedOut | Received::Woken | Received::Unreachable(_)) => {}
             Err(_) => drop(self.server.env.event().wait(Some(PAUSE))),
@@ -214,6 +225,8 @@ impl<'s> Worker<'s> {
     /// Notes what the next wait depends on, and whether the sentinel is to be woken.
     fn look(&mut self, core: &mut Core) {
         self.errands |= if core.alarm() { ALARM } else { 0 };
+        self.errands |= if core.accessor.woken.is_empty() { 0 } else { WOKEN };
+        self.woken.append(&mut core.accessor.woken);
         self.alone = core.crew.nobody_executes();
     }
 
@@ -224,9 +237,11 @@ impl<'s> Worker<'s> {
         let crowded = {
             let mut core = server.lock();
             let core = &mut *core;
+            core.backlog.begin();
             train(len, each).for_each(|place| self.handle(core, from, place, each >= len));
             if self.answer.is_none() {
-                planned = self.choose(core, len);
+                self.catch_up(core);
+                planned = if self.behind { self.leave_calls(core, len) } else { self.choose(core, len) };
                 // A refusal must be there before the word that its call is with us, or the caller who
                 // cancelled it never learns that it did not run.
                 sent = self.refused.is_empty() && self.transmit(core);
@@ -247,9 +262,30 @@ impl<'s> Worker<'s> {
             self.flush();
         }
         match self.begin(planned) {
-            Next::Receive => self.make_way(),
+            Next::Receive if !self.behind => self.make_way(),
             next => next,
         }
+    }
+
+    /// Does some of the accesses that wait, and minds the others if nobody does.
+    #[inline]
+    fn catch_up(&mut self, core: &mut Core) {
+        if self.behind || !core.backlog.is_empty() {
+            core.catch_up(self.now, &mut self.reply);
+            self.behind = core.backlog.is_to_be_minded(self.behind);
+        }
+    }
+
+    /// The calls that came are left to somebody else.
+    #[cold]
+    fn leave_calls(&mut self, core: &mut Core, len: usize) -> Option<Plan> {
+        if self.current.is_some() || !self.arrived.is_empty() {
+            self.line_up(core, len);
+            if self.relief.is_none() {
+                self.relief = core.crew.relieve_for_queue();
+            }
+        }
+        None
     }
 
     /// Answers the reading that came in a datagram, if it is one. What may have to be done besides is so only after something else.
@@ -268,7 +304,7 @@ impl<'s> Worker<'s> {
             let answer = core.read(self.now, from, glance, &mut self.out)?;
             self.alone = core.crew.nobody_executes();
             // As in `make_way`.
-            (answer, core.crew.make_way(&self.seat))
+            (answer, !self.behind && core.crew.make_way(&self.seat))
         };
         // What the system refuses is lost, like any datagram.
         let _ = server.socket.send(*from, &self.out[..answer]);
@@ -317,10 +353,10 @@ impl<'s> Worker<'s> {
         if let Some(incoming) = core.protocol.take_access(self.now, &unread, datagram) {
             // The one datagram that is made here must leave before the next.
             let out = if only { &mut self.out[..] } else { &mut [] };
-            self.answer = core.access(self.now, *from, incoming, out, &mut self.reply);
+            self.answer = core.access_alone(self.now, *from, incoming, out, &mut self.reply);
             return;
         }
-        let Core { protocol, exports, tally, batch, .. } = core;
+        let Core { protocol, exports, tally, batch, accessor, .. } = core;
         self.now = self.server.now();
         let now = self.now;
         let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
@@ -343,16 +379,13 @@ impl<'s> Worker<'s> {
                     && let Some(accesses) = exported.accesses()
                 {
                     exported.count_access();
-                    accesses.post(*from, bytes);
+                    accessor.from = Some(*from);
+                    accesses.post(accessor, bytes);
                 }
             }
             Request::Cancel(key) => cancelled.push(key),
         });
-        for incoming in self.accesses.drain(..) {
-            // It ends here and now: nobody would ever take out that it was given up.
-            self.cancelled.retain(|key| *key != incoming.key);
-            core.access(now, *from, incoming, &mut [], &mut self.reply);
-        }
+        self.accesses.drain(..).for_each(|incoming| core.put_off(now, *from, incoming));
         if !self.cancelled.is_empty() {
             self.cancel(core);
         }
@@ -364,6 +397,9 @@ impl<'s> Worker<'s> {
     #[cold]
     fn cancel(&mut self, core: &mut Core) {
         for key in self.cancelled.drain(..) {
+            if core.give_up_access(self.now, key) {
+                continue;
+            }
             let unbegun = match self.arrived.iter().position(|work| work.call.key == key) {
                 Some(at) => Some(self.arrived.remove(at)),
                 None => self.current.take_if(|work| work.call.key == key).or_else(|| core.remove(key)),
@@ -495,6 +531,7 @@ impl<'s> Worker<'s> {
     fn run_errands(&mut self) {
         let errands = std::mem::take(&mut self.errands);
         self.loose.clear();
+        Accessor { from: None, woken: std::mem::take(&mut self.woken) }.wake();
         if errands & ALARM != 0 {
             self.server.sentinel.set();
         }
@@ -620,10 +657,12 @@ impl<'s> Worker<'s> {
         let server = self.server;
         let (planned, rest) = {
             let mut core = server.lock();
+            core.backlog.begin();
+            self.catch_up(&mut core);
             self.look(&mut core);
-            let planned = self.next_in_line(&mut core);
+            let planned = if self.behind { None } else { self.next_in_line(&mut core) };
             // One who was called to a call that somebody else has taken since is one too many.
-            let rest = planned.is_none() && core.crew.rest(&self.seat);
+            let rest = planned.is_none() && !self.behind && core.crew.rest(&self.seat);
             self.transmit(&mut core);
             (planned, rest)
         };

@@ -61,7 +61,7 @@ impl Large {
     pub(super) fn take_arguments(&mut self, added: Added, former: Vec<u8>) -> Result<Option<Vec<u8>>, Failure> {
         self.spares.give(former);
         let Some(arriving) = self.arguments.get_mut(added.lane) else { return Ok(None) };
-        arriving.renew(&mut self.held);
+        arriving.renew(&mut self.held, &mut self.spares);
         if arriving.refused.is_none() && added.len > self.most as u64 {
             arriving.refuse(&mut self.held, too_large());
         }
@@ -142,7 +142,7 @@ impl Spares {
 impl Arriving {
     /// Takes the parts that are there, but no more than a lane has: others wait too.
     fn look(&mut self, held: &mut usize, most: usize, spares: &mut Spares) {
-        self.renew(held);
+        self.renew(held, spares);
         for _ in 0..PARTS {
             if !self.emptier.has_part() {
                 return;
@@ -167,10 +167,11 @@ impl Arriving {
     }
 
     /// Forgets those of a call that was never made, when those of another come.
-    fn renew(&mut self, held: &mut usize) {
+    fn renew(&mut self, held: &mut usize, spares: &mut Spares) {
         if self.emptier.renew() {
             *held -= self.bytes.len();
-            self.bytes.clear();
+            // They may have been long, and what comes now is short.
+            spares.give(std::mem::take(&mut self.bytes));
             self.refused = None;
         }
     }
@@ -184,4 +185,37 @@ impl Arriving {
 
 fn too_large() -> Failure {
     Failure::new(Kind::TooLarge, Ran::No)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use farcall_shm::{Caller, Page, Server};
+
+    use super::*;
+
+    #[test]
+    fn arguments_that_were_given_up_leave_no_room_behind() {
+        const LONG: usize = 2 * Spares::MOST;
+        let page = Page::alone();
+        let (caller, server) = (Arc::new(Caller::new(page.clone())), Server::new(page));
+        let mut large = Large::new(&server, 1 << 30);
+        let put = |large: &mut Large, bytes: usize| {
+            let mut lane = caller.lane(Duration::ZERO).unwrap();
+            let (part, mut left) = (vec![7; PART], bytes);
+            while left > 0 {
+                left -= lane.put(&part[..left.min(PART)]).min(left);
+                large.look();
+            }
+        };
+        let room = |large: &Large| -> usize { large.arguments.iter().map(|arriving| arriving.bytes.capacity()).sum() };
+        put(&mut large, LONG);
+        assert!((room(&large), large.held) >= (LONG, LONG));
+        // The call was never made. Others' arguments come by the same lane.
+        put(&mut large, PART);
+        assert!(room(&large) <= Spares::MOST, "{}", room(&large));
+        assert_eq!(large.held, PART);
+    }
 }

@@ -394,6 +394,7 @@ impl<'p> Receiver<'p> {
             procedure: call.procedure,
             deadline: call.within.map(|within| self.now + within),
             trace,
+            again: false,
             args: (&self.buffer[..]).into(),
         };
         let work = self.work.insert(post.server.admit(self.now, &post.from, incoming, &self.buffer)?);
