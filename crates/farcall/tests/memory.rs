@@ -2,7 +2,13 @@
 
 mod common;
 
-use farcall::memory::{Memory, Notify, Refused, Rights, Settings};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+
+use farcall::memory::{Memory, Notify, Refused, Remote, Rights, Segment, Settings};
 use farcall::{Error, Runtime};
 
 /// A runtime that shares no memory with others.
@@ -329,4 +335,83 @@ fn ranges_are_written_in_their_order_or_not_at_all() {
     remote.write_each(&[(0, &long), (1, &long), (1 << 20, &[8; 8])], true).unwrap();
     assert_eq!([0, 1 << 20].map(|at| segment.load(at).unwrap().to_le_bytes()), [[7; 8], [8; 8]]);
     assert_eq!(segment.notice().offset, 1 << 20);
+}
+
+/// Takes a segment away when it is woken.
+struct Withdraws(Mutex<Option<Segment>>, Mutex<Sender<()>>);
+
+impl Wake for Withdraws {
+    fn wake(self: Arc<Self>) {
+        if let Some(segment) = self.0.lock().unwrap().take() {
+            segment.revoke();
+            drop(segment);
+        }
+        self.1.lock().unwrap().send(()).unwrap();
+        panic!("and fails");
+    }
+}
+
+#[test]
+fn who_is_woken_may_take_the_segment_away_or_panic() {
+    let write: fn(&Remote) = |remote| remote.write_notify(0, b"loud").unwrap();
+    let swap: fn(&Remote) = |remote| assert_eq!(remote.compare_and_swap(0, 0, 1).unwrap(), 0);
+    let start: fn(&Remote) = |remote| remote.start_write(0, b"loud").wait().unwrap();
+    let post: fn(&Remote) = |remote| remote.post_notify(0, b"loud").unwrap();
+    let exporter = runtime();
+    let other = exporter.export_segment("Other", Settings::new(8).anyone(Rights::READ)).unwrap();
+    let reads = runtime().import_segment(&other.url()).unwrap();
+    for (which, access) in [write, swap, start, post].into_iter().enumerate() {
+        let settings = Settings::new(64).anyone(Rights::ALL).notify(Notify::Always);
+        let segment = exporter.export_segment(&format!("Woken{which}"), settings).unwrap();
+        let remote = runtime().import_segment(&segment.url()).unwrap();
+        let (sender, woken) = channel();
+        let withdraws = Arc::new(Withdraws(Mutex::new(None), Mutex::new(sender)));
+        {
+            let waker = Waker::from(withdraws.clone());
+            assert!(pin!(segment.next_notice()).poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        *withdraws.0.lock().unwrap() = Some(segment);
+        access(&remote);
+        woken.recv().unwrap();
+        assert!(remote.read(0, &mut [0; 8]).is_err());
+        reads.read(0, &mut [0; 8]).unwrap();
+    }
+}
+
+#[test]
+fn many_long_accesses_that_come_together_are_all_done_and_calls_beside_them_too() {
+    const LONG: usize = 1 << 20;
+    let exporter = Runtime::builder()
+        .registry(farcall::names::Memory::new())
+        .shared_memory(false)
+        .workers(1)
+        .threads(2)
+        .build()
+        .unwrap();
+    let segment = exporter.export_segment("Long", Settings::new(LONG).anyone(Rights::ALL)).unwrap();
+    segment.write(LONG as u64 - 8, &[7; 8]).unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    let reads: Vec<_> = (0..48).map(|_| remote.start_read(0, LONG)).collect();
+    let swaps: Vec<_> = (0..64).map(|at| remote.start_compare_and_swap(at * 8, 0, at + 1)).collect();
+    for (at, swap) in (0..64).zip(swaps) {
+        assert_eq!(swap.wait().unwrap(), 0);
+        assert_eq!(segment.load(at * 8).unwrap(), at + 1);
+    }
+    for read in reads {
+        let bytes = read.wait().unwrap();
+        assert_eq!((bytes.len(), &bytes[LONG - 8..]), (LONG, &[7; 8][..]));
+    }
+}
+
+#[test]
+fn ranges_that_are_too_much_for_one_access_are_done_by_several() {
+    let exporter = runtime();
+    let segment = exporter.export_segment("Ranges", Settings::new(8 << 10).anyone(Rights::ALL)).unwrap();
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    let ranges: Vec<(u64, &[u8])> = (0..8 << 10).map(|at| (at, &[9][..])).collect();
+    remote.write_each(&ranges, false).unwrap();
+    let mut bytes = vec![0; 8 << 10];
+    let mut into: Vec<(u64, &mut [u8])> = (0..).zip(bytes.chunks_mut(1)).collect();
+    remote.read_each(&mut into).unwrap();
+    assert_eq!(bytes, vec![9; 8 << 10]);
 }

@@ -350,10 +350,10 @@ mod tests {
         let body = [7; 100];
         let result = || Outcome::Result(Cow::Borrowed(&body));
         let (mut kept, mut arguments) = (Kept::default(), Vec::with_capacity(8 << 20));
-        kept.put_into(result(), &mut arguments);
+        kept.put_into(result(), &mut arguments, None);
         assert!(kept.long.capacity() <= LARGE && arguments.capacity() >= 8 << 20);
         let (mut kept, mut arguments) = (Kept::default(), Vec::with_capacity(4096));
-        kept.put_into(result(), &mut arguments);
+        kept.put_into(result(), &mut arguments, None);
         assert!(kept.long.capacity() >= 4096, "little room is used again");
         assert!(matches!(kept.take(), Some(Outcome::Result(taken)) if taken[..] == body));
     }
