@@ -399,3 +399,14 @@ fn a_path_may_be_longer_than_the_system_takes_at_once() {
     assert_eq!(files.read(file, 0, 9).unwrap_err(), Errno::STALE);
     assert_eq!(files.create(here, b"more", 0o600, true).unwrap_err(), Errno::STALE);
 }
+
+#[test]
+fn who_makes_a_file_that_nobody_may_write_fills_it() {
+    let (directory, files) = exported();
+    // As who is not root runs this, only what is open can be written.
+    let file = files.create(files.root(), b"f", 0o400, true).unwrap();
+    files.write(file, 0, b"all ", StableHow::Unstable).unwrap();
+    files.commit(file).unwrap();
+    files.write(file, 4, b"of it", StableHow::FileSync).unwrap();
+    assert_eq!(fs::read(directory.path().join("f")).unwrap(), b"all of it");
+}
