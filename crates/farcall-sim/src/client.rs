@@ -300,7 +300,7 @@ impl ClientNode {
         g.net.after(pause.max(least), Event::Act { client: self.index, life });
     }
 
-    /// The process is stopped, if it is to be, and something else happens meanwhile.
+    /// The process is stopped, if it is to be, and other things happen meanwhile.
     fn stop(&mut self, g: &mut Ground) {
         let gap = std::mem::take(&mut self.gap);
         self.later = 0;
@@ -311,8 +311,10 @@ impl ClientNode {
         g.note(&[20, self.index as u64, gap], || format!("client {} is stopped before it sends", self.index));
         self.stopped = true;
         g.net.after(gap, Event::Resume(self.index));
-        let meanwhile = g.rng.below(gap);
-        g.net.after(meanwhile, Event::Chaos);
+        for _ in 0..2 {
+            let meanwhile = g.rng.below(gap);
+            g.net.after(meanwhile, Event::Chaos);
+        }
     }
 
     /// What it takes for the time at which something leaves: read before that, and before the process is stopped.

@@ -129,7 +129,7 @@ impl Plan {
             path.queue = rng.spread(MILLIS, 200 * MILLIS);
         }
         self.chaos = rng.pick(&[0, 2_000, 10_000, 50_000]);
-        self.gap = rng.pick(&[0, 1_000, 20_000]);
+        self.gap = rng.pick(&[0, 5_000, 50_000]);
     }
 
     /// Tables so small, and holds so short, that forgetting happens all the time.
