@@ -453,7 +453,8 @@ impl Endpoint {
             return false;
         }
         let (now, unsent) = (self.env.now(), self.unsent.lock().unwrap_or_else(PoisonError::into_inner));
-        unsent.iter().all(|peer| now.since(peer.lock().flushed) < within)
+        // Who left some may say so when somebody else has sent them: then there are none, and that is to be forgotten.
+        !unsent.is_empty() && unsent.iter().all(|peer| now.since(peer.lock().flushed) < within)
     }
 
     /// Sends the calls that were left for others to share a datagram with. Says whether there were any.
@@ -532,5 +533,33 @@ impl Endpoint {
         let timer = state.conversation.timeout();
         state.listed = timer.is_some();
         timer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::env::{Env, SocketOptions};
+    use crate::system::System;
+
+    #[test]
+    fn calls_that_somebody_else_has_sent_are_not_waited_for() {
+        let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 16 };
+        let socket = System.bind((Ipv4Addr::LOCALHOST, 0).into(), &options).unwrap();
+        let address = socket.local_address();
+        let endpoint = Endpoint::new(Arc::new(System), socket, farcall_proto::ClientConfig::default());
+        let (peer, tools) = (endpoint.peer(address), &mut Tools::new());
+        endpoint.unsent.lock().unwrap().push(peer.clone());
+        endpoint.vigil.leave();
+        assert!(!endpoint.has_fresh(Duration::ZERO), "they were left long ago");
+        peer.lock().flushed = endpoint.env.now();
+        assert!(endpoint.has_fresh(Duration::MAX));
+        assert!(endpoint.send_unsent(tools));
+        // Another thread, of a call to another peer, between the two.
+        endpoint.vigil.leave();
+        assert!(!endpoint.has_fresh(Duration::MAX), "or the service thread would nap for ever");
+        assert!(endpoint.send_unsent(tools) && !endpoint.send_unsent(tools));
     }
 }
