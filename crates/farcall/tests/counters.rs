@@ -132,9 +132,9 @@ fn what_does_not_read_them_has_nothing_written_down() {
             break (second - first, second);
         }
     };
-    farcall::dynamic::describe(&importer, &name).unwrap();
-    farcall::dynamic::describe(&importer, &name).unwrap();
-    assert!(writings() - before <= step);
+    (0..50).for_each(|_| drop(farcall::dynamic::describe(&importer, &name).unwrap()));
+    // A reading that is asked for again has them written down again.
+    assert!(writings() - before < 25 * step);
 }
 
 #[test]
