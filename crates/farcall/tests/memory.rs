@@ -378,6 +378,19 @@ fn who_is_woken_may_take_the_segment_away_or_panic() {
     }
 }
 
+#[farcall::interface]
+trait Doubling {
+    fn twice(&self, n: u32) -> farcall::Result<u32>;
+}
+
+struct Doubler;
+
+impl Doubling for Doubler {
+    fn twice(&self, n: u32) -> farcall::Result<u32> {
+        Ok(2 * n)
+    }
+}
+
 #[test]
 fn many_long_accesses_that_come_together_are_all_done_and_calls_beside_them_too() {
     const LONG: usize = 1 << 20;
@@ -391,8 +404,14 @@ fn many_long_accesses_that_come_together_are_all_done_and_calls_beside_them_too(
     let segment = exporter.export_segment("Long", Settings::new(LONG).anyone(Rights::ALL)).unwrap();
     segment.write(LONG as u64 - 8, &[7; 8]).unwrap();
     let remote = runtime().import_segment(&segment.url()).unwrap();
+    let exported = exporter.export::<dyn Doubling>("Doubling", Arc::new(Doubler)).unwrap();
+    let doubling: DoublingClient = runtime().import::<dyn Doubling>(&exported.url()).unwrap();
     let reads: Vec<_> = (0..48).map(|_| remote.start_read(0, LONG)).collect();
     let swaps: Vec<_> = (0..64).map(|at| remote.start_compare_and_swap(at * 8, 0, at + 1)).collect();
+    let calls: Vec<_> = (0..64).map(|n| doubling.start().twice(n)).collect();
+    for (n, call) in (0..64).zip(calls) {
+        assert_eq!(call.wait(), Ok(2 * n));
+    }
     for (at, swap) in (0..64).zip(swaps) {
         assert_eq!(swap.wait().unwrap(), 0);
         assert_eq!(segment.load(at * 8).unwrap(), at + 1);

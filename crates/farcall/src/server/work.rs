@@ -232,7 +232,7 @@ impl<'s> Worker<'s> {
 
     /// Takes in what was received: one call is executed here, others are queued.
     fn take_in(&mut self, from: &SocketAddr, len: usize, each: usize) -> Next {
-        let server = self.server;
+        let (server, behind) = (self.server, self.behind);
         let (mut planned, mut sent) = (None, false);
         let crowded = {
             let mut core = server.lock();
@@ -262,7 +262,10 @@ impl<'s> Worker<'s> {
             self.flush();
         }
         match self.begin(planned) {
-            Next::Receive if !self.behind => self.make_way(),
+            Next::Receive if self.behind => Next::Receive,
+            // Calls that were left to somebody else may wait still: perhaps nobody came.
+            Next::Receive if behind => self.next(),
+            Next::Receive => self.make_way(),
             next => next,
         }
     }
