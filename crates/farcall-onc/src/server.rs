@@ -325,10 +325,10 @@ impl ServerBuilder {
         self
     }
 
-    /// Keeps replies, so that a call that is sent again is answered and not run again; `None` keeps none. NULL and what is
-    /// `#[idempotent]` is not kept.
+    /// Keeps replies, so that a call that is sent again is answered and not run again; `None`, and no room for any, keeps none.
+    /// NULL and what is `#[idempotent]` is not kept.
     pub fn retention(mut self, retention: Option<Retention>) -> Self {
-        self.retention = retention;
+        self.retention = retention.filter(|kept| kept.bytes > 0);
         self
     }
 

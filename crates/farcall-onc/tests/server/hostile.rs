@@ -307,15 +307,21 @@ fn a_port_mapper_passes_on_nothing_in_anothers_name() {
 
 #[test]
 fn a_port_mapper_passes_on_only_so_many_calls_at_once() {
-    let (server, calculator) = serve_with(|builder| builder.mapper(&Mapper::default().forwarding()));
-    let udp = Udp::to(server.udp().unwrap());
+    let mapper = Mapper::default().forwarding();
+    let (server, calculator) = serve_with(|builder| builder.register_at(&mapper));
+    let dispatcher = Server::builder().mapper(&mapper).dispatcher();
     let wait = to_mapper(3, 5, OpaqueAuth::NONE, &words(&[PROGRAM, 2, 4, 0]));
-    (0..16).for_each(|_| udp.send(&wait));
-    calculator.await_begun(16);
-    (0..4).for_each(|_| udp.is_ignored(&wait));
-    calculator.open();
-    (0..16).for_each(|_| assert_eq!(success(&udp.receive()).0, 1));
+    let near = "127.0.0.1:700".parse().unwrap();
+    let ask = || dispatcher.answer(Transport::Udp, Some(near), &wait, &mut Vec::new());
+    std::thread::scope(|scope| {
+        let passed: Vec<_> = (0..16).map(|_| scope.spawn(ask)).collect();
+        calculator.await_begun(16);
+        assert!((0..4).all(|_| !ask()));
+        calculator.open();
+        assert!(passed.into_iter().all(|thread| thread.join().unwrap()));
+    });
     assert_eq!(calculator.begun(), 16);
+    drop(server);
 }
 
 /// Whose address may be forged.
