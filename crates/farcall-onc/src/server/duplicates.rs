@@ -109,6 +109,11 @@ impl Fate {
         }
     }
 
+    /// Whether the client has closed it, and is owed nothing.
+    fn is_in_order(&self) -> bool {
+        matches!(*self.lock(), Ended::InOrder)
+    }
+
     /// Whether its client may send its calls again on another connection. `look` may look at the socket.
     fn may_come_again(&self, look: impl FnOnce(Arc<Connection>) -> bool) -> bool {
         let connection = match &*self.lock() {
@@ -219,19 +224,28 @@ impl Duplicates {
             looked_at.set(all);
             broken
         };
+        let past = Cell::new(None);
         let mut table = self.lock();
         let Table { places, calls, first, .. } = &mut *table;
-        let same = |known: &Known| known.key == key && known.is_sent_again(fate, look);
         let at = |place: &Place| calls.get((place.at - *first) as usize);
-        if let Ok(found) = places.find_entry(key.checksum, |place| at(place).is_some_and(same)) {
-            match at(found.get()).map(|known| &known.answer) {
-                Some(None) => return Seen::Running,
-                Some(Some(answer)) if now().saturating_sub(answer.at) < self.retention.time => {
-                    return Seen::Answered(answer.outcome.clone());
-                }
-                // It stays until it is the oldest, and nobody finds it.
-                _ => drop(found.remove()),
+        let same = |place: &Place| {
+            let Some(known) = at(place).filter(|known| known.key == key) else { return false };
+            if known.is_past(self.retention.time, fate) {
+                past.set(Some(place.at));
+                return false;
             }
+            known.is_sent_again(fate, look)
+        };
+        match places.find(key.checksum, same).and_then(at).map(|known| &known.answer) {
+            Some(None) => return Seen::Running,
+            Some(Some(answer)) => return Seen::Answered(answer.outcome.clone()),
+            None => {}
+        }
+        // One goes for each that comes: there are never many of one key, however many clients come and go.
+        if let Some(past) = past.get()
+            && let Ok(place) = places.find_entry(key.checksum, |place| place.at == past)
+        {
+            place.remove();
         }
         Seen::Never(Some(table.add(key, fate.cloned())))
     }
@@ -275,6 +289,14 @@ fn now() -> Duration {
 }
 
 impl Known {
+    /// Whether it is the same as no call that comes by a connection of this fate, or by any new one: it is too old, or its client
+    /// is owed nothing. It stays until it is the oldest, though no place leads to it.
+    fn is_past(&self, time: Duration, fate: Option<&Arc<Fate>>) -> bool {
+        let is_its_own = |former: &Arc<Fate>| fate.is_some_and(|fate| Arc::ptr_eq(former, fate));
+        self.answer.as_ref().is_some_and(|answer| now().saturating_sub(answer.at) >= time)
+            || self.fate.as_ref().is_some_and(|former| !is_its_own(former) && former.is_in_order())
+    }
+
     /// Whether one that has the same key and comes by a connection of this fate is the same call.
     fn is_sent_again(&self, fate: Option<&Arc<Fate>>, look: impl FnOnce(Arc<Connection>) -> bool) -> bool {
         match (&self.fate, fate) {

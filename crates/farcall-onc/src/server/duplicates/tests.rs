@@ -86,6 +86,32 @@ fn a_call_on_another_connection_is_the_same_if_the_first_did_not_end_in_order() 
 }
 
 #[test]
+fn clients_that_come_and_go_with_the_same_call_are_not_all_looked_through() {
+    let duplicates = Duplicates::new(Retention::default());
+    for _ in 0..1000 {
+        let fate = Arc::new(Fate::default());
+        let seen = begin(&duplicates, 1, Some(&fate));
+        answer(&duplicates, seen, result(8));
+        fate.end_in_order();
+    }
+    let places = duplicates.lock().places.len();
+    assert!(places <= 2, "{places} of one call");
+}
+
+#[test]
+fn one_that_is_too_old_does_not_hide_one_that_is_being_served() {
+    let duplicates = Duplicates::new(Retention { time: Duration::ZERO, ..Retention::default() });
+    let [first, second, third] = [(); 3].map(|()| Arc::new(Fate::default()));
+    let seen = begin(&duplicates, 1, Some(&first));
+    answer(&duplicates, seen, result(8));
+    // While both last they are two clients; then both are broken off.
+    first.end_in_order();
+    let _served = begin(&duplicates, 1, Some(&second));
+    *first.lock() = Ended::Otherwise;
+    assert!(matches!(begin(&duplicates, 1, Some(&third)), Seen::Running));
+}
+
+#[test]
 fn replies_go_by_age_and_by_bytes() {
     let serve = |duplicates: &Duplicates, xid| {
         let seen = begin(duplicates, xid, None);

@@ -60,11 +60,11 @@ impl Ready {
     /// Waits for a socket; none once the bell has been rung, and now and then without a reason.
     pub(in crate::server) fn wait(&self) -> Option<(u64, Interest)> {
         let mut last = lock(&self.asking);
+        // Before it looks: what is armed after this rings it, and so does who has everybody return.
+        self.alarm.quiet();
         if self.rung.load(Ordering::SeqCst) {
             return None;
         }
-        // What is armed after this rings it.
-        self.alarm.quiet();
         let armed = self.armed();
         let mut places = vec![PollFd::from_borrowed_fd(self.alarm.descriptor(), PollFlags::IN)];
         places.extend(armed.iter().map(|(_, file, flags)| PollFd::new(file, *flags)));
