@@ -238,17 +238,19 @@ impl Files {
     pub fn remove(&self, directory: Key, name: &[u8], directories: bool) -> Result<()> {
         let here = self.directory(directory)?;
         let name = plain(name)?;
-        if let Ok(stat) = at(&here, name) {
-            self.opened.forget(Key::of(&stat));
-        }
+        let gone = at(&here, name);
         let flags = if directories { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        rustix::fs::unlinkat(&here, name, flags)
+        rustix::fs::unlinkat(&here, name, flags)?;
+        self.close(gone);
+        Ok(())
     }
 
     /// Gives a file another name, in the same directory or another.
     pub fn rename(&self, from: (Key, &[u8]), to: (Key, &[u8])) -> Result<()> {
         let (old, new) = (self.directory(from.0)?, self.directory(to.0)?);
+        let gone = at(&new, plain(to.1)?);
         rustix::fs::renameat(&old, plain(from.1)?, &new, plain(to.1)?)?;
+        self.close(gone);
         // It is done, whoever has renamed it once more meanwhile.
         let _ = self.lookup(to.0, to.1);
         Ok(())
@@ -350,6 +352,11 @@ impl Files {
             self.opened.forget(file);
         }
         Ok(())
+    }
+
+    /// Closes a file that has lost a name, perhaps its last: as long as it is open the disk has no room for others.
+    fn close(&self, file: Result<Statx>) {
+        let _ = file.map(|stat| self.opened.forget(Key::of(&stat)));
     }
 
     /// The file, found by its way, to look at; its attributes.

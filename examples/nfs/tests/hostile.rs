@@ -100,6 +100,21 @@ fn a_program_that_was_written_and_committed_can_be_run() {
 }
 
 #[test]
+fn what_was_removed_or_replaced_is_not_kept_open() {
+    let (directory, files) = exported();
+    let root = files.root();
+    let made = [&b"removed"[..], b"replaced", b"new"].map(|name| files.create(root, name, 0o400, true).unwrap());
+    made.iter().for_each(|file| files.write(*file, 0, b"x", StableHow::Unstable).unwrap());
+    // What cannot be done closes nothing: its maker writes on.
+    assert_eq!(files.remove(root, b"new", true).unwrap_err(), Errno::NOTDIR);
+    files.remove(root, b"removed", false).unwrap();
+    files.rename((root, b"new"), (root, b"replaced")).unwrap();
+    let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    let open: Vec<_> = open.filter(|path| path.parent() == Some(directory.path())).collect();
+    assert_eq!(open, [directory.path().join("replaced")]);
+}
+
+#[test]
 fn create_opens_neither_pipes_nor_sockets_nor_devices() {
     let (directory, files) = exported();
     files.make_special(files.root(), b"pipe", FileType::Fifo, 0o600).unwrap();
