@@ -663,3 +663,19 @@ fn a_call_waits_for_others_only_while_results_are_expected() {
     let last = pair.start(3, b"last");
     assert!(!pair.client.may_wait(last, true), "what was overtaken is slow");
 }
+
+#[test]
+fn calls_wait_until_no_other_would_fit_their_datagram() {
+    let mut pair = Pair::acquainted();
+    for token in 0..10 {
+        pair.start(token, b"slow");
+    }
+    let sent = pair.sent();
+    pair.receive(&sent);
+    // They may be left, but for the third: a fourth would not go with them.
+    let waits = [10, 11, 12].map(|token| {
+        let id = pair.start(token, &[7; 300]);
+        pair.client.may_wait(id, true)
+    });
+    assert_eq!((waits, pair.sent().len()), ([true, true, false], 1));
+}
