@@ -309,7 +309,7 @@ impl ServerNode {
 
     /// Whether a call that the user has was given up is what its caller did.
     fn check_mark(&mut self, g: &mut Ground, job: Job) {
-        let is = self.core.as_mut().is_some_and(|core| core.is_given_up(job.key));
+        let is = self.core.as_ref().is_some_and(|core| core.is_given_up(job.key));
         g.oracle.given_up(g.net.now(), job.call, is);
     }
 

@@ -295,7 +295,7 @@ impl Server {
     }
 
     pub(crate) fn is_cancelled(&self, key: CallKey) -> bool {
-        let mut core = self.lock();
+        let core = self.lock();
         core.protocol.is_given_up(key) || core.cancelled.contains(&key)
     }
 

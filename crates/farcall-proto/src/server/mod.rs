@@ -296,11 +296,11 @@ impl Server {
     }
 
     /// Whether the caller of a call that the user has, and has not finished, has given it up.
-    pub fn is_given_up(&mut self, key: CallKey) -> bool {
+    pub fn is_given_up(&self, key: CallKey) -> bool {
         let CallKey { conversation, activity, sequence } = key;
-        let Some(place) = self.table.find(conversation) else { return false };
-        let marked = |work: &mut Work| work.given_up && work.position.sequence == sequence;
-        self.last(place, activity).sequence() > sequence || self.existing_work(place, activity).is_some_and(marked)
+        let Some(entry) = self.table.find(conversation).map(|place| self.table.at(place)) else { return false };
+        let marked = |work: &Work| work.given_up && work.position.sequence == sequence;
+        entry.last(activity).sequence() > sequence || entry.work(activity).is_some_and(marked)
     }
 
     /// Calls given to the user and not finished.

@@ -548,8 +548,6 @@ impl<'s> Worker<'s> {
             let finish = work.give_back(Some(failure.into()), &mut reply);
             let sent = {
                 let mut core = self.server.lock();
-                // Another worker may have heard meanwhile that it was given up.
-                core.cancelled.remove(&work.call.key);
                 let (now, key, out) = (self.now, work.call.key, &mut self.out);
                 finish.and_then(|finish| core.protocol.finish(now, key, finish, &mut reply, out))
             };
