@@ -1,4 +1,4 @@
-//! Accesses to memory: calls that whoever receives executes at once, with no queue and no other thread.
+//! Accesses to memory: calls that whoever receives executes, with no other thread, and at once unless they come with too many.
 //!
 //! Thekkath, Levy & Lazowska 1994, section 3: nothing of the exporter's is scheduled for them. They are short, never wait, and
 //! are executed even while every worker is.
@@ -273,6 +273,7 @@ mod tests {
         assert!(order.is_sorted() && order.len() == Backlog::MOST - 1);
         assert_eq!(backlog.bytes, 0);
     }
+
     #[test]
     fn one_mebibyte_and_one_access_are_done_before_others_are_served() {
         let mut backlog = Backlog::default();
