@@ -1,5 +1,6 @@
 //! A worker's life: it receives, executes, gives back, and rests when another receives.
 
+use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -205,29 +206,44 @@ impl<'s> Worker<'s> {
             true => socket.receive(&mut self.buffer, Wait::Forever),
             false => socket.receive_at_rest(&mut self.buffer, Wait::Forever),
         };
-        if let Ok(Received::Datagrams { ref from, len, each }) = received
-            && each >= len
+        let Ok(Received::Datagrams { ref from, len, each }) = received else { return self.idle(&received) };
+        if each >= len
             && let Some(next) = self.read(from, len)
         {
             return next;
         }
         self.now = self.server.about_now();
+        self.take_in(from, len, each)
+    }
+
+    /// Nothing came.
+    #[cold]
+    fn idle(&mut self, received: &io::Result<Received>) -> Next {
+        self.now = self.server.about_now();
         match received {
-            Ok(Received::Datagrams { ref from, len, each }) => return self.take_in(from, len, each),
-            Ok(Received::TimedOut) if self.behind => return self.next(),
+            Ok(Received::TimedOut) if self.behind => self.next(),
             // That a client is gone shows in that it asks no more.
-            Ok(Received::TimedOut | Received::Woken | Received::Unreachable(_)) => {}
-            Err(_) => drop(self.server.env.event().wait(Some(PAUSE))),
+            Ok(_) => Next::Receive,
+            Err(_) => {
+                self.server.env.event().wait(Some(PAUSE));
+                Next::Receive
+            }
         }
-        Next::Receive
     }
 
     /// Notes what the next wait depends on, and whether the sentinel is to be woken.
     fn look(&mut self, core: &mut Core) {
         self.errands |= if core.alarm() { ALARM } else { 0 };
-        self.errands |= if core.accessor.woken.is_empty() { 0 } else { WOKEN };
-        self.woken.append(&mut core.accessor.woken);
+        if !core.accessor.woken.is_empty() {
+            self.note_woken(core);
+        }
         self.alone = core.crew.nobody_executes();
+    }
+
+    #[cold]
+    fn note_woken(&mut self, core: &mut Core) {
+        self.errands |= WOKEN;
+        self.woken.append(&mut core.accessor.woken);
     }
 
     /// Takes in what was received: one call is executed here, others are queued.
@@ -240,8 +256,8 @@ impl<'s> Worker<'s> {
             core.backlog.begin();
             train(len, each).for_each(|place| self.handle(core, from, place, each >= len));
             if self.answer.is_none() {
-                self.catch_up(core);
-                planned = if self.behind { self.leave_calls(core, len) } else { self.choose(core, len) };
+                let behind = self.catch_up(core);
+                planned = if behind { self.leave_calls(core, len) } else { self.choose(core, len) };
                 // A refusal must be there before the word that its call is with us, or the caller who
                 // cancelled it never learns that it did not run.
                 sent = self.refused.is_empty() && self.transmit(core);
@@ -270,13 +286,17 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// Does some of the accesses that wait, and minds the others if nobody does.
+    /// Does some of the accesses that wait, if any do, and minds the others if nobody does. Says whether it does.
     #[inline]
-    fn catch_up(&mut self, core: &mut Core) {
-        if self.behind || !core.backlog.is_empty() {
-            core.catch_up(self.now, &mut self.reply);
-            self.behind = core.backlog.is_to_be_minded(self.behind);
-        }
+    fn catch_up(&mut self, core: &mut Core) -> bool {
+        (self.behind || !core.backlog.is_empty()) && self.do_some(core)
+    }
+
+    #[cold]
+    fn do_some(&mut self, core: &mut Core) -> bool {
+        core.catch_up(self.now, &mut self.reply);
+        self.behind = core.backlog.is_to_be_minded(self.behind);
+        self.behind
     }
 
     /// The calls that came are left to somebody else.
@@ -659,11 +679,11 @@ impl<'s> Worker<'s> {
         let (planned, rest) = {
             let mut core = server.lock();
             core.backlog.begin();
-            self.catch_up(&mut core);
+            let behind = self.catch_up(&mut core);
             self.look(&mut core);
-            let planned = if self.behind { None } else { self.next_in_line(&mut core) };
+            let planned = if behind { None } else { self.next_in_line(&mut core) };
             // One who was called to a call that somebody else has taken since is one too many.
-            let rest = planned.is_none() && !self.behind && core.crew.rest(&self.seat);
+            let rest = planned.is_none() && !behind && core.crew.rest(&self.seat);
             self.transmit(&mut core);
             (planned, rest)
         };
