@@ -282,9 +282,14 @@ impl Duplicates {
     }
 }
 
-/// The time to some milliseconds, which costs next to nothing.
+/// A clock of some milliseconds, which costs next to nothing to read, where there is one.
+#[cfg(not(target_vendor = "apple"))]
+const CLOCK: ClockId = ClockId::MonotonicCoarse;
+#[cfg(target_vendor = "apple")]
+const CLOCK: ClockId = ClockId::Monotonic;
+
 fn now() -> Duration {
-    let time = clock_gettime(ClockId::MonotonicCoarse);
+    let time = clock_gettime(CLOCK);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
