@@ -130,7 +130,8 @@ impl From<CallFailed> for Failure {
 fn hint(kind: Kind) -> Option<&'static str> {
     Some(match kind {
         Kind::NoSuchName => {
-            "`farcall names` lists what is exported; an address needs no registry: udp://HOST:PORT/TYPE"
+            "`farcall names` lists what is exported; an address needs no registry: udp://HOST:PORT/TYPE; in \
+             ONC RPC an .x file or a program follows the address"
         }
         Kind::Unreachable => "is the server running, and may packets reach it? `farcall ping NAME` asks",
         Kind::NotExported => "the server runs, but no longer offers this; `farcall names` lists what is exported",

@@ -85,6 +85,18 @@ fn a_host_says_what_it_has_registered() {
 }
 
 #[test]
+fn hints_do_not_lead_back_to_what_was_just_tried() {
+    let place = Place::new();
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", taken.local_addr().unwrap());
+    let said = place.run(&["list", &address]);
+    assert!(said.code == 4 && said.err.contains("rpcbind") && !said.err.contains("farcall list"), "{}", said.err);
+    // The .x file was forgotten.
+    let said = place.run(&["call", &address, "GREET"]);
+    assert!(said.code == 4 && said.err.contains("an .x file or a program follows"), "{}", said.err);
+}
+
+#[test]
 fn a_server_is_called_by_an_x_file() {
     let Fixture { place, server, .. } = &fixture();
     for address in [format!("tcp://{}", server.tcp().unwrap()), format!("udp://{}", server.udp().unwrap())] {

@@ -1,12 +1,13 @@
 //! `farcall list`: which programs of ONC RPC a host has registered.
 
 use clap::{Args, ValueHint};
+use farcall::{CallFailed, Kind};
 use farcall_onc::rpcbind::protocol::Rpcb;
 use farcall_onc::rpcbind::{Rpcbind, from_universal};
 use farcall_onc::standard;
 use serde_json::{Value, json};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::onc::{failed, settings};
 use crate::output::Output;
 use crate::remote::Deadline;
@@ -31,7 +32,7 @@ impl List {
             true => Rpcbind::at(&settings, &self.host),
             false => Rpcbind::with(&settings, &self.host),
         };
-        let mut entries = mapper.and_then(|mapper| mapper.entries()).map_err(failed)?;
+        let mut entries = mapper.and_then(|mapper| mapper.entries()).map_err(unlisted)?;
         entries.sort_by(|a, b| (a.program, a.version, &a.netid).cmp(&(b.program, b.version, &b.netid)));
         if !output.is_json() && !entries.is_empty() {
             output.line(|| Value::Null, || row("program", "version", "network", "address", "name", "owner"))?;
@@ -41,6 +42,17 @@ impl List {
             output.line(|| describe(entry, name), || as_text(entry, name))?;
         }
         Ok(())
+    }
+}
+
+/// To ask the host for its list would not help whoever just did.
+fn unlisted(why: impl Into<CallFailed>) -> Failure {
+    let why = why.into();
+    match why.kind() {
+        Kind::NoSuchName => failed(why),
+        _ => failed(why).in_place_of_hint(
+            "does a port mapper (rpcbind) run there? `farcall ping` and `call` need none where the address has a port",
+        ),
     }
 }
 

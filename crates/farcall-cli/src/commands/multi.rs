@@ -27,7 +27,8 @@ pub struct Multi {
     /// The procedure
     procedure: String,
 
-    /// The arguments, the same for all: an object by their names, or an array; - reads them from standard input
+    /// The arguments, the same for all: an object by their names, an array, or a single one's value; - reads them from
+    /// standard input
     #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     arguments: String,
 
