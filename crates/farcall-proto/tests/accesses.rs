@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::*;
 use farcall_proto::client::Call;
 use farcall_proto::server::{CallKey, Finish, Glance, Request};
-use farcall_proto::{ACCESSES, Kind, READINGS, Ran, ServerConfig};
+use farcall_proto::{ACCESSES, ClientConfig, Kind, READINGS, Ran, ServerConfig};
 
 /// Sends an access, or a call.
 fn send(pair: &mut Pair, procedure: u32, token: u64) -> Datagram {
@@ -160,4 +162,41 @@ fn a_cancel_that_shares_its_datagram_with_its_call_names_it() {
     assert_eq!(seen[0].1, seen[1].1);
     pair.finish(seen[0].1, Finish::Result, b"done");
     assert_eq!(pair.server.unfinished(), 0);
+}
+
+/// An access that has come, of an activity of its own.
+fn come(pair: &mut Pair, conversation: u64, activity: u32) -> CallKey {
+    let call = frame_about(CALL, 0, activity, 5, &[0, EXPORT as u32, READINGS + 1]);
+    taken(pair, &forged(conversation, 100 + u64::from(activity), &[call])).expect("it is new")
+}
+
+#[test]
+fn results_of_accesses_that_nobody_fetches_are_counted_until_they_are_let_go() {
+    const LEN: usize = 50_000;
+    let server = ServerConfig { held_budget: 2 * LEN, ..ServerConfig::default() };
+    let mut pair = Pair::with(ClientConfig::default(), server);
+    pair.start(0, b"");
+    pair.settle();
+    pair.start(1, b"");
+    let conversation = conversation_of(&pair.sent()[0]);
+    let access = |pair: &mut Pair, activity| {
+        let key = come(pair, conversation, activity);
+        let (now, payload) = (pair.now, &mut vec![7; LEN]);
+        assert!(pair.server.finish_access(now, key, Finish::Result, payload, &mut []).is_none());
+    };
+    assert!(pair.server.has_room(pair.now, 3 * LEN), "one there may always be");
+    access(&mut pair, 1);
+    assert!(pair.server.has_room(pair.now, LEN));
+    access(&mut pair, 2);
+    assert!(!pair.server.has_room(pair.now, 4));
+    // Other results have nothing to do with it, and one is no reason to let go of it at once.
+    let key = come(&mut pair, conversation, 3);
+    pair.finish(key, Finish::Result, &[7; 4]);
+    pair.pass(Duration::from_secs(1));
+    pair.tick();
+    assert!(pair.server.held_bytes() >= 2 * LEN && !pair.server.has_room(pair.now, 4));
+    pair.pass(Duration::from_secs(1));
+    assert!(pair.server.timeout().is_some_and(|at| at <= pair.now));
+    pair.tick();
+    assert!(pair.server.held_bytes() < LEN && pair.server.has_room(pair.now, 2 * LEN));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Server;
 use super::table::Last;
-use super::work::{More, Phase, Work};
+use super::work::{GIVEN_UP, More, Phase, Work};
 use crate::wire::Position;
 use crate::{Failure, Kind, Mutant, Ran, Rule, Time};
 
@@ -25,6 +25,11 @@ const LOOKS: usize = 1024;
 /// A result of which the receiver has not spoken for so long is not being transferred.
 const STANDS_STILL: Duration = Duration::from_secs(1);
 
+/// How long whoever is sent results of accesses may be silent while others wait, who asks every second; and how often that is
+/// looked at.
+const FALLS_SILENT: Duration = Duration::from_secs(2);
+const CROWDED: Duration = Duration::from_millis(250);
+
 const SPARE_WORKS: usize = 1024;
 const SPARE_BUFFERS: usize = 1024;
 pub(super) const SPARE_BYTES: usize = crate::spares::SHORTEST;
@@ -40,12 +45,13 @@ impl Server {
             return;
         }
         self.spares.trim(now);
+        let crowded = std::mem::take(&mut self.crowded);
         let (all, slice) = (self.works.len() as u32, self.works.len().min(SLICE) as u32);
         for _ in 0..slice {
             let Some((conversation, activity)) = self.works.pop_front() else {
                 break;
             };
-            if !self.sweep_one(now, conversation, activity) {
+            if !self.sweep_one(now, conversation, activity, crowded) {
                 self.works.push_back((conversation, activity));
             }
         }
@@ -56,20 +62,23 @@ impl Server {
     }
 
     /// Whether the activity's work is gone.
-    fn sweep_one(&mut self, now: Time, conversation: u64, activity: u32) -> bool {
+    fn sweep_one(&mut self, now: Time, conversation: u64, activity: u32, crowded: bool) -> bool {
         let Some(place) = self.table.find(conversation) else {
             return true;
         };
         let hold = self.config.hold;
+        let spoke = self.table.at(place).more.as_ref().map_or(Time::default(), |more| more.spoke);
         let Some(work) = self.existing_work(place, activity) else {
             return true;
         };
+        // (Who speaks of one result may not have been sent anything yet of the next.)
+        let silent = crowded && work.is_accessed() && now.since(work.since.max(spoke)) >= FALLS_SILENT;
         let old = now.since(work.since) >= hold;
         let position = work.position;
         match work.phase {
             // Its arguments never came. It is refused, and its caller hears so if it asks.
             Phase::Receiving if old => self.set_last(place, activity, Last::new(position.sequence, true)),
-            Phase::Done(_) | Phase::Over if old => {}
+            Phase::Done(_) | Phase::Over if old || silent => {}
             _ => return false,
         }
         self.release(place, activity);
@@ -97,10 +106,13 @@ impl Server {
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
         };
-        let Some(outgoing) = more.find_mut(activity).and_then(|work| work.outgoing.take()) else {
+        let Some(work) = more.find_mut(activity) else { return };
+        let accessed = if work.is_accessed() { len } else { 0 };
+        let Some(outgoing) = work.outgoing.take() else {
             return self.let_go_of_assembly(place, activity);
         };
         self.moving -= len;
+        self.accessed -= accessed;
         more.in_flight -= outgoing.in_flight();
         if let Some(insert) = more.find_mut(activity).and_then(|work| work.insert.take()) {
             self.moving -= insert.bytes.len();
@@ -249,11 +261,23 @@ impl Server {
         }
     }
 
+    /// Whether an access whose result has so many bytes may be executed, or is to wait until less is being sent of others. Then
+    /// [`Server::handle_timeout`] lets go of the results of whoever has fallen silent, after which there may be room.
+    pub fn has_room(&mut self, now: Time, len: usize) -> bool {
+        let has = self.accessed == 0 || self.accessed + len <= self.config.held_budget;
+        if !has {
+            self.crowded = true;
+            self.sweep = self.sweep.map(|at| at.min(now + CROWDED));
+        }
+        has
+    }
+
     /// A forgotten conversation's memory.
     pub(super) fn dissolve(&mut self, more: More) {
         for work in more.into_works() {
             self.held -= work.len();
             self.moving -= work.outgoing.as_ref().map_or(0, |_| work.len());
+            self.accessed -= if work.is_accessed() { work.len() } else { 0 };
             if let Some(incoming) = &work.incoming {
                 self.reassembling -= incoming.memory() + ASSEMBLY;
                 self.receiving -= 1;
@@ -305,7 +329,7 @@ impl Work {
         self.position = position;
         self.since = now;
         self.phase = Phase::Running;
-        self.given_up &= mutant.breaks(Rule::CancelLeavesMark);
+        self.marks &= u8::from(mutant.breaks(Rule::CancelLeavesMark)) * GIVEN_UP;
     }
 
     pub(super) fn boxed() -> Box<Work> {
@@ -318,7 +342,7 @@ impl Work {
             payload: Vec::new(),
             insert: None,
             since: Time::default(),
-            given_up: false,
+            marks: 0,
             queued: false,
             waiting: false,
             progressed: false,

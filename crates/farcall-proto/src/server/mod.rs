@@ -33,10 +33,10 @@ use crate::{Failure, ServerConfig, Spares, Time, Trace};
 use exports::Exports;
 pub use reading::{Glance, Reading};
 pub use receive::{Origin, Taken, Unread};
-pub use send::Envelope;
+pub use send::{Envelope, SHORT};
 pub use streams::{Streams, Write};
 use table::Table;
-use work::Work;
+use work::{GIVEN_UP, Work};
 
 /// A call that is to be executed, exactly once: the name under which its outcome is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -197,6 +197,9 @@ pub struct Server {
     /// Bytes of results held, and of them those that are being sent in fragments.
     held: usize,
     moving: usize,
+    /// Of the latter, those of accesses; and whether one waits for there to be fewer.
+    accessed: usize,
+    crowded: bool,
     reassembling: usize,
     receiving: usize,
     unfinished: usize,
@@ -231,6 +234,8 @@ impl Server {
             sweep: None,
             held: 0,
             moving: 0,
+            accessed: 0,
+            crowded: false,
             reassembling: 0,
             receiving: 0,
             unfinished: 0,
@@ -299,7 +304,7 @@ impl Server {
     pub fn is_given_up(&self, key: CallKey) -> bool {
         let CallKey { conversation, activity, sequence } = key;
         let Some(entry) = self.table.find(conversation).map(|place| self.table.at(place)) else { return false };
-        let marked = |work: &Work| work.given_up && work.position.sequence == sequence;
+        let marked = |work: &Work| work.marks & GIVEN_UP != 0 && work.position.sequence == sequence;
         entry.last(activity).sequence() > sequence || entry.work(activity).is_some_and(marked)
     }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::memory::SPARE_BYTES;
 use super::send::{Answer, Reply};
 use super::table::Last;
-use super::work::{More, Phase, Slot, Work};
+use super::work::{GIVEN_UP, More, Phase, Slot, Work};
 use super::{CallKey, Incoming, Request, Server};
 use crate::config::LOCAL_WINDOW;
 use crate::transfer;
@@ -513,6 +513,7 @@ impl Server {
         let after = outgoing.in_flight();
         let in_flight = more.in_flight;
         more.in_flight -= before - after;
+        more.spoke = now;
         more.granted = heard.granted.unwrap_or(more.granted);
         if let Some(sent) = heard.answered {
             more.round_trip.sample(now.nanos_since(sent));
@@ -555,7 +556,7 @@ impl Server {
             Some(Phase::Receiving) => self.refuse(visit.now, place, position, cancelled),
             Some(Phase::Running) => {
                 if let Some(work) = self.existing_work(place, position.activity) {
-                    work.given_up = true;
+                    work.marks |= GIVEN_UP;
                 }
                 (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
                 self.reply_state(place, position, Progress::Running);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::receive::Origin;
 use super::table::Last;
-use super::work::{Phase, Work};
+use super::work::{LONG_ACCESS, Phase, Work};
 use super::{CallKey, Finish, Insert, Parted, Server, Transmit};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
@@ -15,6 +15,9 @@ use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
 /// Fewer bytes are copied into a datagram, whatever they stand in.
 const WORTH: usize = 8 << 10;
+
+/// A result of so many bytes fits every datagram.
+pub const SHORT: usize = 1 << 10;
 
 /// Short answers that may wait to be sent; further ones are dropped, and asked for again.
 const MAX_REPLIES: usize = 8192;
@@ -135,6 +138,32 @@ impl Server {
             self.queue(place, key.activity);
             self.enforce_held(now, (key.conversation, key.activity));
         }
+    }
+
+    /// As [`Server::finish`] for an access's outcome, or as [`Server::finish_later`] if `out` is empty. What fits no
+    /// datagram counts from now on as being sent, see [`Server::has_room`].
+    pub fn finish_access(
+        &mut self,
+        now: Time,
+        key: CallKey,
+        finish: Finish,
+        payload: &mut Vec<u8>,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let place = self.conclude(now, key, finish, payload, 0)?;
+        let datagram = self.table.at(place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
+        let work = self.existing_work(place, key.activity)?;
+        let len = work.len();
+        work.marks |= if len > SHORT { LONG_ACCESS } else { 0 };
+        let sent = if out.is_empty() { None } else { self.write_whole(place, key.activity, out) };
+        if sent.is_none() {
+            if len > datagram {
+                self.begin_fragments(place, key.activity);
+            }
+            self.queue(place, key.activity);
+        }
+        self.enforce_held(now, (key.conversation, key.activity));
+        sent
     }
 
     /// The same for an outcome that has `insert` in it.
@@ -392,6 +421,7 @@ impl Server {
             let total = work.len();
             work.outgoing = Some(Box::new(Outgoing::new(total as u32, granted)));
             self.moving += total;
+            self.accessed += if work.is_accessed() { total } else { 0 };
         }
     }
 

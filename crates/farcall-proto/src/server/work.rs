@@ -38,6 +38,8 @@ pub(super) struct More {
     pub waiting: VecDeque<u32>,
     /// When all that was under way was last looked through.
     pub presumed: Time,
+    /// When the caller last said what it has of a result.
+    pub spoke: Time,
 }
 
 impl More {
@@ -55,6 +57,7 @@ impl More {
             trusted: 0,
             waiting: VecDeque::new(),
             presumed: Time::default(),
+            spoke: Time::default(),
         }
     }
 
@@ -122,8 +125,8 @@ pub(super) struct Work {
     pub insert: Option<Box<Insert>>,
     /// When its phase began, or a fragment came.
     pub since: Time,
-    /// The user has it, and its caller has given it up.
-    pub given_up: bool,
+    /// What is to be known of it besides, until the next: a byte, which is cleared at one go.
+    pub marks: u8,
     /// Whether it stands in the queue of those who have something to send.
     pub queued: bool,
     /// Whether it stands among those who wait for the congestion window.
@@ -133,6 +136,11 @@ pub(super) struct Work {
 }
 
 impl Work {
+    /// Whether it is an access's result that is being sent in fragments.
+    pub fn is_accessed(&self) -> bool {
+        self.outgoing.is_some() && self.marks & LONG_ACCESS != 0
+    }
+
     /// Bytes of the result that is held.
     pub fn len(&self) -> usize {
         self.payload.len() + self.insert.as_ref().map_or(0, |insert| insert.bytes.len())
@@ -152,6 +160,11 @@ impl Work {
         (&first[within(0..*at)], within(*at..behind), &last[within(behind..self.len())])
     }
 }
+
+/// The user has it, and its caller has given it up.
+pub(super) const GIVEN_UP: u8 = 1;
+/// It was an access, whose result is long.
+pub(super) const LONG_ACCESS: u8 = 2;
 
 /// What is happening to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

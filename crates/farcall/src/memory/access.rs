@@ -369,6 +369,11 @@ impl Accesses for Core {
         outcome.unwrap_or_else(Dispatched::BadArguments)
     }
 
+    fn most(&self, number: u32, arguments: &[u8]) -> usize {
+        let reading = Reading::parse(arguments).filter(|reading| number == READ.number && reading.total <= MOST);
+        reading.map_or(0, |reading| opaque(reading.total))
+    }
+
     fn post(&self, by: &mut Accessor, bytes: &[u8]) {
         // There is nobody to tell that it was none.
         let _ = self.do_posted(by, bytes);

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-use farcall_proto::server::{CallKey, Finish, Glance, Incoming, Transmit};
+use farcall_proto::server::{CallKey, Finish, Glance, Incoming, SHORT, Transmit};
 use farcall_proto::{Failure, Kind, READINGS, Ran, Time};
 
 use super::call::finish;
@@ -51,6 +51,9 @@ pub(crate) trait Accesses: Send + Sync + 'static {
         reply: &mut Encoder<'_>,
     ) -> Dispatched;
 
+    /// How many bytes the result has, if it can be long; 0 if it cannot.
+    fn most(&self, number: u32, arguments: &[u8]) -> usize;
+
     /// Takes in bytes of no call.
     fn post(&self, by: &mut Accessor, bytes: &[u8]);
 
@@ -59,12 +62,61 @@ pub(crate) trait Accesses: Send + Sync + 'static {
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize>;
 }
 
-/// Accesses that wait for their turn: those that came in one datagram may be a thousand, of a MiB each.
+/// An access that waits.
+struct Waiting {
+    from: SocketAddr,
+    incoming: Incoming<'static>,
+    /// Bytes of its result, if that is what it waits for.
+    result: usize,
+}
+
+/// Accesses that wait in a line, not more of them than there may be.
 #[derive(Default)]
-pub(super) struct Backlog {
-    waiting: VecDeque<(SocketAddr, Incoming<'static>)>,
+struct Line {
+    waiting: VecDeque<Waiting>,
     /// Bytes of their arguments.
     bytes: usize,
+}
+
+impl Line {
+    /// So many wait, and so many bytes of their arguments.
+    const MOST: usize = 4096;
+    const MOST_BYTES: usize = 64 << 20;
+
+    fn add(&mut self, new: Waiting) -> Result<(), Incoming<'static>> {
+        if self.waiting.len() >= Line::MOST || self.bytes + new.incoming.args.len() > Line::MOST_BYTES {
+            return Err(new.incoming);
+        }
+        self.bytes += new.incoming.args.len();
+        self.waiting.push_back(new);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Waiting> {
+        let next = self.waiting.pop_front()?;
+        self.bytes -= next.incoming.args.len();
+        Some(next)
+    }
+
+    fn remove(&mut self, key: CallKey) -> Option<Waiting> {
+        let at = self.waiting.iter().position(|waiting| waiting.incoming.key == key)?;
+        let removed = self.waiting.remove(at)?;
+        self.bytes -= removed.incoming.args.len();
+        Some(removed)
+    }
+}
+
+/// Accesses that wait: those that came in one datagram may be a thousand, of a MiB each, and who sent them may fetch no result.
+#[derive(Default)]
+pub(super) struct Backlog {
+    /// For their turn.
+    turn: Line,
+    /// For room: until less of others' results is being sent.
+    room: Line,
+    /// There is none for the first of the latter.
+    blocked: bool,
+    /// How many there are.
+    many: usize,
     /// What was done since nobody else was served, in bytes that were copied.
     done: usize,
     /// A worker sees to it that they are done.
@@ -76,9 +128,6 @@ impl Backlog {
     const AT_ONCE: usize = 1 << 20;
     /// What an access costs besides.
     const EACH: usize = 256;
-    /// So many wait, and so many bytes of their arguments.
-    const MOST: usize = 4096;
-    const MOST_BYTES: usize = 64 << 20;
 
     /// Others were served.
     pub(super) fn begin(&mut self) {
@@ -86,14 +135,14 @@ impl Backlog {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.many == 0
     }
 
-    /// Whether a worker is to mind what waits, who did before, or did not: one does.
+    /// Whether a worker is to mind what waits, who did before, or did not: one does. (While there is no room nobody need.)
     #[inline]
     pub(super) fn is_to_be_minded(&mut self, did: bool) -> bool {
         if did || !self.minded {
-            self.minded = !self.is_empty();
+            self.minded = !self.turn.waiting.is_empty() || !self.room.waiting.is_empty() && !self.blocked;
             return self.minded;
         }
         false
@@ -109,30 +158,31 @@ impl Backlog {
         self.done += Backlog::EACH + bytes;
     }
 
-    fn add(&mut self, from: SocketAddr, incoming: Incoming<'static>) -> Result<(), Incoming<'static>> {
-        if self.waiting.len() >= Backlog::MOST || self.bytes + incoming.args.len() > Backlog::MOST_BYTES {
-            return Err(incoming);
-        }
-        self.bytes += incoming.args.len();
-        self.waiting.push_back((from, incoming));
+    /// Has an access wait for its turn, or for room for its result.
+    fn add(&mut self, from: SocketAddr, incoming: Incoming<'static>, result: usize) -> Result<(), Incoming<'static>> {
+        let line = if result == 0 { &mut self.turn } else { &mut self.room };
+        line.add(Waiting { from, incoming, result })?;
+        self.many += 1;
         Ok(())
     }
 
     /// The next that is done now.
-    fn next(&mut self) -> Option<(SocketAddr, Incoming<'static>)> {
+    fn next(&mut self, has_room: impl FnOnce(usize) -> bool) -> Option<Waiting> {
         if !self.may_go_on() {
+            // That is to be found out.
+            self.blocked = false;
             return None;
         }
-        let (from, incoming) = self.waiting.pop_front()?;
-        self.bytes -= incoming.args.len();
-        Some((from, incoming))
+        self.blocked = self.room.waiting.front().is_some_and(|first| !has_room(first.result));
+        let next = if self.blocked { None } else { self.room.next() }.or_else(|| self.turn.next());
+        self.many -= usize::from(next.is_some());
+        next
     }
 
     fn remove(&mut self, key: CallKey) -> Option<Incoming<'static>> {
-        let at = self.waiting.iter().position(|(_, incoming)| incoming.key == key)?;
-        let (_, incoming) = self.waiting.remove(at)?;
-        self.bytes -= incoming.args.len();
-        Some(incoming)
+        let removed = self.turn.remove(key).or_else(|| self.room.remove(key))?;
+        self.many -= 1;
+        Some(removed.incoming)
     }
 }
 
@@ -146,16 +196,16 @@ impl Core {
         out: &mut [u8],
         reply: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if self.backlog.is_empty() && self.backlog.may_go_on() {
-            return self.access(now, from, incoming, out, reply);
+        if self.backlog.turn.waiting.is_empty() && self.backlog.may_go_on() {
+            return self.access_if_room(now, from, incoming, out, reply);
         }
-        self.put_off(now, from, incoming.into_owned());
+        self.put_off(now, from, incoming.into_owned(), 0);
         None
     }
 
-    /// Has an access wait for its turn, if there is room.
-    pub(super) fn put_off(&mut self, now: Time, from: SocketAddr, incoming: Incoming<'static>) {
-        if let Err(incoming) = self.backlog.add(from, incoming) {
+    /// Has an access wait, if there is room: for its turn, or until a result of so many bytes may be held.
+    pub(super) fn put_off(&mut self, now: Time, from: SocketAddr, incoming: Incoming<'static>, result: usize) {
+        if let Err(incoming) = self.backlog.add(from, incoming, result) {
             let full = Failure::new(Kind::Overloaded, Ran::No).with_detail("too many accesses wait");
             self.end_access(now, incoming, full);
         }
@@ -163,9 +213,38 @@ impl Core {
 
     /// Executes accesses that wait, as many as may be while nobody else is served.
     pub(super) fn catch_up(&mut self, now: Time, reply: &mut Vec<u8>) {
-        while let Some((from, incoming)) = self.backlog.next() {
-            self.access(now, from, incoming, &mut [], reply);
+        while let Some(Waiting { from, incoming, result }) =
+            self.backlog.next(|result| self.protocol.has_room(now, result))
+        {
+            match result {
+                0 => self.access_if_room(now, from, incoming, &mut [], reply),
+                _ => self.access(now, from, incoming, &mut [], reply),
+            };
         }
+    }
+
+    /// Whether there is room for an access that waited for it. If not, the protocol has a timer until there may be.
+    pub(super) fn has_room_again(&mut self, now: Time) -> bool {
+        self.backlog.room.waiting.front().is_some_and(|first| self.protocol.has_room(now, first.result))
+    }
+
+    /// Executes an access whose turn it is, or has it wait: a long result stays until its caller has fetched it, and that may be never.
+    fn access_if_room(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        incoming: Incoming<'_>,
+        out: &mut [u8],
+        reply: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let exported = self.exports.find(incoming.export).or_else(|| tally::find(&self.tally, incoming.export));
+        let accesses = exported.and_then(|exported| exported.accesses());
+        let result = accesses.map_or(0, |accesses| accesses.most(incoming.procedure, &incoming.args));
+        if result > SHORT && !(self.backlog.room.waiting.is_empty() && self.protocol.has_room(now, result)) {
+            self.put_off(now, from, incoming.into_owned(), result);
+            return None;
+        }
+        self.access(now, from, incoming, out, reply)
     }
 
     /// The caller of an access has given it up. Whether that waited: then it never runs.
@@ -230,13 +309,7 @@ impl Core {
             None => Failure::new(Kind::NotExported, if again { Ran::Yes } else { Ran::No }).into(),
         };
         self.backlog.did(args.len() + reply.len());
-        let answer = match out {
-            [] => {
-                self.protocol.finish_later(now, key, finish, reply);
-                None
-            }
-            out => self.protocol.finish(now, key, finish, reply, out),
-        };
+        let answer = self.protocol.finish_access(now, key, finish, reply, out);
         if let Cow::Owned(arguments) = args {
             self.protocol.recycle(arguments);
         }
@@ -258,20 +331,39 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded_in_number_and_bytes_and_leaves_nothing() {
+        for result in [0, 1 << 20] {
+            let mut backlog = Backlog::default();
+            let add = |backlog: &mut Backlog, sequence, bytes| {
+                let (from, incoming) = access(sequence, bytes);
+                backlog.add(from, incoming, result).is_ok()
+            };
+            assert!(add(&mut backlog, 0, Line::MOST_BYTES));
+            assert!(!add(&mut backlog, 1, 4));
+            assert!(backlog.remove(access(0, 0).1.key).is_some() && backlog.is_empty());
+            let added = (0..2 * Line::MOST as u64).filter(|sequence| add(&mut backlog, *sequence, 4)).count();
+            assert_eq!(added, Line::MOST);
+            assert!(backlog.remove(access(7, 0).1.key).is_some() && backlog.remove(access(7, 0).1.key).is_none());
+            let next = |backlog: &mut Backlog| Some(backlog.next(|_| true)?.incoming.key.sequence);
+            let order: Vec<u64> = std::iter::from_fn(|| next(&mut backlog)).collect();
+            assert!(order.is_sorted() && order.len() == Line::MOST - 1);
+            assert_eq!((backlog.turn.bytes, backlog.room.bytes, backlog.is_empty()), (0, 0, true));
+        }
+    }
+
+    #[test]
+    fn who_waits_for_room_holds_up_nobody_and_need_not_be_minded_until_there_is_some() {
         let mut backlog = Backlog::default();
-        let add = |backlog: &mut Backlog, sequence, bytes| {
-            let (from, incoming) = access(sequence, bytes);
-            backlog.add(from, incoming).is_ok()
-        };
-        assert!(add(&mut backlog, 0, Backlog::MOST_BYTES));
-        assert!(!add(&mut backlog, 1, 4));
-        assert!(backlog.remove(access(0, 0).1.key).is_some() && backlog.is_empty());
-        let added = (0..2 * Backlog::MOST as u64).filter(|sequence| add(&mut backlog, *sequence, 4)).count();
-        assert_eq!(added, Backlog::MOST);
-        assert!(backlog.remove(access(7, 0).1.key).is_some() && backlog.remove(access(7, 0).1.key).is_none());
-        let order: Vec<u64> = std::iter::from_fn(|| backlog.next()).map(|(_, next)| next.key.sequence).collect();
-        assert!(order.is_sorted() && order.len() == Backlog::MOST - 1);
-        assert_eq!(backlog.bytes, 0);
+        for (sequence, result) in [(1, 1 << 20), (2, 0), (3, 1 << 20)] {
+            let (from, incoming) = access(sequence, 4);
+            assert!(backlog.add(from, incoming, result).is_ok());
+        }
+        let next = |backlog: &mut Backlog, room| Some(backlog.next(|_| room)?.incoming.key.sequence);
+        assert_eq!((next(&mut backlog, false), next(&mut backlog, false)), (Some(2), None));
+        assert!(!backlog.is_to_be_minded(false) && !backlog.is_empty());
+        assert_eq!(next(&mut backlog, true), Some(1));
+        assert!(backlog.is_to_be_minded(false));
+        assert_eq!((next(&mut backlog, true), next(&mut backlog, true)), (Some(3), None));
+        assert!(!backlog.is_to_be_minded(true) && backlog.is_empty());
     }
 
     #[test]
@@ -281,8 +373,8 @@ mod tests {
             backlog.begin();
             (0..2000)
                 .map(|sequence| access(sequence, 0))
-                .for_each(|(from, incoming)| drop(backlog.add(from, incoming)));
-            let each = |backlog: &mut Backlog| backlog.next().map(|_| backlog.did(bytes));
+                .for_each(|(from, incoming)| drop(backlog.add(from, incoming, 0)));
+            let each = |backlog: &mut Backlog| backlog.next(|_| true).map(|_| backlog.did(bytes));
             std::iter::from_fn(|| each(backlog)).count()
         };
         assert_eq!(done_at_once(&mut backlog, 1 << 20), 1);
@@ -290,7 +382,7 @@ mod tests {
         assert_eq!(done_at_once(&mut backlog, (64 << 10) - Backlog::EACH), 16);
         assert!(backlog.is_to_be_minded(false) && !backlog.is_to_be_minded(false), "by one");
         assert!(backlog.is_to_be_minded(true));
-        backlog.waiting.clear();
+        while backlog.turn.next().is_some() {}
         assert!(!backlog.is_to_be_minded(true) && !backlog.is_to_be_minded(false));
     }
 }

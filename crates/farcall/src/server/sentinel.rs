@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::Server;
 use super::crew::Relief;
+use super::{Core, Server};
 use crate::env::Time;
 
 /// How long a receiver that was seen to execute is given.
@@ -49,9 +49,7 @@ impl Server {
             let now = self.now();
             let (timer, guarded, loose) = {
                 let mut core = self.lock();
-                if core.protocol.timeout().is_some_and(|timer| timer <= now) {
-                    core.protocol.handle_timeout(now);
-                }
+                self.act_on_timer(&mut core, now);
                 let timer = core.protocol.timeout();
                 // While it watches nobody needs to wake it.
                 core.sleeping = if core.crew.guarded { Some(Time::default()) } else { timer };
@@ -63,6 +61,17 @@ impl Server {
             } else {
                 self.sentinel.wait(timer.map(|timer| timer.since(now)));
             }
+        }
+    }
+
+    /// Acts on the protocol's timer if it is time. What was let go may be what an access waits for, which who receives executes.
+    fn act_on_timer(&self, core: &mut Core, now: Time) {
+        if core.protocol.timeout().is_none_or(|timer| now < timer) {
+            return;
+        }
+        core.protocol.handle_timeout(now);
+        if core.has_room_again(now) {
+            self.socket.wake();
         }
     }
 
@@ -85,9 +94,7 @@ impl Server {
     fn look(&self, watch: &mut Watch) -> Option<Relief> {
         let now = self.now();
         let core = &mut *self.lock();
-        if core.protocol.timeout().is_some_and(|timer| timer <= now) {
-            core.protocol.handle_timeout(now);
-        }
+        self.act_on_timer(core, now);
         let crew = &mut core.crew;
         let alone = crew.receiving() == 0;
         let moved = crew.progress.wrapping_sub(watch.progress);

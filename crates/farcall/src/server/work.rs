@@ -222,6 +222,7 @@ impl<'s> Worker<'s> {
         self.now = self.server.about_now();
         match received {
             Ok(Received::TimedOut) if self.behind => self.next(),
+            Ok(Received::Woken) => self.woken(),
             // That a client is gone shows in that it asks no more.
             Ok(_) => Next::Receive,
             Err(_) => {
@@ -229,6 +230,13 @@ impl<'s> Worker<'s> {
                 Next::Receive
             }
         }
+    }
+
+    /// There may be room for an access that waits for it.
+    #[cold]
+    fn woken(&mut self) -> Next {
+        let waits = !self.server.lock().backlog.is_empty();
+        if waits { self.next() } else { Next::Receive }
     }
 
     /// Notes what the next wait depends on, and whether the sentinel is to be woken.
@@ -408,7 +416,7 @@ impl<'s> Worker<'s> {
             }
             Request::Cancel(key) => cancelled.push(key),
         });
-        self.accesses.drain(..).for_each(|incoming| core.put_off(now, *from, incoming));
+        self.accesses.drain(..).for_each(|incoming| core.put_off(now, *from, incoming, 0));
         if !self.cancelled.is_empty() {
             self.cancel(core);
         }

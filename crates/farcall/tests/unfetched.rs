@@ -1,0 +1,102 @@
+//! Results of accesses that their callers do not fetch, and many that they do.
+#![allow(missing_docs)]
+
+use std::net::UdpSocket;
+
+use farcall::Runtime;
+use farcall::memory::{Counters, Memory, Rights, Segment, Settings};
+use farcall_proto::client::{Call, Conversation, Event, Outcome};
+use farcall_proto::{ClientConfig, READINGS, Time};
+
+const LONG: usize = 1 << 20;
+/// As many as are asked for at once: thrice what the server holds of them.
+const READS: u64 = 200;
+
+fn runtime() -> Runtime {
+    Runtime::builder().registry(farcall::names::Memory::new()).shared_memory(false).build().unwrap()
+}
+
+fn segment(exporter: &Runtime) -> Segment {
+    let segment = exporter.export_segment("Long", Settings::new(2 * LONG).anyone(Rights::ALL)).unwrap();
+    (0..LONG as u64).step_by(1024).for_each(|at| segment.store(at, at).unwrap());
+    segment
+}
+
+/// Whoever sends what it likes.
+struct Stranger {
+    socket: UdpSocket,
+    conversation: Conversation,
+}
+
+impl Stranger {
+    fn transmit(&mut self) {
+        let out = &mut [0; 2048];
+        while let Some(len) = self.conversation.transmit(Time::default(), out) {
+            self.socket.send(&out[..len]).unwrap();
+        }
+    }
+
+    /// What it is told next: the export, or eight bytes of a result.
+    fn hear(&mut self) -> u64 {
+        let (mut told, datagram) = (None, &mut [0; 2048]);
+        while told.is_none() {
+            self.transmit();
+            let len = self.socket.recv(datagram).unwrap();
+            self.conversation.handle(Time::default(), &datagram[..len], &mut |event| match event {
+                Event::Bound { answer, .. } => told = answer.ok().map(|bound| bound.export),
+                Event::Ended { outcome: Outcome::Result(bytes), .. } => {
+                    told = bytes.first_chunk().copied().map(u64::from_be_bytes);
+                }
+                Event::Ended { .. } => {}
+            });
+        }
+        told.unwrap()
+    }
+
+    fn start(&mut self, export: u64, procedure: u32, args: Vec<u8>) {
+        let call = Call { export, procedure, deadline: None, trace: None, token: 1 };
+        self.conversation.start(Time::default(), &call, args).unwrap();
+    }
+}
+
+#[test]
+fn what_nobody_fetches_is_not_held_without_bound() {
+    let exporter = runtime();
+    let segment = segment(&exporter);
+    let address = segment.url()["udp://".len()..].split('/').next().unwrap().parse().unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect::<std::net::SocketAddr>(address).unwrap();
+    let config = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
+    let mut stranger = Stranger { socket, conversation: Conversation::new(config, 7) };
+    stranger.conversation.bind(Time::default(), "Memory/Long", 1);
+    let export = stranger.hear();
+    stranger.start(export, READINGS + 1, Vec::new());
+    let generation = stranger.hear();
+    let arguments = [generation, 0].map(u64::to_be_bytes).concat();
+    let arguments = [arguments, (LONG as u32).to_be_bytes().to_vec()].concat();
+    (0..READS).for_each(|_| stranger.start(export, READINGS, arguments.clone()));
+    stranger.transmit();
+
+    // It says nothing more, and what others want to know is not what it wanted.
+    let importer = runtime();
+    let remote = importer.import_segment(&segment.url()).unwrap();
+    assert_eq!(remote.start_compare_and_swap(8, 0, 5).wait(), Ok(0));
+    let held = Counters::import(&importer, address).unwrap().read().unwrap().held_bytes;
+    assert!(held <= 66 << 20, "{held}");
+    let mut bytes = vec![0; LONG];
+    remote.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes[1024..1032], 1024_u64.to_le_bytes());
+}
+
+#[test]
+fn many_long_reads_at_once_are_all_done() {
+    let exporter = runtime();
+    let segment = segment(&exporter);
+    let remote = runtime().import_segment(&segment.url()).unwrap();
+    let reads: Vec<_> = (0..READS).map(|n| remote.start_read(8 * n, LONG)).collect();
+    let mut there = vec![0; 2 * LONG];
+    segment.read(0, &mut there).unwrap();
+    for (n, read) in reads.into_iter().enumerate() {
+        assert!(read.wait().unwrap() == there[8 * n..][..LONG], "read {n}");
+    }
+}
