@@ -27,7 +27,7 @@ mod echo_capnp {
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
-    farcall_bench_tokio::main(|name| (name == "capnp").then_some(Box::new(Capnp)))
+    farcall_bench_method::agent::run(|name| (name == "capnp").then_some(Box::new(Capnp)))
 }
 
 struct Server {

@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
-use clap::Parser;
-use farcall_bench_method::agent::{self, Agent};
+use farcall_bench_method::agent;
 use farcall_bench_method::alloc::Counting;
 use farcall_bench_method::{Calling, Carry, Gate, Laps, Mode, Peer, Serving, Setup, cannot, version_of};
 use iceoryx2::pending_response::PendingResponse;
@@ -20,21 +19,8 @@ use iceoryx2::service::port_factory::request_response::PortFactory;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-#[derive(Parser)]
-enum Command {
-    Agent(Agent),
-}
-
 fn main() -> ExitCode {
-    let Command::Agent(agent) = Command::parse();
-    let peer = (agent.peer() == "iceoryx2").then_some(Box::new(Iceoryx2) as Box<dyn Peer>);
-    match agent::main(&agent, peer) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("iceoryx2: {why:#}");
-            ExitCode::FAILURE
-        }
-    }
+    agent::run(|name| (name == "iceoryx2").then_some(Box::new(Iceoryx2)))
 }
 
 type Service = PortFactory<ipc::Service, [u8], (), [u8], ()>;

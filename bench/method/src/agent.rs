@@ -1,5 +1,6 @@
 //! The process of one side of a peer: does what its bench orders, line by line, until the bench is gone.
 use std::io::BufRead;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -85,6 +86,22 @@ impl Answer for Reply {
 
 fn one() -> usize {
     1
+}
+
+/// The `main` of a program that is nothing but peers: `NAME agent …` is one side of the peer of that name.
+pub fn run(peer: fn(&str) -> Option<Box<dyn Peer>>) -> ExitCode {
+    #[derive(clap::Parser)]
+    enum Command {
+        Agent(Agent),
+    }
+    let Command::Agent(agent) = clap::Parser::parse();
+    match main(&agent, peer(agent.peer())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{}: {why:#}", agent.peer());
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Runs the side of `peer` that `agent` tells, until standard input ends.

@@ -2,7 +2,7 @@
 //!
 //! - A [`Peer`] is one way to make a call. Its server and its client are processes of their own
 //!   ([`agent`]), pinned to a core each, so that no peer shares an allocator, a heap or a scheduler's
-//!   luck with another. A peer may live in any program whose `main` hands over to [`agent::main`].
+//!   luck with another. A peer may live in any program whose `main` hands over to [`agent::run`].
 //! - The bench starts [`Pair`]s of them and lets one pair at a time run a block of calls. A ratio is
 //!   the median over many [`interleave`]d blocks, with its interval ([`stats`]).
 //! - Instructions, system calls and allocations are counted in blocks apart from those that are

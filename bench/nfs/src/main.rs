@@ -8,29 +8,16 @@ mod peer;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use farcall_bench_method::Peer;
-use farcall_bench_method::agent::{self, Agent};
+use farcall_bench_method::agent;
 use farcall_bench_method::alloc::Counting;
 
 /// It does not count what the C side allocates.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-#[derive(Parser)]
-enum Command {
-    Agent(Agent),
-}
-
 fn main() -> ExitCode {
-    let Command::Agent(agent) = Command::parse();
-    match agent::main(&agent, peer(agent.peer())) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{}: {why:#}", agent.peer());
-            ExitCode::FAILURE
-        }
-    }
+    agent::run(peer)
 }
 
 #[cfg(libnfs)]

@@ -26,7 +26,7 @@ const FETCH: u8 = 2;
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
-    farcall_bench_tokio::main(|name| (name == "quinn").then_some(Box::new(Quinn)))
+    farcall_bench_method::agent::run(|name| (name == "quinn").then_some(Box::new(Quinn)))
 }
 
 struct Quinn;

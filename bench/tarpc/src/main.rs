@@ -19,7 +19,7 @@ use tarpc::{client, context};
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
-    farcall_bench_tokio::main(|name| (name == "tarpc").then_some(Box::new(Tarpc)))
+    farcall_bench_method::agent::run(|name| (name == "tarpc").then_some(Box::new(Tarpc)))
 }
 
 /// `ByteBuf`, because serde takes a `Vec<u8>` byte by byte.

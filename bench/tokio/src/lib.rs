@@ -6,13 +6,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::process::ExitCode;
 use std::rc::Rc;
 
 use anyhow::Result;
-use clap::Parser;
-use farcall_bench_method::agent::{self, Agent};
-use farcall_bench_method::{Calling, Carry, Laps, Peer, Schedule, Serving, Setup, cannot};
+use farcall_bench_method::{Calling, Carry, Laps, Schedule, Serving, Setup, cannot};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
 /// The call that a client is to make.
@@ -32,22 +29,6 @@ pub enum Call {
 pub trait Client: Clone + 'static {
     /// Makes one call, and looks at the whole result.
     fn call(&self, call: Call) -> impl Future<Output = Result<()>>;
-}
-
-/// The program of peers: does what the bench that started it says.
-pub fn main(peer: fn(&str) -> Option<Box<dyn Peer>>) -> ExitCode {
-    #[derive(Parser)]
-    enum Command {
-        Agent(Agent),
-    }
-    let Command::Agent(agent) = Command::parse();
-    match agent::main(&agent, peer(agent.peer())) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{}: {why:#}", agent.peer());
-            ExitCode::FAILURE
-        }
-    }
 }
 
 /// Serves in a thread of its own until the process ends. `listen` gives the address; `serve` then has

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).is_some_and(|word| word == "side") {
         return group::main();
     }
-    farcall_bench_tokio::main(|name| (name == "tonic").then_some(Box::new(Tonic)))
+    farcall_bench_method::agent::run(|name| (name == "tonic").then_some(Box::new(Tonic)))
 }
 
 /// What goes there, and comes back.
