@@ -165,7 +165,7 @@ fn versions_are_compared() {
     place.write("old.json", &description);
     assert_eq!(place.run(&["check", "old.json", "Store/old"]).ok(), "no difference\n");
     let x = place.run(&["gen", "--to", "x", "Store/old", "--program", "0x20000042", "--version", "3"]).ok();
-    assert!(x.contains("version STORE_VERS_3 {") && x.ends_with("} = 536870978;\n"), "{x}");
+    assert!(x.contains("version STORE_VERS_3 {") && x.ends_with("} = 0x20000042;\n"), "{x}");
     assert_eq!(place.run(&["gen", "--to", "x", "old.json", "--program", "536870978", "--version", "3"]).ok(), x);
     drop(export);
 

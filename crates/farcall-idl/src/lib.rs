@@ -20,7 +20,7 @@ pub mod x;
 
 pub use check::{Change, check};
 pub use model::{Argument, Builder, Interface, Procedure};
-pub use spell::spell;
+pub use spell::{spell, spell_program};
 pub use to_x::to_x;
 #[cfg(feature = "x")]
 pub use x::{Build, build};

@@ -1,4 +1,4 @@
-//! Wire types as people read them: `string<255>`, `opaque<>`, `u64[4]`, `Entry?`, `Entry*`.
+//! Wire types as people read them: `string<255>`, `opaque<>`, `u64[4]`, `Entry?`, `Entry*`; and programs' numbers.
 
 use farcall_xdr::schema::{Type, Types};
 
@@ -28,6 +28,17 @@ pub fn spell(types: &Types, ty: &Type) -> String {
         Type::Tuple(parts) => format!("({})", parts.iter().map(of).collect::<Vec<_>>().join(", ")),
         Type::Named(place) => types.get(*place).map_or_else(|| "?".into(), |found| found.name.clone()),
     }
+}
+
+/// The number of a program of ONC RPC as people write it: those that were assigned in decimal, and in hexadecimal those from
+/// 0x20000000 on, which are everybody's to choose (RFC 5531 section 13.1).
+///
+/// ```
+/// assert_eq!([100_003, 0x2000_0100].map(farcall_idl::spell_program), ["100003", "0x20000100"]);
+/// ```
+pub fn spell_program(number: u32) -> String {
+    const ASSIGNED: u32 = 0x2000_0000;
+    if number < ASSIGNED { number.to_string() } else { format!("{number:#010x}") }
 }
 
 /// `<255>`, or `<>` where only the length's own 32 bits are the limit.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use farcall_xdr::schema::{Arm, Body, Definition, Field, Type, Types};
 
-use crate::{Interface, Procedure};
+use crate::{Interface, Procedure, spell_program};
 
 /// Words that are no names in an `.x` file, or in the C that rpcgen makes of it.
 const KEYWORDS: &str = "asm auto bool break case char class const continue default delete do double else enum extern float for \
@@ -39,8 +39,9 @@ pub fn to_x(interface: &Interface, program: u32, version: u32) -> String {
     let upper = name.to_uppercase();
     let _ = write!(
         printer.text,
-        "program {upper}_PROG {{\n    version {upper}_VERS_{version} {{\n{}    }} = {version};\n}} = {program};\n",
-        procedures.concat()
+        "program {upper}_PROG {{\n    version {upper}_VERS_{version} {{\n{}    }} = {version};\n}} = {};\n",
+        procedures.concat(),
+        spell_program(program)
     );
     printer.text
 }

@@ -120,8 +120,9 @@ pub fn generate(specification: &Specification, config: &Config) -> Result<TokenS
 pub fn to_rust(specification: &Specification, config: &Config) -> Result<String, Refused> {
     let items = rust_items(specification, config, false)?;
     let from = specification.files.first().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
-    let from: String = from.unwrap_or("a `.x` file".into()).chars().filter(|c| !c.is_control()).collect();
-    Ok(format!("//! Made of `{from}` by farcall.\n\n#![allow(dead_code)]\n\n{items}"))
+    let printable = |name: std::borrow::Cow<'_, str>| name.chars().filter(|c| !c.is_control()).collect::<String>();
+    let from = from.map_or("an `.x` file".into(), |name| format!("`{}`", printable(name)));
+    Ok(format!("//! Made of {from} by farcall.\n\n#![allow(dead_code)]\n\n{items}"))
 }
 
 /// The items one after the other, perhaps each with leave not to be used: a file that is included has no head for it.

@@ -74,6 +74,7 @@ pub use address::import;
 use auth::{AuthNone, Authenticator};
 use bound::Bound;
 pub use bound::OtherVersions;
+pub(crate) use bound::{NO_VERSION, spelled};
 use carrier::{Address, Dial, Plain};
 use link::{Back, Link};
 use table::Lost;

@@ -7,7 +7,7 @@ use farcall::stub::Program as _;
 use farcall::xdr::ByteString;
 use farcall::{CallFailed, Kind, Ran};
 
-use crate::client::{Builder, Client, OtherVersions};
+use crate::client::{Builder, Client, NO_VERSION, OtherVersions, spelled};
 
 /// How long a program takes to answer at all: calls its null procedure, which does nothing (RFC 5531 section 12). One that
 /// has no such procedure, as there are, has answered too.
@@ -21,7 +21,7 @@ use crate::client::{Builder, Client, OtherVersions};
 /// If the program does not answer. As [`Builder::find`](crate::Builder::find).
 pub fn ping(address: &str, program: u32, version: u32) -> Result<Duration, CallFailed> {
     let client = Client::builder().find(address, program, version)?;
-    let anything = client.bind_as::<dyn Anything>(program, version);
+    let anything = AnythingClient::from(client.program(program, version));
     let start = Instant::now();
     match anything.null().map_err(CallFailed::from) {
         Err(why) if why.kind() != Kind::NoSuchProcedure => Err(why),
@@ -34,10 +34,9 @@ pub fn ping(address: &str, program: u32, version: u32) -> Result<Duration, CallF
 /// # Errors
 /// If the program does not answer, or takes any version. As [`Builder::find`](crate::Builder::find).
 pub fn versions(settings: &Builder, address: &str, program: u32) -> Result<OtherVersions, CallFailed> {
-    const NONE: u32 = u32::MAX;
-    let client = settings.find(address, program, NONE)?;
-    let Err(why) = client.bind_as::<dyn Anything>(program, NONE).null() else {
-        let why = format!("program {program} at {} takes any version", client.address());
+    let client = settings.find(address, program, NO_VERSION)?;
+    let Err(why) = AnythingClient::from(client.program(program, NO_VERSION)).null() else {
+        let why = format!("{} at {} takes any version", spelled(program, NO_VERSION), client.address());
         return Err(CallFailed::new(Kind::Other, Ran::Yes).because(why));
     };
     let why = CallFailed::from(why);

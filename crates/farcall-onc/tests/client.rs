@@ -255,7 +255,7 @@ fn silence_ends_a_call_by_the_clients_patience_or_the_callers_deadline() {
     let echo = client.bind::<dyn Echo>();
     let why = failure(echo.next(1));
     assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe));
-    let at = format!("next of Echo (program 536871031, version 3) at {address}: no reply within 20ms");
+    let at = format!("next of Echo (program 0x20000077, version 3) at {address}: no reply within 20ms");
     assert_eq!(why.detail(), at);
     let why = failure(echo.within(short).next(1));
     assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::Maybe));
@@ -433,7 +433,7 @@ fn a_reply_that_cannot_be_read_is_said_to_be_so() {
     }
     let why = failure(echo.next(1));
     assert_eq!((why.kind(), why.ran()), (Kind::BadResult, Ran::Yes));
-    let said = format!("next of Echo (program 536871031, version 3) at {address}: at byte 0: ");
+    let said = format!("next of Echo (program 0x20000077, version 3) at {address}: at byte 0: ");
     assert!(why.detail().starts_with(&said), "{why}");
 }
 

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueHint};
 use farcall::{CallFailed, Kind};
+use farcall_idl::spell_program;
 use farcall_onc::rpcbind::protocol::Rpcb;
 use farcall_onc::rpcbind::{Rpcbind, from_universal};
 use farcall_onc::standard;
@@ -68,7 +69,7 @@ fn describe(entry: &Rpcb, name: Option<&str>) -> Value {
 }
 
 fn as_text(entry: &Rpcb, name: Option<&str>) -> String {
-    let (program, version) = (entry.program.to_string(), entry.version.to_string());
+    let (program, version) = (spell_program(entry.program), entry.version.to_string());
     row(&program, &version, &entry.netid, &address(entry), name.unwrap_or("-"), &entry.owner)
 }
 

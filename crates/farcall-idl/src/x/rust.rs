@@ -10,6 +10,7 @@ use super::Config;
 use super::plan::names::ident;
 use super::plan::{Enumerator, Item, Kind, Member, Method, Plan, Refused, Shape, Trait, by_value};
 use super::tree::{Type, Value};
+use crate::spell_program;
 
 /// Writes the tokens of a plan.
 pub struct Writer<'p> {
@@ -245,7 +246,7 @@ impl<'p> Writer<'p> {
         });
         let leave = spelled([name.as_str()], words);
         let (name, docs, farcall) = (ident(name), documentation(docs), &self.farcall);
-        let (program, version) = (Literal::u32_unsuffixed(*program), Literal::u32_unsuffixed(*version));
+        let (program, version) = (number(*program), Literal::u32_unsuffixed(*version));
         let asynchronous = self.asynchronous.then(|| quote!(async,));
         let elsewhere = (!self.attributes().is_empty()).then(|| quote!(crate = #farcall,));
         let methods = methods.iter().map(|method| self.method(method));
@@ -434,4 +435,9 @@ fn of_shape(shape: &Shape, known: &[Derives]) -> Derives {
         Shape::Opaque(size) => Derives { copy: *size <= 32, default: *size <= 32, ..all },
         Shape::Bytes(_) | Shape::String(_) => Derives { copy: false, ..all },
     }
+}
+
+/// A program's number as people write it.
+fn number(program: u32) -> Literal {
+    spell_program(program).parse().unwrap_or_else(|_| Literal::u32_unsuffixed(program))
 }

@@ -8,7 +8,7 @@ use farcall::stub::Program;
 use farcall::{CallFailed, Kind, Ran};
 
 use super::carrier::Address;
-use super::{Builder, Client};
+use super::{Builder, Client, spelled};
 use crate::rpcbind::{PORT, Rpcbind};
 
 /// The user-stub of a program, by a client with the default settings.
@@ -56,7 +56,7 @@ impl Builder {
             }
         }
         Err(failed.unwrap_or_else(|| {
-            let why = format!("the port mapper of {host} does not know program {program}, version {version}");
+            let why = format!("the port mapper of {host} does not know {}", spelled(program, version));
             CallFailed::new(Kind::NotExported, Ran::No).because(why)
         }))
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use farcall::idl::spell_program;
 use farcall::multi::{Bells, Station};
 use farcall::stub::{Call, Channel, Origin, PendingCall, Procedure, Reply, Sink, bad_arguments};
 use farcall::xdr::{Decoder, Encoder};
@@ -300,10 +301,22 @@ impl fmt::Display for Called<'_> {
             "" => write!(f, "procedure {}", self.procedure.number)?,
             name => f.write_str(name)?,
         }
-        let Target { name, program, version, .. } = self.target;
-        let space = if name.is_empty() { "" } else { " " };
-        write!(f, " of {name}{space}(program {program}, version {version}) at {}", self.target.client.address())
+        let Target { name, program, version, ref client } = *self.target;
+        let numbers = spelled(program, version);
+        match name {
+            "" => write!(f, " of {numbers} at {}", client.address()),
+            name => write!(f, " of {name} ({numbers}) at {}", client.address()),
+        }
     }
+}
+
+/// A version that no program has, to ask which it has.
+pub(crate) const NO_VERSION: u32 = u32::MAX;
+
+/// Which program and version is meant, in a message.
+pub(crate) fn spelled(program: u32, version: u32) -> String {
+    let program = spell_program(program);
+    if version == NO_VERSION { format!("program {program}") } else { format!("program {program}, version {version}") }
 }
 
 /// The server has other versions of the program than the one that was called: the source of such a [`CallFailed`].
@@ -317,7 +330,10 @@ pub struct OtherVersions {
 
 impl fmt::Display for OtherVersions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the server has versions {} to {} of the program", self.low, self.high)
+        match self {
+            OtherVersions { low, high } if low == high => write!(f, "the server has version {low} of the program"),
+            OtherVersions { low, high } => write!(f, "the server has versions {low} to {high} of the program"),
+        }
     }
 }
 

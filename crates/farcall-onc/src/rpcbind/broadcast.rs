@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::protocol::{Passed, PassedBack, Portmap, RemoteResult, Rpcbind4};
 use super::{PORT, PROGRAM, from_universal};
 use crate::client::carrier::timespec;
+use crate::client::spelled;
 use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::{Accepted, Answer, Call, Reply};
 
@@ -159,7 +160,7 @@ impl Broadcast {
     fn value<T: for<'a> Decode<'a>>(&self, server: SocketAddr, result: &[u8]) -> Result<T, CallFailed> {
         from_slice(result).map_err(|why| {
             let Broadcast { program, version, procedure, .. } = self;
-            let text = format!("procedure {procedure} of (program {program}, version {version}) at {server}: {why}");
+            let text = format!("procedure {procedure} of {} at {server}: {why}", spelled(*program, *version));
             CallFailed::new(Kind::BadResult, Ran::Yes).because(text).caused_by(why)
         })
     }

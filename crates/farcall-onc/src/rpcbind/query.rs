@@ -12,7 +12,7 @@ use super::protocol::{
 };
 use super::{PORT, SOCKET, from_universal, netid, to_universal};
 use crate::client::carrier::Address;
-use crate::client::{Builder, Client, at_port};
+use crate::client::{Builder, Client, at_port, spelled};
 
 /// The port mapper of a host.
 ///
@@ -202,7 +202,8 @@ impl Rpcbind {
         let registration = Registration { rpcbind: self.clone(), program, version };
         for (stream, address) in addresses {
             if !self.set(program, version, *stream, *address)? {
-                let why = format!("{} does not register program {program} at {address}", self.client.address());
+                let (mapper, program) = (self.client.address(), spelled(program, version));
+                let why = format!("{mapper} does not register {program} at {address}");
                 return Err(CallFailed::new(Kind::NotPermitted, Ran::Yes).because(why));
             }
         }

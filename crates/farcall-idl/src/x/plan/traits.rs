@@ -3,6 +3,7 @@
 use super::docs;
 use super::names::{Scope, camel, snake};
 use super::{Item, Kind, Planner, Shape, resolved};
+use crate::spell_program;
 use crate::stubs::RESERVED_NAMES;
 use crate::x::tree;
 
@@ -74,7 +75,10 @@ fn of_version(program: &tree::Program, version: &tree::Version) -> String {
     let first = first.into_iter().find(|docs| !docs.is_empty());
     let numbers = format!(
         "Program `{}` ({}), version `{}` ({}).",
-        program.named.name, program.number, version.named.name, version.number
+        program.named.name,
+        spell_program(program.number),
+        version.named.name,
+        version.number
     );
     first.into_iter().chain([numbers]).collect::<Vec<_>>().join("\n\n")
 }
