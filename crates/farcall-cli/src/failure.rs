@@ -126,14 +126,16 @@ impl From<CallFailed> for Failure {
     }
 }
 
+/// How exporters are found.
+pub const NAMES: &str = "`farcall names` lists what is exported; an address needs no registry: udp://HOST:PORT/TYPE";
+
 /// What a user can do about a failed call.
 fn hint(kind: Kind) -> Option<&'static str> {
     Some(match kind {
-        Kind::NoSuchName => {
-            "`farcall names` lists what is exported; an address needs no registry: udp://HOST:PORT/TYPE; in \
-             ONC RPC an .x file or a program follows the address"
+        Kind::NoSuchName => NAMES,
+        Kind::Unreachable => {
+            "is the server running, and may packets reach it? `farcall names` lists what this user's processes export"
         }
-        Kind::Unreachable => "is the server running, and may packets reach it? `farcall ping NAME` asks",
         Kind::NotExported => "the server runs, but no longer offers this; `farcall names` lists what is exported",
         Kind::NoSuchProcedure => "`farcall describe NAME` lists the procedures",
         Kind::Overloaded => "try again later; it did no harm",

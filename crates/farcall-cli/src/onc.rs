@@ -6,7 +6,7 @@ use farcall::{CallFailed, Kind};
 use farcall_idl::x::{Version, interfaces};
 use farcall_onc::{AuthSys, Builder, Client, routines, standard};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, NAMES, Outcome};
 use crate::output::Output;
 use crate::remote::Deadline;
 use crate::x_file::{self, Reading};
@@ -133,6 +133,26 @@ pub fn failed(why: impl Into<CallFailed>) -> Failure {
         _ => "does it run there? `farcall list HOST` shows what a host has registered",
     };
     Failure::from(why).in_place_of_hint(hint)
+}
+
+/// What a name that nobody exports may have been meant as.
+pub fn unnamed(why: impl Into<CallFailed>, meant: &str) -> Failure {
+    let why = why.into();
+    match why.kind() {
+        Kind::NoSuchName => {
+            let more = format!("{NAMES}. {meant}, or what needs no file: {}", known());
+            Failure::from(why).in_place_of_hint(more)
+        }
+        _ => why.into(),
+    }
+}
+
+/// To servers of ONC RPC the command line says what they serve.
+pub const AFTER_ADDRESS: &str = "In ONC RPC an .x file follows the address";
+
+/// The protocols that need no file, for a message.
+pub fn known() -> String {
+    standard::definitions().collect::<Vec<_>>().join(", ")
 }
 
 /// What a result says that is not of its type; the procedure ran.

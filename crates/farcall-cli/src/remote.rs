@@ -17,6 +17,13 @@ pub struct Deadline {
     pub within: Option<Duration>,
 }
 
+impl Deadline {
+    /// The runtime of a command whose calls have this deadline.
+    pub fn runtime(&self) -> Outcome<Runtime> {
+        runtime_within(self.within)
+    }
+}
+
 /// Which server of files.
 #[derive(Debug, Args)]
 pub struct From {
@@ -31,7 +38,7 @@ pub struct From {
 impl From {
     /// Binds to the server.
     pub fn files(&self) -> Outcome<FileAccessClient> {
-        let bound = farcall::import::<dyn FileAccess>(&self.from);
+        let bound = self.deadline.runtime()?.import::<dyn FileAccess>(&self.from);
         let files = bound.map_err(|why| Failure::from(why).hint("`farcall serve DIR` serves a directory"))?;
         Ok(match self.deadline.within {
             Some(deadline) => files.within(deadline),
@@ -43,6 +50,15 @@ impl From {
 /// The runtime of this command.
 pub fn runtime() -> Outcome<Runtime> {
     Ok(Runtime::current()?)
+}
+
+/// The same where calls may take so long: to find out whom to call takes no longer without a word from anybody.
+pub fn runtime_within(within: Option<Duration>) -> Outcome<Runtime> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    match within.filter(|within| *within < PATIENCE) {
+        Some(within) => Ok(Runtime::builder().patience(within).build()?),
+        None => runtime(),
+    }
 }
 
 /// A duration in seconds, as an argument of the command line.

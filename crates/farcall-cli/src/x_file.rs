@@ -43,6 +43,12 @@ impl Reading {
         let options = Options { include_dirs: self.include.clone(), defines: self.define.clone() };
         let tree = read(path, &options).map_err(|why| {
             let faults = why.iter().map(as_json).collect();
+            if let Some(whole) = why.iter().find(|fault| fault.file().is_empty()) {
+                // Nothing of it was read.
+                let known = crate::onc::known();
+                let hint = format!("an .x file's path is wanted, or what needs no file: {known}");
+                return Failure::new(whole.message()).hint(hint).fact("faults", Value::Array(faults));
+            }
             if !output.is_json() {
                 why.iter().for_each(tell);
             }

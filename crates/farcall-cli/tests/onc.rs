@@ -75,7 +75,7 @@ fn a_host_says_what_it_has_registered() {
     let fixture = fixture();
     let said = fixture.place.run(&["list", &fixture.mapper]).ok();
     let port = fixture.server.tcp().unwrap().to_string();
-    let line = said.lines().find(|line| line.contains("536871031") && line.contains("tcp")).unwrap();
+    let line = said.lines().find(|line| line.contains("0x20000077") && line.contains("tcp")).unwrap();
     assert!(line.contains(&port), "{said}");
     assert!(said.lines().any(|line| line.contains("100000") && line.contains("rpcbind")), "{said}");
     let said = fixture.place.run(&["--json", "list", &fixture.mapper]).ok();
@@ -93,7 +93,32 @@ fn hints_do_not_lead_back_to_what_was_just_tried() {
     assert!(said.code == 4 && said.err.contains("rpcbind") && !said.err.contains("farcall list"), "{}", said.err);
     // The .x file was forgotten.
     let said = place.run(&["call", &address, "GREET"]);
-    assert!(said.code == 4 && said.err.contains("an .x file or a program follows"), "{}", said.err);
+    assert!(said.code == 4 && said.err.contains("an .x file follows the address"), "{}", said.err);
+    // A protocol that needs a file.
+    for words in [&["describe", "nfs4"][..], &["call", &address, "nfs4", "NFSPROC4_NULL"], &["ping", &address]] {
+        let said = place.run(words);
+        let names_protocols = said.err.contains("mount, nfs3, rpcbind, vxi11");
+        assert!(said.code == 4 && names_protocols && !said.err.contains("farcall ping"), "{}", said.err);
+    }
+    let said = place.run(&["ping", &address, "nfs4"]);
+    assert!(said.code == 2 && said.err.contains("mount, nfs3, rpcbind, vxi11"), "{}", said.err);
+    // Nobody answers there.
+    let address = format!("udp://{}/Store", taken.local_addr().unwrap());
+    drop(taken);
+    let said = place.run(&["ping", &address, "--within", "0.1"]);
+    assert!(said.code == 4 && !said.err.contains("farcall ping"), "{}", said.err);
+}
+
+#[test]
+fn who_does_not_answer_is_asked_for_no_version() {
+    let place = Place::new();
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = format!("udp://{}", taken.local_addr().unwrap());
+    for program in ["nfs", "0x20000077"] {
+        let said = place.run(&["ping", &address, program, "--within", "0.05"]);
+        let spelt = if program == "nfs" { "program 100003 at" } else { "program 0x20000077 at" };
+        assert!(said.code == 5 && said.err.contains(spelt) && !said.err.contains("version"), "{}", said.err);
+    }
 }
 
 #[test]

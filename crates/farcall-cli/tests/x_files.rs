@@ -45,6 +45,18 @@ fn rust_is_made_of_a_file() {
 }
 
 #[test]
+fn known_protocols_need_no_file_and_programs_are_numbered_as_people_do() {
+    let place = Place::new();
+    let rust = place.run(&["gen", "mount"]).ok();
+    assert!(rust.starts_with("//! Made of an `.x` file") && rust.contains("program = 100005, version = 3"), "{rust}");
+    assert!(place.run(&["gen", "mount", "--to", "x"]).ok().ends_with("} = 100005;\n"));
+    place.write("calc.x", CALC);
+    let rust = place.run(&["gen", "calc.x", "-D", "LIMIT=4"]).ok();
+    assert!(rust.contains("program = 0x20000099, version = 1") && rust.contains("(0x20000099)"), "{rust}");
+    assert!(place.run(&["gen", "calc.x", "-D", "LIMIT=4", "--to", "x"]).ok().ends_with("} = 0x20000099;\n"));
+}
+
+#[test]
 fn an_x_file_made_of_an_x_file_means_the_same() {
     let place = Place::new();
     place.write("calc.x", CALC);
@@ -76,7 +88,11 @@ farcall: wrong.x cannot be read as an .x file\n";
     let said = place.run(&["gen", "calc.x"]);
     assert_eq!(said.code, 0);
     assert!(said.err.starts_with("warning: no constant `LIMIT` is declared"), "{}", said.err);
-    assert_eq!(place.run(&["gen", "nowhere.x"]).code, 1);
+    for nothing in ["nowhere.x", "nfs4"] {
+        let said = place.run(&["gen", nothing]);
+        let expected = format!("farcall: {nothing}: No such file or directory (os error 2)\nhint: ");
+        assert!(said.code == 1 && said.err.starts_with(&expected) && said.err.contains("nfs3"), "{}", said.err);
+    }
     assert_eq!(place.run(&["gen", "calc.x", "-D", "1=2"]).code, 2);
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::failure::{Failure, Outcome};
 use crate::onc::{self, Manner};
 use crate::output::{Output, say};
-use crate::remote::{Deadline, runtime};
+use crate::remote::Deadline;
 
 /// Call a procedure of any exporter, or of a server of ONC RPC, with JSON
 ///
@@ -57,7 +57,8 @@ impl Call {
         if onc::is_definition(&self.procedure) {
             return self.run_onc(output);
         }
-        let exporter = Dynamic::import(&runtime()?, &self.name)?;
+        let exporter = Dynamic::import(&self.deadline.runtime()?, &self.name)
+            .map_err(|why| onc::unnamed(why, onc::AFTER_ADDRESS))?;
         let procedure = procedure(exporter.interface(), &self.procedure)?;
         let arguments = match self.arguments.as_slice() {
             [] => "{}",

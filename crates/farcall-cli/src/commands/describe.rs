@@ -36,7 +36,8 @@ impl Describe {
         if onc::is_definition(&self.name) {
             return file::describe(&self.name, &self.reading, output);
         }
-        let description = dynamic::describe(&runtime()?, &self.name)?;
+        let description = dynamic::describe(&runtime()?, &self.name)
+            .map_err(|why| onc::unnamed(why, "Of ONC RPC it describes an .x file"))?;
         let model = xdr::to_vec(&description.interface).map_err(|why| Failure::new(why.to_string()))?;
         output.line(|| as_json(&description, &model), || as_text(&description))
     }

@@ -1,6 +1,6 @@
 //! `farcall gen`: Rust made of an `.x` file, and an `.x` file made of an interface.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use farcall_idl::to_x;
@@ -9,8 +9,9 @@ use serde_json::json;
 
 use crate::commands::describe;
 use crate::failure::{Failure, Outcome};
+use crate::onc;
 use crate::output::Output;
-use crate::x_file::{self, Reading, as_json};
+use crate::x_file::{Reading, as_json};
 
 /// Make Rust of an .x file (ONC RPC): its constants, its types, and an interface for each version of its programs
 ///
@@ -18,7 +19,8 @@ use crate::x_file::{self, Reading, as_json};
 /// With `--to x` an .x file is made of an interface that was written in Rust, so that rpcgen can make C of it.
 #[derive(Debug, Args)]
 pub struct Gen {
-    /// The .x file; for `--to x` the name of an exporter, or a file that `farcall describe --json` wrote, as well
+    /// The .x file, or nfs3, mount, rpcbind, vxi11; for `--to x` the name of an exporter, or a file that `farcall describe --json`
+    /// wrote, as well
     #[arg(value_hint = ValueHint::FilePath)]
     source: String,
     /// What is made
@@ -57,11 +59,11 @@ enum To {
 impl Gen {
     pub fn run(&self, output: &Output) -> Outcome {
         let (text, left_out) = match self.to {
-            To::X if !x_file::is_meant(&self.source) => {
+            To::X if !onc::is_definition(&self.source) => {
                 (to_x(&describe::interface(&self.source)?, self.program, self.version), Vec::new())
             }
             to => {
-                let tree = self.reading.read(Path::new(&self.source), output)?;
+                let tree = self.reading.definition(&self.source, output)?;
                 (if to == To::X { self.x(&tree)? } else { self.rust(&tree)? }, tree.warnings)
             }
         };

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::commands::call::{decoded, encoded, procedure};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, duration, printable, rounded, say};
-use crate::remote::{runtime, seconds};
+use crate::remote::{runtime_within, seconds};
 
 /// Call a procedure of every instance of a type at once, with JSON
 ///
@@ -47,7 +47,7 @@ pub struct Multi {
 
 impl Multi {
     pub fn run(&self, output: &Output) -> Outcome {
-        let instances = Instances::import(&runtime()?, &self.name)?;
+        let instances = Instances::import(&runtime_within(self.within)?, &self.name)?;
         let interface = instances.interface();
         let procedure = procedure(interface, &self.procedure)?;
         let arguments = encoded(interface, procedure, &procedure.name, &self.arguments)?;

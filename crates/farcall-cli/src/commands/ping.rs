@@ -6,13 +6,14 @@ use clap::{Args, ValueHint};
 use farcall::Never;
 use farcall::dynamic::Pinger;
 use farcall::stub::Procedure;
+use farcall_idl::spell_program;
 use farcall_onc::standard;
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
 use crate::onc::{self, Manner};
 use crate::output::{Output, duration, rounded};
-use crate::remote::{Deadline, runtime};
+use crate::remote::Deadline;
 
 /// Ask an exporter whether it is well, and how long a call takes
 ///
@@ -46,7 +47,8 @@ impl Ping {
         if let Some(program) = &self.program {
             return self.ping_onc(program, output);
         }
-        let mut pinger = Pinger::import(&runtime()?, &self.name)?;
+        let mut pinger = Pinger::import(&self.deadline.runtime()?, &self.name)
+            .map_err(|why| onc::unnamed(why, onc::AFTER_ADDRESS))?;
         if let Some(deadline) = self.deadline.within {
             pinger = pinger.within(deadline);
         }
@@ -91,7 +93,7 @@ impl Ping {
             },
             || {
                 let [least, median, most] = [least, median, most].map(duration);
-                let at = format!("{}, {number} version {version}", client.address());
+                let at = format!("{}, program {}, version {version}", client.address(), spell_program(number));
                 format!("{at}: {} calls, fastest {least}, median {median}, slowest {most}", self.count)
             },
         )
@@ -106,7 +108,9 @@ impl Ping {
         }
         if !onc::is_definition(program) {
             let why = format!("{program} is no program's number, no name that is known, and no .x file");
-            return Err(Failure::usage(why).hint(format!("`farcall list {}` shows what a host has", self.name)));
+            let known = onc::known();
+            let hint = format!("names are those that `farcall list` shows, as nfs and mountd, and {known}");
+            return Err(Failure::usage(why).hint(hint));
         }
         let versions = self.manner.versions(program, output)?;
         versions.first().map(|version| (version.program, version.version)).ok_or_else(|| Failure::new("no program"))
