@@ -309,18 +309,22 @@ impl Binding {
         Pending::new(self.channel.start(self.prepare(procedure, encode)))
     }
 
-    /// As [`Binding::call`], with encoded arguments.
+    /// As [`Binding::call`], with encoded arguments: briefly where it can be.
     #[inline(always)]
     pub(crate) fn call_encoded<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
         &self,
         procedure: &Procedure,
         arguments: &[u8],
     ) -> Result<T, E> {
-        if arguments.is_empty() {
-            return self.call(procedure, &|_| Ok(()));
-        }
         // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
-        self.call(procedure, &|e| e.opaque(arguments))
+        let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
+        let call = self.prepare(procedure, &encode);
+        let mut outcome = None;
+        let sink = &mut |reply: Reply<'_>| outcome = Some(decode_reply(reply));
+        if call.within.is_some() || !self.channel.call_briefly(procedure, arguments, &mut |_| false, sink) {
+            self.channel.call(call, sink);
+        }
+        outcome.unwrap_or_else(|| Err(no_reply().into()))
     }
 
     /// Starts a call with encoded arguments, for a thread that gathers the ends of several at `station`.

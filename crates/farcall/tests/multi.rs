@@ -132,6 +132,24 @@ fn a_group_of_one_is_called_too_and_of_none_is_not() {
 }
 
 #[test]
+fn a_group_of_one_ends_as_a_single_call_does() {
+    let mut cluster = Cluster::of(1);
+    let group = cluster.group().fixed();
+    let result = || group.multi().add(1).all().get("Member/m000").cloned();
+    assert_eq!(result(), Some(Outcome::Result(1)));
+    let all = group.multi().add(u64::MAX).all();
+    assert_eq!(all.get("Member/m000"), Some(&Outcome::Exception("0 has no room".to_owned())));
+    assert_eq!(group.multi().bytes(1_000_000).first().unwrap().1.len(), 1_000_000);
+    let name = "x".repeat(100_000);
+    assert_eq!(group.multi().greet(&name).first().unwrap().1, format!("{name}, from 0"));
+    assert_eq!(result(), Some(Outcome::Result(1)));
+    assert_eq!(cluster.calls.load(Ordering::SeqCst), 3, "each ran once");
+    cluster.exports.clear();
+    let Some(Outcome::Failed(why)) = result() else { panic!("nobody serves it any more") };
+    assert_eq!(why.ran(), Ran::Maybe);
+}
+
+#[test]
 fn large_results_come_whole() {
     let cluster = Cluster::of(12);
     for len in [1_000, 60_000, 1_000_000] {
