@@ -287,8 +287,13 @@ impl PartialEq for CallFailed {
 
 impl Eq for CallFailed {}
 
+/// A sentence, because it is what `main` prints of an error that it returns, and `unwrap` and `expect` of one that they meet:
+/// the message, and whether the procedure ran. `{:#?}` shows the parts.
 impl fmt::Debug for CallFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return write!(f, "{self}; {}", self.ran());
+        }
         let mut all = f.debug_struct("CallFailed");
         all.field("kind", &self.0.kind).field("ran", &self.0.ran);
         if !self.0.detail.is_empty() {
@@ -331,6 +336,15 @@ mod tests {
             outer.to_string(),
             "a call made by the procedure failed: the server does not answer; it did not run"
         );
+    }
+
+    #[test]
+    fn what_main_returns_reads_as_a_sentence() {
+        let why = CallFailed::new(Kind::NoSuchName, Ran::No).because("nobody exports Store");
+        let main: Result<()> = Err(why.clone().into());
+        assert_eq!(format!("{:?}", main.unwrap_err()), "no such name: nobody exports Store; it did not run");
+        assert!(format!("{why:#?}").contains("kind: NoSuchName"), "{why:#?}");
+        assert_eq!(format!("{:?}", Error::Declared("odd")), "Declared(\"odd\")");
     }
 
     #[test]
