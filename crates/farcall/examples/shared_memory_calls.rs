@@ -1,8 +1,8 @@
-//! What a call through shared memory costs, for a look at it: `bench/` measures.
+//! What a call through shared memory costs, for a look at it: `bench/` measures. (Segments, memory without calls, are `memory`.)
 //!
 //! ```text
-//! taskset -c 1 memory serve &
-//! FARCALL_SPIN_US=1000 taskset -c 0 memory call [bytes] [calls] [outstanding]
+//! taskset -c 1 shared_memory_calls serve &
+//! FARCALL_SPIN_US=1000 taskset -c 0 shared_memory_calls call [bytes] [calls] [outstanding]
 //! ```
 #![allow(missing_docs)]
 

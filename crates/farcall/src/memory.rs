@@ -16,6 +16,8 @@
 //! # }
 //! ```
 //!
+//! `cargo run --example memory` is a whole program, both ends.
+//!
 //! **Words.** Eight bytes at an offset that eight divides are a word: a number in little-endian order, read and written
 //! as a whole by everybody, near and far. An access of several words takes them in ascending order, one by one: a load
 //! sees what was written before the store that it sees (acquire and release), so a later word of one access is never
