@@ -1,6 +1,61 @@
 //! ONC RPC (RFC 5531): farcall's stubs, spoken to and served by the programs that exist.
 //!
-//! `wire` is messages without I/O; `client` and `server` have the sockets, `rpcbind` is how they find one another.
+//! **A server** implements a trait with numbers, and is called over UDP, TCP and Unix sockets:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use farcall_onc::Server;
+//!
+//! #[farcall::interface(program = 0x2000_0100, version = 1)]
+//! pub trait Calculator {
+//!     #[procedure(1)]
+//!     fn twice(&self, number: u32) -> farcall::Result<u64>;
+//! }
+//!
+//! struct Here;
+//!
+//! impl Calculator for Here {
+//!     fn twice(&self, number: u32) -> farcall::Result<u64> {
+//!         Ok(u64::from(number) * 2)
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let server = Server::builder().program::<dyn Calculator>(Arc::new(Here)).address("127.0.0.1:4000".parse()?);
+//!     server.start()?.wait();
+//!     Ok(())
+//! }
+//! ```
+//!
+//! **A client** is the user-stub of the same trait, whoever made the server:
+//!
+//! ```no_run
+//! # #[farcall::interface(program = 0x2000_0100, version = 1)]
+//! # pub trait Calculator {
+//! #     #[procedure(1)]
+//! #     fn twice(&self, number: u32) -> farcall::Result<u64>;
+//! # }
+//! fn main() -> farcall::Result<()> {
+//!     let calculator = farcall_onc::import::<dyn Calculator>("tcp://127.0.0.1:4000")?;
+//!     println!("{}", calculator.twice(21)?); // blocks
+//!     let pending = calculator.start().twice(4); // does not
+//!     println!("{}", pending.wait()?);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! **An `.x` file** gives the same kind of traits, one for each version of each program, and the types: `farcall::include_x!("nfs3.x")`,
+//! with farcall's feature `x`. `docs/onc.md` leads from such a file to a server, a client, and a client in C, and says what is promised.
+//!
+//! | module | |
+//! |---|---|
+//! | [`routines`] | ready to use: what one line asks of a host |
+//! | [`client`] | [`import`], and [`Client`] with all that can be set: addresses, time, failures, threads |
+//! | [`server`] | [`Server`]: programs, sockets, limits, who calls |
+//! | [`rpcbind`] | how they find one another: the host's port mapper, one of our own, broadcast |
+//! | [`standard`] | protocols that many speak, and what the numbers of programs mean |
+//! | [`wire`] | messages, without I/O |
 
 #![forbid(unsafe_code)]
 
