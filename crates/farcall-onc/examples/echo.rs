@@ -38,9 +38,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for (transport, address) in server.addresses() {
                 println!("{transport:?} {address}");
             }
-            loop {
-                std::thread::park();
-            }
+            server.wait();
+            Ok(())
         }
         ["call", address, times] => {
             let echo = Client::connect(address)?.bind::<dyn Echo>();

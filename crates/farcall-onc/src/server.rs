@@ -2,14 +2,9 @@
 //!
 //! ```
 //! # use std::sync::Arc;
-//! #[farcall::interface]
+//! #[farcall::interface(program = 0x2000_0001, version = 1)]
 //! pub trait Echo {
 //!     fn twice(&self, number: u32) -> farcall::Result<u32>;
-//! }
-//!
-//! impl farcall::stub::Program for dyn Echo {
-//!     const PROGRAM: u32 = 0x2000_0001;
-//!     const VERSION: u32 = 1;
 //! }
 //!
 //! struct Twice;
@@ -25,6 +20,8 @@
 //!     .address("127.0.0.1:0".parse()?) // UDP and TCP, at one port
 //!     .start()?;
 //! println!("{:?}", server.addresses());
+//! # server.stopper().stop();
+//! server.wait(); // until the process ends, or somebody stops it
 //! # Ok(())
 //! # }
 //! ```
@@ -42,6 +39,7 @@ mod outgoing;
 mod programs;
 mod ready;
 mod shorts;
+mod stopper;
 mod streams;
 
 use std::fmt;
@@ -62,6 +60,7 @@ pub use dispatcher::Dispatcher;
 pub use duplicates::Retention;
 pub use flavour::{Admission, Flavour, Seal};
 pub use programs::Offer;
+pub use stopper::Stopper;
 
 use crate::client::carrier::fresh;
 use crate::rpcbind::{Mapper, Offered, Registration, Rpcbind};
@@ -85,12 +84,24 @@ pub struct Server {
     /// Where it is registered: at a port mapper of ours, and at the host's.
     mapper: Option<Mapper>,
     registrations: Vec<Registration>,
+    stopper: Stopper,
 }
 
 impl Server {
     /// A server to be.
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
+    }
+
+    /// Serves until the process ends, or [`Stopper::stop`] is called: then what it registered is taken back. (To be ended by a
+    /// signal takes nothing back: whoever wants that has the signal's handler call the stopper.)
+    pub fn wait(self) {
+        self.stopper.wait();
+    }
+
+    /// What ends [`Server::wait`], from another thread.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
     }
 
     /// Where it is called, by which way.
@@ -371,6 +382,7 @@ impl ServerBuilder {
             paths: Vec::new(),
             mapper: None,
             registrations: Vec::new(),
+            stopper: Stopper::default(),
         };
         let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
         for place in self.places {

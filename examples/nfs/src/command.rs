@@ -89,9 +89,8 @@ fn serve(directory: PathBuf, address: SocketAddr, name: &str) -> Result<()> {
     if let Some(address) = server.tcp() {
         println!("{} is nfs://{address}{name}, over UDP and TCP", directory.display());
     }
-    loop {
-        std::thread::park();
-    }
+    server.wait();
+    Ok(())
 }
 
 /// What a URL leads to: a directory that the server exports, and the path below it.

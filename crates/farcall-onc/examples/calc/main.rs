@@ -28,9 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let server = Server::builder().program::<dyn CalcV1>(Arc::new(Calculator));
         let server = server.address("127.0.0.1:0".parse()?).start()?; // UDP and TCP
         println!("{:?}", server.addresses());
-        loop {
-            std::thread::park();
-        }
+        server.wait();
+        return Ok(());
     };
     let calculator = farcall_onc::import::<dyn CalcV1>(&address)?;
     println!("{}", calculator.calc_add(&Operands { a: 40, b: 2 })?);

@@ -26,6 +26,19 @@ fn a_call_is_answered_over_udp_tcp_and_a_unix_socket() {
 }
 
 #[test]
+fn a_server_that_is_waited_for_takes_back_what_it_registered_when_it_is_stopped() {
+    let mapper = farcall_onc::rpcbind::Mapper::default();
+    let (server, _) = serve_with(|builder| builder.register_at(&mapper));
+    let (stopper, udp) = (server.stopper(), Udp::to(server.udp().unwrap()));
+    let main = std::thread::spawn(|| server.wait());
+    assert_eq!(success(&udp.ask(&call(9, 1, &[2, 3]))).1, words(&[5]));
+    assert!(!mapper.entries().is_empty());
+    stopper.stop();
+    main.join().unwrap();
+    assert_eq!(mapper.entries(), []);
+}
+
+#[test]
 fn both_families_are_served_at_one_port() {
     let (server, calculator) = serve();
     let port = server.udp().unwrap().port();
