@@ -169,3 +169,30 @@ fn a_call_that_left_by_itself_is_sent_again() {
     let told = |token, bytes: &[u8]| (token, Told::Result(bytes.to_vec()));
     assert_eq!(pair.told, [told(1, b"usual..."), told(2, b"another.")]);
 }
+
+/// A server that is gone has as many calls as were begun since, and each has an error of its own: to look at all of them
+/// for each would be quadratic.
+#[test]
+fn errors_of_a_server_that_is_gone_are_heeded_no_more_often_than_its_calls_can_be_looked_at() {
+    const CALLS: u64 = 5_000;
+    let mut pair = Pair::acquainted();
+    let begin = |pair: &mut Pair, token| {
+        pair.start(token, b"argument");
+        pair.sent();
+    };
+    // Asks all that are due a hastened time after the error, and says how many have been asked again by then.
+    let again = |pair: &mut Pair| {
+        pair.pass(Duration::from_micros(5_100));
+        pair.tick();
+        pair.sent();
+        pair.client.stats().retransmitted
+    };
+    (1..=CALLS).for_each(|token| begin(&mut pair, token));
+    pair.client.handle_unreachable(pair.now);
+    begin(&mut pair, CALLS + 1);
+    pair.client.handle_unreachable(pair.now);
+    assert_eq!(again(&mut pair), CALLS, "the last began when all had just been looked at");
+    // That takes a microsecond for each.
+    pair.client.handle_unreachable(pair.now);
+    assert_eq!(again(&mut pair), CALLS + 1);
+}

@@ -165,6 +165,8 @@ pub struct Conversation {
     local: bool,
     /// Not later than the earliest moment at which a call wants [`Conversation::handle_timeout`].
     check: Time,
+    /// Not before then are the calls looked at again for [`Conversation::handle_unreachable`].
+    hastened: Time,
     /// The bounds of a caller's patience, in nanoseconds: those of the configuration, which divide.
     least_patience: u64,
     most_patience: u64,
@@ -220,6 +222,7 @@ impl Conversation {
             next_number: 1,
             local: false,
             check: Time::default(),
+            hastened: Time::default(),
             round_trip: RoundTrip::default(),
             usual,
             congestion: Congestion::default(),
@@ -343,6 +346,11 @@ impl Conversation {
 
     /// An ICMP error spoke of the server's address: hastens a probe, decides nothing.
     pub fn handle_unreachable(&mut self, now: Time) {
+        // Every call to a server that is gone may have its error, and each would be one for all.
+        if now < self.hastened {
+            return;
+        }
+        self.hastened = now + self.look_takes();
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);

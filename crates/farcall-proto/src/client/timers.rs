@@ -21,6 +21,10 @@ pub(super) const BLACK_HOLE: u32 = 3;
 /// The least time between two looks at every call.
 const GRAIN: Duration = Duration::from_millis(1);
 
+/// For each call that is looked at, that long nobody looks at all of them: a server that is gone may have thousands, and
+/// whoever calls others meanwhile is not to pay for them each time.
+const LOOK: Duration = Duration::from_micros(1);
+
 impl Conversation {
     /// Acts on the timers that are due. Hand in every datagram that has arrived before.
     pub fn handle_timeout(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
@@ -44,7 +48,12 @@ impl Conversation {
             self.look_at(now, activity, sink);
         }
         // Many calls have as many moments at which something is due; a look concerns them all.
-        self.check = self.check.max(now + GRAIN);
+        self.check = self.check.max(now + GRAIN.max(self.look_takes()));
+    }
+
+    /// How long to leave the calls that are outstanding alone after a look at each.
+    pub(super) fn look_takes(&self) -> Duration {
+        LOOK * self.slots.outstanding() as u32
     }
 
     fn look_at(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
