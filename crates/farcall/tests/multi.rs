@@ -1,106 +1,17 @@
 //! One call to every member of a group: how it ends, what each member's outcome is, and what stays usable.
 #![allow(missing_docs)]
 
+#[path = "common/cluster.rs"]
+mod cluster;
 mod common;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use cluster::{Cluster, Member, MemberClient};
 use common::block_on;
 use farcall::multi::{Fixed, Next, Outcome, Rest};
-use farcall::names::{Memory, Registry};
-use farcall::{Export, Group, Kind, Ran, Runtime};
-
-#[farcall::interface]
-trait Member {
-    /// Its number, plus `n`.
-    fn add(&self, n: u64) -> farcall::Result<u64, String>;
-    /// As many bytes.
-    fn bytes(&self, len: u32) -> farcall::Result<Vec<u8>>;
-    /// Ends when it is cancelled.
-    #[blocking]
-    fn hang(&self) -> farcall::Result<()>;
-    /// As many bytes; without a number it hangs.
-    #[blocking]
-    fn bytes_or_hang(&self, len: Option<u32>) -> farcall::Result<Vec<u8>>;
-    fn greet(&self, name: &str) -> farcall::Result<String>;
-}
-
-struct Server {
-    number: u64,
-    calls: Arc<AtomicUsize>,
-    cancelled: Arc<AtomicUsize>,
-}
-
-impl Member for Server {
-    fn add(&self, n: u64) -> farcall::Result<u64, String> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
-        if n == u64::MAX {
-            return Err(format!("{} has no room", self.number).into());
-        }
-        Ok(self.number + n)
-    }
-
-    fn bytes(&self, len: u32) -> farcall::Result<Vec<u8>> {
-        Ok(vec![self.number as u8; len as usize])
-    }
-
-    fn hang(&self) -> farcall::Result<()> {
-        let context = farcall::context();
-        while !context.is_cancelled() {
-            std::thread::yield_now();
-        }
-        self.cancelled.fetch_add(1, Ordering::SeqCst);
-        Ok(())
-    }
-
-    fn bytes_or_hang(&self, len: Option<u32>) -> farcall::Result<Vec<u8>> {
-        match len {
-            Some(len) => self.bytes(len),
-            None => self.hang().map(|()| Vec::new()),
-        }
-    }
-
-    fn greet(&self, name: &str) -> farcall::Result<String> {
-        Ok(format!("{name}, from {}", self.number))
-    }
-}
-
-/// Servers, each in a runtime of its own, and a client.
-struct Cluster {
-    registry: Arc<dyn Registry>,
-    client: Runtime,
-    exports: Vec<Export>,
-    calls: Arc<AtomicUsize>,
-    cancelled: Arc<AtomicUsize>,
-}
-
-impl Cluster {
-    fn of(members: u64) -> Cluster {
-        let registry: Arc<dyn Registry> = Arc::new(Memory::new());
-        let client = runtime(&registry);
-        let mut cluster =
-            Cluster { registry, client, exports: Vec::new(), calls: Arc::default(), cancelled: Arc::default() };
-        (0..members).for_each(|number| cluster.join(number));
-        cluster
-    }
-
-    fn join(&mut self, number: u64) {
-        let server = Server { number, calls: self.calls.clone(), cancelled: self.cancelled.clone() };
-        let export = runtime(&self.registry).export::<dyn Member>(&format!("Member/m{number:03}"), Arc::new(server));
-        self.exports.push(export.unwrap());
-    }
-
-    fn group(&self) -> Group<MemberClient> {
-        self.client.import_all::<dyn Member>("Member").unwrap()
-    }
-}
-
-fn runtime(registry: &Arc<dyn Registry>) -> Runtime {
-    let builder = Runtime::builder().registry(registry.clone()).address("127.0.0.1:0".parse().unwrap());
-    builder.patience(Duration::from_secs(1)).build().unwrap()
-}
+use farcall::{Group, Kind, Ran};
 
 #[test]
 fn every_member_is_called_once_and_its_result_bears_its_name() {

@@ -1,0 +1,109 @@
+//! Members of a group, each in a runtime of its own, and a client.
+#![allow(dead_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use farcall::names::{Memory, Registry};
+use farcall::{Export, Group, Runtime};
+
+#[farcall::interface]
+pub trait Member {
+    /// Its number, plus `n`.
+    fn add(&self, n: u64) -> farcall::Result<u64, String>;
+    /// As many bytes.
+    fn bytes(&self, len: u32) -> farcall::Result<Vec<u8>>;
+    /// Ends when it is cancelled.
+    #[blocking]
+    fn hang(&self) -> farcall::Result<()>;
+    /// As many bytes; without a number it hangs.
+    #[blocking]
+    fn bytes_or_hang(&self, len: Option<u32>) -> farcall::Result<Vec<u8>>;
+    /// Panics.
+    fn panic(&self) -> farcall::Result<()>;
+    /// A greeting.
+    fn greet(&self, name: &str) -> farcall::Result<String>;
+}
+
+/// Counts its calls of `add`, and those of `hang` that were cancelled.
+#[derive(Default)]
+pub struct Server {
+    pub number: u64,
+    pub calls: Arc<AtomicUsize>,
+    pub cancelled: Arc<AtomicUsize>,
+}
+
+impl Member for Server {
+    fn add(&self, n: u64) -> farcall::Result<u64, String> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        if n == u64::MAX {
+            return Err(format!("{} has no room", self.number).into());
+        }
+        Ok(self.number + n)
+    }
+
+    fn bytes(&self, len: u32) -> farcall::Result<Vec<u8>> {
+        Ok(vec![self.number as u8; len as usize])
+    }
+
+    fn hang(&self) -> farcall::Result<()> {
+        let context = farcall::context();
+        while !context.is_cancelled() {
+            std::thread::yield_now();
+        }
+        self.cancelled.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn bytes_or_hang(&self, len: Option<u32>) -> farcall::Result<Vec<u8>> {
+        match len {
+            Some(len) => self.bytes(len),
+            None => self.hang().map(|()| Vec::new()),
+        }
+    }
+
+    fn panic(&self) -> farcall::Result<()> {
+        std::panic::resume_unwind(Box::new("as was asked"));
+    }
+
+    fn greet(&self, name: &str) -> farcall::Result<String> {
+        Ok(format!("{name}, from {}", self.number))
+    }
+}
+
+/// Servers, each in a runtime of its own, and a client.
+pub struct Cluster {
+    pub registry: Arc<dyn Registry>,
+    pub client: Runtime,
+    pub exports: Vec<Export>,
+    pub calls: Arc<AtomicUsize>,
+    pub cancelled: Arc<AtomicUsize>,
+}
+
+impl Cluster {
+    pub fn of(members: u64) -> Cluster {
+        let registry: Arc<dyn Registry> = Arc::new(Memory::new());
+        let client = runtime(&registry);
+        let mut cluster =
+            Cluster { registry, client, exports: Vec::new(), calls: Arc::default(), cancelled: Arc::default() };
+        (0..members).for_each(|number| cluster.join(number));
+        cluster
+    }
+
+    pub fn join(&mut self, number: u64) {
+        let server = Server { number, calls: self.calls.clone(), cancelled: self.cancelled.clone() };
+        let export = runtime(&self.registry).export::<dyn Member>(&format!("Member/m{number:03}"), Arc::new(server));
+        self.exports.push(export.unwrap());
+    }
+
+    /// All of them: who joins or leaves is seen.
+    pub fn group(&self) -> Group<MemberClient> {
+        self.client.import_all::<dyn Member>("Member").unwrap()
+    }
+}
+
+pub fn runtime(registry: &Arc<dyn Registry>) -> Runtime {
+    let builder = Runtime::builder().registry(registry.clone()).address("127.0.0.1:0".parse().unwrap());
+    builder.patience(Duration::from_secs(1)).build().unwrap()
+}
