@@ -38,6 +38,7 @@ mod sync {
 }
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -93,7 +94,7 @@ pub(crate) struct Endpoint {
 #[derive(Default)]
 struct Peers {
     by_address: HashMap<SocketAddr, Arc<Peer>>,
-    by_id: HashMap<u64, Arc<Peer>>,
+    by_id: HashMap<u64, Arc<Peer>, BuildHasherDefault<Random>>,
     /// Look for peers that nobody uses when there are that many.
     sweep_at: usize,
 }
@@ -193,6 +194,26 @@ impl Peers {
         let kept = &self.by_address;
         self.by_id.retain(|_, peer| kept.contains_key(&peer.address));
         self.sweep_at = self.by_id.len() * 2;
+    }
+}
+
+/// Identifiers of peers are random: each is its hash. They are this side's, so nobody else chooses what stands in the table.
+#[derive(Default)]
+struct Random(u64);
+
+impl Hasher for Random {
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0 << 8 | u64::from(*byte));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, id: u64) {
+        self.0 = id;
     }
 }
 
