@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use farcall_proto::client::Event;
@@ -11,7 +11,7 @@ use farcall_proto::{Route, Time, route};
 
 use super::lent::{self, Train};
 use super::owners::Owners;
-use super::peer::{Mine, deliver};
+use super::peer::{Mine, PeerState, deliver};
 use super::waiter::{Tools, Waiter};
 use super::{Endpoint, Peer};
 use crate::depart::{Departing, depart};
@@ -433,13 +433,41 @@ impl Endpoint {
 
     /// Sends all that is ready, and returns the conversation's next timer.
     pub(super) fn flush(&self, now: Time, peer: &Peer, out: &mut [u8]) -> Option<Time> {
-        let mut timer = None;
+        self.flush_locked(now, peer, peer.lock(), out)
+    }
+
+    /// The same for who has the lock.
+    pub(super) fn flush_locked(
+        &self,
+        now: Time,
+        peer: &Peer,
+        mut state: MutexGuard<'_, PeerState>,
+        out: &mut [u8],
+    ) -> Option<Time> {
+        let first = state.conversation.transmit(now, out);
+        let (timer, more) = (state.conversation.timeout(), !state.conversation.is_quiet());
+        state.flushed = now;
+        drop(state);
+        let Some(len) = first else { return timer };
+        if more {
+            return self.flush_more(now, peer, len, out);
+        }
+        self.send(now, peer, &out[..len]);
+        timer
+    }
+
+    /// The same, of which a first datagram of that length is written.
+    #[inline(never)]
+    fn flush_more(&self, now: Time, peer: &Peer, first: usize, out: &mut [u8]) -> Option<Time> {
+        let (mut timer, mut first) = (None, Some(first));
         let write = |out: &mut [u8]| {
+            if let Some(len) = first.take() {
+                return Some(Departing { to: peer.address, len, insert: None, more: true });
+            }
             let mut state = peer.lock();
             let sent = state.conversation.transmit(now, out);
             timer = state.conversation.timeout();
             let more = !state.conversation.is_quiet();
-            state.flushed = now;
             sent.map(|len| Departing { to: peer.address, len, insert: None, more })
         };
         // What the system refuses is a hint.

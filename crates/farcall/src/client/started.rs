@@ -1,5 +1,6 @@
 //! A call under way without a thread: its outcome, and whoever asks for it.
 
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -184,7 +185,8 @@ impl Endpoint {
         let mut state = peer.lock();
         let was_busy = state.owners.any_started();
         let token = state.owners.add(Owner::Started(landing.clone(), watcher));
-        let clock = || self.env.now();
+        let now = OnceCell::new();
+        let clock = || *now.get_or_init(|| self.env.now());
         // While tasks wait, the service thread receives.
         let clocked = self.tasks.load(Ordering::Relaxed) > 0;
         let id = match state.conversation.start_by(clock, &outgoing.call(token), &mut tools.arguments) {
@@ -204,12 +206,12 @@ impl Endpoint {
             }
             self.set_timer(outgoing.trip.deadline);
         } else {
-            let unlisted = !std::mem::replace(&mut state.listed, true);
-            drop(state);
-            if unlisted {
+            if !std::mem::replace(&mut state.listed, true) {
+                drop(state);
                 self.list(peer);
+                state = peer.lock();
             }
-            let timer = self.flush(self.env.now(), peer, &mut tools.out);
+            let timer = self.flush_locked(clock(), peer, state, &mut tools.out);
             self.set_timer(timer);
             if let Some(service) = service.filter(|_| !was_busy) {
                 self.engage(service);
