@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::multi::{Bell, Bells, Members, Parking, Station};
+use crate::multi::{Bells, Members, Parking, Station};
 use crate::pending::Pending;
 use crate::xdr::{Decode, Decoder, Encode, Encoder, ErrorKind};
 use crate::{CallFailed, Error, Kind, Ran, Result, System, idl, xdr};
@@ -215,11 +215,17 @@ pub trait Channel: Send + Sync + 'static {
         Arc::new(Parking::new(Arc::new(System)))
     }
 
-    /// As [`Channel::start`], for a thread that will wait at `station`. The bell is rung when the call may have ended,
-    /// or has not been looked at yet.
-    fn start_gathered(&self, call: Call<'_>, _station: &Arc<dyn Station>, bell: Bell) -> Box<dyn PendingCall> {
+    /// As [`Channel::start`], for a thread that will wait at `station`. The member's bell is rung when the call may have
+    /// ended, or has not been looked at yet.
+    fn start_gathered(
+        &self,
+        call: Call<'_>,
+        _station: &Arc<dyn Station>,
+        bells: &Bells,
+        member: u32,
+    ) -> Box<dyn PendingCall> {
         let started = self.start(call);
-        bell.ring();
+        bells.of(member).ring();
         started
     }
 }
@@ -333,10 +339,11 @@ impl Binding {
         procedure: &Procedure,
         arguments: &[u8],
         station: &Arc<dyn Station>,
-        bell: Bell,
+        bells: &Bells,
+        member: u32,
     ) -> Box<dyn PendingCall> {
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
-        self.channel.start_gathered(self.prepare(procedure, &encode), station, bell)
+        self.channel.start_gathered(self.prepare(procedure, &encode), station, bells, member)
     }
 
     /// Starts a call with encoded arguments and perhaps one more deadline.

@@ -20,11 +20,12 @@ impl Started {
         endpoint: &Arc<Endpoint>,
         peer: &Arc<Peer>,
         outgoing: &Outgoing<'_>,
-        bell: Bell,
+        (bells, member): (&Bells, u32),
     ) -> Result<Started, CallFailed> {
         endpoint.check_process()?;
         let mut caller = Caller::take(&endpoint.env);
-        let begun = endpoint.begin_started(None, peer, outgoing, Watcher::Gatherer(bell), &mut caller.tools);
+        let watcher = Watcher::Gatherer(bells.of(member));
+        let begun = endpoint.begin_started(None, peer, outgoing, watcher, &mut caller.tools);
         caller.keep();
         begun.map_err(Refused::into)
     }

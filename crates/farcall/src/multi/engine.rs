@@ -209,18 +209,17 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             *next = self.station.now() + hedge.after;
         }
         let Some(prepared) = self.prepared.get(index).or(self.prepared.last()) else { return };
-        let bell = self.bells.of(index as u32);
-        let binding = self.members[index].binding();
+        let (binding, member) = (self.members[index].binding(), index as u32);
         self.calls[index] = Some(match &prepared.arguments {
             Ok(arguments) => match self.awaited {
-                None => binding.gather(&prepared.procedure, arguments, &self.station, bell),
+                None => binding.gather(&prepared.procedure, arguments, &self.station, &self.bells, member),
                 Some(Awaited { within }) => {
-                    bell.ring();
+                    self.bells.of(member).ring();
                     binding.start_encoded(&prepared.procedure, arguments, within)
                 }
             },
             Err(why) => {
-                bell.ring();
+                self.bells.of(member).ring();
                 Box::new(bad_arguments(why.clone()))
             }
         });

@@ -16,7 +16,7 @@ use super::{Inner, Runtime, bound, started};
 use crate::client::{Brief, Outgoing, Takers, Trip};
 use crate::context;
 use crate::memory::Watcher;
-use crate::multi::{Bell, Parking, Station};
+use crate::multi::{Bells, Parking, Station};
 use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, idl};
@@ -127,10 +127,16 @@ impl Channel for Shared {
         target.endpoint.post(&target.peer, target.export, bytes)
     }
 
-    fn start_gathered(&self, call: Call<'_>, station: &Arc<dyn Station>, bell: Bell) -> Box<dyn PendingCall> {
+    fn start_gathered(
+        &self,
+        call: Call<'_>,
+        station: &Arc<dyn Station>,
+        bells: &Bells,
+        member: u32,
+    ) -> Box<dyn PendingCall> {
         let (deadline, trace) = self.0.inherit(&call);
         let trip = Trip { procedure: call.procedure, deadline, trace, encode: call.encode };
-        started::start_gathered(&self.0, &trip, station, bell)
+        started::start_gathered(&self.0, &trip, station, bells, member)
     }
 
     fn station(&self) -> Arc<dyn Station> {

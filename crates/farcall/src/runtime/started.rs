@@ -13,7 +13,7 @@ use super::import::{self, Importer, describe, lacking};
 use crate::client::{self, Outgoing, Taker, Trip};
 use crate::context::Trace;
 use crate::env::{Event, Time};
-use crate::multi::{Bell, Bells, Parking, Station};
+use crate::multi::{Bells, Parking, Station};
 use crate::shm;
 use crate::stub::{PendingCall, Procedure, Reply, Sink, bad_arguments};
 use crate::xdr::{Decoder, Encoder};
@@ -72,21 +72,22 @@ pub(super) fn start_gathered(
     importer: &Arc<Importer>,
     trip: &Trip<'_>,
     station: &Arc<dyn Station>,
-    bell: Bell,
+    bells: &Bells,
+    member: u32,
 ) -> Box<dyn PendingCall> {
     let target = importer.bound.first().filter(|target| is_at(target, station) && target.has(trip.procedure.number));
     let Some(target) = target else {
-        bell.ring();
+        bells.of(member).ring();
         return start(importer, trip);
     };
     let outgoing = Outgoing { export: target.export, trip };
-    match client::Started::start_gathered(&target.endpoint, &target.peer, &outgoing, bell.clone()) {
+    match client::Started::start_gathered(&target.endpoint, &target.peer, &outgoing, (bells, member)) {
         Ok(started) => {
             let stage = Stage::First(Started::Datagrams(started), target.clone());
             Box::new(Flight::new(importer, trip, stage))
         }
         Err(why) => {
-            bell.ring();
+            bells.of(member).ring();
             Box::new(why)
         }
     }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use super::Inner;
 use crate::env::{Env, Time};
 use crate::intercept::{self, Interceptors, Outcome};
-use crate::multi::{Bell, Bells, Station};
+use crate::multi::{Bells, Station};
 use crate::stub::{Call, Channel, PendingCall, Reply, Sink};
 use crate::{CallFailed, context};
 
@@ -94,13 +94,20 @@ impl Channel for Watched {
         Box::new(Flight { watch, procedure, since, call: self.channel.start(call) })
     }
 
-    fn start_gathered(&self, call: Call<'_>, station: &Arc<dyn Station>, bell: Bell) -> Box<dyn PendingCall> {
+    fn start_gathered(
+        &self,
+        call: Call<'_>,
+        station: &Arc<dyn Station>,
+        bells: &Bells,
+        member: u32,
+    ) -> Box<dyn PendingCall> {
         if let Err(why) = self.watch.interceptors.before(&self.watch.call(call.procedure.name)) {
-            bell.ring();
+            bells.of(member).ring();
             return Box::new(why);
         }
         let (watch, procedure, since) = (self.watch.clone(), call.procedure.name, self.watch.env.now());
-        Box::new(Flight { watch, procedure, since, call: self.channel.start_gathered(call, station, bell) })
+        let call = self.channel.start_gathered(call, station, bells, member);
+        Box::new(Flight { watch, procedure, since, call })
     }
 
     fn station(&self) -> Arc<dyn Station> {
