@@ -82,6 +82,8 @@ pub struct ServerConfig {
     pub reassembly_budget: usize,
     /// Bytes of results held for retransmission, for all conversations together.
     pub held_budget: usize,
+    /// Bytes of results being sent in fragments, for all conversations together; one result more if it is alone.
+    pub sending_budget: usize,
     /// How long a result that nobody acknowledges is held.
     pub hold: Duration,
     /// How far ahead of what has arrived the sender of large arguments may send, in bytes; shared
@@ -101,6 +103,7 @@ impl Default for ServerConfig {
             max_arguments: LONGEST,
             reassembly_budget: 3 << 29,
             held_budget: 64 << 20,
+            sending_budget: 3 << 29,
             hold: Duration::from_secs(30),
             window: 4 << 20,
             max_datagram: 64_000,

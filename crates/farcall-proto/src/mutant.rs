@@ -53,6 +53,8 @@ mutants! {
     ExportUnchecked = "export-unchecked",
     /// Results are never released.
     HeldForever = "held-forever",
+    /// Results are sent in fragments however many bytes of others are.
+    SendingUnbounded = "sending-unbounded",
     /// A probe is sent even when no call is outstanding.
     IdleProbes = "idle-probes",
     /// An access that comes again when its result is no longer held is executed again, as if it were a reading.

@@ -200,3 +200,40 @@ fn results_of_accesses_that_nobody_fetches_are_counted_until_they_are_let_go() {
     pair.tick();
     assert!(pair.server.held_bytes() < LEN && pair.server.has_room(pair.now, 2 * LEN));
 }
+
+/// Says that so many bytes of a result have come.
+fn select(pair: &mut Pair, conversation: u64, activity: u32, through: u32) {
+    let select = frame_about(SELECT, 0, activity, 5, &[through, 12_000, 0, 0]);
+    pair.receive(&[forged(conversation, 1, &[select])]);
+    pair.answered();
+}
+
+#[test]
+fn who_speaks_of_a_result_and_does_not_fetch_it_has_it_no_longer_than_others_wait() {
+    const LEN: usize = 50_000;
+    let server = ServerConfig { held_budget: 2 * LEN, ..ServerConfig::default() };
+    let mut pair = Pair::with(ClientConfig::default(), server);
+    pair.start(0, b"");
+    pair.settle();
+    pair.start(1, b"");
+    let conversation = conversation_of(&pair.sent()[0]);
+    for activity in 1..=2 {
+        let key = come(&mut pair, conversation, activity);
+        pair.server.finish_access(pair.now, key, Finish::Result, &mut vec![7; LEN], &mut []);
+        pair.answered();
+    }
+    let speak = |pair: &mut Pair, seconds: u32, wait: bool| {
+        for second in 0..seconds {
+            pair.pass(Duration::from_secs(1));
+            (1..=2).for_each(|activity| select(pair, conversation, activity, 4 * second));
+            let _ = wait && pair.server.has_room(pair.now, LEN);
+            pair.tick();
+            pair.pass(Duration::from_millis(250));
+            pair.tick();
+        }
+        pair.server.held_bytes() >= 2 * LEN
+    };
+    assert!(speak(&mut pair, 100, false), "nobody waits");
+    assert!(!speak(&mut pair, 1, true), "a hundred seconds were enough");
+    assert!(pair.server.has_room(pair.now, LEN));
+}

@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::*;
+use farcall_proto::client::Conversation;
 use farcall_proto::server::Finish;
 use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
 
@@ -94,4 +96,145 @@ fn arguments_that_never_come_are_refused_without_a_word() {
     let answers = pair.answered();
     pair.hear(&answers);
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Other, Ran::No))]);
+}
+
+const LONG: usize = 50_000;
+
+/// Room for ten long results that are being sent, and the tenth part of that for others.
+fn with_room_for_ten() -> Pair {
+    let server = ServerConfig { held_budget: LONG, sending_budget: 10 * LONG, ..ServerConfig::default() };
+    let client = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
+    let mut pair = Pair::with(client, server);
+    pair.start(0, b"");
+    pair.settle();
+    pair.told.clear();
+    pair
+}
+
+/// Has calls executed, one after the other, whose results are long.
+fn call_long(pair: &mut Pair, tokens: std::ops::RangeInclusive<u64>, mut each: impl FnMut(&mut Pair, Vec<Datagram>)) {
+    for token in tokens {
+        pair.start(token, b"long....");
+        let call = pair.sent();
+        pair.receive(&call);
+        let (key, _) = pair.asked.pop().unwrap();
+        let result = pair.finish(key, Finish::Result, &vec![7; LONG]);
+        assert!(pair.server.held_bytes() <= 11 * LONG, "{}", pair.server.held_bytes());
+        each(pair, result);
+    }
+}
+
+#[test]
+fn long_results_that_nobody_fetches_are_bounded_however_fast_they_come_and_said_to_be_lost() {
+    let mut pair = with_room_for_ten();
+    call_long(&mut pair, 1..=30, |_, _| ());
+    pair.carry(30, 60 * SECOND, |_, _, _| true);
+    let lost = pair.told.iter().filter(|(_, told)| *told == Told::Failed(Kind::ResultLost, Ran::Yes)).count();
+    let there =
+        pair.told.iter().filter(|(_, told)| matches!(told, Told::Result(result) if result.len() == LONG)).count();
+    assert_eq!((lost, there), (20, 10));
+}
+
+/// Another client comes, and the one that was there goes aside.
+fn change(pair: &mut Pair, aside: &mut (Conversation, SocketAddr)) {
+    std::mem::swap(&mut pair.client, &mut aside.0);
+    std::mem::swap(&mut pair.from, &mut aside.1);
+}
+
+/// Takes in what was sent of a result, says so, and gives what is sent of it then.
+fn fetch(pair: &mut Pair, way: &[Datagram]) -> Vec<Datagram> {
+    pair.hear(way);
+    let select = pair.sent();
+    pair.receive(&select);
+    pair.answered()
+}
+
+#[test]
+fn who_fetches_a_result_has_it_whatever_others_do_not_fetch() {
+    for speaks in [false, true] {
+        let mut pair = with_room_for_ten();
+        pair.start(1, b"long....");
+        let call = pair.sent();
+        pair.receive(&call);
+        let (key, _) = pair.asked.pop().unwrap();
+        let mut way = pair.finish(key, Finish::Result, &vec![7; 4 * LONG]);
+        let config = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
+        let mut other = (Conversation::new(config, 0xbad), "10.0.0.2:1000".parse().unwrap());
+        change(&mut pair, &mut other);
+        pair.start(0, b"");
+        pair.settle();
+        pair.told.clear();
+        let mut fetched = 0;
+        call_long(&mut pair, 2..=60, |pair, result| {
+            // Who says of each result that some of it has come, and never that it has all.
+            if speaks {
+                fetch(pair, &result[..8.min(result.len())]);
+            }
+            change(pair, &mut other);
+            if pair.told.is_empty() && pair.server.stats().calls.is_multiple_of(3) {
+                way = fetch(pair, &way);
+                fetched += 1;
+            }
+            change(pair, &mut other);
+        });
+        change(&mut pair, &mut other);
+        assert!(fetched > 3, "{fetched}: all the time that others come");
+        assert_eq!(pair.told, [(1, Told::Result(vec![7; 4 * LONG]))]);
+    }
+}
+
+#[test]
+fn what_is_fetched_stays_and_the_latest_for_which_there_is_no_room_is_lost() {
+    let mut pair = with_room_for_ten();
+    pair.start(1, b"long....");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    let first = pair.finish(key, Finish::Result, &vec![7; 10 * LONG]);
+    let way = fetch(&mut pair, &first);
+    call_long(&mut pair, 2..=2, |_, result| assert_eq!(result, Vec::<Datagram>::new()));
+    pair.hear(&way);
+    pair.carry(2, 10 * SECOND, |_, _, _| true);
+    pair.told.sort_by_key(|(token, _)| *token);
+    assert_eq!(pair.told, [(1, Told::Result(vec![7; 10 * LONG])), (2, Told::Failed(Kind::ResultLost, Ran::Yes))]);
+}
+
+#[test]
+fn who_fetches_slowly_does_not_keep_others_out() {
+    let mut pair = with_room_for_ten();
+    pair.start(1, b"long....");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    let first = pair.finish(key, Finish::Result, &vec![7; 10 * LONG]);
+    // Some of it comes after a time in which all could have.
+    pair.pass(10 * SECOND);
+    fetch(&mut pair, &first);
+    call_long(&mut pair, 2..=2, |pair, result| {
+        pair.hear(&result);
+        pair.carry(1, 10 * SECOND, |_, _, _| true);
+    });
+    assert!(matches!(pair.told[0], (2, Told::Result(_)) | (1, Told::Failed(Kind::ResultLost, Ran::Yes))));
+}
+
+#[test]
+fn one_result_longer_than_all_that_may_be_sent_is_fetched() {
+    let mut pair = with_room_for_ten();
+    pair.answer = Some(vec![7; 20 * LONG]);
+    pair.start(1, b"long....");
+    pair.carry(1, 10 * SECOND, |_, _, _| true);
+    assert_eq!(pair.told, [(1, Told::Result(vec![7; 20 * LONG]))]);
+}
+
+#[test]
+fn long_results_that_wait_to_be_sent_are_not_taken_for_held_ones() {
+    let mut pair = with_room_for_ten();
+    (1..=8).for_each(|token| _ = pair.start(token, b"long...."));
+    let calls = pair.sent();
+    pair.receive(&calls);
+    for (key, _) in std::mem::take(&mut pair.asked) {
+        pair.server.finish_later(pair.now, key, Finish::Result, &mut vec![7; LONG]);
+    }
+    pair.carry(8, 10 * SECOND, |_, _, _| true);
+    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
 }

@@ -139,6 +139,7 @@ impl Plan {
         server.max_activities = rng.pick(&[2, 64, 4096, 4096]);
         server.hold = Duration::from_millis(rng.pick(&[20, 500, 5_000, 30_000]));
         server.held_budget = rng.pick(&[500, 8_000, 100_000, 64 << 20]);
+        server.sending_budget = rng.pick(&[20_000, 200_000, 3 << 29]);
         server.reassembly_budget = rng.pick(&[20_000, 100_000, 1 << 29]);
         server.max_arguments = rng.pick(&[30_000, 1 << 28]);
         server.window = rng.pick(&[5_000, 40_000, 256 << 10]);

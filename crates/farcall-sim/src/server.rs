@@ -475,10 +475,9 @@ impl ServerNode {
             }
         }
         let config = &g.plan.server;
-        // What came last may be larger than its budget; results that are being transferred have a budget of
-        // their own, and are not let go while they move.
-        let moving = 4 + g.plan.clients * g.plan.open;
-        let budget = 2 * config.held_budget + config.reassembly_budget + moving * g.plan.largest as usize;
+        // What came last may be larger than its budget; one result that is being sent in fragments too, but nothing beside it.
+        let budget =
+            2 * config.held_budget + config.reassembly_budget + config.sending_budget.max(g.plan.largest as usize);
         if core.conversations() > config.max_conversations || core.held_bytes() > budget {
             let seen = (core.conversations(), core.held_bytes());
             g.oracle.violate("memory-is-bounded", at, || format!("server {} holds {seen:?}", self.index));

@@ -30,6 +30,9 @@ const STANDS_STILL: Duration = Duration::from_secs(1);
 const FALLS_SILENT: Duration = Duration::from_secs(2);
 const CROWDED: Duration = Duration::from_millis(250);
 
+/// Who fetches results while there is no room for others' is to do so at this rate, in bytes a second: 2 Mbit/s.
+const SLOWEST: u64 = 256 << 10;
+
 const SPARE_WORKS: usize = 1024;
 const SPARE_BUFFERS: usize = 1024;
 pub(super) const SPARE_BYTES: usize = crate::spares::SHORTEST;
@@ -72,13 +75,14 @@ impl Server {
             return true;
         };
         // (Who speaks of one result may not have been sent anything yet of the next.)
-        let silent = crowded && work.is_accessed() && now.since(work.since.max(spoke)) >= FALLS_SILENT;
+        let silent = now.since(work.since.max(spoke)) >= FALLS_SILENT;
+        let behind = crowded && work.is_accessed() && (silent || now > work.due);
         let old = now.since(work.since) >= hold;
         let position = work.position;
         match work.phase {
             // Its arguments never came. It is refused, and its caller hears so if it asks.
             Phase::Receiving if old => self.set_last(place, activity, Last::new(position.sequence, true)),
-            Phase::Done(_) | Phase::Over if old || silent => {}
+            Phase::Done(_) | Phase::Over if old || behind => {}
             _ => return false,
         }
         self.release(place, activity);
@@ -111,14 +115,14 @@ impl Server {
         let Some(outgoing) = work.outgoing.take() else {
             return self.let_go_of_assembly(place, activity);
         };
-        self.moving -= len;
+        let insert = work.insert.take();
+        let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
+        self.moving -= len + inserted;
+        more.moving -= len + inserted;
+        self.held -= inserted;
         self.accessed -= accessed;
         more.in_flight -= outgoing.in_flight();
-        if let Some(insert) = more.find_mut(activity).and_then(|work| work.insert.take()) {
-            self.moving -= insert.bytes.len();
-            self.held -= insert.bytes.len();
-            self.loose.push(insert.bytes);
-        }
+        self.loose.extend(insert.map(|insert| insert.bytes));
         self.wake_next(place);
     }
 
@@ -187,9 +191,9 @@ impl Server {
             let Some(work) = self.existing_work(place, activity) else {
                 continue;
             };
-            let spared = std::mem::take(&mut work.progressed);
             let position = work.position;
             let receiving = work.phase == Phase::Receiving;
+            let spared = receiving && std::mem::take(&mut work.progressed);
             self.works.push_back((conversation, activity));
             if receiving && !spared {
                 let failure = Failure::new(Kind::Overloaded, Ran::No).with_detail("no room for its arguments");
@@ -224,16 +228,22 @@ impl Server {
         }
     }
 
-    /// What is being sent in fragments has a budget of its own, and is let go only when it stands
-    /// still: it is not kept for fear of loss, and can be larger than everything that is.
+    /// What is being sent in fragments has budgets of its own: beyond one it is let go if it stands still, for it is not
+    /// kept for fear of loss; beyond the other in any case, and last of all, oldest first, what is fetched fast enough.
     #[cold]
     fn shed(&mut self, now: Time, latest: (u64, u32)) {
         let budget = self.config.held_budget;
+        let unbounded = self.config.mutant.breaks(Rule::SendingUnbounded);
+        let most = if unbounded { usize::MAX } else { self.config.sending_budget };
+        // Not whenever a call ends while something long is being sent.
+        let looks = self.moving > budget && now.since(self.looked) >= CROWDED;
+        self.looked = if looks { now } else { self.looked };
         for _ in 0..self.works.len().min(LOOKS) {
             let kept = self.held - self.moving > budget;
-            let sent = self.moving > budget;
+            let sent = looks && self.moving > budget;
+            let full = self.moving > most;
             let many = self.works.len() > MAX_WORKS;
-            if !(kept || sent || many) {
+            if !(kept || sent || full || many) {
                 return;
             }
             let Some((conversation, activity)) = self.works.pop_front() else {
@@ -246,9 +256,10 @@ impl Server {
                 continue;
             };
             let still = now.since(work.since) >= STANDS_STILL;
+            let mut behind = || !std::mem::take(&mut work.progressed) || now > work.due;
             let goes = match work.phase {
                 Phase::Receiving | Phase::Running => false,
-                Phase::Done(_) if work.outgoing.is_some() => sent && still,
+                Phase::Done(_) if work.outgoing.is_some() => sent && still || full && behind(),
                 Phase::Done(_) => kept || many,
                 Phase::Over => many,
             };
@@ -258,6 +269,20 @@ impl Server {
             } else {
                 self.works.push_back((conversation, activity));
             }
+        }
+        if self.moving > most {
+            self.give_up_latest(latest);
+        }
+    }
+
+    /// There is no room for what has just become a result, unless it is the only one.
+    fn give_up_latest(&mut self, (conversation, activity): (u64, u32)) {
+        let moving = self.moving;
+        if let Some(place) = self.table.find(conversation)
+            && let Some(work) = self.existing_work(place, activity).filter(|work| work.outgoing.is_some())
+            && work.len() < moving
+        {
+            self.release(place, activity);
         }
     }
 
@@ -316,6 +341,11 @@ impl Server {
     }
 }
 
+/// How long whoever has so many bytes to fetch may take, while there is no room for others'.
+pub(super) fn time_to_fetch(bytes: usize) -> Duration {
+    FALLS_SILENT + Duration::from_millis(bytes as u64 * 1000 / SLOWEST)
+}
+
 impl Work {
     /// Whether nothing but its result is left of the call that it is of.
     #[inline]
@@ -346,6 +376,7 @@ impl Work {
             queued: false,
             waiting: false,
             progressed: false,
+            due: Time::default(),
         })
     }
 }

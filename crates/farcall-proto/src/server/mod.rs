@@ -200,6 +200,8 @@ pub struct Server {
     /// Of the latter, those of accesses; and whether one waits for there to be fewer.
     accessed: usize,
     crowded: bool,
+    /// When it was last looked for results that stand still.
+    looked: Time,
     reassembling: usize,
     receiving: usize,
     unfinished: usize,
@@ -236,6 +238,7 @@ impl Server {
             moving: 0,
             accessed: 0,
             crowded: false,
+            looked: now,
             reassembling: 0,
             receiving: 0,
             unfinished: 0,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::memory::time_to_fetch;
 use super::receive::Origin;
 use super::table::Last;
 use super::work::{LONG_ACCESS, Phase, Work};
@@ -15,6 +16,9 @@ use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
 /// Fewer bytes are copied into a datagram, whatever they stand in.
 const WORTH: usize = 8 << 10;
+
+/// Many results of so many bytes are much, if they wait to be sent.
+const MUCH: usize = 16 << 10;
 
 /// A result of so many bytes fits every datagram.
 pub const SHORT: usize = 1 << 10;
@@ -124,7 +128,7 @@ impl Server {
         let place = self.conclude(now, key, finish, payload, 0)?;
         let sent = self.write_whole(place, key.activity, out);
         if sent.is_none() {
-            self.begin_fragments(place, key.activity);
+            self.begin_fragments(now, place, key.activity);
             self.queue(place, key.activity);
         }
         self.enforce_held(now, (key.conversation, key.activity));
@@ -134,9 +138,22 @@ impl Server {
     /// As [`Server::finish`], but leaves the sending to [`Server::transmit`], where outcomes of one
     /// conversation share datagrams.
     pub fn finish_later(&mut self, now: Time, key: CallKey, finish: Finish, payload: &mut Vec<u8>) {
+        let len = payload.len();
         if let Some(place) = self.conclude(now, key, finish, payload, 0) {
+            if len > MUCH {
+                self.begin_if_long(now, place, key.activity);
+            }
             self.queue(place, key.activity);
             self.enforce_held(now, (key.conversation, key.activity));
+        }
+    }
+
+    /// What fits no datagram is being sent from now on, and not only held.
+    #[cold]
+    fn begin_if_long(&mut self, now: Time, place: usize, activity: u32) {
+        let datagram = self.table.at(place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
+        if self.existing_work(place, activity).is_some_and(|work| work.len() > datagram) {
+            self.begin_fragments(now, place, activity);
         }
     }
 
@@ -158,7 +175,7 @@ impl Server {
         let sent = if out.is_empty() { None } else { self.write_whole(place, key.activity, out) };
         if sent.is_none() {
             if len > datagram {
-                self.begin_fragments(place, key.activity);
+                self.begin_fragments(now, place, key.activity);
             }
             self.queue(place, key.activity);
         }
@@ -166,7 +183,7 @@ impl Server {
         sent
     }
 
-    /// The same for an outcome that has `insert` in it.
+    /// As [`Server::finish_later`] for an outcome that has `insert` in it.
     #[cold]
     pub fn finish_around(&mut self, now: Time, key: CallKey, finish: Finish, payload: &mut Vec<u8>, insert: Insert) {
         debug_assert!(insert.at <= payload.len() && insert.bytes.len() > self.config.max_datagram);
@@ -176,7 +193,7 @@ impl Server {
         match self.existing_work(place, key.activity) {
             Some(work) if matches!(work.phase, Phase::Done(Status::Result | Status::Exception)) => {
                 work.insert = Some(Box::new(insert));
-                self.begin_fragments(place, key.activity);
+                self.begin_fragments(now, place, key.activity);
             }
             _ => self.loose.push(insert.bytes),
         }
@@ -323,7 +340,8 @@ impl Server {
                     self.wake_next(place);
                     return Some(sent.into());
                 }
-                self.begin_fragments(place, activity);
+                self.begin_fragments(now, place, activity);
+                self.enforce_held(now, (conversation, activity));
             }
             if let Some(sent) = self.write_fragment(now, place, activity, out, parted) {
                 self.wake_next(place);
@@ -412,16 +430,19 @@ impl Server {
     }
 
     /// A result does not fit one datagram, or no longer does.
-    fn begin_fragments(&mut self, place: usize, activity: u32) {
+    fn begin_fragments(&mut self, now: Time, place: usize, activity: u32) {
         if let Some(more) = &mut self.table.at_mut(place).more
-            && let granted = more.granted
+            && let (granted, moving) = (more.granted, more.moving)
             && let Some(work) = more.find_mut(activity)
             && matches!(work.phase, Phase::Done(_))
         {
             let total = work.len();
             work.outgoing = Some(Box::new(Outgoing::new(total as u32, granted)));
+            work.progressed = false;
+            work.due = now + time_to_fetch(moving + total);
             self.moving += total;
             self.accessed += if work.is_accessed() { total } else { 0 };
+            more.moving += total;
         }
     }
 

@@ -27,7 +27,8 @@ pub(super) struct More {
     pub datagram: u32,
     pub congestion: Congestion,
     pub round_trip: RoundTrip,
-    /// Bytes of result fragments under way, of all activities.
+    /// Bytes of results that are being sent in fragments, and of those fragments that are under way, of all activities.
+    pub moving: usize,
     pub in_flight: u32,
     /// How far the client lets results go before it has any, by its word on the last.
     pub granted: u32,
@@ -52,6 +53,7 @@ impl More {
             datagram: crate::BASE_DATAGRAM as u32,
             congestion: Congestion::default(),
             round_trip: RoundTrip::default(),
+            moving: 0,
             in_flight: 0,
             granted: 0,
             trusted: 0,
@@ -131,8 +133,10 @@ pub(super) struct Work {
     pub queued: bool,
     /// Whether it stands among those who wait for the congestion window.
     pub waiting: bool,
-    /// A fragment came since the reassembly budget was last enforced.
+    /// A fragment came, or arrived, since the budget of that was last enforced.
     pub progressed: bool,
+    /// When its result is to be fetched at the latest, if there is no room for others'.
+    pub due: Time,
 }
 
 impl Work {
