@@ -341,8 +341,8 @@ mod tests {
     #[test]
     fn what_main_returns_reads_as_a_sentence() {
         let why = CallFailed::new(Kind::NoSuchName, Ran::No).because("nobody exports Store");
-        let main: Result<()> = Err(why.clone().into());
-        assert_eq!(format!("{:?}", main.unwrap_err()), "no such name: nobody exports Store; it did not run");
+        let error = Error::<Never>::from(why.clone());
+        assert_eq!(format!("{error:?}"), "no such name: nobody exports Store; it did not run");
         assert!(format!("{why:#?}").contains("kind: NoSuchName"), "{why:#?}");
         assert_eq!(format!("{:?}", Error::Declared("odd")), "Declared(\"odd\")");
     }
