@@ -2,8 +2,8 @@
 //!
 //! Nothing leads out of it: a way is walked name by name from the root, and no symbolic link is followed. (That is the
 //! client's affair, RFC 1813 section 2.4.) Every operation walks anew, so what was moved out is gone at once, open or not.
-//! Everything is done as the user that the server runs as. What is made, renamed or removed is on the disk when the system sees
-//! fit, as it is for programs on this machine; only what is written waits for the disk if asked to.
+//! Everything is done as the user that the server runs as. What is made, renamed, removed or changed is on the disk when the
+//! operation returns (RFC 1813 section 4.7), what is written if asked to.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -64,6 +64,13 @@ pub struct Change {
     pub size: Option<u64>,
     /// When it was read and written; [`UTIME_NOW`](rustix::fs::UTIME_NOW) and `UTIME_OMIT` as the system has them.
     pub times: Option<Timestamps>,
+}
+
+impl Change {
+    fn is_nothing(&self) -> bool {
+        let Change { mode, user, group, size, times } = self;
+        [mode, user, group].iter().all(|part| part.is_none()) && size.is_none() && times.is_none()
+    }
 }
 
 impl Files {
@@ -171,24 +178,40 @@ impl Files {
     /// Changes attributes, those that are given.
     pub fn change(&self, file: Key, change: &Change) -> Result<()> {
         if let Some(size) = change.size {
-            let size = i64::try_from(size).map_err(|_| Errno::FBIG)?;
-            rustix::fs::ftruncate(self.open_content(file, true)?.0, size as u64)?;
+            self.set_size(file, size)?;
         }
         let (look, stat) = self.walk(file)?;
         let path = self_path(&look);
-        let is_link = kind(&stat) == FileType::Symlink;
         // A link has no permissions of its own, and the path would lead through it.
-        if let Some(mode) = change.mode.filter(|_| !is_link) {
+        let change = match kind(&stat) {
+            FileType::Symlink => &Change { mode: None, times: None, ..change.clone() },
+            _ => change,
+        };
+        if change.is_nothing() {
+            return Ok(());
+        }
+        if let Some(mode) = change.mode {
             rustix::fs::chmodat(rustix::fs::CWD, path.as_str(), permissions(mode), AtFlags::empty())?;
         }
         if change.user.is_some() || change.group.is_some() {
             let (user, group) = (change.user.map(Uid::from_raw), change.group.map(Gid::from_raw));
             rustix::fs::chownat(&look, "", user, group, AtFlags::EMPTY_PATH)?;
         }
-        match &change.times {
-            Some(times) if !is_link => rustix::fs::utimensat(rustix::fs::CWD, path.as_str(), times, AtFlags::empty()),
-            _ => Ok(()),
+        if let Some(times) = &change.times {
+            rustix::fs::utimensat(rustix::fs::CWD, path.as_str(), times, AtFlags::empty())?;
         }
+        self.sync(file, &look, &stat)
+    }
+
+    /// Whoever was writing it goes on; else it is open for no longer than that, or nobody could run it.
+    fn set_size(&self, file: Key, size: u64) -> Result<()> {
+        let size = i64::try_from(size).map_err(|_| Errno::FBIG)?;
+        let is_written = self.opened.get(file, true).is_some();
+        let done = rustix::fs::ftruncate(self.open_content(file, true)?.0, size as u64);
+        if !is_written {
+            self.opened.forget(file);
+        }
+        done
     }
 
     /// Makes a file. One that is there already is left as it is, and an error if `new`.
@@ -205,6 +228,8 @@ impl Files {
         };
         let file = Key::of(&of_open(&made)?);
         self.places.note(file, directory, name);
+        rustix::fs::fsync(&made)?;
+        sync_opened(&here)?;
         // Its maker writes it, though the permissions that it has from the start may forbid that.
         self.opened.keep(file, Arc::new(made), true);
         Ok(file)
@@ -214,14 +239,14 @@ impl Files {
     pub fn make_directory(&self, directory: Key, name: &[u8], mode: u32) -> Result<Key> {
         let here = self.directory(directory)?;
         rustix::fs::mkdirat(&here, plain(name)?, permissions(mode))?;
-        Ok(self.lookup(directory, name)?.0)
+        self.made(&here, directory, name)
     }
 
     /// Makes a symbolic link that says `text`.
     pub fn make_link(&self, directory: Key, name: &[u8], text: &[u8]) -> Result<Key> {
         let here = self.directory(directory)?;
         rustix::fs::symlinkat(text, &here, plain(name)?)?;
-        Ok(self.lookup(directory, name)?.0)
+        self.made(&here, directory, name)
     }
 
     /// Makes a pipe or a socket. (Devices are not for strangers to make.)
@@ -231,7 +256,17 @@ impl Files {
         }
         let here = self.directory(directory)?;
         rustix::fs::mknodat(&here, plain(name)?, kind, permissions(mode), 0)?;
-        Ok(self.lookup(directory, name)?.0)
+        self.made(&here, directory, name)
+    }
+
+    /// What was just made in a directory, and is on the disk with it.
+    fn made(&self, here: &OwnedFd, directory: Key, name: &[u8]) -> Result<Key> {
+        let (file, stat) = self.find(here, directory, name)?;
+        if kind(&stat) == FileType::Directory {
+            sync_opened(&self.look(file)?)?;
+        }
+        sync_opened(here)?;
+        Ok(file)
     }
 
     /// Removes a file, or an empty directory if `directories`.
@@ -242,7 +277,7 @@ impl Files {
         let flags = if directories { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         rustix::fs::unlinkat(&here, name, flags)?;
         self.close(gone);
-        Ok(())
+        sync_opened(&here)
     }
 
     /// Gives a file another name, in the same directory or another.
@@ -253,17 +288,20 @@ impl Files {
         self.close(gone);
         // It is done, whoever has renamed it once more meanwhile.
         let _ = self.lookup(to.0, to.1);
-        Ok(())
+        // The new name first: a crash between the two loses no file.
+        sync_opened(&new)?;
+        if from.0 == to.0 { Ok(()) } else { sync_opened(&old) }
     }
 
     /// Gives a file one more name.
     pub fn link(&self, file: Key, directory: Key, name: &[u8]) -> Result<()> {
-        let (look, here) = (self.look(file)?, self.directory(directory)?);
+        let ((look, stat), here) = (self.walk(file)?, self.directory(directory)?);
         // Through its path in /proc, which needs no privilege as an empty path would.
         rustix::fs::linkat(rustix::fs::CWD, self_path(&look), &here, plain(name)?, AtFlags::SYMLINK_FOLLOW)?;
         // Who makes a file safely gives it its name last, and removes the first.
         self.places.note(file, directory, name);
-        Ok(())
+        self.sync(file, &look, &stat)?;
+        sync_opened(&here)
     }
 
     /// The names in a directory from `cookie` (0: from the beginning), as long as `take` wants them; it may have each found, as
@@ -354,6 +392,19 @@ impl Files {
         Ok(())
     }
 
+    /// A file's attributes are on the disk when it returns.
+    fn sync(&self, file: Key, look: &OwnedFd, stat: &Statx) -> Result<()> {
+        match (self.opened.get(file, false), kind(stat)) {
+            (Some(open), _) => rustix::fs::fsync(open),
+            (None, FileType::RegularFile | FileType::Directory) => sync_opened(look),
+            // To open it may do something.
+            _ => {
+                rustix::fs::sync();
+                Ok(())
+            }
+        }
+    }
+
     /// Closes a file that has lost a name, perhaps its last: as long as it is open the disk has no room for others.
     fn close(&self, file: Result<Statx>) {
         let _ = file.map(|stat| self.opened.forget(Key::of(&stat)));
@@ -393,6 +444,19 @@ impl Files {
             here = Some(step(here.as_ref(), name, LOOK | OFlags::DIRECTORY)?);
         }
         step(here.as_ref(), last, LOOK)
+    }
+}
+
+/// What was opened to look at, a directory or a regular file, is on the disk when it returns: its names, or its content, and its
+/// attributes. Where nobody may open it to read, as a directory that may only be written, everything is.
+fn sync_opened(look: &OwnedFd) -> Result<()> {
+    match rustix::fs::open(self_path(look), CONTENT | OFlags::RDONLY, Mode::empty()) {
+        Ok(open) => rustix::fs::fsync(open),
+        Err(Errno::ACCESS | Errno::PERM) => {
+            rustix::fs::sync();
+            Ok(())
+        }
+        Err(why) => Err(why),
     }
 }
 

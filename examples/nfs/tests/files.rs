@@ -3,8 +3,10 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use farcall_nfs::files::{Change, Files};
 use farcall_nfs::places::Key;
@@ -141,6 +143,74 @@ fn attributes_change_and_links_are_left_alone() {
     assert_eq!(files.stat(file).unwrap().stx_size, 10);
     assert!(files.space(files.root()).unwrap().f_blocks > 0);
     assert!(files.may(file, rustix::fs::Access::READ_OK).unwrap());
+}
+
+#[test]
+fn a_program_whose_size_was_set_can_be_run() {
+    let (directory, files) = exported();
+    let path = directory.path().join("true");
+    fs::copy("/bin/true", &path).unwrap();
+    let (file, stat) = files.lookup(files.root(), b"true").unwrap();
+    files.change(file, &Change { size: Some(stat.stx_size), ..Change::default() }).unwrap();
+    // As long as somebody has it open to write it, the system refuses.
+    assert!(Command::new(&path).status().unwrap().success());
+}
+
+/// Only a crash could show what a disk has: what it was asked for is seen by strace, of this test run once more.
+#[test]
+fn what_was_changed_is_on_the_disk_before_anybody_is_told() {
+    const INSIDE: &str = "FARCALL_NFS_TRACED";
+    if std::env::var_os(INSIDE).is_some() {
+        return change_everything();
+    }
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-e", "trace=fsync,write", "-o"]).arg(log.path()).arg(std::env::current_exe().unwrap());
+    strace.args(["--exact", "what_was_changed_is_on_the_disk_before_anybody_is_told"]).env(INSIDE, "1");
+    if !strace.output().is_ok_and(|traced| traced.status.success()) {
+        let _ = writeln!(std::io::stderr(), "skipped: needs strace, and to be let trace");
+        return;
+    }
+    let mut asked = 0;
+    for line in fs::read_to_string(log.path()).unwrap().lines() {
+        if line.contains(" fsync(") {
+            asked += 1;
+        } else if let Some((_, told)) = line.split_once("\"told ") {
+            let (what, wanted) = told.split_once(": ").unwrap();
+            let wanted: u32 = wanted[..1].parse().unwrap();
+            assert!(asked >= wanted, "{what}: {asked} of {wanted}");
+            asked = 0;
+        }
+    }
+    assert_eq!(asked, 0, "nothing comes after the last word");
+}
+
+/// And says after each what must be on the disk: a directory, what was made in it, what else has changed.
+fn change_everything() {
+    let (_directory, files) = exported();
+    let root = files.root();
+    let tell =
+        |what: &str, wanted: u32| std::io::stderr().write_all(format!("told {what}: {wanted}\n").as_bytes()).unwrap();
+    let file = files.create(root, b"f", 0o600, true).unwrap();
+    tell("create", 2);
+    let sub = files.make_directory(root, b"d", 0o700).unwrap();
+    tell("mkdir", 2);
+    files.make_link(root, b"l", b"f").unwrap();
+    tell("symlink", 1);
+    files.make_special(root, b"p", FileType::Fifo, 0o600).unwrap();
+    tell("mknod", 1);
+    files.link(file, root, b"g").unwrap();
+    tell("link", 2);
+    files.rename((root, b"f"), (root, b"h")).unwrap();
+    tell("rename", 1);
+    files.rename((root, b"h"), (sub, b"f")).unwrap();
+    tell("rename elsewhere", 2);
+    files.change(file, &Change { mode: Some(0o640), ..Change::default() }).unwrap();
+    tell("setattr", 1);
+    files.remove(sub, b"f", false).unwrap();
+    tell("remove", 1);
+    files.remove(root, b"d", true).unwrap();
+    tell("rmdir", 1);
 }
 
 #[test]
