@@ -1,0 +1,167 @@
+//! One call to many servers, of which each is reached in another way: ONC RPC over streams and datagrams, farcall's own
+//! protocol, this process.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::future::Future;
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use common::{Echo, EchoClient, tcp};
+use farcall::multi::{Fixed, Next, Outcome};
+use farcall::{Group, Kind, Ran, Runtime};
+use farcall_onc::{Client, Server};
+
+/// Adds its number. `again` waits, but for number 0, until the others may go on too, as often as that was said.
+struct Adds(u32);
+
+/// How often those that wait were let go.
+static ROUNDS: (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
+
+fn let_go() {
+    *ROUNDS.0.lock().unwrap() += 1;
+    ROUNDS.1.notify_all();
+}
+
+impl Echo for Adds {
+    fn null(&self) -> farcall::Result<()> {
+        Ok(())
+    }
+
+    fn echo(&self, data: &[u8]) -> farcall::Result<Vec<u8>> {
+        Ok(data.to_vec())
+    }
+
+    fn again(&self, number: u32) -> farcall::Result<u32> {
+        let mut rounds = ROUNDS.0.lock().unwrap();
+        while self.0 > 0 && *rounds <= number {
+            rounds = ROUNDS.1.wait(rounds).unwrap();
+        }
+        Ok(self.0)
+    }
+
+    fn next(&self, number: u32) -> farcall::Result<u32> {
+        Ok(number + self.0)
+    }
+}
+
+fn onc(number: u32) -> Server {
+    let builder = Server::builder().program::<dyn Echo>(Arc::new(Adds(number)));
+    builder.address("127.0.0.1:0".parse().unwrap()).start().unwrap()
+}
+
+fn client(address: &str) -> EchoClient {
+    Client::connect(address).unwrap().bind::<dyn Echo>()
+}
+
+/// What keeps the members alive, and them, with their numbers.
+fn members() -> (impl Sized, Vec<(EchoClient, u32)>) {
+    let runtime = Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
+    let servers = [onc(1), onc(2), onc(3)];
+    let export = runtime.export::<dyn Echo>("Echo", Arc::new(Adds(4))).unwrap();
+    let shared = Client::connect(&format!("tcp://{}", servers[2].tcp().unwrap())).unwrap();
+    let members = vec![
+        (client(&format!("tcp://{}", servers[0].tcp().unwrap())), 1),
+        (client(&format!("udp://{}", servers[1].udp().unwrap())), 2),
+        // Two members, one connection.
+        (shared.bind::<dyn Echo>(), 3),
+        (shared.bind::<dyn Echo>(), 3),
+        (runtime.import::<dyn Echo>("Echo").unwrap(), 4),
+        (farcall::stub::local::<dyn Echo>(Arc::new(Adds(5))), 5),
+    ];
+    ((servers, export, runtime), members)
+}
+
+fn group(members: &[(EchoClient, u32)]) -> Group<EchoClient, Fixed> {
+    Group::of(
+        members.iter().enumerate().map(|(place, (member, number))| (format!("{place}: {number}"), member.clone())),
+    )
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn every_member_answers_whoever_is_first() {
+    let (_kept, mut members) = members();
+    for _ in 0..members.len() {
+        members.rotate_left(1);
+        let group = group(&members);
+        let expected = |n: u32| -> Vec<u32> { members.iter().map(|(_, number)| number + n).collect() };
+        for n in 0..50 {
+            let all = group.multi().next(n).all();
+            assert_eq!(all.results().map(|(_, sum)| *sum).collect::<Vec<_>>(), expected(n));
+            let all = block_on(group.multi().next(n).start().all());
+            assert_eq!(all.results().map(|(_, sum)| *sum).collect::<Vec<_>>(), expected(n));
+            let long = group.multi().echo(&[n as u8; 50_000]).all();
+            assert!(long.results().all(|(_, bytes)| *bytes == [n as u8; 50_000]));
+            assert_eq!(long.results().count(), members.len(), "{long:?}");
+        }
+    }
+}
+
+#[test]
+fn to_stop_early_leaves_every_member_usable_at_once() {
+    let (_kept, mut members) = members();
+    for _ in 0..members.len() {
+        members.rotate_left(1);
+        let group = group(&members);
+        for round in 0..200u32 {
+            let mut seen = 0;
+            let outcomes = group.multi().next(round).each(|reply| {
+                assert_eq!(reply.result.unwrap(), members[reply.index].1 + round);
+                seen += 1;
+                if seen < 2 {
+                    return Next::Continue;
+                }
+                // Every other time the other replies come meanwhile, for they were asked before.
+                if round % 2 == 0 {
+                    members.iter().for_each(|(member, _)| drop(member.null()));
+                }
+                Next::Stop
+            });
+            assert_eq!(outcomes.results().count(), 2);
+            for (member, number) in &members {
+                assert_eq!(member.next(1).unwrap(), number + 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_is_slow_keeps_nobody_and_who_is_gone_is_its_own_failure() {
+    let (_kept, mut members) = members();
+    members.push((farcall::stub::local::<dyn Echo>(Arc::new(Adds(0))), 0));
+    for round in 0..members.len() as u32 {
+        members.rotate_left(1);
+        let (who, _) = group(&members).multi().again(round).first().unwrap();
+        assert!(who.ends_with(": 0"), "{who}");
+        let short = group(&members).multi().again(round).within(Duration::from_millis(20)).quorum(2).unwrap_err();
+        assert_eq!(short.counted(), 1, "{short}");
+        let abandoned = |outcome: &Outcome<(), ()>| *outcome == Outcome::Abandoned(Ran::Maybe);
+        assert_eq!(short.outcomes().iter().filter(|(_, outcome)| abandoned(outcome)).count(), members.len() - 1);
+        let_go();
+    }
+    // One ends every connection that it gets.
+    members.push((client(&tcp(|_, stream| drop(stream))), 9));
+    members.rotate_right(1);
+    let all = group(&members).multi().next(0).all();
+    assert_eq!(all.results().count(), members.len() - 1);
+    assert!(all.failures().all(|(who, why)| who == "0: 9" && why.kind() == Kind::Unreachable), "{all:?}");
+}
