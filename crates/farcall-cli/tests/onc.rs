@@ -202,6 +202,20 @@ fn says(reply: &[u32]) -> String {
 }
 
 #[test]
+fn the_reason_of_a_default_arm_is_named() {
+    let place = Place::new();
+    let arguments = r#"[{"object":{"data":""}}]"#;
+    // NFS3ERR_STALE.
+    let address = says(&[1, 0, 0, 0, 0, 70]);
+    let said = place.run(&["--json", "call", &address, "nfs3", "NFSPROC3_GETATTR", arguments]).json();
+    assert_eq!(said, [json!({ "Default": ["Nfs3errStale"] })]);
+    let address = says(&[1, 0, 0, 0, 0, 70, 0]);
+    let said =
+        place.run(&["--json", "call", &address, "nfs3", "NFSPROC3_FSSTAT", r#"[{"fsroot":{"data":""}}]"#]).json();
+    assert_eq!(said, [json!({ "Default": ["Nfs3errStale", { "obj_attributes": null }] })]);
+}
+
+#[test]
 fn what_a_server_says_is_told_with_its_place_and_what_may_help() {
     let place = Place::new();
     place.write(

@@ -9,9 +9,9 @@
 //! | string | a string; `{"hex": "…"}` of one that is not UTF-8 |
 //! | optional | `null` or the value; in brackets where the value itself may be `null` |
 //! | list, linked list, array, tuple | an array |
-//! | struct | an object; of unnamed fields an array, of a single one that field's value |
+//! | struct | an object; of unnamed fields an array, of a single one that field's value; of no fields its name |
 //! | enum | `"Name"`; `{"Name": fields}` of a variant that has fields, which are written as a struct's |
-//! | the variant of all other integers | `{"Name": [integer, fields]}` |
+//! | the variant of all other integers | `{"Name": [integer, fields]}`, the integer by its name if it has one; `{"Name": [integer]}` without fields |
 //!
 //! Descriptions, values and bytes may come from anywhere: all of them are bounded in depth and size.
 

@@ -324,7 +324,10 @@ impl Random<'_> {
             None => {
                 let taken = |tag: &i32| !arms.iter().any(|arm| arm.tag == Some(*tag));
                 let tag = (100..).find(taken).unwrap();
-                json!({ &arm.name: [tag, self.fields(&arm.fields, depth)] })
+                match arm.fields.is_empty() {
+                    true => json!({ &arm.name: [tag] }),
+                    false => json!({ &arm.name: [tag, self.fields(&arm.fields, depth)] }),
+                }
             }
         }
     }

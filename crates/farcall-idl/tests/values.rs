@@ -121,7 +121,7 @@ fn structs_and_enums() {
     same(Kind::Link("x".into()), json!({"Link": "x"}), &[]);
     same(Kind::Pair(1, 2), json!({"Pair": [1, 2]}), &[]);
     same(Meters(2.5), json!(2.5), &[]);
-    same(Unit, json!({}), &[json!(null)]);
+    same(Unit, json!("Unit"), &[json!(null), json!({})]);
     same((1u32, "x".to_string()), json!([1, "x"]), &[]);
     same([1u32, 2], json!([1, 2]), &[]);
     same(BTreeMap::from([(1u32, 2u32)]), json!([[1, 2]]), &[]);
@@ -158,11 +158,19 @@ fn the_variant_of_all_other_integers() {
     let unit = |name: &str, tag| Arm { name: name.into(), docs: String::new(), tag, fields: Vec::new() };
     let mut types = Types::new();
     let ty = types.define("k", "K", "", |_| Body::Union { arms: vec![unit("Zero", Some(0)), unit("Other", None)] });
-    assert_eq!(to_json(&types, &ty, &[0, 0, 0, 9]).unwrap(), json!({"Other": [9, {}]}));
+    assert_eq!(to_json(&types, &ty, &[0, 0, 0, 9]).unwrap(), json!({"Other": [9]}));
     assert_eq!(to_xdr(&types, &ty, &json!({"Other": [9, {}]})).unwrap(), [0, 0, 0, 9]);
     assert_eq!(to_xdr(&types, &ty, &json!({"Other": [9]})).unwrap(), [0, 0, 0, 9]);
     assert!(to_xdr(&types, &ty, &json!({"Other": [0]})).unwrap_err().contains("0 is variant Zero"));
     assert!(to_xdr(&types, &ty, &json!("Other")).unwrap_err().contains("[integer, fields]"));
+
+    let Type::Named(place) = ty else { panic!() };
+    types.name_others(place, || vec![(0, "Zero".into()), (9, "Nine".into())]);
+    assert_eq!(to_json(&types, &ty, &[0, 0, 0, 9]).unwrap(), json!({"Other": ["Nine"]}));
+    assert_eq!(to_json(&types, &ty, &[0, 0, 0, 8]).unwrap(), json!({"Other": [8]}));
+    assert_eq!(to_xdr(&types, &ty, &json!({"Other": ["Nine"]})).unwrap(), [0, 0, 0, 9]);
+    assert!(to_xdr(&types, &ty, &json!({"Other": ["Zero"]})).unwrap_err().contains("0 is variant Zero"));
+    assert!(to_xdr(&types, &ty, &json!({"Other": ["Ten"]})).is_err());
 }
 
 #[test]

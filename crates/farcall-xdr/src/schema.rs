@@ -159,6 +159,8 @@ pub struct Types {
     definitions: Vec<Definition>,
     /// The place of each definition that was entered here rather than decoded.
     places: BTreeMap<String, u32>,
+    /// Of unions, by place: names of the integers that select the arm of all others.
+    others: BTreeMap<u32, Vec<(i32, String)>>,
 }
 
 impl PartialEq for Types {
@@ -196,6 +198,24 @@ impl Types {
         let body = body(self);
         self.definitions[place].body = body;
         Type::Named(place as u32)
+    }
+
+    /// Says what the integers are called that select the arm of all others in the union at `place`, as the enumeration does that
+    /// it switches on. Tools show them so; they are no part of the description, and are neither compared nor sent.
+    pub fn name_others(&mut self, place: u32, names: impl FnOnce() -> Vec<(i32, String)>) {
+        self.others.entry(place).or_insert_with(names);
+    }
+
+    /// What such an integer is called, if it was said.
+    pub fn other_name(&self, place: u32, tag: i32) -> Option<&str> {
+        let names = self.others.get(&place)?;
+        names.iter().find(|(value, _)| *value == tag).map(|(_, name)| name.as_str())
+    }
+
+    /// The integer that is called so.
+    pub fn other_tag(&self, place: u32, name: &str) -> Option<i32> {
+        let names = self.others.get(&place)?;
+        names.iter().find(|(_, known)| known == name).map(|(value, _)| *value)
     }
 
     /// The definition at `place`, where [`Type::Named`] refers to it.

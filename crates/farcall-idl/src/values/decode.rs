@@ -81,6 +81,10 @@ impl<'a> Reader<'a> {
             return Err(at.error("refers to no type"));
         };
         match &definition.body {
+            Body::Struct { fields, extensible: false } if fields.is_empty() => {
+                bytes.charge(definition.name.len()).map_err(|why| at.error(why.to_string()))?;
+                Ok(definition.name.clone().into())
+            }
             Body::Struct { fields, extensible: false } => self.fields(fields, bytes, at),
             Body::Struct { fields, extensible: true } => {
                 let mut value = Err(at.error("empty"));
@@ -96,7 +100,7 @@ impl<'a> Reader<'a> {
                     (value, _) => value,
                 }
             }
-            Body::Union { arms } => self.union(&definition.name, arms, bytes, at),
+            Body::Union { arms } => self.union((place, &definition.name), arms, bytes, at),
         }
     }
 
@@ -141,7 +145,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn union(&self, of: &str, arms: &'a [Arm], bytes: &mut Decoder<'_>, at: &Path<'_>) -> Result<Value, Error> {
+    fn union(
+        &self,
+        (place, of): (u32, &str),
+        arms: &'a [Arm],
+        bytes: &mut Decoder<'_>,
+        at: &Path<'_>,
+    ) -> Result<Value, Error> {
         if arms.is_empty() {
             return Err(at.error(UNDECLARED));
         }
@@ -157,7 +167,10 @@ impl<'a> Reader<'a> {
         }
         let mut content = self.fields(&arm.fields, bytes, &at)?;
         if arm.tag.is_none() {
-            content = Value::Array(vec![tag.into(), content]);
+            let name = self.types.other_name(place, tag).unwrap_or_default();
+            bytes.charge(name.len()).map_err(|why| at.error(why.to_string()))?;
+            let tag: Value = if name.is_empty() { tag.into() } else { name.into() };
+            content = Value::Array(if arm.fields.is_empty() { vec![tag] } else { vec![tag, content] });
         }
         Ok(Map::from_iter([(arm.name.clone(), content)]).into())
     }

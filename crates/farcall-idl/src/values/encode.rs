@@ -193,6 +193,9 @@ impl<'a> Writer<'a> {
             return Err(at.error("refers to no type"));
         };
         match &definition.body {
+            Body::Struct { fields, extensible: false } if fields.is_empty() && *value == definition.name.as_str() => {
+                Ok(())
+            }
             Body::Struct { fields, extensible: false } => self.fields(fields, value, out, at),
             Body::Struct { fields, extensible: true } => {
                 let mut refusal = None;
@@ -205,7 +208,7 @@ impl<'a> Writer<'a> {
                     None => done.map_err(|why| at.error(why.kind().to_string())),
                 }
             }
-            Body::Union { arms } => self.union(arms, value, out, at),
+            Body::Union { arms } => self.union(place, arms, value, out, at),
         }
     }
 
@@ -265,7 +268,7 @@ impl<'a> Writer<'a> {
         both.try_for_each(|(index, (field, item))| self.value(&field.ty, item, out, &at.index(index)))
     }
 
-    fn union(&self, arms: &'a [Arm], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
+    fn union(&self, place: u32, arms: &'a [Arm], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
         if arms.is_empty() {
             return Err(at.error(UNDECLARED));
         }
@@ -285,7 +288,7 @@ impl<'a> Writer<'a> {
         let at = at.field(name);
         let (tag, content) = match arm.tag {
             Some(tag) => (tag, content),
-            None => self.default_arm(arms, content, &at)?,
+            None => self.default_arm(place, arms, content, &at)?,
         };
         tag.encode(out).map_err(|why| at.error(why.kind().to_string()))?;
         if arm.fields.is_empty() && content.is_null() {
@@ -294,8 +297,14 @@ impl<'a> Writer<'a> {
         self.fields(&arm.fields, content, out, &at)
     }
 
-    /// `[integer, fields]`, the integer none of another variant's.
-    fn default_arm<'v>(&self, arms: &[Arm], content: &'v Value, at: &Path<'_>) -> Result<(i32, &'v Value), Error> {
+    /// `[integer, fields]`, the integer none of another variant's; or its name.
+    fn default_arm<'v>(
+        &self,
+        place: u32,
+        arms: &[Arm],
+        content: &'v Value,
+        at: &Path<'_>,
+    ) -> Result<(i32, &'v Value), Error> {
         let (tag, content) = match content.as_array().map(Vec::as_slice) {
             Some([tag]) => (tag, &Value::Null),
             Some([tag, content]) => (tag, content),
@@ -303,7 +312,10 @@ impl<'a> Writer<'a> {
                 return Err(at.error("the variant of all other integers is written [integer, fields]"));
             }
         };
-        let tag: i32 = self.integer(&Type::I32, tag, &at.index(0))?;
+        let tag = match tag.as_str().and_then(|name| self.types.other_tag(place, name)) {
+            Some(tag) => tag,
+            None => self.integer(&Type::I32, tag, &at.index(0))?,
+        };
         match arms.iter().find(|arm| arm.tag == Some(tag)) {
             Some(arm) => Err(at.error(format!("{tag} is variant {}", arm.name))),
             None => Ok((tag, content)),

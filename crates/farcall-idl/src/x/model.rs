@@ -3,7 +3,7 @@
 use farcall_xdr::schema::{self, Type, Types};
 use farcall_xdr::{Foreign, Schema};
 
-use super::plan::{Item, Kind, Member, Plan, Shape, Trait};
+use super::plan::{Discriminant, Item, Kind, Member, Plan, Shape, Trait};
 use super::tree;
 use crate::{Argument, Interface, Procedure};
 
@@ -130,7 +130,20 @@ fn named(plan: &Plan, index: usize, types: &mut Types) -> Type {
             Box::new(|types| structure(vec![field("0", "", Foreign::schema(types))]))
         }
     };
-    types.define(&key, name, docs, body)
+    let ty = types.define(&key, name, docs, body);
+    if let (Kind::Union(union), Type::Named(place)) = (kind, &ty)
+        && union.default.is_some()
+        && let Discriminant::Enumeration(item) = union.discriminant
+    {
+        types.name_others(*place, || enumerators(plan, item));
+    }
+    ty
+}
+
+/// The names of an enumeration's values.
+fn enumerators(plan: &Plan, item: usize) -> Vec<(i32, String)> {
+    let Kind::Enumeration(enumerators) = &plan.items[item].kind else { return Vec::new() };
+    enumerators.iter().filter(|one| one.alias_of.is_none()).map(|one| (one.value, one.name.clone())).collect()
 }
 
 fn structure(fields: Vec<schema::Field>) -> schema::Body {
