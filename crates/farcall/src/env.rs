@@ -112,6 +112,15 @@ pub trait Socket: Send + Sync + 'static {
         self.receive(buffer, wait)
     }
 
+    /// Looks for a datagram again and again, no longer than that, and never sleeps: who sends wakes nobody then. Whoever
+    /// else wants the processor has it between two looks.
+    ///
+    /// # Errors
+    /// As [`Socket::receive`].
+    fn receive_awake(&self, buffer: &mut [u8], _within: Duration) -> io::Result<Received> {
+        self.receive(buffer, Wait::No)
+    }
+
     /// From now on, until this is called with `None` or [`Socket::wake`] is, datagrams go to and come from
     /// this address alone. The system then knows the way, which saves it a look-up for each. A hint: it may
     /// do nothing, and does at most once in a socket's life.

@@ -202,6 +202,28 @@ impl Attendance<'_> {
         reception.give_back(tools);
     }
 
+    /// Takes in what arrives, if this leads, without sleeping: until `done` says that it is over, or nothing has come for so
+    /// long. Returns the time.
+    pub(super) fn look_on(&mut self, tools: &mut Tools, lull: Duration, done: &dyn Fn() -> bool) -> Time {
+        let endpoint = self.endpoint;
+        let mut now = endpoint.env.now();
+        if !self.leads {
+            return now;
+        }
+        let mut reception = Reception::new(endpoint, tools, NEVER, None);
+        for _ in 0..DRAIN {
+            if done() {
+                break;
+            }
+            let received = endpoint.socket.receive_awake(&mut reception.buffer, lull);
+            now = endpoint.env.now();
+            let Ok(Received::Datagrams { .. }) = received else { break };
+            endpoint.take_in(now, &received, &mut reception, None, tools);
+        }
+        reception.give_back(tools);
+        now
+    }
+
     /// Takes in what has arrived, if this leads.
     pub(super) fn look(&mut self, tools: &mut Tools) {
         let endpoint = self.endpoint;

@@ -1,6 +1,7 @@
 //! Calls under way whose ends one thread gathers, which serves the endpoint while it waits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::call::{Outgoing, Refused};
 use super::lead::Seat;
@@ -10,6 +11,10 @@ use super::{Endpoint, Peer, Started};
 use crate::CallFailed;
 use crate::env::{Socket, Time};
 use crate::multi::{Bell, Bells, Interrupt, Station};
+
+/// Replies that come so soon one after the other are waited for awake: to wake a sleeper costs the one who replies more
+/// than it costs to look out for it, and many that share a processor wait for that.
+const LULL: Duration = Duration::from_micros(50);
 
 impl Started {
     /// Starts a call for a thread that will wait at this endpoint: its bell is rung when the call has ended.
@@ -59,7 +64,19 @@ impl Station for Endpoint {
         bells.hear(
             Arc::as_ptr(waiter).addr(),
             || Arc::new(Seated { socket: self.socket.clone(), waiter: waiter.clone() }),
-            || self.attend(waiter).by(until).until(tools, self.env.now(), &over),
+            || {
+                let (mut attendance, mut now) = (self.attend(waiter), self.env.now());
+                let mut heard = 0;
+                while !over() {
+                    let before = now;
+                    attendance.by(until).until(tools, now, &|| bells.are(heard + 1) || over());
+                    now = self.env.now();
+                    if now.since(before) < LULL {
+                        now = attendance.look_on(tools, LULL, &over);
+                    }
+                    heard = bells.count();
+                }
+            },
         );
         caller.keep();
         Ok(())

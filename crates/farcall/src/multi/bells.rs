@@ -60,7 +60,12 @@ impl Bells {
 
     /// The same of so many bells.
     pub fn are(&self, many: usize) -> bool {
-        self.0.rung.load(Ordering::Acquire) >= many
+        self.count() >= many
+    }
+
+    /// How many bells were rung that nobody has answered.
+    pub fn count(&self) -> usize {
+        self.0.rung.load(Ordering::Acquire)
     }
 
     /// The next member whose bell was rung.

@@ -277,6 +277,19 @@ impl Socket for Udp {
         }
     }
 
+    fn receive_awake(&self, buffer: &mut [u8], within: Duration) -> io::Result<Received> {
+        let mut start = None;
+        loop {
+            match self.receive_once(buffer, Wait::No)? {
+                Received::TimedOut => std::thread::yield_now(),
+                received => return Ok(received),
+            }
+            if start.get_or_insert_with(Instant::now).elapsed() >= within {
+                return Ok(Received::TimedOut);
+            }
+        }
+    }
+
     fn connect(&self, to: Option<SocketAddr>) {
         let Some(to) = to else {
             if self.connected.swap(false, Ordering::SeqCst) {
