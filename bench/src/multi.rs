@@ -17,7 +17,7 @@ use farcall_bench_group::{Calls, Distribution, Kind, Order, Server, Side, Way};
 use farcall_bench_method::{Options, Pin, Row};
 
 use crate::field::Field;
-use crate::peers::{self, CONTROL, FARCALL, RAW};
+use crate::peers::{self, AWAKE, CONTROL, FARCALL, RAW};
 use cast::Cast;
 
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ pub fn run(multi: &Multi) -> Result<()> {
     }
     let works = working::works(multi);
     let null = multi.computation.contains(&0);
-    let names = peers::names(&[RAW, CONTROL, FARCALL], &with_tonic(&multi.options));
+    let names = peers::names(&[RAW, CONTROL, FARCALL, AWAKE], &with_tonic(&multi.options));
     let steps = if null { multi.members.len() * multi.options.groups() } else { 0 };
     let mut field = Field::new(&names, steps + works.len() * multi.members.len() * (names.len() - 1))?;
     let (mut rows, mut void) = (Vec::new(), Vec::new());
@@ -126,6 +126,7 @@ pub fn side(side: &Side) -> ExitCode {
     type Connect = fn(&[String]) -> Result<Box<dyn Calls>>;
     let (serve, connect): (Serve, Connect) = match &side.peer[..] {
         RAW | CONTROL => (raw::serve, raw::connect),
+        AWAKE => (raw::serve, raw::connect_awake),
         FARCALL => (farcall::serve, farcall::connect),
         _ => (|_| bail!("it has no part here"), |_| bail!("it has no part here")),
     };

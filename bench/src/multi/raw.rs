@@ -1,7 +1,8 @@
 //! The anchor: a datagram to each of many echo processes, and their answers collected, with nothing but the system calls.
 //! An echo that is to compute sleeps before it answers, in its only thread.
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use farcall_bench_group::{Calls, Draws, Kind, Server, Work};
@@ -9,6 +10,9 @@ use farcall_bench_method::enlarge;
 
 /// After that, a datagram is lost.
 const LOST: Duration = Duration::from_secs(2);
+
+/// So long farcall stays awake.
+const AWHILE: Duration = Duration::from_micros(50);
 
 /// As long as a null call is.
 const LENGTH: usize = 40;
@@ -46,16 +50,26 @@ impl Server for Echoes {
 
 /// One socket for all servers.
 pub fn connect(addresses: &[String]) -> Result<Box<dyn Calls>> {
+    client(addresses, false)
+}
+
+/// The same, but once an answer has come the next is looked for without sleeping, as farcall does.
+pub fn connect_awake(addresses: &[String]) -> Result<Box<dyn Calls>> {
+    client(addresses, true)
+}
+
+fn client(addresses: &[String], awake: bool) -> Result<Box<dyn Calls>> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     enlarge(&socket);
     socket.set_read_timeout(Some(LOST))?;
     let servers = addresses.iter().map(|address| Ok(address.parse()?)).collect::<Result<_>>()?;
-    Ok(Box::new(Client { socket, servers, buffer: [0; 2048] }))
+    Ok(Box::new(Client { socket, servers, awake, buffer: [0; 2048] }))
 }
 
 struct Client {
     socket: UdpSocket,
     servers: Vec<SocketAddr>,
+    awake: bool,
     buffer: [u8; 2048],
 }
 
@@ -75,9 +89,39 @@ impl Calls for Client {
         for server in &self.servers[first..first + many] {
             self.socket.send_to(&self.buffer[..LENGTH], server)?;
         }
+        let mut looks = false;
         for _ in 0..many {
+            if looks && self.look()? {
+                continue;
+            }
+            self.sleep_again(looks)?;
             self.socket.recv_from(&mut self.buffer)?;
+            looks = self.awake;
+            if looks {
+                self.socket.set_nonblocking(true)?;
+            }
+        }
+        self.sleep_again(looks)
+    }
+}
+
+impl Client {
+    fn sleep_again(&self, looked: bool) -> Result<()> {
+        if looked {
+            self.socket.set_nonblocking(false)?;
         }
         Ok(())
+    }
+
+    /// Looks for an answer for a while, and says whether there was one.
+    fn look(&mut self) -> Result<bool> {
+        let start = Instant::now();
+        while start.elapsed() < AWHILE {
+            match self.socket.recv_from(&mut self.buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
+                received => return Ok(received.map(|_| true)?),
+            }
+        }
+        Ok(false)
     }
 }

@@ -26,6 +26,8 @@ use farcall_bench_method::{Options, Peer};
 pub const RAW: &str = "raw";
 /// The same code again, in processes of its own: the control of the method.
 pub const CONTROL: &str = "raw-control";
+/// The loop of `multi` that looks for answers as farcall does.
+pub const AWAKE: &str = "raw-awake";
 /// What this is all about: always measured.
 pub const FARCALL: &str = "farcall";
 
@@ -137,6 +139,7 @@ pub fn program(name: &str) -> Result<PathBuf> {
         Some(Source::Here) => std::env::current_exe().context("cannot find this program"),
         Some(Source::Package(package)) => build::package(package),
         Some(Source::Go) => build::go(),
+        None if name == AWAKE => std::env::current_exe().context("cannot find this program"),
         // NFS servers, which libnfs reads from.
         None if matches!(name, "farcall-nfs" | "nfs-ganesha") => build::package("nfs"),
         None => bail!("no peer is called `{name}`"),

@@ -71,10 +71,14 @@ mod tests {
         let (a, b) = (socket(address), socket(address));
         let mut buffer = [0; 64];
         assert_eq!(a.receive(&mut buffer, Wait::No).unwrap(), Received::TimedOut);
+        assert_eq!(a.receive_awake(&mut buffer, Duration::ZERO).unwrap(), Received::TimedOut);
         b.send(a.local_address(), b"hello").unwrap();
         let hello = Received::Datagrams { from: b.local_address(), len: 5, each: 5 };
         assert_eq!(a.receive(&mut buffer, Wait::Nanos(60_000_000_000)).unwrap(), hello);
         assert_eq!(&buffer[..5], b"hello");
+        b.send(a.local_address(), b"again").unwrap();
+        assert_eq!(a.receive_awake(&mut buffer, Duration::MAX).unwrap(), hello);
+        assert_eq!(&buffer[..5], b"again");
         b.send_train(a.local_address(), b"abcde", 2).unwrap();
         let sizes = [2, 2, 1].map(|len| Received::Datagrams { from: b.local_address(), len, each: len });
         for size in sizes {
