@@ -317,6 +317,19 @@ fn a_cancel_reaches_the_procedure() {
 }
 
 #[test]
+fn a_call_that_is_cancelled_twice_is_cancelled_once() {
+    let mut pair = Pair::acquainted();
+    let id = pair.start(1, b"argument");
+    assert_eq!(pair.sent().len(), 1);
+    pair.client.cancel(pair.now, id);
+    assert_eq!(pair.sent().len(), 1);
+    let due = pair.client.timeout();
+    pair.pass(Duration::from_millis(1));
+    pair.client.cancel(pair.now, id);
+    assert_eq!((pair.sent().len(), pair.client.timeout()), (0, due));
+}
+
+#[test]
 fn a_call_that_was_never_sent_did_not_run() {
     let mut pair = Pair::acquainted();
     let id = pair.start(1, b"idea");

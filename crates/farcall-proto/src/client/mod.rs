@@ -331,8 +331,8 @@ impl Conversation {
         let Some(slot) = self.slots.find(id) else {
             return;
         };
-        // Its deadline may have ended it for its caller already.
-        if slot.stage == (Stage::Cancelling { silent: true }) {
+        // It was asked already, or its deadline has ended it for its caller.
+        if matches!(slot.stage, Stage::Cancelling { .. }) {
             return;
         }
         slot.stage = Stage::Cancelling { silent: false };
