@@ -56,6 +56,43 @@ fn a_quorum_of_nobody_is_met_at_once_and_lets_all_finish() {
 }
 
 #[test]
+fn a_quorum_that_cannot_be_is_given_up_at_once() {
+    let cluster = Cluster::of(3);
+    let group = cluster.group().fixed();
+    let one = Group::of(group.stubs().take(1));
+    // Of more members than there are nobody is called.
+    for short in [group.multi().add(1).quorum(4).unwrap_err(), one.multi().add(1).quorum(2).unwrap_err()] {
+        assert_eq!(short.counted(), 0);
+        assert!(short.outcomes().iter().all(|(_, outcome)| *outcome == Outcome::Abandoned(Ran::No)), "{short}");
+    }
+    assert_eq!(cluster.calls.load(Ordering::SeqCst), 0);
+    assert_eq!(block_on(group.multi().hang().rest(Rest::Cancel).start().quorum(4)).unwrap_err().counted(), 0);
+    // One that says no is enough to know, though the others never answer.
+    let calls = || {
+        let all_but_one_hang = group.multi_each(|index, _, member| member.bytes_or_hang((index == 2).then_some(1)));
+        all_but_one_hang.counting(|_| false).rest(Rest::Cancel)
+    };
+    assert_eq!(calls().quorum(3).unwrap_err().counted(), 0);
+    assert_eq!(block_on(calls().start().quorum(3)).unwrap_err().counted(), 0);
+    while cluster.cancelled.load(Ordering::SeqCst) < 7 {
+        std::thread::yield_now();
+    }
+    all_usable(&group);
+}
+
+#[test]
+fn who_is_not_called_in_time_is_not_called() {
+    let cluster = Cluster::of(3);
+    let group = cluster.group().fixed();
+    let all = group.multi().add(1).within(Duration::ZERO).all();
+    assert!(all.iter().all(|(_, outcome)| *outcome == Outcome::Abandoned(Ran::No)), "{all:?}");
+    let nobody = group.multi().add(1).hedged(Duration::ZERO, 0).unwrap_err();
+    assert!(nobody.outcomes().iter().all(|(_, outcome)| *outcome == Outcome::Abandoned(Ran::No)), "{nobody}");
+    all_usable(&group);
+    assert_eq!(cluster.calls.load(Ordering::SeqCst), 3, "none but the last");
+}
+
+#[test]
 fn a_member_may_stand_in_a_group_twice() {
     let cluster = Cluster::of(2);
     let [(_, one), (_, two)] = cluster.group().stubs().collect::<Vec<_>>().try_into().ok().unwrap();
@@ -248,6 +285,46 @@ fn replies_that_are_declared_errors_count_if_so_wished() {
     let short = none.quorum(1).unwrap_err();
     assert_eq!(short.counted(), 0);
     assert_eq!(short.outcomes().results().count(), 3, "they have answered all the same");
+}
+
+#[test]
+fn every_end_may_be_awaited() {
+    let cluster = Cluster::of(3);
+    let group = cluster.group().fixed();
+    let majority = block_on(group.multi().add(1).start().majority()).unwrap();
+    assert!(majority.results().count() >= 2);
+    assert!((1..4).contains(&block_on(group.multi().add(1).start().first()).unwrap().1));
+    while cluster.calls.load(Ordering::SeqCst) < 4 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn who_awaits_a_hedge_says_what_the_time_is() {
+    let cluster = Cluster::of(3);
+    let group = cluster.group().fixed();
+    let never = std::future::pending::<()>;
+    let moves = |future: &(dyn Future<Output = _> + Send)| std::mem::size_of_val(future);
+    assert!(moves(&group.multi().add(5).hedged_by(never, 3)) > 0, "an executor may move it to another thread");
+    // The first one answers.
+    assert_eq!(block_on(group.multi().add(5).hedged_by(never, 3)).unwrap(), ("Member/m000".to_owned(), 5));
+    assert_eq!(cluster.calls.load(Ordering::SeqCst), 1, "nobody else was called");
+    // Who raises an exception is followed by the next at once, but not by more than was said.
+    let short = block_on(group.multi().add(u64::MAX).hedged_by(never, 2)).unwrap_err();
+    assert_eq!(cluster.calls.load(Ordering::SeqCst), 3);
+    assert_eq!(short.outcomes().get("Member/m002"), Some(&Outcome::Abandoned(Ran::No)));
+    // Who is slow is followed when the time has come, and cancelled.
+    let calls = group.multi_each(|index, _, member| member.bytes_or_hang((index == 2).then_some(1)));
+    let mut pauses = 0;
+    let pause = || {
+        pauses += 1;
+        std::future::ready(())
+    };
+    assert_eq!(block_on(calls.hedged_by(pause, 3)).unwrap().0, "Member/m002");
+    assert_eq!(pauses, 2, "one before each other member");
+    while cluster.cancelled.load(Ordering::SeqCst) < 2 {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

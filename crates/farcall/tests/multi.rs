@@ -30,7 +30,8 @@ fn exceptions_are_each_members_own() {
     assert_eq!(all.get("Member/m001"), Some(&Outcome::Exception("1 has no room".to_owned())));
     let short = cluster.group().multi().add(u64::MAX).quorum(2).unwrap_err();
     assert_eq!((short.needed(), short.counted()), (2, 0));
-    assert!(short.to_string().contains("Member/m002: raised its exception"), "{short}");
+    // Two of three are enough to know that there will be no two results.
+    assert!(short.to_string().matches(": raised its exception").count() >= 2, "{short}");
 }
 
 #[test]

@@ -148,7 +148,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     pub fn all(self) -> Gathered<T, E> {
         match self.call_alone() {
             ControlFlow::Break(alone) => Gathered::new(alone.members, Few::One(alone.result.into())),
-            ControlFlow::Continue(multi) => multi.tally(usize::MAX).finish().0,
+            ControlFlow::Continue(multi) => multi.tally(ALL).finish().0,
         }
     }
 
@@ -163,7 +163,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     /// Calls everybody; `n` results end it. The others' calls go on.
     ///
     /// # Errors
-    /// Fewer gave a result.
+    /// Fewer gave a result. This is said as soon as it is sure; of a group of fewer members nobody is called.
     pub fn quorum(mut self, n: usize) -> std::result::Result<Gathered<T, E>, Short> {
         self.settings.rest.get_or_insert(Rest::Finish);
         self.tally(n).quorum()
@@ -177,6 +177,20 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     pub fn hedged(mut self, after: Duration, at_most: usize) -> std::result::Result<(String, T), Short> {
         self.settings.hedge = Some(Hedge { after, at_most });
         self.tally(1).first()
+    }
+
+    /// As [`Multi::hedged`], for tasks. They have no clock of farcall's: `pause` gives what to await before another
+    /// member is called, a sleep of the task's executor.
+    ///
+    /// # Errors
+    /// Nobody gave a result.
+    pub async fn hedged_by<P: Future>(
+        mut self,
+        mut pause: impl FnMut() -> P,
+        at_most: usize,
+    ) -> std::result::Result<(String, T), Short> {
+        self.settings.hedge = Some(Hedge { after: Duration::MAX, at_most });
+        self.start().hedged_by(&mut pause).await
     }
 
     /// Calls everybody and gives each reply to `handler` as it comes, in the calling thread, until that says stop.
@@ -217,7 +231,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     }
 
     /// Calls everybody now, and returns. Blocks only as long as sending takes.
-    pub fn start(self) -> Gathering<T, E> {
+    pub fn start(self) -> Gathering<T, E, M> {
         let Multi { members, prepared, settings, .. } = self;
         Gathering::new(members, prepared, settings)
     }
@@ -244,7 +258,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
 
     #[inline(never)]
     fn tally(self, needed: usize) -> Tally<T, E> {
-        let alone = if needed > 0 { self.call_alone() } else { ControlFlow::Continue(self) };
+        let alone = if needed == 1 { self.call_alone() } else { ControlFlow::Continue(self) };
         let Multi { members, prepared, mut settings, .. } = match alone {
             ControlFlow::Break(Alone { members, result, counts }) => {
                 let mut tally = Tally::new(members, needed, counts);
@@ -254,9 +268,12 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
             ControlFlow::Continue(multi) => multi,
         };
         let mut tally = Tally::new(members.clone(), needed, settings.counts.take());
+        if tally.is_hopeless() {
+            return tally;
+        }
         let mut engine = Engine::new(members, prepared, &settings);
-        while !tally.is_met() {
-            let Some((index, result)) = engine.next(tally.lacks()) else { break };
+        while !tally.is_met() && !tally.is_hopeless() {
+            let Some((index, result)) = engine.next(tally.awaits()) else { break };
             tally.take(index, result);
         }
         engine.stop(&mut tally.outcomes);
@@ -268,9 +285,9 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Multi<T, E, Fixed> {
     /// Calls everybody; results of more than half of the members end it. The others' calls go on.
     ///
     /// # Errors
-    /// Fewer gave a result.
+    /// As [`Multi::quorum`].
     pub fn majority(self) -> std::result::Result<Gathered<T, E>, Short> {
-        let majority = self.members.len() / 2 + 1;
+        let majority = self.members.majority();
         self.quorum(majority)
     }
 }
@@ -290,12 +307,17 @@ pub(super) fn abandoned<T, E>(members: usize) -> Few<Outcome<T, E>> {
     }
 }
 
+/// Needed of a tally that ends with the last reply.
+pub(super) const ALL: usize = usize::MAX;
+
 /// The replies so far, and whether those that count are enough.
 pub(super) struct Tally<T, E> {
     members: Members,
     pub(super) outcomes: Few<Outcome<T, E>>,
     needed: usize,
     counted: usize,
+    /// How many did not count.
+    missed: usize,
     /// The last one that counted.
     decisive: Option<usize>,
     counts: Option<Counts<T, E>>,
@@ -304,16 +326,25 @@ pub(super) struct Tally<T, E> {
 impl<T, E> Tally<T, E> {
     pub(super) fn new(members: Members, needed: usize, counts: Option<Counts<T, E>>) -> Self {
         let outcomes = abandoned(members.len());
-        Tally { members, outcomes, needed, counted: 0, decisive: None, counts }
+        Tally { members, outcomes, needed, counted: 0, missed: 0, decisive: None, counts }
     }
 
     pub(super) fn is_met(&self) -> bool {
         self.counted >= self.needed
     }
 
-    /// How many replies must come before it can be met.
-    fn lacks(&self) -> usize {
-        self.needed - self.counted
+    /// Whether it cannot be met any more, whatever those say who have not replied.
+    pub(super) fn is_hopeless(&self) -> bool {
+        self.needed != ALL && self.members.len() - self.missed < self.needed
+    }
+
+    /// How many replies must come before it can be met, or hopeless.
+    fn awaits(&self) -> usize {
+        let lacks = self.needed - self.counted;
+        match self.needed {
+            ALL => lacks,
+            needed => lacks.min(self.members.len() - self.missed - needed + 1),
+        }
     }
 
     pub(super) fn take(&mut self, index: usize, result: Result<T, E>) {
@@ -324,6 +355,8 @@ impl<T, E> Tally<T, E> {
         if counts {
             self.counted += 1;
             self.decisive = Some(index);
+        } else {
+            self.missed += 1;
         }
         self.outcomes[index] = result.into();
     }

@@ -34,6 +34,8 @@ pub(super) struct Engine<T, E> {
     /// How many members were called, in their order, and how many of those calls have not ended.
     called: usize,
     out: usize,
+    /// Calls before that place have ended.
+    given_up: usize,
     /// What the largest reply so far takes of a socket's buffer, and how much there is of that; bytes.
     largest: usize,
     room: usize,
@@ -62,6 +64,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             bells: Bells::default(),
             called: 0,
             out: 0,
+            given_up: 0,
             largest: SMALLEST,
             room: station.room(),
             until: now.zip(settings.within).map(|(now, within)| now + within),
@@ -82,6 +85,9 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             if let Some(reply) = self.take() {
                 return Some(reply);
             }
+            if self.is_late() {
+                return None;
+            }
             if self.may_call() {
                 self.call_next();
                 burst += 1;
@@ -91,7 +97,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
                 }
                 continue;
             }
-            if self.out == 0 || self.is_late() {
+            if self.out == 0 {
                 return None;
             }
             let enough = if self.called == self.members.len() { needed.min(self.out).min(TOGETHER) } else { 1 };
@@ -107,11 +113,14 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             if let Some(reply) = self.take() {
                 return Poll::Ready(Some(reply));
             }
+            if self.is_late() {
+                return Poll::Ready(None);
+            }
             if self.may_call() {
                 self.call_next();
                 continue;
             }
-            if self.out == 0 || self.is_late() {
+            if self.out == 0 {
                 return Poll::Ready(None);
             }
             self.bells.listen(context.waker());
@@ -128,6 +137,13 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
 
     pub(super) fn rest(&mut self, rest: Rest) {
         self.rest = rest;
+    }
+
+    /// Has the next member called now, if it may be. Says whether there is one after that.
+    pub(super) fn hurry(&mut self) -> bool {
+        let Some((hedge, next)) = &mut self.hedge else { return false };
+        *next = self.station.now();
+        self.called + 1 < hedge.at_most.min(self.members.len())
     }
 
     pub(super) fn outstanding(&self) -> usize {
@@ -196,7 +212,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             return false;
         }
         match self.hedge {
-            Some((hedge, next)) => self.called == 0 || self.called < hedge.at_most && next <= self.station.now(),
+            Some((hedge, next)) => self.called < hedge.at_most && next <= self.station.now(),
             None => self.out == 0 || self.out.saturating_mul(self.largest) < self.room,
         }
     }
@@ -242,7 +258,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
 
     /// Ends a call that this thread must not wait for.
     fn give_up(&mut self, why: &CallFailed) -> Option<(usize, Result<T, E>)> {
-        let index = self.calls.iter().position(Option::is_some)?;
+        let index = (self.given_up..self.called).find(|&index| self.calls[index].is_some())?;
+        self.given_up = index;
         if let Some(call) = self.calls[index].take() {
             abandon(call, self.rest);
         }
@@ -251,9 +268,10 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
     }
 }
 
-fn abandon(mut call: Box<dyn PendingCall>, rest: Rest) {
+fn abandon(call: Box<dyn PendingCall>, rest: Rest) {
     match rest {
-        Rest::Cancel => call.cancel(),
+        // Whose drop cancels it.
+        Rest::Cancel => drop(call),
         Rest::Finish => call.detach(),
     }
 }

@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::pin::pin;
+use std::task::Poll;
 
-use super::Members;
-use super::call::{Prepared, Reply, Rest, Settings, Tally};
+use super::call::{ALL, Prepared, Reply, Rest, Settings, Tally};
 use super::engine::Engine;
 use super::few::Few;
 use super::outcome::{Gathered, Short};
+use super::{Fixed, Living, Members};
 use crate::xdr::Decode;
 use crate::{Never, Result};
 
@@ -16,18 +19,19 @@ use crate::{Never, Result};
 /// Dropping it cancels those that have not ended, unless [`Rest::Finish`] was said. Where a time was set with
 /// [`within`](super::Multi::within), it is also the deadline of each call.
 #[must_use = "dropping it cancels the calls"]
-pub struct Gathering<T, E = Never> {
+pub struct Gathering<T, E = Never, M = Living> {
     members: Members,
     engine: Engine<T, E>,
     settings: Settings<T, E>,
+    kind: PhantomData<fn() -> M>,
 }
 
-impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Gathering<T, E> {
+impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Gathering<T, E, M> {
     pub(super) fn new(members: Members, prepared: Few<Prepared<T, E>>, settings: Settings<T, E>) -> Self {
         let mut engine = Engine::new(members.clone(), prepared, &settings);
         engine.await_within(settings.within);
         engine.call_some();
-        Gathering { members, engine, settings }
+        Gathering { members, engine, settings, kind: PhantomData }
     }
 
     /// Blocks for the next reply; none when all members have replied, or the time is up.
@@ -45,7 +49,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Gathering<T, E> {
 
     /// As [`Multi::all`](super::Multi::all).
     pub async fn all(self) -> Gathered<T, E> {
-        self.tally(usize::MAX).await.finish().0
+        self.tally(ALL).await.finish().0
     }
 
     /// As [`Multi::first`](super::Multi::first).
@@ -70,10 +74,38 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Gathering<T, E> {
         self.engine.outstanding()
     }
 
-    async fn tally(self, needed: usize) -> Tally<T, E> {
-        let Gathering { members, mut engine, settings } = self;
-        let mut tally = Tally::new(members, needed, settings.counts);
+    /// Until the first result; another member is called after each pause, and each reply that does not count.
+    pub(super) async fn hedged_by<P: Future>(
+        self,
+        pause: &mut impl FnMut() -> P,
+    ) -> std::result::Result<(String, T), Short> {
+        let Gathering { members, mut engine, settings, .. } = self;
+        let mut tally = Tally::new(members, 1, settings.counts);
+        let mut pausing = pin!(pause());
+        let mut more = true;
         while !tally.is_met() {
+            let next = poll_fn(|context| match engine.poll_next(context) {
+                Poll::Ready(reply) => Poll::Ready(Some(reply)),
+                Poll::Pending if more => pausing.as_mut().poll(context).map(|_| None),
+                Poll::Pending => Poll::Pending,
+            });
+            match next.await {
+                Some(Some((index, result))) => tally.take(index, result),
+                Some(None) => break,
+                None => more = engine.hurry(),
+            }
+            if more {
+                pausing.set(pause());
+            }
+        }
+        engine.stop(&mut tally.outcomes);
+        tally.first()
+    }
+
+    async fn tally(self, needed: usize) -> Tally<T, E> {
+        let Gathering { members, mut engine, settings, .. } = self;
+        let mut tally = Tally::new(members, needed, settings.counts);
+        while !tally.is_met() && !tally.is_hopeless() {
             let Some((index, result)) = poll_fn(|context| engine.poll_next(context)).await else { break };
             tally.take(index, result);
         }
@@ -82,11 +114,22 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Gathering<T, E> {
     }
 }
 
+impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Gathering<T, E, Fixed> {
+    /// As [`Multi::majority`](super::Multi::majority).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn majority(self) -> std::result::Result<Gathered<T, E>, Short> {
+        let majority = self.members.majority();
+        self.quorum(majority).await
+    }
+}
+
 fn reply<T, E>(members: &Members, index: usize, result: Result<T, E>) -> Reply<'_, T, E> {
     Reply { index, member: members[index].name(), result }
 }
 
-impl<T, E> fmt::Debug for Gathering<T, E> {
+impl<T, E, M> fmt::Debug for Gathering<T, E, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gathering").field("members", &self.members).finish_non_exhaustive()
     }

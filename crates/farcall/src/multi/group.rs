@@ -83,6 +83,11 @@ impl Members {
     pub(crate) fn new(members: Vec<Member>) -> Members {
         Members(members.into())
     }
+
+    /// More than half of them.
+    pub(super) fn majority(&self) -> usize {
+        self.len() / 2 + 1
+    }
 }
 
 impl Deref for Members {
