@@ -1,9 +1,9 @@
 //! The program that is served in these tests, and raw messages to it.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use farcall::stub::Program;
@@ -105,6 +105,8 @@ pub struct Calculator {
     begun: Mutex<u32>,
     open: Mutex<bool>,
     bell: Condvar,
+    /// Goes with the last thread that serves it.
+    served: Mutex<Option<mpsc::Sender<()>>>,
 }
 
 impl Calculator {
@@ -279,11 +281,23 @@ impl Udp {
         self.receive()
     }
 
-    /// What is sent is not answered: what is asked after it is.
+    /// What is sent is not answered: what is asked after it is. That it is not answered later, by another of the server's
+    /// threads, [shows at the end](Udp::has_heard_all).
     pub fn is_ignored(&self, message: &[u8]) {
         self.send(message);
         let answer = self.ask(&call(0xfeed, 1, &[1, 2]));
         assert_eq!(success(&answer), (0xfeed, words(&[3])), "{message:?} was answered");
+    }
+
+    /// Ends a server, and when none of its threads is left nothing has come that was not received.
+    pub fn has_heard_all(&self, server: Server, calculator: Arc<Calculator>) {
+        let (served, ended) = mpsc::channel();
+        *calculator.served.lock().unwrap() = Some(served);
+        drop((server, calculator));
+        assert_eq!(ended.recv_timeout(PATIENCE), Err(mpsc::RecvTimeoutError::Disconnected), "a thread is left");
+        self.0.set_nonblocking(true).unwrap();
+        let nothing = self.0.recv(&mut [0; 4]).map_err(|why| why.kind());
+        assert_eq!(nothing, Err(ErrorKind::WouldBlock), "something was answered that was to be ignored");
     }
 }
 

@@ -224,6 +224,7 @@ fn one_way_procedures_are_not_answered() {
     let udp = Udp::to(server.udp().unwrap());
     udp.is_ignored(&call(11, 3, &[]));
     calculator.await_counted(11);
+    udp.has_heard_all(server, calculator);
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn said(reply: &[u8]) -> (u32, Accepted<'_>) {
 
 #[test]
 fn a_flavour_reads_arguments_and_seals_results() {
-    let (server, _) = numbered();
+    let (server, calculator) = numbered();
     let (udp, mut tcp) = (Udp::to(server.udp().unwrap()), tcp(&server));
     for number in [7, 8] {
         let add = message(b"nick", number, 1, &[40, 2]);
@@ -90,6 +90,7 @@ fn a_flavour_reads_arguments_and_seals_results() {
     assert_eq!(said(&udp.ask(&message(b"nick", 9, 1, &[1]))), (9, Accepted::GarbageArgs));
     assert_eq!(said(&udp.ask(&message(b"self", 9, 99, &[]))), (9, Accepted::Success(b"mine")));
     udp.is_ignored(&message(b"drop", 9, 1, &[1, 1]));
+    udp.has_heard_all(server, calculator);
 }
 
 #[test]

@@ -228,7 +228,7 @@ fn values_that_no_type_has_are_garbage() {
 
 #[test]
 fn what_is_not_a_call_is_dropped() {
-    let (server, _) = serve();
+    let (server, calculator) = serve();
     let udp = Udp::to(server.udp().unwrap());
     let reply = words(&[7, 1, 0, 0, 0, 0]);
     udp.is_ignored(&reply);
@@ -240,6 +240,7 @@ fn what_is_not_a_call_is_dropped() {
     tcp.send(b"");
     tcp.send(b"no");
     assert_eq!(success(&tcp.ask(&call(3, 1, &[1, 1]))).0, 3);
+    udp.has_heard_all(server, calculator);
 }
 
 #[test]
@@ -269,15 +270,16 @@ fn who_does_not_read_its_replies_is_not_read_from() {
 #[test]
 fn a_port_mapper_passes_nothing_on_unless_it_is_told_to_and_never_to_itself() {
     let ask = |mapper: Mapper, program: u32, passed: bool| {
-        let (server, _) = serve_with(|builder| builder.mapper(&mapper));
+        let (server, calculator) = serve_with(|builder| builder.mapper(&mapper));
         let udp = Udp::to(server.udp().unwrap());
         let mut call_it = call_as(1, 5, OpaqueAuth::NONE, &words(&[program, 2, 0, 0]));
         call_it[12..20].copy_from_slice(&words(&[100_000, 2]));
-        if !passed {
-            return udp.is_ignored(&call_it);
-        }
         let port = server.udp().unwrap().port().into();
-        assert_eq!(success(&udp.ask(&call_it)), (1, words(&[port, 0])));
+        match passed {
+            true => assert_eq!(success(&udp.ask(&call_it)), (1, words(&[port, 0]))),
+            false => udp.is_ignored(&call_it),
+        }
+        udp.has_heard_all(server, calculator);
     };
     ask(Mapper::default(), PROGRAM, false);
     ask(Mapper::default().forwarding(), PROGRAM, true);
@@ -294,7 +296,7 @@ fn to_mapper(version: u32, procedure: u32, credential: OpaqueAuth<'_>, arguments
 
 #[test]
 fn a_port_mapper_passes_on_nothing_in_anothers_name() {
-    let (server, _) = serve_with(|builder| builder.mapper(&Mapper::default().forwarding()));
+    let (server, calculator) = serve_with(|builder| builder.mapper(&Mapper::default().forwarding()));
     let udp = Udp::to(server.udp().unwrap());
     let mut body = Vec::new();
     Sys::new(1, b"ebbets", 0, 0, &[]).unwrap().write(&mut body);
@@ -303,6 +305,7 @@ fn a_port_mapper_passes_on_nothing_in_anothers_name() {
         udp.is_ignored(&to_mapper(version, 5, root, &words(&[PROGRAM, 2, 0, 0])));
         let _ = success(&udp.ask(&to_mapper(version, 5, OpaqueAuth::NONE, &words(&[PROGRAM, 2, 0, 0]))));
     }
+    udp.has_heard_all(server, calculator);
 }
 
 #[test]

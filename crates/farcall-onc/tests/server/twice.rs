@@ -37,7 +37,8 @@ fn a_datagram_that_comes_while_its_call_runs_is_dropped() {
     calculator.open();
     assert_eq!(success(&udp.receive()), (1, words(&[7])));
     assert_eq!(success(&udp.ask(&call(1, 4, &[]))), (1, words(&[7])));
-    calculator.await_begun(1);
+    assert_eq!(calculator.begun(), 1);
+    udp.has_heard_all(server, calculator);
 }
 
 #[test]
@@ -136,11 +137,8 @@ fn a_call_sent_again_after_a_reset_is_answered_and_does_not_run() {
 
 #[test]
 fn what_said_nothing_says_nothing_when_it_is_sent_again() {
-    let (server, calculator) = serve_with(|builder| {
-        let calculator = Arc::new(Calculator::default());
-        builder.program_one_way::<dyn Calc>(calculator, &[3]).retention(Some(Retention::default()))
-    });
-    drop(calculator);
+    let calculator = Arc::new(Calculator::default());
+    let (server, _) = serve_with(|builder| builder.program_one_way::<dyn Calc>(calculator.clone(), &[3]));
     let (udp, mut tcp) = (Udp::to(server.udp().unwrap()), tcp(&server));
     for procedure in [14, 3] {
         for _ in 0..3 {
@@ -148,6 +146,7 @@ fn what_said_nothing_says_nothing_when_it_is_sent_again() {
             tcp.is_ignored(&call(1, procedure, &[]));
         }
     }
+    udp.has_heard_all(server, calculator);
 }
 
 #[test]
@@ -175,6 +174,7 @@ fn a_call_passed_on_is_counted_each_time_it_comes() {
     assert_eq!(calculator.counted.load(Ordering::SeqCst), 2);
     // What is not passed on is met with silence each time.
     (0..3).for_each(|_| udp.is_ignored(&call_it(77)));
+    udp.has_heard_all(server, calculator);
 }
 
 #[test]
