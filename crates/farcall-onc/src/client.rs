@@ -396,7 +396,7 @@ impl Connection {
             return Err(broken.unwrap_or_else(|| unreachable_by("the connection has ended")));
         }
         let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
-        let late = || Lost { kind: Kind::Deadline, ran: Ran::No, why: "connection".into() };
+        let late = || Lost::new(Kind::Deadline, Ran::No, "connection");
         while mem::replace(&mut current.dialling, true) {
             let left = left();
             if left.is_some_and(|left| left.is_zero()) {
@@ -457,5 +457,5 @@ impl Drop for Connection {
 
 #[cold]
 fn unreachable_by(why: &str) -> Lost {
-    Lost { kind: Kind::Unreachable, ran: Ran::No, why: why.into() }
+    Lost::new(Kind::Unreachable, Ran::No, why)
 }

@@ -64,6 +64,8 @@ impl Limit {
 /// How an attempt ended.
 enum Attempt {
     Done,
+    /// Nothing was sent: a call under way has that identifier.
+    Taken,
     /// Another one may do better. What to say if there is none.
     Again(CallFailed),
 }
@@ -130,6 +132,7 @@ impl Target {
         let terms = limit.terms(xid, self.client.settings.retransmit);
         let body = match link.call(message, &terms) {
             Ok(body) => body,
+            Err(lost) if lost.taken => return Ok(Attempt::Taken),
             Err(lost) => {
                 let again = lost.kind == Kind::Unreachable;
                 let why = self.lost(lost, limit, call.procedure);
@@ -202,7 +205,7 @@ impl Target {
 
     #[cold]
     fn lost(&self, lost: Lost, limit: Limit, procedure: &Procedure) -> CallFailed {
-        let Lost { kind, ran, why } = lost;
+        let Lost { kind, ran, why, .. } = lost;
         let why = match (kind, limit.patience) {
             (Kind::Deadline, Some(patience)) => {
                 let missing = if why.is_empty() { "reply" } else { &why };
@@ -219,11 +222,14 @@ impl Target {
     /// Calls, and makes the call again where that may help and does no harm.
     fn call(&self, call: &Call<'_>, sink: Sink<'_>) -> Result<(), CallFailed> {
         let limit = self.limit(call);
-        let xid = self.client.connection.xid();
+        let mut xid = self.client.connection.xid();
         tools::with_message(|message| {
-            let failed = match self.attempt(message, call, limit, xid, true, sink)? {
-                Attempt::Done => return Ok(()),
-                Attempt::Again(failed) => failed,
+            let failed = loop {
+                match self.attempt(message, call, limit, xid, true, sink)? {
+                    Attempt::Done => return Ok(()),
+                    Attempt::Taken => xid = self.client.connection.xid(),
+                    Attempt::Again(failed) => break failed,
+                }
             };
             let is_rejected = failed.kind() == Kind::NotPermitted;
             let harmless = failed.ran() == Ran::No || (call.procedure.idempotent && !self.client.settings.one_way);
@@ -237,6 +243,7 @@ impl Target {
             let limit = limit.still(Instant::now());
             match self.attempt(message, call, limit, xid, false, sink) {
                 Ok(Attempt::Done) => Ok(()),
+                Ok(Attempt::Taken) => Err(failed),
                 // Whatever the second says, the first may have run.
                 Ok(Attempt::Again(why)) | Err(why) if failed.ran() != Ran::No && why.ran() == Ran::No => {
                     Err(CallFailed::new(why.kind(), failed.ran()).because(why.detail().to_string()))
@@ -248,6 +255,15 @@ impl Target {
 
     fn start(self: &Arc<Self>, call: &Call<'_>) -> Result<Started, CallFailed> {
         let limit = self.limit(call);
+        loop {
+            if let Some(started) = self.try_start(call, limit)? {
+                return Ok(started);
+            }
+        }
+    }
+
+    /// The same, unless the next identifier is in use.
+    fn try_start(self: &Arc<Self>, call: &Call<'_>, limit: Limit) -> Result<Option<Started>, CallFailed> {
         let about = |why| self.about(why, call.procedure);
         let xid = self.client.connection.xid();
         tools::with_message(|message| {
@@ -266,15 +282,15 @@ impl Target {
             if self.client.settings.one_way {
                 started.link.send_only(message).map_err(|lost| self.lost(lost, limit, call.procedure))?;
                 started.state = State::Sent;
-                return Ok(started);
+                return Ok(Some(started));
             }
             let terms = limit.terms(xid, self.client.settings.retransmit);
             let begun = started.link.start(message, &terms, Watcher::Nobody);
             if let Err(lost) = begun {
                 started.state = State::Over;
-                return Err(self.lost(lost, limit, call.procedure));
+                return if lost.taken { Ok(None) } else { Err(self.lost(lost, limit, call.procedure)) };
             }
-            Ok(started)
+            Ok(Some(started))
         })
     }
 }

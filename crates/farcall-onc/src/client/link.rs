@@ -149,7 +149,8 @@ impl Link {
         may_wait()?;
         let waits = Waits::begin()?;
         let mut table = self.lock();
-        let mine = Mine { xid: terms.xid, end: self.admit(&mut table, message)?, entered: !table.try_lead() };
+        let end = self.admit(&mut table, Some(terms.xid), message)?;
+        let mine = Mine { xid: terms.xid, end, entered: !table.try_lead_for(terms.xid) };
         if mine.entered {
             self.enter(&mut table, &mine, Entry::default())?;
             table.follow(thread::current());
@@ -167,7 +168,7 @@ impl Link {
     /// Sends a call that has no reply.
     pub(crate) fn send_only(self: &Arc<Self>, message: &[u8]) -> Result<(), Lost> {
         let mut table = self.lock();
-        let end = self.admit(&mut table, message)?;
+        let end = self.admit(&mut table, None, message)?;
         self.expect_strays();
         self.depart(table, message, false);
         self.engage_if_blocked();
@@ -185,7 +186,7 @@ impl Link {
         });
         let entry = Entry { watcher, deadline: terms.deadline, again, unattended: true, ..Entry::default() };
         let mut table = self.lock();
-        let mine = Mine { xid: terms.xid, end: self.admit(&mut table, message)?, entered: true };
+        let mine = Mine { xid: terms.xid, end: self.admit(&mut table, Some(terms.xid), message)?, entered: true };
         self.enter(&mut table, &mine, entry)?;
         table.started += 1;
         let hold = !self.datagrams && table.len() > 1 && table.way.out.len() + message.len() < HOLD;
@@ -264,18 +265,22 @@ impl Link {
 
     /// Enters a call whose message was counted in.
     fn enter(&self, table: &mut Table, mine: &Mine, entry: Entry) -> Result<(), Lost> {
-        if table.len() >= MOST_CALLS || !table.enter(mine.xid, Entry { end: mine.end, ..entry }) {
+        if table.len() >= MOST_CALLS {
             // The message will not be sent.
             table.way.length = table.way.handed + table.way.out.len() as u64;
             return Err(overloaded("too many calls are under way"));
         }
+        table.enter(mine.xid, Entry { end: mine.end, ..entry });
         Ok(())
     }
 
-    /// Counts a message in, if it may be sent: how long the stream is then.
-    fn admit(&self, table: &mut Table, message: &[u8]) -> Result<u64, Lost> {
+    /// Counts a message in, if it may be sent: how long the stream is then. If it has a reply, by its identifier.
+    fn admit(&self, table: &mut Table, xid: Option<u32>, message: &[u8]) -> Result<u64, Lost> {
         if let Some(lost) = &table.broken {
             return Err(lost.clone());
+        }
+        if xid.is_some_and(|xid| table.has(xid)) {
+            return Err(Lost { taken: true, ..overloaded("its identifier is in use") });
         }
         if !table.way.out.is_empty() && table.way.out.len() + message.len() > MOST_UNSENT {
             return Err(overloaded("too many bytes wait to be sent"));
@@ -560,7 +565,7 @@ impl Link {
         // It may speak of an earlier datagram than the last, if there were several.
         let calls = table.len() + usize::from(mine.is_some_and(|mine| !mine.entered));
         let ran = if calls == 1 && !self.strays.load(Ordering::Relaxed) { Ran::No } else { Ran::Maybe };
-        let lost = Lost { kind: Kind::Unreachable, ran, why: why.to_string().into() };
+        let lost = Lost::new(Kind::Unreachable, ran, why.to_string());
         let watchers = table.end_all(&lost);
         drop(table);
         watchers.into_iter().for_each(|watcher| watcher.wake(false));
@@ -774,7 +779,7 @@ pub(crate) fn may_wait() -> Result<(), Lost> {
         return Ok(());
     }
     let why = "no call can be waited for in a waker: start it there";
-    Err(Lost { kind: Kind::Local, ran: Ran::No, why: why.into() })
+    Err(Lost::new(Kind::Local, Ran::No, why))
 }
 
 fn wake(thread: Option<Thread>) {
@@ -786,10 +791,10 @@ fn wake(thread: Option<Thread>) {
 /// The reply did not come in time.
 #[cold]
 pub(crate) fn late() -> Lost {
-    Lost { kind: Kind::Deadline, ran: Ran::Maybe, why: "".into() }
+    Lost::new(Kind::Deadline, Ran::Maybe, "")
 }
 
 #[cold]
 fn overloaded(why: &str) -> Lost {
-    Lost { kind: Kind::Overloaded, ran: Ran::No, why: why.into() }
+    Lost::new(Kind::Overloaded, Ran::No, why)
 }

@@ -39,6 +39,14 @@ pub(crate) struct Lost {
     pub(crate) kind: Kind,
     pub(crate) ran: Ran,
     pub(crate) why: Arc<str>,
+    /// Its identifier is that of a call that was made 2^32 calls before and is still under way: nothing was sent.
+    pub(crate) taken: bool,
+}
+
+impl Lost {
+    pub(crate) fn new(kind: Kind, ran: Ran, why: impl Into<Arc<str>>) -> Lost {
+        Lost { kind, ran, why: why.into(), taken: false }
+    }
 }
 
 pub(crate) type Outcome = Result<Body, Lost>;
@@ -128,6 +136,8 @@ pub(crate) struct Table {
     pub(crate) broken: Option<Lost>,
     pub(crate) way: Way,
     led: bool,
+    /// The identifier of the call that the last leader made: a leader's is not entered.
+    leaders: u32,
     /// To whom the lead was passed, if that thread has not come for it yet.
     heir: Option<ThreadId>,
     /// Those who follow, the one who waits longest first.
@@ -168,11 +178,14 @@ impl Way {
 }
 
 impl Table {
-    /// Enters a call; false if the identifier is in use.
-    pub(crate) fn enter(&mut self, xid: u32, entry: Entry) -> bool {
-        if self.calls.contains_key(&xid) {
-            return false;
-        }
+    /// Whether a call under way may have this identifier.
+    #[inline]
+    pub(crate) fn has(&self, xid: u32) -> bool {
+        self.led && self.leaders == xid || !self.calls.is_empty() && self.calls.contains_key(&xid)
+    }
+
+    /// Enters a call.
+    pub(crate) fn enter(&mut self, xid: u32, entry: Entry) {
         self.unattended += usize::from(entry.unattended);
         self.hurried += usize::from(entry.watcher.is_hurried());
         if entry.unattended {
@@ -180,7 +193,6 @@ impl Table {
             self.timer = due.into_iter().flatten().min();
         }
         self.calls.insert(xid, entry);
-        true
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -257,11 +269,11 @@ impl Table {
 
     /// Nothing more can come, by this reason: all calls have ended. Who is to be told.
     pub(crate) fn fail(&mut self, kind: Kind, why: Arc<str>) -> Vec<Watcher> {
-        self.broken = Some(Lost { kind, ran: Ran::No, why: why.clone() });
+        self.broken = Some(Lost::new(kind, Ran::No, why.clone()));
         let way = &self.way;
         let under_way = self.calls.iter().filter(|(_, entry)| entry.outcome.is_none());
         let all: Vec<(u32, Ran)> = under_way.map(|(xid, entry)| (*xid, way.may_have_run(entry.end))).collect();
-        let ended = all.into_iter().map(|(xid, ran)| self.end(xid, Err(Lost { kind, ran, why: why.clone() })));
+        let ended = all.into_iter().map(|(xid, ran)| self.end(xid, Err(Lost::new(kind, ran, why.clone()))));
         let mut watchers: Vec<Watcher> = ended.collect();
         // Whoever follows looks again.
         watchers.extend(self.following.iter().cloned().map(Watcher::Thread));
@@ -329,7 +341,15 @@ impl Table {
         !mem::replace(&mut self.led, true)
     }
 
-    /// The same; who does not lead then follows: it sleeps, and when woken asks whether it [leads](Table::inherits).
+    /// The same for who makes a call by this identifier.
+    #[inline]
+    pub(crate) fn try_lead_for(&mut self, xid: u32) -> bool {
+        let leads = self.try_lead();
+        self.leaders = if leads { xid } else { self.leaders };
+        leads
+    }
+
+    /// As [`Table::try_lead`]; who does not lead then follows: it sleeps, and when woken asks whether it [leads](Table::inherits).
     pub(crate) fn join(&mut self, thread: impl FnOnce() -> Thread) -> bool {
         let leads = self.try_lead();
         if !leads {

@@ -1,7 +1,7 @@
-//! A connection that is looked at before it is used again.
+//! A connection that is looked at before it is used again, and calls that outlast 2^32 others.
 
-use std::io::Write;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Wake, Waker};
@@ -48,4 +48,44 @@ fn who_is_woken_by_the_look_at_an_idle_connection_may_call() {
     assert_eq!(calling.woken.load(Ordering::SeqCst), 1);
     let why: CallFailed = pending.wait().unwrap_err().into();
     assert_eq!(why.kind(), Kind::BadResult);
+}
+
+/// The identifier of the next call that comes, which has no arguments.
+fn next_xid(server: &mut TcpStream) -> u32 {
+    let mut record = [0; 4 + 40];
+    server.read_exact(&mut record).unwrap();
+    u32::from_be_bytes(record[4..8].try_into().unwrap())
+}
+
+#[test]
+fn no_call_has_the_identifier_of_one_that_is_still_under_way() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client::connect(&format!("tcp://{}", listener.local_addr().unwrap())).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    let start = || client.program(1, 1).start::<(), Never>(&NULL, &|_| Ok(()));
+    let next = |xid: u32| client.connection.next.store(xid, Ordering::SeqCst);
+    next(u32::MAX);
+    // A thread waits for its reply as the leader, and two calls are started besides.
+    let waiting = std::thread::spawn({
+        let client = client.clone();
+        move || client.program(1, 1).call::<(), Never>(&NULL, &|_| Ok(()))
+    });
+    assert_eq!(next_xid(&mut server), u32::MAX);
+    let started = [start(), start()];
+    client.connection.lock().link.send_held();
+    assert_eq!([next_xid(&mut server), next_xid(&mut server)], [0, 1]);
+    next(u32::MAX);
+    let after = start();
+    client.connection.lock().link.send_held();
+    assert_eq!(next_xid(&mut server), 2);
+    next(1);
+    let blocking = std::thread::spawn({
+        let client = client.clone();
+        move || client.program(1, 1).call::<(), Never>(&NULL, &|_| Ok(()))
+    });
+    assert_eq!(next_xid(&mut server), 3);
+    drop((server, listener));
+    let ended = started.into_iter().chain([after]).map(|pending| pending.wait());
+    let threads = [waiting, blocking].map(|thread| thread.join().unwrap());
+    assert!(ended.chain(threads).all(|ended| ended.is_err()));
 }
