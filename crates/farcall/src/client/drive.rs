@@ -202,8 +202,8 @@ impl Attendance<'_> {
         reception.give_back(tools);
     }
 
-    /// Takes in what arrives, if this leads, without sleeping: until `done` says that it is over, or nothing has come for so
-    /// long. Returns the time.
+    /// Takes in what arrives, if this leads, without sleeping: until `done` says that it is over, a timer is due, or nothing has
+    /// come for so long. Returns the time.
     pub(super) fn look_on(&mut self, tools: &mut Tools, lull: Duration, done: &dyn Fn() -> bool) -> Time {
         let endpoint = self.endpoint;
         let mut now = endpoint.env.now();
@@ -211,10 +211,7 @@ impl Attendance<'_> {
             return now;
         }
         let mut reception = Reception::new(endpoint, tools, NEVER, None);
-        for _ in 0..DRAIN {
-            if done() {
-                break;
-            }
+        while !done() && !endpoint.is_due(reception.earliest, now) {
             let received = endpoint.socket.receive_awake(&mut reception.buffer, lull);
             now = endpoint.env.now();
             let Ok(Received::Datagrams { .. }) = received else { break };
@@ -331,6 +328,11 @@ impl Endpoint {
         let timer = timer.unwrap_or(NEVER);
         let exactly = listed && self.active_count.load(Ordering::Relaxed) == 1;
         *earliest = if exactly { timer } else { timer.min(*earliest) };
+    }
+
+    /// Whether a timer is due, this one or one that a caller has set.
+    fn is_due(&self, earliest: Time, now: Time) -> bool {
+        earliest <= now || self.hurry.load(Ordering::Relaxed) <= now.as_nanos()
     }
 
     /// How long to wait for a datagram: till the earliest timer, or to look, and not at all when that is past,
