@@ -238,3 +238,42 @@ fn long_results_that_wait_to_be_sent_are_not_taken_for_held_ones() {
     pair.carry(8, 10 * SECOND, |_, _, _| true);
     assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
 }
+
+/// A datagram with a fragment of a call's arguments, which asks how far they may go.
+fn fragment(conversation: u64, total: u32, offset: u32, len: usize) -> Datagram {
+    let mut head = frame_about(CALL, 0x06, 7, 5, &[0, EXPORT as u32, 1, total, offset]);
+    head.extend(vec![7; len]);
+    let body = (head.len() - 4) as u16;
+    head[2..4].copy_from_slice(&body.to_be_bytes());
+    forged(conversation, 100 + u64::from(offset), &[head])
+}
+
+/// How far that is, by the answer.
+fn limit(pair: &mut Pair) -> u32 {
+    let answers = pair.answered();
+    assert_eq!(answers.iter().map(|answer| frames_of(answer)).collect::<Vec<_>>(), [[SELECT]]);
+    u32::from_be_bytes(answers[0][44..48].try_into().unwrap())
+}
+
+#[test]
+fn who_has_sent_little_of_long_arguments_makes_the_server_hold_little() {
+    const TOTAL: u32 = 8 << 20;
+    const EACH: u32 = 1000;
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"");
+    let conversation = conversation_of(&pair.sent()[0]);
+    pair.receive(&[fragment(conversation, TOTAL, 0, EACH as usize)]);
+    let first = limit(&mut pair);
+    assert!(first <= EACH + 65_507, "{first}");
+    // A fragment from far away, as if all may come at once.
+    pair.receive(&[fragment(conversation, TOTAL, 1 << 20, EACH as usize)]);
+    assert_eq!(limit(&mut pair), first);
+    assert!(pair.server.held_bytes() < 10_000, "{}", pair.server.held_bytes());
+    // Four times what has come, when that is more.
+    for offset in (1..100).map(|n| n * EACH) {
+        pair.receive(&[fragment(conversation, TOTAL, offset, EACH as usize)]);
+        assert!(limit(&mut pair) <= (offset + EACH) + (4 * (offset + EACH)).max(65_507));
+    }
+    pair.receive(&[fragment(conversation, TOTAL, 100 * EACH, EACH as usize)]);
+    assert_eq!(limit(&mut pair), 5 * 101 * EACH);
+}
