@@ -387,15 +387,15 @@ impl ServerBuilder {
         let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
         for place in self.places {
             match place {
-                Place::Udp(address) => sockets.push(bind_udp(address)?),
-                Place::Tcp(address) => listeners.push(Listener::Tcp(bind_tcp(address)?)),
+                Place::Udp(address) => sockets.push(bind_udp(address).map_err(at(address))?),
+                Place::Tcp(address) => listeners.push(Listener::Tcp(bind_tcp(address).map_err(at(address))?)),
                 Place::Both(address) => {
-                    let (socket, listener) = bind_both(address)?;
+                    let (socket, listener) = bind_both(address).map_err(at(address))?;
                     sockets.push(socket);
                     listeners.push(Listener::Tcp(listener));
                 }
                 Place::Unix(path) => {
-                    listeners.push(Listener::Unix(UnixListener::bind(&path)?));
+                    listeners.push(Listener::Unix(UnixListener::bind(&path).map_err(at(path.display()))?));
                     server.paths.push(path);
                 }
             }
@@ -438,6 +438,11 @@ impl fmt::Debug for ServerBuilder {
         let mut all = f.debug_struct("ServerBuilder");
         all.field("programs", &self.programs.numbers().collect::<Vec<_>>()).finish_non_exhaustive()
     }
+}
+
+/// Says which address is not to be had.
+fn at(address: impl fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
+    move |why| io::Error::new(why.kind(), format!("{address}: {why}"))
 }
 
 /// A UDP and a TCP socket at the same port.

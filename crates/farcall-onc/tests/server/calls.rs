@@ -39,6 +39,17 @@ fn a_server_that_is_waited_for_takes_back_what_it_registered_when_it_is_stopped(
 }
 
 #[test]
+fn an_address_that_is_not_to_be_had_is_named() {
+    let (server, _) = serve();
+    let (tcp, udp) = (server.tcp().unwrap(), server.udp().unwrap());
+    for builder in [Server::builder().tcp(tcp), Server::builder().udp(udp), Server::builder().address(tcp)] {
+        let why = builder.start().unwrap_err();
+        assert_eq!(why.kind(), std::io::ErrorKind::AddrInUse);
+        assert!(why.to_string().starts_with(&tcp.to_string()), "{why}");
+    }
+}
+
+#[test]
 fn both_families_are_served_at_one_port() {
     let (server, calculator) = serve();
     let port = server.udp().unwrap().port();
