@@ -35,7 +35,7 @@ Exit codes:
   `multi`: of the members that fell short, the greatest of these
 
 Environment:
-  FARCALL_REGISTRY        the directory in which this machine's processes publish their names, or `memory`
+  FARCALL_REGISTRY        the directory in which processes publish their names, or `memory`
   FARCALL_ADDRESS         where exports listen [default: a free port of 127.0.0.1]
   FARCALL_OPEN            1: other machines may call, without keys
   FARCALL_PATIENCE_MS     how long a server may be silent before a call of it fails [default: 10000]
@@ -53,7 +53,7 @@ Examples:
   farcall gen nfs3.x -o src/nfs3.rs                   make Rust of an ONC RPC protocol
   farcall list 10.0.0.7                               programs of ONC RPC that a host has
   farcall call 10.0.0.7 mount MOUNTPROC3_EXPORT       call one, by its .x file or as nfs3
-  farcall multi FileAccess stat '[\"todo.txt\"]'       ask every server of files at once";
+  farcall multi FileAccess stat '[\"todo.txt\"]'        ask every server of files at once";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

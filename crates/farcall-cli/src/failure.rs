@@ -43,6 +43,14 @@ impl Failure {
         Failure { code: code::USAGE, ..Failure::new(message) }
     }
 
+    /// Something that has to do with farcall, but is no call.
+    pub fn no_call(why: CallFailed) -> Failure {
+        match why.kind() {
+            Kind::NoSuchName => Failure::usage(why.to_string()).hint("a name is TYPE, or TYPE/INSTANCE"),
+            kind => Failure { hint: hint(kind).map(str::to_owned), ..Failure::new(why.to_string()) },
+        }
+    }
+
     /// All has been said on standard output: differences were found.
     pub fn found() -> Failure {
         Failure::new("")

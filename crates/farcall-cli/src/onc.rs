@@ -13,15 +13,16 @@ use crate::x_file::{self, Reading};
 
 /// How a server of ONC RPC is called.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "ONC RPC")]
 pub struct Manner {
-    /// ONC RPC: who calls
-    #[arg(long, value_enum, default_value_t, help_heading = "ONC RPC")]
+    /// Who calls
+    #[arg(long, value_enum, default_value_t)]
     auth: Auth,
-    /// ONC RPC: the version of the program, where the file has several
-    #[arg(long, value_name = "NUMBER", help_heading = "ONC RPC")]
+    /// The version of the program, where the file has several
+    #[arg(long, value_name = "NUMBER")]
     program_version: Option<u32>,
-    /// ONC RPC: call over UDP where the address does not say how
-    #[arg(long, help_heading = "ONC RPC")]
+    /// Call over UDP where the address does not say how
+    #[arg(long)]
     udp: bool,
     #[command(flatten)]
     reading: Reading,
@@ -61,17 +62,21 @@ impl Manner {
             let spelt = version.procedure_names.iter().position(|known| known == name);
             spelt.or_else(|| version.interface.procedures.iter().position(|procedure| procedure.name == name))
         };
-        let known: Vec<String> = versions.iter().flat_map(|version| version.procedure_names.clone()).collect();
+        let known = Manner::procedures(&versions);
         let found = versions.into_iter().find_map(|version| place(&version).map(|place| (version, place)));
-        found.ok_or_else(|| {
-            Failure::usage(format!("there is no procedure {name}")).hint(format!("there are {}", known.join(", ")))
-        })
+        found.ok_or_else(|| Failure::usage(format!("there is no procedure {name}")).hint(known))
+    }
+
+    /// The procedures that there are, for a hint.
+    pub fn procedures(versions: &[Version]) -> String {
+        let known = versions.iter().flat_map(|version| &version.procedure_names).map(String::as_str);
+        format!("there are {}", known.collect::<Vec<_>>().join(", "))
     }
 
     /// A server of a program at an address: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:PATH`, `HOST:PORT` (TCP), or a host
     /// whose port mapper is asked.
     pub fn connect(&self, address: &str, program: u32, version: u32, deadline: &Deadline) -> Outcome<Client> {
-        self.settings(deadline).find(&self.whole(address), program, version).map_err(failed)
+        self.settings(deadline).find(&self.whole(address), program, version).map_err(|why| unfound(why, address))
     }
 
     /// The same, bound to what a file says of it.
@@ -86,7 +91,7 @@ impl Manner {
             Some(version) => Ok(version),
             None => routines::versions(&self.settings(deadline), &self.whole(address), program)
                 .map(|versions| versions.high)
-                .map_err(failed),
+                .map_err(|why| unfound(why, address)),
         }
     }
 
@@ -133,6 +138,21 @@ pub fn failed(why: impl Into<CallFailed>) -> Failure {
         _ => "does it run there? `farcall list HOST` shows what a host has registered",
     };
     Failure::from(why).in_place_of_hint(hint)
+}
+
+/// The same of a server that is only looked for: where the address has no port, the host's port mapper was asked.
+fn unfound(why: CallFailed, address: &str) -> Failure {
+    let place = address.split_once("://").map_or(address, |(_, place)| place);
+    // An address of IPv6 alone has more colons.
+    let has_port = place.contains("]:") || place.matches(':').count() == 1 && !place.starts_with('[');
+    let looked_for = matches!(why.kind(), Kind::Unreachable | Kind::NotExported | Kind::Deadline);
+    match looked_for && !has_port {
+        true => failed(why).in_place_of_hint(format!(
+            "the port mapper (rpcbind) of {place} is asked for the port, and `farcall list {place}` shows what it knows; HOST:PORT \
+             needs none"
+        )),
+        false => failed(why),
+    }
 }
 
 /// What a name that nobody exports may have been meant as.

@@ -49,14 +49,14 @@ impl From {
 
 /// The runtime of this command.
 pub fn runtime() -> Outcome<Runtime> {
-    Ok(Runtime::current()?)
+    Runtime::current().map_err(|why| Failure::no_call(why.into()))
 }
 
 /// The same where calls may take so long: to find out whom to call takes no longer without a word from anybody.
 pub fn runtime_within(within: Option<Duration>) -> Outcome<Runtime> {
     const PATIENCE: Duration = Duration::from_secs(10);
     match within.filter(|within| *within < PATIENCE) {
-        Some(within) => Ok(Runtime::builder().patience(within).build()?),
+        Some(within) => Runtime::builder().patience(within).build().map_err(|why| Failure::no_call(why.into())),
         None => runtime(),
     }
 }

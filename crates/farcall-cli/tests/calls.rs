@@ -225,6 +225,8 @@ fn top_shows_what_a_server_counts() {
     }
     let shown = place.run(&["top", "--once"]).ok();
     assert!(shown.contains("Store/ebbets") && shown.contains(&address), "{shown}");
+    let said = Place::new().run(&["top"]);
+    assert!(said.code == 1 && said.err.contains("exports anything"), "{}", said.err);
     let said = place.run(&["top", "--once", "Nothing"]);
     assert!(said.code == 1 && said.err.contains("nobody exports Nothing"), "{said:?}");
 }

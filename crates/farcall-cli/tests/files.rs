@@ -128,8 +128,14 @@ fn what_cannot_be_served_is_named() {
     assert!(said.err.starts_with("farcall: nothing: No such file"), "{said:?}");
     place.write("dir/file", "");
     let said = place.run(&["serve", "dir", "--address", "0.0.0.0:0"]);
-    assert_eq!(said.code, 4);
-    assert!(said.err.contains("--open"), "{said:?}");
+    assert!(said.code == 1 && said.err.contains("--open"), "{said:?}");
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let said = place.run(&["serve", "dir", "--address", &address]);
+    // Nothing was called.
+    assert!(said.code == 1 && said.err.contains(&address) && !said.err.contains(" run"), "{said:?}");
+    let said = place.run(&["serve", "dir", "--name", "no such name"]);
+    assert!(said.code == 2 && said.err.contains("TYPE/INSTANCE"), "{said:?}");
 }
 
 #[cfg(unix)]

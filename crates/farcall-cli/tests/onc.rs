@@ -110,6 +110,15 @@ fn hints_do_not_lead_back_to_what_was_just_tried() {
 }
 
 #[test]
+fn a_host_without_a_port_mapper_is_told_by_its_port() {
+    let place = Place::new();
+    for words in [&["ping", "127.0.0.9", "nfs"][..], &["call", "tcp://127.0.0.9", "nfs3", "NFSPROC3_NULL"]] {
+        let said = place.run(&[words, &["--within", "5"]].concat());
+        assert!(said.code == 4 && said.err.contains("farcall list 127.0.0.9"), "{}", said.err);
+    }
+}
+
+#[test]
 fn who_does_not_answer_is_asked_for_no_version() {
     let place = Place::new();
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -253,7 +262,8 @@ fn mistakes_are_told_where_they_are() {
     assert!(said.err.contains("version 2") || said.err.contains("2 to 2") || said.err.contains("2-2"), "{}", said.err);
     let said = place.run(&["call", &address, "nfs3", "NFSPROC3_NULL"]);
     assert!(said.code == 4 && said.err.contains("100003"), "{}", said.err);
-    assert_eq!(place.run(&["call", &address, "greeter.x"]).code, 2);
+    let said = place.run(&["call", &address, "greeter.x"]);
+    assert!(said.code == 2 && said.err.contains("GREET, BYTES"), "{}", said.err);
 }
 
 #[test]

@@ -78,7 +78,10 @@ impl Call {
         let (name, arguments) = match self.arguments.as_slice() {
             [name] => (name, "{}"),
             [name, arguments] => (name, arguments.as_str()),
-            [..] => return Err(Failure::usage(format!("which procedure of {}?", self.procedure))),
+            [..] => {
+                let known = Manner::procedures(&versions);
+                return Err(Failure::usage(format!("which procedure of {}?", self.procedure)).hint(known));
+            }
         };
         let (version, place) = Manner::find(versions, name)?;
         let procedure = &version.interface.procedures[place];

@@ -53,7 +53,9 @@ impl Serve {
         if self.open {
             builder = builder.open();
         }
-        let export = builder.build()?.export::<dyn FileAccess>(&self.name, Arc::new(directory))?;
+        let export =
+            builder.build().and_then(|runtime| runtime.export::<dyn FileAccess>(&self.name, Arc::new(directory)));
+        let export = export.map_err(|why| Failure::no_call(why.into()))?;
         output.line(
             || json!({ "serving": self.dir, "name": export.name(), "url": export.url(), "pid": std::process::id() }),
             || format!("serving {} as {} at {}", self.dir.display(), export.name(), export.url()),

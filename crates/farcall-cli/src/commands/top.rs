@@ -85,7 +85,14 @@ impl Top {
             _ => None,
         };
         let Some(host) = &self.host else {
-            return Ok(runtime()?.registry().list()?.entries.into_iter().filter_map(socket).collect());
+            let all: BTreeSet<SocketAddr> =
+                runtime()?.registry().list()?.entries.into_iter().filter_map(socket).collect();
+            // Else it would show nothing, for ever.
+            return if all.is_empty() {
+                Err(Failure::new("no process of this user exports anything"))
+            } else {
+                Ok(all)
+            };
         };
         if let Ok(address) = host.trim_start_matches("udp://").parse() {
             return Ok(BTreeSet::from([address]));

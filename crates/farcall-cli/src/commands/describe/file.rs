@@ -42,7 +42,7 @@ fn as_json(version: &Version, model: &[u8]) -> Value {
 }
 
 fn as_text(Version { interface, .. }: &Version) -> String {
-    format!("{interface}\n\n{}", types_as_text(&interface.types))
+    format!("{interface}\n\n{}\n", types_as_text(&interface.types).trim_end())
 }
 
 /// A program that has to do with each type, so that each is described.
