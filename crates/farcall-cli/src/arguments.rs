@@ -50,9 +50,9 @@ Examples:
   farcall describe FileAccess                         what can be called, and how
   farcall call FileAccess stat '{\"path\": \"todo.txt\"}'
   farcall top --once                                  what this user's servers do at the moment
-  farcall gen nfs3.x -o src/nfs3.rs                   make Rust of an ONC RPC protocol
+  farcall gen phone.x -o src/phone.rs                 make Rust of an ONC RPC protocol
   farcall list 10.0.0.7                               programs of ONC RPC that a host has
-  farcall call 10.0.0.7 mount MOUNTPROC3_EXPORT       call one, by its .x file or as nfs3
+  farcall call 10.0.0.7 mount MOUNTPROC3_EXPORT       call one, by its .x file or as mount
   farcall multi FileAccess stat '[\"todo.txt\"]'        ask every server of files at once";
 
 #[derive(Debug, Subcommand)]
