@@ -55,32 +55,40 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 fn run(command: Command) -> Result<()> {
     match command {
         Command::Serve { directory, address, name } => serve(directory, address, &name),
-        Command::Ls { url } => {
-            let (mounted, path) = mount(&url)?;
-            for (name, attributes) in mounted.list(&mounted.find(path)?)? {
-                let (kind, size) =
-                    attributes.map_or(('?', 0), |attributes| (letter(attributes.r#type), attributes.size));
-                println!("{kind} {size:>12} {}", escaped(&name));
-            }
-            Ok(())
-        }
-        Command::Cat { url } => {
-            let (mounted, path) = mount(&url)?;
-            mounted.read(&mounted.find(path)?, &mut io::stdout().lock())?;
-            Ok(())
-        }
+        Command::Ls { url } => list(&url).map_err(|why| format!("{url}: {why}").into()),
+        Command::Cat { url } => print(&url).map_err(|why| format!("{url}: {why}").into()),
         Command::Put { from, url } => {
-            let (mounted, path) = mount(&url)?;
-            let length = mounted.write(path, &mut File::open(from)?)?;
-            println!("{length} bytes");
-            Ok(())
+            let mut from = File::open(&from).map_err(|why| format!("{}: {why}", from.display()))?;
+            put(&mut from, &url).map_err(|why| format!("{url}: {why}").into())
         }
     }
 }
 
+fn list(url: &str) -> Result<()> {
+    let (mounted, path) = mount(url)?;
+    for (name, attributes) in mounted.list(&mounted.find(path)?)? {
+        let (kind, size) = attributes.map_or(('?', 0), |attributes| (letter(attributes.r#type), attributes.size));
+        println!("{kind} {size:>12} {}", escaped(&name));
+    }
+    Ok(())
+}
+
+fn print(url: &str) -> Result<()> {
+    let (mounted, path) = mount(url)?;
+    mounted.read(&mounted.find(path)?, &mut io::stdout().lock())?;
+    Ok(())
+}
+
+fn put(from: &mut File, url: &str) -> Result<()> {
+    let (mounted, path) = mount(url)?;
+    println!("{} bytes", mounted.write(path, from)?);
+    Ok(())
+}
+
 /// Serves until the process is killed.
 fn serve(directory: PathBuf, address: SocketAddr, name: &str) -> Result<()> {
-    let files = Arc::new(Files::open(&directory)?);
+    let files = Files::open(&directory).map_err(|why| format!("{}: {why}", directory.display()))?;
+    let files = Arc::new(files);
     let server = farcall_onc::Server::builder()
         .program::<dyn NfsV3>(Arc::new(Export::new(files.clone())))
         .program::<dyn MountV3>(Arc::new(Mounts::new(files, name)))

@@ -63,3 +63,16 @@ fn a_file_is_copied_there_and_back() {
     assert!(fs::read(directory.path().join("copy")).unwrap() == content);
     assert!(run(&["cat", &url]) == content);
 }
+
+#[test]
+fn what_fails_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_server, url) = serve(&directory);
+    let (there, here) = (format!("{url}/nothing"), directory.path().join("nothing"));
+    let here = here.to_str().unwrap();
+    for (arguments, name) in [(&["cat", &there][..], &*there), (&["put", here, &url], here), (&["serve", here], here)] {
+        let output = Command::new(env!("CARGO_BIN_EXE_farcall-nfs")).args(arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.starts_with(&format!("farcall-nfs: {name}: ")), "{said}");
+    }
+}
