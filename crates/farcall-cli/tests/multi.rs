@@ -96,6 +96,15 @@ fn exceptions_are_shown_and_the_exit_code_says_so() {
 }
 
 #[test]
+fn of_fewer_members_than_results_are_wanted_nobody_is_called() {
+    let place = Place::new();
+    let _exports = scales(&place, 3);
+    let said = place.run(&["multi", "Scale", "weigh", r#"["feather"]"#, "--quorum", "4"]);
+    assert_eq!((said.code, &said.out[..]), (4, ""), "{said:?}");
+    assert!(said.err.contains("there are 3 of the 4 members that are needed"), "{said:?}");
+}
+
+#[test]
 fn those_that_do_not_answer_are_not_waited_for() {
     let place = Place::new();
     let _exports = scales(&place, 3);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use farcall::dynamic::{Encoded, Instances};
 use farcall::multi::{Gathered, Next, Reply, Rest};
-use farcall::{CallFailed, Error, Ran, multi};
+use farcall::{CallFailed, Error, Kind, Ran, multi};
 use farcall_idl::{Interface, Procedure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -63,12 +63,19 @@ impl Multi {
             (true, _) => Some(1),
             (false, quorum) => quorum.map(|quorum| quorum as usize),
         };
+        if let Some(wanted) = wanted.filter(|&wanted| wanted > members.len()) {
+            let why = format!("there are {} of the {wanted} members that are needed; nobody was called", members.len());
+            return Err(CallFailed::new(Kind::Other, Ran::No).because(why).into());
+        }
         let width = members.iter().map(|member| member.name().chars().count()).max().unwrap_or(0).min(WIDEST);
         let mut table = Table::new(output, interface, procedure, width, members.len());
         let gathered = calls.each(|reply| table.take(reply, wanted));
         table.finish(&gathered, wanted)
     }
 }
+
+/// How often the time is shown anew while nobody answers.
+const TICK: Duration = Duration::from_millis(100);
 
 /// A longer name moves what stands beside it.
 const WIDEST: usize = 40;
@@ -103,7 +110,7 @@ impl<'a> Table<'a> {
                 ProgressBar::new(members as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
             }
         };
-        bar.tick();
+        bar.enable_steady_tick(TICK);
         let began = Instant::now();
         Table { output, interface, procedure, width, began, bar, results: 0, worst: None, broken: None }
     }
@@ -165,7 +172,7 @@ impl<'a> Table<'a> {
                 _ => "was not waited for",
             };
             self.line(member, None, "abandoned", ran_word(*ran).into(), text)?;
-            let late = CallFailed::new(farcall::Kind::Deadline, *ran);
+            let late = CallFailed::new(Kind::Deadline, *ran);
             self.fell_short(late.into());
         }
         let needed = wanted.unwrap_or(gathered.len());
