@@ -40,17 +40,18 @@ const LARGE: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Kept {
     ending: Option<Ending>,
-    /// The body's length; up to [`SHORT`] it stands in `short`.
-    len: usize,
+    /// The body's length, which has 32 bits on the wire; up to [`SHORT`] it stands in `short`.
+    len: u32,
+    /// From which byte on it stands in `lent`, if there.
+    at: u32,
     short: [u8; SHORT],
     long: Vec<u8>,
-    /// Where it stands instead, and from which byte on.
-    lent: Option<(Train, usize)>,
+    lent: Option<Train>,
 }
 
 impl Default for Kept {
     fn default() -> Kept {
-        Kept { ending: None, len: 0, short: [0; SHORT], long: Vec::new(), lent: None }
+        Kept { ending: None, len: 0, at: 0, short: [0; SHORT], long: Vec::new(), lent: None }
     }
 }
 
@@ -70,7 +71,7 @@ impl Kept {
             Outcome::Failed(failure) => (Ending::Failed(Box::new(failure)), Cow::Borrowed(&[][..])),
         };
         self.ending = Some(ending);
-        self.len = body.len();
+        self.len = body.len() as u32;
         match body {
             body if body.len() <= SHORT => self.short[..body.len()].copy_from_slice(&body),
             Cow::Owned(body) => self.long = body,
@@ -78,7 +79,7 @@ impl Kept {
                 if let Some(train) = train.filter(|_| body.len() >= LENDABLE)
                     && let Some(place) = place(train, body)
                 {
-                    self.lent = Some((train.clone(), place.start));
+                    (self.lent, self.at) = (Some(train.clone()), place.start as u32);
                     return;
                 }
                 // Not in much room: it would be held for as long as the thread, or the result, is.
@@ -112,7 +113,7 @@ impl Kept {
     #[inline]
     pub(super) fn take(&mut self) -> Option<Outcome<'_>> {
         let ending = self.ending.take()?;
-        let body = match self.len > LARGE {
+        let body = match self.len as usize > LARGE {
             true => Cow::Owned(std::mem::take(&mut self.long)),
             false => Cow::Borrowed(self.body()),
         };
@@ -124,9 +125,10 @@ impl Kept {
     }
 
     fn body(&self) -> &[u8] {
+        let (at, len) = (self.at as usize, self.len as usize);
         match &self.lent {
-            _ if self.len <= SHORT => &self.short[..self.len],
-            Some((train, at)) => &train[*at..*at + self.len],
+            _ if len <= SHORT => &self.short[..len],
+            Some(train) => &train[at..at + len],
             None => &self.long,
         }
     }

@@ -26,7 +26,6 @@ struct Flight {
     deadline: Option<Time>,
     trace: Option<Box<Trace>>,
     stage: Stage,
-    detached: bool,
 }
 
 /// What must still be known of the procedure when its call has begun.
@@ -165,7 +164,7 @@ impl Flight {
     fn new(importer: &Arc<Importer>, trip: &Trip<'_>, stage: Stage) -> Flight {
         let Trip { procedure, deadline, trace, .. } = *trip;
         let (procedure, trace) = (Called::new(procedure), trace.map(Box::new));
-        Flight { importer: importer.clone(), procedure, deadline, trace, stage, detached: false }
+        Flight { importer: importer.clone(), procedure, deadline, trace, stage }
     }
 
     /// What it takes to make the call again, with the arguments that its first attempt gave back.
@@ -299,8 +298,8 @@ impl PendingCall for Flight {
     }
 
     fn detach(mut self: Box<Self>) {
-        self.detached = true;
-        if let Stage::First(Started::Datagrams(started), target) = &self.stage {
+        // So that its drop cancels nothing.
+        if let Stage::First(Started::Datagrams(started), target) = std::mem::replace(&mut self.stage, Stage::Over) {
             started.leave(&target.endpoint);
         }
     }
@@ -308,9 +307,7 @@ impl PendingCall for Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        if !self.detached {
-            self.cancel();
-        }
+        self.cancel();
     }
 }
 

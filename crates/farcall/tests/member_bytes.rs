@@ -1,0 +1,98 @@
+//! What a call of many has allocated for each member while nobody has replied.
+#![allow(missing_docs)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::{Arc, Condvar, Mutex};
+
+use farcall::Runtime;
+use farcall::names::Memory;
+
+struct Counting;
+
+thread_local! {
+    /// Bytes that this thread has allocated and not freed, and the most that were so.
+    static BYTES: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
+}
+
+fn count(change: isize) {
+    // A thread that ends may free what stands nearby.
+    let _ = BYTES.try_with(|bytes| {
+        let (now, most) = bytes.get();
+        bytes.set((now + change, most.max(now + change)));
+    });
+}
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[farcall::interface]
+trait Member {
+    /// Returns when all members were called.
+    #[blocking]
+    fn meet(&self) -> farcall::Result<()>;
+}
+
+/// How many are here of those that wait for one another, in all calls.
+#[derive(Default)]
+struct Meeting {
+    here: Mutex<usize>,
+    changed: Condvar,
+    members: usize,
+}
+
+impl Member for Meeting {
+    fn meet(&self) -> farcall::Result<()> {
+        let mut here = self.here.lock().unwrap();
+        *here += 1;
+        let all = here.div_ceil(self.members) * self.members;
+        self.changed.notify_all();
+        while *here < all {
+            here = self.changed.wait(here).unwrap();
+        }
+        Ok(())
+    }
+}
+
+/// The most bytes that the caller of so many members has allocated meanwhile, in the second call: the first leaves what
+/// later ones use again.
+fn bytes(members: usize) -> isize {
+    let registry = Memory::new();
+    let runtime =
+        || Runtime::builder().registry(registry.clone()).workers(members).shared_memory(false).build().unwrap();
+    let (server, client) = (runtime(), runtime());
+    let meeting = Arc::new(Meeting { members, ..Meeting::default() });
+    let export = |n| server.export::<dyn Member>(&format!("Member/m{n:03}"), meeting.clone()).unwrap();
+    let _exports: Vec<_> = (0..members).map(export).collect();
+    let group = client.import_all::<dyn Member>("Member").unwrap().fixed();
+    let mut most = 0;
+    for _ in 0..2 {
+        let before = BYTES.get().0;
+        BYTES.set((before, before));
+        assert_eq!(group.multi().meet().all().results().count(), members);
+        most = BYTES.get().1 - before;
+    }
+    most
+}
+
+#[test]
+fn a_member_that_is_waited_for_takes_300_bytes_at_most() {
+    let [few, many] = [50, 400].map(bytes);
+    println!("50 members: {few} bytes, 400 members: {many} bytes");
+    // Fewer share what a call takes by itself, some 250 bytes.
+    assert!(few <= 300 * 50 && many <= 300 * 400, "{few} bytes for 50 members, {many} for 400");
+}
