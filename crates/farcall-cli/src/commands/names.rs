@@ -1,5 +1,7 @@
 //! `farcall names`: what is exported, according to the registry.
 
+use std::io::{IsTerminal, stdout};
+
 use clap::Args;
 use farcall::names::Entry;
 use serde_json::{Value, json};
@@ -26,6 +28,9 @@ impl Names {
                 runtime.registry().instances(&name)?
             }
         };
+        if entries.is_empty() && !output.is_json() && stdout().is_terminal() {
+            eprintln!("nobody exports {}", self.type_name.as_deref().unwrap_or("anything"));
+        }
         let width = entries.iter().map(|entry| entry.name().len()).max().unwrap_or(0);
         for entry in &entries {
             let (name, address, owner) = (entry.name(), entry.address, entry.owner);
