@@ -135,7 +135,8 @@ impl<T, E, M> Multi<T, E, M> {
     }
 
     /// Which replies count for [`first`](Multi::first), [`quorum`](Multi::quorum), [`majority`](Multi::majority) and
-    /// [`hedged`](Multi::hedged). By default the results do, not exceptions, and never failures.
+    /// [`hedged`](Multi::hedged). By default the results do, not exceptions, and never failures. What ends `first` and
+    /// `hedged` must be a result, which they return.
     pub fn counting(mut self, counts: impl Fn(&Result<T, E>) -> bool + Send + 'static) -> Self {
         self.settings.counts = Some(Box::new(counts));
         self
@@ -170,7 +171,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     }
 
     /// Calls one member, and another one each time that `after` has passed without a result, or that one has
-    /// failed, up to `at_most` members. The first result ends it, and cancels the others' calls.
+    /// failed, up to `at_most` members, in the order of the group. The first result ends it, and cancels the others' calls.
     ///
     /// # Errors
     /// Nobody gave a result.
@@ -181,6 +182,16 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
 
     /// As [`Multi::hedged`], for tasks. They have no clock of farcall's: `pause` gives what to await before another
     /// member is called, a sleep of the task's executor.
+    ///
+    /// ```
+    /// # #[farcall::interface]
+    /// # pub trait Echo { fn echo(&self, text: &str) -> farcall::Result<String>; }
+    /// # async fn greet(group: &farcall::Group<EchoClient>) -> Result<(), farcall::multi::Short> {
+    /// let pause = || tokio::time::sleep(std::time::Duration::from_millis(10));
+    /// let (who, echo) = group.multi().echo("hello").hedged_by(pause, 2).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Nobody gave a result.
