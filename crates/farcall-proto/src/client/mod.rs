@@ -451,3 +451,26 @@ impl Conversation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_calls_there_were_the_less_room_for_arguments_is_kept() {
+        const LEN: usize = 8 << 10;
+        let now = Time::from_nanos(1);
+        let mut conversation = Conversation::new(ClientConfig::default(), 7);
+        let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
+        let start =
+            |conversation: &mut Conversation| conversation.start(now, &call, vec![0; LEN]).expect("room for it");
+        let calls: Vec<CallId> = (0..2000).map(|_| start(&mut conversation)).collect();
+        calls.iter().for_each(|call| conversation.cancel(now, *call));
+        let mut ended = 0;
+        conversation.handle_timeout(now, &mut |_| ended += 1);
+        assert_eq!(ended, calls.len());
+        let kept: Vec<usize> = (0..2000).map(|activity| conversation.slots.at(activity).args.capacity()).collect();
+        assert!(kept[0] >= LEN, "for the next call");
+        assert!(kept.iter().sum::<usize>() <= ALL_SPARE_BYTES, "{}", kept.iter().sum::<usize>());
+    }
+}
