@@ -91,7 +91,9 @@ impl Server {
 
     /// The access that a datagram just is, of an activity whose last call is over: to be executed, and finished.
     pub fn take_access<'d>(&mut self, now: Time, unread: &Unread, datagram: &'d [u8]) -> Option<Incoming<'d>> {
-        let (head, args) = wire::only_call(frames(datagram)).filter(|(head, _)| head.procedure >= ACCESSES)?;
+        // Most that are none are told by that.
+        wire::LoneCall::glance(datagram).filter(|call| call.procedure() >= ACCESSES)?;
+        let (head, args) = wire::only_call(frames(datagram))?;
         let place = unread.place?;
         let taken = self.is_new(place, head.position)
             && self.accepts(&head, args.len())
