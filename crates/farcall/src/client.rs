@@ -11,12 +11,13 @@
 //! service     the thread that leads, and sends, when nobody else would;  vigil: whether it is awake
 //! lent        buffers in which results stay until they are fetched
 //! peer        a server endpoint and the conversation with it;  owners: who waits for what in it
-//! waiter      a thread that waits
+//! waiter      a thread that waits;  awake: whether it is worth not to sleep
 //! ```
 //!
 //! Locks, in the order in which they may be held together: `active`, then a peer's. Nobody is woken
 //! and no user code runs under one.
 
+mod awake;
 mod binds;
 mod brief;
 mod call;
@@ -54,6 +55,7 @@ pub(crate) use started::{Started, Taker};
 use crate::env::{Env, Socket};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran, stats};
+use awake::Awake;
 use lead::Lead;
 use service::Service;
 use vigil::Vigil;
@@ -80,6 +82,7 @@ pub(crate) struct Endpoint {
     sleeping: AtomicU64,
     service: OnceLock<Arc<Service>>,
     vigil: Vigil,
+    awake: Awake,
     /// Peers whose calls wait to be sent, and how often there was one.
     unsent: Mutex<Vec<Arc<Peer>>>,
     left: AtomicU64,
@@ -119,6 +122,7 @@ impl Endpoint {
             sleeping: AtomicU64::new(0),
             service: OnceLock::new(),
             vigil: Vigil::new(),
+            awake: Awake::default(),
             unsent: Mutex::default(),
             left: AtomicU64::new(0),
             led: AtomicBool::new(false),

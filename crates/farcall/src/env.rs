@@ -112,8 +112,7 @@ pub trait Socket: Send + Sync + 'static {
         self.receive(buffer, wait)
     }
 
-    /// Looks for a datagram again and again, no longer than that, and never sleeps: who sends wakes nobody then. Whoever
-    /// else wants the processor has it between two looks.
+    /// Looks for a datagram again and again, for about so long, and never sleeps: who sends wakes nobody then.
     ///
     /// # Errors
     /// As [`Socket::receive`].

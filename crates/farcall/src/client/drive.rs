@@ -9,6 +9,7 @@ use std::time::Duration;
 use farcall_proto::client::Event;
 use farcall_proto::{Route, Time, route};
 
+use super::awake::LULL;
 use super::lent::{self, Train};
 use super::owners::Owners;
 use super::peer::{Mine, PeerState, deliver};
@@ -202,23 +203,26 @@ impl Attendance<'_> {
         reception.give_back(tools);
     }
 
-    /// Takes in what arrives, if this leads, without sleeping: until `done` says that it is over, a timer is due, or nothing has
-    /// come for so long. Returns the time.
-    pub(super) fn look_on(&mut self, tools: &mut Tools, lull: Duration, done: &dyn Fn() -> bool) -> Time {
+    /// Takes in what arrives, if this leads and it is worth it, without sleeping: until `done` says that it is over, a timer
+    /// is due, or nothing has come for too long.
+    pub(super) fn look_on(&mut self, tools: &mut Tools, mut now: Time, done: &dyn Fn() -> bool) {
         let endpoint = self.endpoint;
-        let mut now = endpoint.env.now();
-        if !self.leads {
-            return now;
+        if !self.leads || !endpoint.awake.is_worth() {
+            return;
         }
         let mut reception = Reception::new(endpoint, tools, NEVER, None);
-        while !done() && !endpoint.is_due(reception.earliest, now) {
-            let received = endpoint.socket.receive_awake(&mut reception.buffer, lull);
+        let (mut replies, mut in_vain) = (0, false);
+        while !in_vain && !done() && !endpoint.is_due(reception.earliest, now) {
+            let received = endpoint.socket.receive_awake(&mut reception.buffer, LULL);
             now = endpoint.env.now();
-            let Ok(Received::Datagrams { .. }) = received else { break };
+            match received {
+                Ok(Received::Datagrams { .. }) => replies += 1,
+                _ => in_vain = true,
+            }
             endpoint.take_in(now, &received, &mut reception, None, tools);
         }
+        endpoint.awake.learn(replies, in_vain);
         reception.give_back(tools);
-        now
     }
 
     /// Takes in what has arrived, if this leads.

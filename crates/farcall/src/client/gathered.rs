@@ -12,9 +12,11 @@ use crate::CallFailed;
 use crate::env::{Socket, Time};
 use crate::multi::{Bell, Bells, Interrupt, Station};
 
-/// Replies that come so soon one after the other are waited for awake: to wake a sleeper costs the one who replies more
-/// than it costs to look out for it, and many that share a processor wait for that.
-const LULL: Duration = Duration::from_micros(50);
+/// Replies that come so soon one after the other are worth staying awake for.
+const CLOSE: Duration = Duration::from_micros(50);
+
+/// So long one who waits for very many replies sleeps, whatever comes; systems make more of it, as much again or so.
+const REST: Duration = Duration::from_micros(50);
 
 impl Started {
     /// Starts a call for a thread that will wait at this endpoint: its bell is rung when the call has ended.
@@ -71,8 +73,9 @@ impl Station for Endpoint {
                     let before = now;
                     attendance.by(until).until(tools, now, &|| bells.are(heard + 1) || over());
                     now = self.env.now();
-                    if now.since(before) < LULL {
-                        now = attendance.look_on(tools, LULL, &over);
+                    if now.since(before) < CLOSE {
+                        attendance.look_on(tools, now, &over);
+                        now = self.env.now();
                     }
                     heard = bells.count();
                 }
@@ -90,6 +93,12 @@ impl Station for Endpoint {
         self.attend(waiter).look(tools);
         caller.keep();
         Ok(())
+    }
+
+    fn rest(&self) {
+        let caller = Caller::take(&self.env);
+        caller.waiter.wait(Some(REST));
+        caller.keep();
     }
 
     fn room(&self) -> usize {

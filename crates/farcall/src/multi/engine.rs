@@ -20,6 +20,9 @@ const BURST: usize = 8;
 /// Replies that are taken in before they are looked at, if the caller needs as many.
 const TOGETHER: usize = 32;
 
+/// More replies than that take longer to come than a short rest is.
+const MANY: usize = 128;
+
 /// What the smallest reply takes of a socket's buffer, in bytes: the kernel counts its own book-keeping too.
 const SMALLEST: usize = 1024;
 
@@ -80,7 +83,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
     /// The next reply, whoever gives it; none when all have, or the time is up. The caller has no use for fewer than
     /// `needed` of them: several are taken in before it is woken for the first.
     pub(super) fn next(&mut self, needed: usize) -> Option<(usize, Result<T, E>)> {
-        let mut burst = 0;
+        let (mut burst, mut rested) = (0, false);
         loop {
             if let Some(reply) = self.take() {
                 return Some(reply);
@@ -99,6 +102,12 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             }
             if self.out == 0 {
                 return None;
+            }
+            if needed.min(self.out) > MANY && !rested {
+                self.station.rest();
+                let _ = self.station.look();
+                rested = true;
+                continue;
             }
             let enough = if self.called == self.members.len() { needed.min(self.out).min(TOGETHER) } else { 1 };
             if let Err(why) = self.station.wait(&self.bells, enough, self.wake_at()) {

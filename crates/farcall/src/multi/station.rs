@@ -23,6 +23,9 @@ pub trait Station: Send + Sync {
     /// As [`Station::wait`].
     fn look(&self) -> Result<(), CallFailed>;
 
+    /// Rests a moment: replies come in, and whoever sends them wakes nobody.
+    fn rest(&self) {}
+
     /// How many bytes of replies can arrive before anybody takes them in.
     fn room(&self) -> usize;
 }

@@ -157,9 +157,9 @@ impl Udp {
         unreachable!("there are trains on Linux alone")
     }
 
-    /// Looks for a datagram until the spin time is over.
+    /// Looks for a datagram until the time is over.
     #[inline(never)]
-    fn receive_spinning(&self, buffer: &mut [u8]) -> io::Result<Received> {
+    fn receive_spinning(&self, buffer: &mut [u8], within: Duration) -> io::Result<Received> {
         /// An empty look costs about 400 ns, the clock a tenth of that. (A pause between looks would only make them
         /// rarer: each is a system call.)
         const LOOKS: u32 = 16;
@@ -171,7 +171,7 @@ impl Udp {
                     received => return Ok(received),
                 }
             }
-            if start.elapsed() >= self.spin {
+            if start.elapsed() >= within {
                 return Ok(Received::TimedOut);
             }
         }
@@ -256,7 +256,7 @@ impl Socket for Udp {
 
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
         if !self.spin.is_zero() && wait != Wait::No {
-            let received = self.receive_spinning(buffer);
+            let received = self.receive_spinning(buffer, self.spin);
             if !matches!(received, Ok(Received::TimedOut)) {
                 return received;
             }
@@ -278,16 +278,7 @@ impl Socket for Udp {
     }
 
     fn receive_awake(&self, buffer: &mut [u8], within: Duration) -> io::Result<Received> {
-        let mut start = None;
-        loop {
-            match self.receive_once(buffer, Wait::No)? {
-                Received::TimedOut => std::thread::yield_now(),
-                received => return Ok(received),
-            }
-            if start.get_or_insert_with(Instant::now).elapsed() >= within {
-                return Ok(Received::TimedOut);
-            }
-        }
+        self.receive_spinning(buffer, within)
     }
 
     fn connect(&self, to: Option<SocketAddr>) {
