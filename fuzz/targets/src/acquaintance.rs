@@ -55,6 +55,7 @@ fn settings() -> (ClientConfig, ServerConfig) {
         max_arguments: 1 << 17,
         reassembly_budget: 1 << 18,
         held_budget: 1 << 17,
+        sending_budget: 1 << 18,
         window: 1 << 14,
         max_datagram: 4000,
         ..ServerConfig::default()
