@@ -7,8 +7,10 @@ mod cluster;
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use cluster::{Cluster, Member, MemberClient, Server, runtime};
@@ -195,6 +197,50 @@ fn a_handler_may_call_a_member_and_a_group() {
         seen.sort_unstable();
         assert_eq!(seen, [0, 1, 2, 3]);
     }
+}
+
+/// Calls all members when it is woken, and one of them, and waits for them.
+struct Calling {
+    group: Group<MemberClient, Fixed>,
+    told: mpsc::Sender<Vec<Outcome<u64, String>>>,
+}
+
+impl Wake for Calling {
+    fn wake(self: Arc<Self>) {
+        let all = self.group.multi().add(1).all();
+        let (_, member) = self.group.stubs().next().unwrap();
+        let outcomes = all.into_iter().map(|(_, outcome)| outcome).chain([member.add(1).into()]);
+        let _ = self.told.send(outcomes.collect());
+    }
+}
+
+#[test]
+fn a_waker_that_waits_for_a_group_is_told_that_it_must_not() {
+    let cluster = Cluster::of(3);
+    let group = cluster.group().fixed();
+    let (told, outcomes) = mpsc::channel();
+    let waker = Waker::from(Arc::new(Calling { group: group.clone(), told }));
+    let (_, member) = group.stubs().next().unwrap();
+    let mut waits = 0;
+    for _ in 0..100 {
+        let mut call = pin!(member.start().add(1).into_future());
+        if call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            let outcomes = outcomes.recv().unwrap();
+            let whys = outcomes.iter().map(|outcome| match outcome {
+                Outcome::Failed(why) => (why.kind(), why.ran()),
+                other => panic!("{other:?}"),
+            });
+            // The members were called, and are not waited for; the last call was not made.
+            assert!(
+                whys.eq([Ran::Maybe, Ran::Maybe, Ran::Maybe, Ran::No].map(|ran| (Kind::Local, ran))),
+                "{outcomes:?}"
+            );
+            waits += 1;
+        }
+        assert_eq!(block_on(call).unwrap(), 1);
+        all_usable(&group);
+    }
+    assert!(waits > 0, "each call had ended before it was asked");
 }
 
 #[test]

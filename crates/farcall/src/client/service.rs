@@ -17,7 +17,7 @@ use super::Endpoint;
 use super::drive::Attendance;
 use super::lead::Seat;
 use super::vigil::Duty;
-use super::waiter::{Tools, Waiter};
+use super::waiter::{Caller, Tools, Waiter};
 use crate::env::Env;
 
 /// The longest that a call may be left unsent by others: less than a thread may have to wait for a processor.
@@ -54,6 +54,7 @@ impl Service {
     }
 
     fn live(&self, endpoint: &Weak<Endpoint>) {
+        Caller::never_waits();
         let (mut tools, mut trend) = (Tools::new(), Trend { left: 0, quiet: QUIET });
         while !self.is_stopped() {
             // No reference is kept while there is nothing to do, so the endpoint can go.

@@ -315,6 +315,11 @@ impl Caller {
         Err(CallFailed::new(Kind::Local, Ran::No).because(why))
     }
 
+    /// As if this thread were in a call for ever: it receives for others, so that their wakers must not wait in it.
+    pub(super) fn never_waits() {
+        KNOWN.set(true);
+    }
+
     /// Whether its thread was in a call already: it must not wait.
     #[inline(always)]
     pub(super) fn is_nested(&self) -> bool {
