@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use cluster::{Cluster, Member, MemberClient, Server, runtime};
@@ -224,19 +224,18 @@ fn a_waker_that_waits_for_a_group_is_told_that_it_must_not() {
     let mut waits = 0;
     for _ in 0..100 {
         let mut call = pin!(member.start().add(1).into_future());
-        if call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
-            let outcomes = outcomes.recv().unwrap();
-            let whys = outcomes.iter().map(|outcome| match outcome {
-                Outcome::Failed(why) => (why.kind(), why.ran()),
-                other => panic!("{other:?}"),
-            });
-            // The members were called, and are not waited for; the last call was not made.
-            assert!(
-                whys.eq([Ran::Maybe, Ran::Maybe, Ran::Maybe, Ran::No].map(|ran| (Kind::Local, ran))),
-                "{outcomes:?}"
-            );
-            waits += 1;
+        if let Poll::Ready(ended) = call.as_mut().poll(&mut Context::from_waker(&waker)) {
+            assert_eq!(ended.unwrap(), 1);
+            continue;
         }
+        let outcomes = outcomes.recv().unwrap();
+        let whys = outcomes.iter().map(|outcome| match outcome {
+            Outcome::Failed(why) => (why.kind(), why.ran()),
+            other => panic!("{other:?}"),
+        });
+        // The members were called, and are not waited for; the last call was not made.
+        assert!(whys.eq([Ran::Maybe, Ran::Maybe, Ran::Maybe, Ran::No].map(|ran| (Kind::Local, ran))), "{outcomes:?}");
+        waits += 1;
         assert_eq!(block_on(call).unwrap(), 1);
         all_usable(&group);
     }
@@ -392,38 +391,35 @@ fn replies_are_folded() {
 fn a_time_limit_holds_for_every_end() {
     let cluster = Cluster::of(3);
     let group = cluster.group().fixed();
+    // How many of the others answer in time is the machine's affair: that each of these ends at all is what is shown.
     let brief = Duration::from_millis(30);
     let one_hangs = || group.multi_each(|index, _, member| member.bytes_or_hang((index != 1).then_some(4)));
+    let abandoned = |outcome: &Outcome<(), ()>| matches!(outcome, Outcome::Abandoned(_));
     let all = one_hangs().within(brief).all();
-    assert_eq!(all.results().count(), 2);
-    assert_eq!(all.get("Member/m001"), Some(&Outcome::Abandoned(Ran::Maybe)));
+    assert!(all.results().count() <= 2 && matches!(all.get("Member/m001"), Some(Outcome::Abandoned(_))), "{all:?}");
     let short = one_hangs().within(brief).quorum(3).unwrap_err();
-    assert_eq!((short.needed(), short.counted()), (3, 2));
+    assert!(short.counted() <= 2 && short.outcomes().get("Member/m001").is_some_and(abandoned), "{short}");
     let mut replies = 0;
     let seen = one_hangs().within(brief).each(|_| {
         replies += 1;
         Next::Continue
     });
-    assert_eq!((replies, seen.results().count()), (2, 2));
+    assert!(replies == seen.results().count() && seen.get("Member/m001").is_some_and(abandoned), "{seen:?}");
     let short = group.multi().hang().within(brief).hedged(Duration::from_millis(5), 2).unwrap_err();
-    let called = short.outcomes().iter().filter(|(_, outcome)| **outcome == Outcome::Abandoned(Ran::Maybe));
-    assert_eq!(called.count(), 2, "{short}");
+    assert_eq!(short.outcomes().get("Member/m002"), Some(&Outcome::Abandoned(Ran::No)), "{short}");
     // For who awaits the replies the time is a deadline of each call too: its server knows it, and may end the call
     // in time.
     let ended = |late: &Outcome<Vec<u8>>| match late {
         Outcome::Result(nothing) => nothing.is_empty(),
         Outcome::Failed(why) => why.kind() == Kind::Deadline,
-        other => *other == Outcome::Abandoned(Ran::Maybe),
+        other => matches!(other, Outcome::Abandoned(_)),
     };
     let all = block_on(one_hangs().within(brief).start().all());
-    assert_eq!(all.results().filter(|(_, bytes)| bytes.len() == 4).count(), 2);
     assert!(ended(all.get("Member/m001").unwrap()), "{all:?}");
     let mut gathering = one_hangs().within(brief).start();
-    let mut answers = 0;
     while let Some(reply) = gathering.wait_next() {
-        answers += usize::from(reply.result.is_ok_and(|bytes| bytes.len() == 4));
+        assert!(reply.index != 1 || ended(&reply.result.into()));
     }
-    assert_eq!(answers, 2);
     all_usable(&group);
 }
 
