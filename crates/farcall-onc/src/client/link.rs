@@ -275,12 +275,13 @@ impl Link {
     }
 
     /// Counts a message in, if it may be sent: how long the stream is then. If it has a reply, by its identifier.
+    #[inline]
     fn admit(&self, table: &mut Table, xid: Option<u32>, message: &[u8]) -> Result<u64, Lost> {
         if let Some(lost) = &table.broken {
             return Err(lost.clone());
         }
         if xid.is_some_and(|xid| table.has(xid)) {
-            return Err(Lost { taken: true, ..overloaded("its identifier is in use") });
+            return Err(Lost::taken());
         }
         if !table.way.out.is_empty() && table.way.out.len() + message.len() > MOST_UNSENT {
             return Err(overloaded("too many bytes wait to be sent"));
@@ -783,9 +784,7 @@ pub(crate) fn may_wait() -> Result<(), Lost> {
 }
 
 fn wake(thread: Option<Thread>) {
-    if let Some(thread) = thread {
-        thread.unpark();
-    }
+    thread.iter().for_each(Thread::unpark);
 }
 
 /// The reply did not come in time.

@@ -47,6 +47,11 @@ impl Lost {
     pub(crate) fn new(kind: Kind, ran: Ran, why: impl Into<Arc<str>>) -> Lost {
         Lost { kind, ran, why: why.into(), taken: false }
     }
+
+    #[cold]
+    pub(crate) fn taken() -> Lost {
+        Lost { taken: true, ..Lost::new(Kind::Overloaded, Ran::No, "its identifier is in use") }
+    }
 }
 
 pub(crate) type Outcome = Result<Body, Lost>;
