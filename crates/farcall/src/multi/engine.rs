@@ -17,11 +17,9 @@ use crate::{CallFailed, Ran, Result, System};
 /// took in while it still sent were lost).
 const BURST: usize = 8;
 
-/// Replies that are taken in before they are looked at, if the caller needs as many.
+/// Replies that are taken in before they are looked at, if the caller needs as many. More than that take longer to come
+/// than a short rest is.
 const TOGETHER: usize = 32;
-
-/// More replies than that take longer to come than a short rest is.
-const MANY: usize = 128;
 
 /// While so many are out nobody is called who must be bound to first: a thread does that, of which there are so many.
 const MOST_BINDING: usize = 64;
@@ -106,7 +104,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             if self.out == 0 {
                 return None;
             }
-            if needed.min(self.out) > MANY && !rested {
+            if needed.min(self.out) > TOGETHER && !rested {
                 self.station.rest();
                 let _ = self.station.look();
                 rested = true;
