@@ -97,7 +97,9 @@ impl Station for Endpoint {
 
     fn rest(&self) {
         let caller = Caller::take(&self.env);
-        caller.waiter.wait(Some(REST));
+        if !caller.is_nested() {
+            caller.waiter.wait(Some(REST));
+        }
         caller.keep();
     }
 
