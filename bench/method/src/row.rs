@@ -60,12 +60,18 @@ pub struct Row {
     /// Its standard deviation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multi_deviation_ms: Option<f64>,
+    /// Its median, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multi_median_ms: Option<f64>,
     /// Calls of one after the other, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterative_ms: Option<f64>,
     /// Their standard deviation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterative_deviation_ms: Option<f64>,
+    /// Their median, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iterative_median_ms: Option<f64>,
     /// Cores of client and server, or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pin: Option<String>,

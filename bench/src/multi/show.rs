@@ -10,7 +10,7 @@ use farcall_bench_method::{Options, Row};
 use super::Multi;
 use super::paper::{self, Figure};
 use crate::field::Field;
-use crate::peers::FARCALL;
+use crate::peers::{FARCALL, RAW};
 
 /// Shows rows and pictures where the options say.
 pub fn show(multi: &Multi, field: Field, rows: Vec<Row>, void: &[String]) -> Result<()> {
@@ -23,6 +23,7 @@ pub fn show(multi: &Multi, field: Field, rows: Vec<Row>, void: &[String]) -> Res
     let (rows, conditions) = field.show(rows, method, void, options)?;
     if options.json.as_deref() != Some(Path::new("-")) {
         beside(&rows);
+        beyond(&rows);
     }
     match &options.svg {
         Some(path) => picture(path, &rows, options, &conditions),
@@ -48,6 +49,31 @@ fn beside(rows: &[Row]) {
             None => " ".repeat(27),
         });
         println!("{members:>7} {milliseconds:>9} ms {}", figures.join(" | ").trim_end());
+    }
+}
+
+/// Prints what many members that compute all as long took longer than one, beside a null call of the raw loop.
+fn beyond(rows: &[Row]) {
+    let constant = |row: &&Row| row.computation_ms > Some(0) && distribution(row) == Distribution::Constant;
+    let mut first = true;
+    for row in rows.iter().filter(constant) {
+        let of_one = |one: &&Row| {
+            constant(one)
+                && one.members == Some(1)
+                && (&one.peer, &one.pin, one.computation_ms) == (&row.peer, &row.pin, row.computation_ms)
+        };
+        let null = |null: &&Row| {
+            null.computation_ms == Some(0) && null.peer == RAW && (null.members, &null.pin) == (row.members, &row.pin)
+        };
+        let (Some(members @ 2..), Some(milliseconds)) = (row.members, row.computation_ms) else { continue };
+        let single = rows.iter().find(of_one).and_then(|row| row.iterative_median_ms);
+        let (Some(multi), Some(single)) = (row.multi_median_ms, single) else { continue };
+        let Some(lap) = rows.iter().find(null).and_then(|row| row.multi_ms) else { continue };
+        if std::mem::take(&mut first) {
+            println!("\nmore than a call of one, medians (and in null calls of the raw loop)");
+        }
+        let more = multi - single;
+        println!("{members:>7} {milliseconds:>9} ms {:>10} {more:>8.3} ms ({:.2})", row.peer, more / lap);
     }
 }
 

@@ -47,6 +47,7 @@ fn enter(mut row: Row, cast: &mut Cast, work: Work, trials: usize) -> Result<Row
     row.distribution = Some(work.distribution.name().into());
     (row.multi_ms, row.multi_deviation_ms) = moments(&multi);
     (row.iterative_ms, row.iterative_deviation_ms) = moments(&iterative);
+    (row.multi_median_ms, row.iterative_median_ms) = (median(&multi), median(&iterative));
     let ratios = iterative.iter().zip(&multi).map(|(r, m)| r / m).collect();
     estimate(ratios).into_iter().for_each(|ratio| row.set_ratio(ratio));
     Ok(row)
@@ -56,9 +57,16 @@ fn milliseconds(cast: &mut Cast, order: Order) -> Result<Vec<f64>> {
     Ok(cast.time(order)?.into_iter().map(|ns| ns as f64 / 1e6).collect())
 }
 
+fn median(values: &[f64]) -> Option<f64> {
+    rounded(estimate(values.to_vec())?.median)
+}
+
+fn rounded(value: f64) -> Option<f64> {
+    Some((value * 1e4).round() / 1e4)
+}
+
 /// Mean and standard deviation.
 fn moments(values: &[f64]) -> (Option<f64>, Option<f64>) {
-    let rounded = |value: f64| Some((value * 1e4).round() / 1e4);
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
