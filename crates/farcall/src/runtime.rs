@@ -22,7 +22,6 @@ mod watched;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -47,6 +46,7 @@ use crate::stub::{self, AsyncServer, Binding};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran};
 use settings::Settings;
+use started::Rescues;
 
 /// What a process needs to call and to be called: sockets, a registry of names, settings.
 ///
@@ -76,7 +76,7 @@ pub(crate) struct Inner {
     /// The process it was made in.
     generation: u64,
     /// Threads that make started calls for which there was no binding.
-    rescues: AtomicUsize,
+    rescues: Rescues,
     /// Segments that may be mapped.
     offers: Arc<Offers>,
     state: Mutex<State>,
@@ -308,7 +308,7 @@ impl Runtime {
             calls: Interceptors::default(),
             serving: Interceptors::default(),
             generation: self.0.generation,
-            rescues: AtomicUsize::new(0),
+            rescues: Rescues::default(),
             offers: Arc::default(),
             state: Mutex::default(),
         }))

@@ -204,11 +204,6 @@ pub trait Channel: Send + Sync + 'static {
     /// failed already, as overloaded, [`Ran::No`].
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall>;
 
-    /// Whether a call that is started now leaves at once, as far as is known: no server must be found first.
-    fn is_bound(&self) -> bool {
-        true
-    }
-
     /// Sends bytes to the export, once and of no call: nobody says whether they arrive, or in which order, and they may
     /// twice. False if the channel cannot do that.
     fn post(&self, _bytes: &[u8]) -> bool {

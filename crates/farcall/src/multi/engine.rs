@@ -21,9 +21,6 @@ const BURST: usize = 8;
 /// than a short rest is.
 const TOGETHER: usize = 32;
 
-/// While so many are out nobody is called who must be bound to first: a thread does that, of which there are so many.
-const MOST_BINDING: usize = 64;
-
 /// What the smallest reply takes of a socket's buffer, in bytes: the kernel counts its own book-keeping too.
 const SMALLEST: usize = 1024;
 
@@ -223,9 +220,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
         match self.hedge {
             Some((hedge, next)) => self.called < hedge.at_most && next <= self.station.now(),
-            None if self.out == 0 => true,
-            None if self.out >= MOST_BINDING && !self.members[self.called].binding().channel().is_bound() => false,
-            None => self.out.saturating_mul(self.largest) < self.room,
+            None => self.out == 0 || self.out.saturating_mul(self.largest) < self.room,
         }
     }
 

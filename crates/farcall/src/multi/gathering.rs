@@ -16,7 +16,8 @@ use crate::{Never, Result};
 
 /// Calls of the members of a group, under way: `group.multi().get(key).start()` gives it.
 ///
-/// Dropping it cancels those that have not ended, unless [`Rest::Finish`] was said. Where a time was set with
+/// Dropping it cancels those that have not ended, unless [`Rest::Finish`] was said: then those that were made go on, and
+/// members that were not called yet, for want of room for their replies, are not. Where a time was set with
 /// [`within`](super::Multi::within), it is also the deadline of each call.
 #[must_use = "dropping it cancels the calls"]
 pub struct Gathering<T, E = Never, M = Living> {
@@ -60,10 +61,10 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Gathering<T, E, M> {
         self.tally(1).await.first()
     }
 
-    /// As [`Multi::quorum`](super::Multi::quorum).
+    /// As [`Multi::quorum`](super::Multi::quorum), of members that have been called already.
     ///
     /// # Errors
-    /// As there.
+    /// Fewer gave a result.
     pub async fn quorum(mut self, n: usize) -> std::result::Result<Gathered<T, E>, Short> {
         self.engine.rest(self.settings.rest.unwrap_or(Rest::Finish));
         self.tally(n).await.quorum()

@@ -122,10 +122,6 @@ impl Channel for Shared {
         started::start(&self.0, &trip)
     }
 
-    fn is_bound(&self) -> bool {
-        self.0.bound.first().is_some() || self.0.bound.get().is_some()
-    }
-
     fn post(&self, bytes: &[u8]) -> bool {
         let Some(target) = self.0.bound.get().filter(|target| target.link.is_none()) else { return false };
         target.endpoint.post(&target.peer, target.export, bytes)

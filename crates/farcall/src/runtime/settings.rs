@@ -3,12 +3,12 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall_names::{File, Memory, Registry};
 
+use super::started::Rescues;
 use super::{CURRENT, Inner, Runtime, State};
 use crate::env::Env;
 use crate::intercept::{Interceptor, Interceptors};
@@ -217,7 +217,7 @@ impl Builder {
             settings: self.settings,
             registry,
             generation,
-            rescues: AtomicUsize::new(0),
+            rescues: Rescues::default(),
             offers: Arc::default(),
             state,
         })))

@@ -1,6 +1,7 @@
 //! Started calls of an imported interface.
 
-use std::sync::atomic::Ordering;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -202,14 +203,9 @@ impl Again {
     /// Has a thread bind and call; again, if it was attempted before.
     fn spawn(self, failed: Option<(Arc<Target>, Failure)>) -> Result<Stage, CallFailed> {
         let inner = self.importer.inner.clone();
-        let permit = Permit::take(&inner)?;
         let rescue = Arc::new(Rescue { state: Mutex::default(), ended: inner.env.event() });
         let ours = End(rescue.clone());
-        let run = move || {
-            let _permit = permit;
-            ours.0.run(&self, failed);
-        };
-        inner.env.spawn("farcall-rebind", Box::new(run)).map_err(|why| super::local("starting a thread", why))?;
+        Rescues::add(&inner, Box::new(move || ours.0.run(&self, failed)))?;
         Ok(Stage::Again(rescue))
     }
 }
@@ -316,27 +312,63 @@ fn give(target: &Target, outcome: Outcome<'_>, arguments: &[u8], sink: Sink<'_>)
     import::give(target, outcome, sink).map(|failure| (failure, arguments.to_vec()))
 }
 
-/// Threads of a runtime that make started calls, at most: each waits for a server that is gone, or new.
-const MOST_RESCUES: usize = 256;
+/// Threads of a runtime that make started calls, at most: each waits for a server that is gone, or new. So many calls wait for one of
+/// them at most.
+const MOST_RESCUERS: usize = 256;
+const MOST_WAITING: usize = 16_384;
 
-/// The right to one of them.
-struct Permit(Arc<Inner>);
+/// Started calls that threads make.
+#[derive(Default)]
+pub(super) struct Rescues(Mutex<Rescuers>);
 
-impl Permit {
-    fn take(inner: &Arc<Inner>) -> Result<Permit, CallFailed> {
-        // Made first, so that dropping it takes the count back.
-        let permit = Permit(inner.clone());
-        if inner.rescues.fetch_add(1, Ordering::Relaxed) < MOST_RESCUES {
-            return Ok(permit);
-        }
-        let why = format!("{MOST_RESCUES} started calls wait for a binding");
-        Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why))
-    }
+#[derive(Default)]
+struct Rescuers {
+    threads: usize,
+    /// For each of these a thread will have time, while there are threads.
+    waiting: VecDeque<Job>,
 }
 
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.rescues.fetch_sub(1, Ordering::Relaxed);
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Rescues {
+    /// Has a thread do it: a new one, or the first that has time.
+    fn add(inner: &Arc<Inner>, job: Job) -> Result<(), CallFailed> {
+        {
+            let mut rescuers = inner.rescues.lock();
+            if rescuers.waiting.len() == MOST_WAITING {
+                let why = format!("{MOST_WAITING} started calls wait to be bound");
+                return Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why));
+            }
+            if rescuers.threads == MOST_RESCUERS {
+                rescuers.waiting.push_back(job);
+                return Ok(());
+            }
+            rescuers.threads += 1;
+        }
+        let ours = inner.clone();
+        let spawned = inner.env.spawn("farcall-rebind", Box::new(move || ours.rescues.work(job)));
+        spawned.map_err(|why| {
+            inner.rescues.lock().threads -= 1;
+            super::local("starting a thread", why)
+        })
+    }
+
+    /// Does this and what waits.
+    fn work(&self, mut job: Job) {
+        loop {
+            // A registry of the user's may panic. The caller hears that the call ended.
+            let _ = catch_unwind(AssertUnwindSafe(job));
+            let mut rescuers = self.lock();
+            let Some(next) = rescuers.waiting.pop_front() else {
+                rescuers.threads -= 1;
+                return;
+            };
+            job = next;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rescuers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -390,10 +422,13 @@ impl Rescue {
 
     /// The first attempt: its failure, if it is one that may be repeated.
     fn attempt(&self, call: &Again) -> Result<Option<(Arc<Target>, Failure)>, CallFailed> {
+        let unless_cancelled = || match self.lock().cancelled {
+            true => Err(CallFailed::new(Kind::Cancelled, Ran::No)),
+            false => Ok(()),
+        };
+        unless_cancelled()?;
         let target = call.importer.target(&[], call.deadline)?;
-        if self.lock().cancelled {
-            return Err(CallFailed::new(Kind::Cancelled, Ran::No));
-        }
+        unless_cancelled()?;
         let started = call.with_trip(|trip| send(&target, trip))?;
         // Either this sees that it was cancelled meanwhile, or whoever cancels sees what to cancel.
         let cancelled = {

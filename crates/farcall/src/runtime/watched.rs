@@ -82,10 +82,6 @@ impl Channel for Watched {
         self.watch.end(name, since, told);
     }
 
-    fn is_bound(&self) -> bool {
-        self.channel.is_bound()
-    }
-
     fn post(&self, bytes: &[u8]) -> bool {
         self.channel.post(bytes)
     }
