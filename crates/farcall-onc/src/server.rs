@@ -94,7 +94,7 @@ impl Server {
     }
 
     /// Serves until the process ends, or [`Stopper::stop`] is called: then what it registered is taken back. (To be ended by a
-    /// signal takes nothing back: whoever wants that has the signal's handler call the stopper.)
+    /// signal takes nothing back: whoever wants that has a thread that waits for the signal call the stopper.)
     pub fn wait(self) {
         self.stopper.wait();
     }

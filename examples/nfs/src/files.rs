@@ -217,6 +217,7 @@ impl Files {
     /// Makes a file. One that is there already is left as it is, and an error if `new`.
     pub fn create(&self, directory: Key, name: &[u8], mode: u32, new: bool) -> Result<Key> {
         let here = self.directory(directory)?;
+        let names = readable(&here)?;
         let flags = CONTENT | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let made = match rustix::fs::openat(&here, plain(name)?, flags, permissions(mode)) {
             // Not opened: it may be a device.
@@ -229,7 +230,7 @@ impl Files {
         let file = Key::of(&of_open(&made)?);
         self.places.note(file, directory, name);
         rustix::fs::fsync(&made)?;
-        sync_opened(&here)?;
+        sync_readable(names)?;
         // Its maker writes it, though the permissions that it has from the start may forbid that.
         self.opened.keep(file, Arc::new(made), true);
         Ok(file)
@@ -238,15 +239,17 @@ impl Files {
     /// Makes a directory.
     pub fn make_directory(&self, directory: Key, name: &[u8], mode: u32) -> Result<Key> {
         let here = self.directory(directory)?;
+        let names = readable(&here)?;
         rustix::fs::mkdirat(&here, plain(name)?, permissions(mode))?;
-        self.made(&here, directory, name)
+        self.made(&here, names, directory, name)
     }
 
     /// Makes a symbolic link that says `text`.
     pub fn make_link(&self, directory: Key, name: &[u8], text: &[u8]) -> Result<Key> {
         let here = self.directory(directory)?;
+        let names = readable(&here)?;
         rustix::fs::symlinkat(text, &here, plain(name)?)?;
-        self.made(&here, directory, name)
+        self.made(&here, names, directory, name)
     }
 
     /// Makes a pipe or a socket. (Devices are not for strangers to make.)
@@ -255,53 +258,64 @@ impl Files {
             return Err(Errno::NOTSUP);
         }
         let here = self.directory(directory)?;
+        let names = readable(&here)?;
         rustix::fs::mknodat(&here, plain(name)?, kind, permissions(mode), 0)?;
-        self.made(&here, directory, name)
+        self.made(&here, names, directory, name)
     }
 
     /// What was just made in a directory, and is on the disk with it.
-    fn made(&self, here: &OwnedFd, directory: Key, name: &[u8]) -> Result<Key> {
+    fn made(&self, here: &OwnedFd, names: Option<OwnedFd>, directory: Key, name: &[u8]) -> Result<Key> {
         let (file, stat) = self.find(here, directory, name)?;
-        if kind(&stat) == FileType::Directory {
-            sync_opened(&self.look(file)?)?;
+        sync_readable(names)?;
+        if kind(&stat) != FileType::Directory {
+            return Ok(file);
         }
-        sync_opened(here)?;
-        Ok(file)
+        match self.look(file).and_then(|look| sync_opened(&look)) {
+            // It was made, whoever has moved or removed it meanwhile.
+            Ok(()) | Err(Errno::STALE | Errno::NOENT) => Ok(file),
+            Err(why) => Err(why),
+        }
     }
 
     /// Removes a file, or an empty directory if `directories`.
     pub fn remove(&self, directory: Key, name: &[u8], directories: bool) -> Result<()> {
         let here = self.directory(directory)?;
         let name = plain(name)?;
+        let names = readable(&here)?;
         let gone = at(&here, name);
         let flags = if directories { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         rustix::fs::unlinkat(&here, name, flags)?;
         self.close(gone);
-        sync_opened(&here)
+        sync_readable(names)
     }
 
     /// Gives a file another name, in the same directory or another.
     pub fn rename(&self, from: (Key, &[u8]), to: (Key, &[u8])) -> Result<()> {
         let (old, new) = (self.directory(from.0)?, self.directory(to.0)?);
+        let new_names = readable(&new)?;
+        let old_names = if from.0 == to.0 { None } else { Some(readable(&old)?) };
         let gone = at(&new, plain(to.1)?);
         rustix::fs::renameat(&old, plain(from.1)?, &new, plain(to.1)?)?;
         self.close(gone);
         // It is done, whoever has renamed it once more meanwhile.
         let _ = self.lookup(to.0, to.1);
         // The new name first: a crash between the two loses no file.
-        sync_opened(&new)?;
-        if from.0 == to.0 { Ok(()) } else { sync_opened(&old) }
+        let new_synced = sync_readable(new_names);
+        let old_synced = old_names.map_or(Ok(()), sync_readable);
+        new_synced.and(old_synced)
     }
 
     /// Gives a file one more name.
     pub fn link(&self, file: Key, directory: Key, name: &[u8]) -> Result<()> {
         let ((look, stat), here) = (self.walk(file)?, self.directory(directory)?);
+        let names = readable(&here)?;
+        let content = if kind(&stat) == FileType::RegularFile { readable(&look)? } else { None };
         // Through its path in /proc, which needs no privilege as an empty path would.
         rustix::fs::linkat(rustix::fs::CWD, self_path(&look), &here, plain(name)?, AtFlags::SYMLINK_FOLLOW)?;
         // Who makes a file safely gives it its name last, and removes the first.
         self.places.note(file, directory, name);
-        self.sync(file, &look, &stat)?;
-        sync_opened(&here)
+        sync_readable(content)?;
+        sync_readable(names)
     }
 
     /// The names in a directory from `cookie` (0: from the beginning), as long as `take` wants them; it may have each found, as
@@ -450,13 +464,25 @@ impl Files {
 /// What was opened to look at, a directory or a regular file, is on the disk when it returns: its names, or its content, and its
 /// attributes. Where nobody may open it to read, as a directory that may only be written, everything is.
 fn sync_opened(look: &OwnedFd) -> Result<()> {
+    sync_readable(readable(look)?)
+}
+
+/// Opens what is to be synced; none where nobody may. Before it is changed: where no more can be opened, nothing is done.
+fn readable(look: &OwnedFd) -> Result<Option<OwnedFd>> {
     match rustix::fs::open(self_path(look), CONTENT | OFlags::RDONLY, Mode::empty()) {
-        Ok(open) => rustix::fs::fsync(open),
-        Err(Errno::ACCESS | Errno::PERM) => {
+        Err(Errno::ACCESS | Errno::PERM) => Ok(None),
+        open => open.map(Some),
+    }
+}
+
+/// What [`readable`] opened is on the disk when it returns; everything, where it opened none or the file system syncs no such.
+fn sync_readable(open: Option<OwnedFd>) -> Result<()> {
+    match open.map_or(Err(Errno::INVAL), rustix::fs::fsync) {
+        Err(Errno::INVAL) => {
             rustix::fs::sync();
             Ok(())
         }
-        Err(why) => Err(why),
+        synced => synced,
     }
 }
 
