@@ -312,9 +312,10 @@ fn give(target: &Target, outcome: Outcome<'_>, arguments: &[u8], sink: Sink<'_>)
     import::give(target, outcome, sink).map(|failure| (failure, arguments.to_vec()))
 }
 
-/// Threads of a runtime that make started calls, at most: each waits for a server that is gone, or new. So many calls wait for one of
-/// them at most.
+/// Threads of a runtime that make started calls, at most: each waits for a server that is gone, or new.
 const MOST_RESCUERS: usize = 256;
+
+/// Calls that wait for one of them, at most.
 const MOST_WAITING: usize = 16_384;
 
 /// Started calls that threads make.
