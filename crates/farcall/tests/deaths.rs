@@ -80,21 +80,24 @@ fn what_callers_are_told_is_true_and_nothing_of_the_dead_is_left() {
     println!("{memory} calls were served by the one who was not killed");
     let threads = fs::read_dir("/proc/self/task").unwrap().count();
     assert!(threads <= THREADS, "{threads} threads");
-    // The host hears of it at once, and its receivers soon after.
-    while Left::now() != before {
+    // The host hears of it at once, and its receivers soon after. (What was made before was perhaps not all gone when we counted.)
+    while !Left::now().is_within(&before) {
         std::thread::yield_now();
     }
     drop(export);
 }
 
 /// What one process has of others.
-#[derive(Debug, PartialEq, Eq)]
 struct Left {
     descriptors: usize,
     mappings: usize,
 }
 
 impl Left {
+    fn is_within(&self, most: &Left) -> bool {
+        self.descriptors <= most.descriptors && self.mappings <= most.mappings
+    }
+
     fn now() -> Left {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         Left {
