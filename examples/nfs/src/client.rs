@@ -16,8 +16,9 @@ const TRANSFER: u32 = 1 << 20;
 /// And over UDP: what a datagram has room for. Servers say the same of both networks.
 const DATAGRAM: u32 = 32 << 10;
 
-/// The most names of a directory that are listed: a server might say for ever that there are more.
+/// The most names of a directory that are listed, and the most bytes of them: a server might say for ever that there are more.
 const NAMES: usize = 1 << 22;
+const NAME_BYTES: usize = 256 << 20;
 
 /// A mounted directory.
 #[derive(Debug)]
@@ -93,17 +94,18 @@ impl Mounted {
 
     /// The names in a directory, with attributes where the server knows them; `.` and `..` are left out.
     pub fn list(&self, dir: &NfsFh3) -> Result<Vec<(ByteString, PostOpAttr)>> {
-        let (mut cookie, mut cookieverf, mut all) = (0, [0; 8], Vec::new());
+        let (mut cookie, mut cookieverf, mut all, mut bytes) = (0, [0; 8], Vec::new(), 0);
         loop {
             let (dircount, maxcount) = (64 << 10, 256 << 10);
             let args = Readdirplus3args { dir: dir.clone(), cookie, cookieverf, dircount, maxcount };
             let part = self.nfs.nfsproc3_readdirplus(&args)?.into_ok()?;
             cookieverf = part.cookieverf;
             let last = part.reply.entries.last().map(|entry| entry.cookie);
+            bytes += part.reply.entries.iter().map(|entry| entry.name.len()).sum::<usize>();
             all.extend(part.reply.entries.into_iter().map(|entry| (entry.name, entry.name_attributes)));
             match last {
                 _ if part.reply.eof => break,
-                Some(last) if last != cookie && all.len() < NAMES => cookie = last,
+                Some(last) if last != cookie && all.len() < NAMES && bytes < NAME_BYTES => cookie = last,
                 _ => return Err(Failure::Stuck),
             }
         }
@@ -117,13 +119,14 @@ impl Mounted {
         loop {
             let args = Read3args { file: file.clone(), offset, count: self.read };
             let part = self.nfs.nfsproc3_read(&args)?.into_ok()?;
+            // None, or more than was asked for.
+            if part.data.is_empty() && !part.eof || part.data.len() > self.read as usize {
+                return Err(Failure::Stuck);
+            }
             out.write_all(&part.data)?;
             offset += part.data.len() as u64;
-            match part.eof {
-                true => return Ok(offset),
-                // None, or more than was asked for.
-                false if part.data.is_empty() || part.data.len() > self.read as usize => return Err(Failure::Stuck),
-                false => {}
+            if part.eof {
+                return Ok(offset);
             }
         }
     }

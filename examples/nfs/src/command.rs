@@ -13,6 +13,7 @@ use farcall_nfs::files::Files;
 use farcall_nfs::protocol::mount::MountV3;
 use farcall_nfs::protocol::nfs::{Ftype3, NfsV3};
 use farcall_nfs::{Export, Mounts};
+use rustix::fs::Mode;
 
 /// A directory by NFS version 3.
 ///
@@ -87,6 +88,8 @@ fn put(from: &mut File, url: &str) -> Result<()> {
 
 /// Serves until the process is killed.
 fn serve(directory: PathBuf, address: SocketAddr, name: &str) -> Result<()> {
+    // Clients have taken theirs off already what they ask for.
+    rustix::process::umask(Mode::empty());
     let files = Files::open(&directory).map_err(|why| format!("{}: {why}", directory.display()))?;
     let files = Arc::new(files);
     let server = farcall_onc::Server::builder()

@@ -4,8 +4,10 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use farcall_nfs::files::Files;
@@ -62,6 +64,27 @@ fn a_file_is_copied_there_and_back() {
     assert_eq!(run(&["put", from.to_str().unwrap(), &url]), b"5000000 bytes\n");
     assert!(fs::read(directory.path().join("copy")).unwrap() == content);
     assert!(run(&["cat", &url]) == content);
+}
+
+#[test]
+fn files_have_the_permissions_that_their_maker_wants() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut served = Command::new("sh")
+        .args(["-c", "umask 077; exec \"$0\" serve \"$1\" --address 127.0.0.1:0"])
+        .arg(env!("CARGO_BIN_EXE_farcall-nfs"))
+        .arg(directory.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(served.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    let url = said.split_whitespace().find_map(|word| word.strip_prefix("nfs://")).unwrap();
+    let url = format!("nfs://{}/copy", url.trim_end_matches([',', '/']));
+    let copied = Command::new(env!("CARGO_BIN_EXE_farcall-nfs")).args(["put", "/dev/null", &url]).status().unwrap();
+    served.kill().unwrap();
+    served.wait().unwrap();
+    assert!(copied.success());
+    assert_eq!(fs::metadata(directory.path().join("copy")).unwrap().permissions().mode() & 0o777, 0o644);
 }
 
 #[test]
