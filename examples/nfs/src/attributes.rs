@@ -112,14 +112,14 @@ pub fn reason(why: Errno) -> Nfsstat3 {
         Errno::BADF => Nfsstat3::Nfs3errBadhandle,
         BAD_COOKIE => Nfsstat3::Nfs3errBadCookie,
         Errno::NOTSUP => Nfsstat3::Nfs3errNotsupp,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Nfsstat3::Nfs3errJukebox,
+        // Who asks again later may have it: nothing was changed.
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => Nfsstat3::Nfs3errJukebox,
         _ => Nfsstat3::Nfs3errIo,
     }
 }
 
-/// Eight bytes that differ from those of an earlier run: what was written and not committed may be lost between two that differ
-/// (RFC 1813 section 3.3.7).
-pub fn verifier() -> [u8; 8] {
+/// A number that differs from those of earlier runs.
+pub fn run() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    (now.as_nanos() as u64 ^ u64::from(std::process::id()) << 32).to_be_bytes()
+    now.as_nanos() as u64 ^ u64::from(std::process::id()) << 32
 }

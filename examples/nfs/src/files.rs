@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
     Access, AtFlags, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, StatVfs, Statx, StatxFlags,
@@ -38,6 +39,8 @@ pub struct Files {
     root: OwnedFd,
     places: Places,
     opened: Opened,
+    /// How often the disk has failed to take what was written.
+    losses: AtomicU64,
 }
 
 /// One name in a directory.
@@ -82,12 +85,17 @@ impl Files {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
         let key = Key::of(&of_open(&root)?);
-        Ok(Files { root, places: Places::new(key), opened: Opened::default() })
+        Ok(Files { root, places: Places::new(key), opened: Opened::default(), losses: AtomicU64::new(0) })
     }
 
     /// The exported directory itself.
     pub fn root(&self) -> Key {
         self.places.root()
+    }
+
+    /// How often the disk has failed to take what was written: perhaps also what others wrote, and have not committed.
+    pub fn losses(&self) -> u64 {
+        self.losses.load(Ordering::SeqCst)
     }
 
     /// A file's attributes.
@@ -128,31 +136,36 @@ impl Files {
         Ok((bytes, ended, of_open(&open)?))
     }
 
-    /// Writes all of `bytes` at `offset`; when it returns they are on the disk as far as `stable` says.
-    pub fn write(&self, file: Key, offset: u64, bytes: &[u8], stable: StableHow) -> Result<()> {
+    /// Writes `bytes` at `offset`; when it returns they are on the disk as far as `stable` says. How many they were: fewer if there
+    /// was no room for all.
+    pub fn write(&self, file: Key, offset: u64, bytes: &[u8], stable: StableHow) -> Result<usize> {
         offset.checked_add(bytes.len() as u64).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::FBIG)?;
         let (open, _) = self.open_content(file, true)?;
         let mut written = 0;
         while written < bytes.len() {
             match rustix::io::pwritev(&open, &[IoSlice::new(&bytes[written..])], offset + written as u64) {
-                Ok(0) => return Err(Errno::IO),
-                Ok(more) => written += more,
+                Ok(0) if written == 0 => return Err(Errno::IO),
+                Ok(more) if more > 0 => written += more,
                 Err(Errno::INTR) => {}
-                Err(why) => return Err(why),
+                Err(why) if written == 0 => return Err(why),
+                // Why not is for who sends the rest.
+                Ok(_) | Err(_) => break,
             }
         }
         match stable {
-            StableHow::Unstable => return Ok(()),
-            StableHow::DataSync => rustix::fs::fdatasync(&open)?,
-            StableHow::FileSync => rustix::fs::fsync(&open)?,
+            StableHow::Unstable => return Ok(written),
+            StableHow::DataSync => self.synced(rustix::fs::fdatasync(&open))?,
+            StableHow::FileSync => self.synced(rustix::fs::fsync(&open))?,
         }
-        self.settle(file)
+        self.settle(file);
+        Ok(written)
     }
 
     /// What was written is on the disk when it returns.
     pub fn commit(&self, file: Key) -> Result<()> {
-        rustix::fs::fsync(self.open_content(file, false)?.0)?;
-        self.settle(file)
+        self.synced(rustix::fs::fsync(self.open_content(file, false)?.0))?;
+        self.settle(file);
+        Ok(())
     }
 
     /// What a symbolic link says.
@@ -177,19 +190,18 @@ impl Files {
 
     /// Changes attributes, those that are given.
     pub fn change(&self, file: Key, change: &Change) -> Result<()> {
-        if let Some(size) = change.size {
-            self.set_size(file, size)?;
-        }
         let (look, stat) = self.walk(file)?;
-        let path = self_path(&look);
+        let is_link = kind(&stat) == FileType::Symlink;
         // A link has no permissions of its own, and the path would lead through it.
-        let change = match kind(&stat) {
-            FileType::Symlink => &Change { mode: None, times: None, ..change.clone() },
-            _ => change,
-        };
+        let change = if is_link { &Change { mode: None, ..change.clone() } } else { change };
         if change.is_nothing() {
             return Ok(());
         }
+        let open = self.to_sync(file, &look, &stat)?;
+        if let Some(size) = change.size {
+            self.set_size(file, size)?;
+        }
+        let path = self_path(&look);
         if let Some(mode) = change.mode {
             rustix::fs::chmodat(rustix::fs::CWD, path.as_str(), permissions(mode), AtFlags::empty())?;
         }
@@ -197,10 +209,12 @@ impl Files {
             let (user, group) = (change.user.map(Uid::from_raw), change.group.map(Gid::from_raw));
             rustix::fs::chownat(&look, "", user, group, AtFlags::EMPTY_PATH)?;
         }
-        if let Some(times) = &change.times {
-            rustix::fs::utimensat(rustix::fs::CWD, path.as_str(), times, AtFlags::empty())?;
+        match &change.times {
+            Some(times) if is_link => rustix::fs::utimensat(&look, "", times, AtFlags::EMPTY_PATH)?,
+            Some(times) => rustix::fs::utimensat(rustix::fs::CWD, path.as_str(), times, AtFlags::empty())?,
+            None => {}
         }
-        self.sync(file, &look, &stat)
+        self.sync(open)
     }
 
     /// Whoever was writing it goes on; else it is open for no longer than that, or nobody could run it.
@@ -214,108 +228,120 @@ impl Files {
         done
     }
 
-    /// Makes a file. One that is there already is left as it is, and an error if `new`.
-    pub fn create(&self, directory: Key, name: &[u8], mode: u32, new: bool) -> Result<Key> {
+    /// Makes a file, which has these times if any are given. It is an error if there is one already.
+    pub fn create(&self, directory: Key, name: &[u8], mode: u32, times: Option<&Timestamps>) -> Result<Key> {
         let here = self.directory(directory)?;
-        let names = readable(&here)?;
-        let flags = CONTENT | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let made = match rustix::fs::openat(&here, plain(name)?, flags, permissions(mode)) {
-            // Not opened: it may be a device.
-            Err(Errno::EXIST) if !new => {
-                let (file, stat) = self.lookup(directory, name)?;
-                return if kind(&stat) == FileType::RegularFile { Ok(file) } else { Err(Errno::EXIST) };
-            }
-            made => made?,
-        };
+        let names = self.readable(&here)?;
+        let (name, flags) = (plain(name)?, CONTENT | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL);
+        let made = self.room(|| rustix::fs::openat(&here, name, flags, permissions(mode)))?;
         let file = Key::of(&of_open(&made)?);
         self.places.note(file, directory, name);
-        rustix::fs::fsync(&made)?;
-        sync_readable(names)?;
+        if let Some(times) = times {
+            rustix::fs::futimens(&made, times)?;
+        }
+        let made = Arc::new(made);
+        self.sync(Some(made.clone()))?;
+        self.sync(names)?;
         // Its maker writes it, though the permissions that it has from the start may forbid that.
-        self.opened.keep(file, Arc::new(made), true);
+        self.opened.keep(file, made, true);
         Ok(file)
     }
 
-    /// Makes a directory.
-    pub fn make_directory(&self, directory: Key, name: &[u8], mode: u32) -> Result<Key> {
+    /// The file that could not be made because it is there. It is not opened: what is there may be a device.
+    pub fn existing(&self, directory: Key, name: &[u8]) -> Result<(Key, Statx)> {
+        match self.lookup(directory, name) {
+            Ok((_, stat)) if kind(&stat) != FileType::RegularFile => Err(Errno::EXIST),
+            // It has gone meanwhile: who asks again makes it.
+            Err(Errno::NOENT) => Err(Errno::AGAIN),
+            found => found,
+        }
+    }
+
+    /// Makes a directory. None if it was made, and moved or removed at once, as with what else is made here.
+    pub fn make_directory(&self, directory: Key, name: &[u8], mode: u32) -> Result<Option<Key>> {
         let here = self.directory(directory)?;
-        let names = readable(&here)?;
+        let names = self.readable(&here)?;
         rustix::fs::mkdirat(&here, plain(name)?, permissions(mode))?;
-        self.made(&here, names, directory, name)
+        self.made(&here, names, (directory, name), FileType::Directory)
     }
 
     /// Makes a symbolic link that says `text`.
-    pub fn make_link(&self, directory: Key, name: &[u8], text: &[u8]) -> Result<Key> {
+    pub fn make_link(&self, directory: Key, name: &[u8], text: &[u8]) -> Result<Option<Key>> {
         let here = self.directory(directory)?;
-        let names = readable(&here)?;
+        let names = self.readable(&here)?;
         rustix::fs::symlinkat(text, &here, plain(name)?)?;
-        self.made(&here, names, directory, name)
+        self.made(&here, names, (directory, name), FileType::Symlink)
     }
 
     /// Makes a pipe or a socket. (Devices are not for strangers to make.)
-    pub fn make_special(&self, directory: Key, name: &[u8], kind: FileType, mode: u32) -> Result<Key> {
+    pub fn make_special(&self, directory: Key, name: &[u8], kind: FileType, mode: u32) -> Result<Option<Key>> {
         if !matches!(kind, FileType::Fifo | FileType::Socket) {
             return Err(Errno::NOTSUP);
         }
         let here = self.directory(directory)?;
-        let names = readable(&here)?;
+        let names = self.readable(&here)?;
         rustix::fs::mknodat(&here, plain(name)?, kind, permissions(mode), 0)?;
-        self.made(&here, names, directory, name)
+        self.made(&here, names, (directory, name), kind)
     }
 
-    /// What was just made in a directory, and is on the disk with it.
-    fn made(&self, here: &OwnedFd, names: Option<OwnedFd>, directory: Key, name: &[u8]) -> Result<Key> {
-        let (file, stat) = self.find(here, directory, name)?;
-        sync_readable(names)?;
-        if kind(&stat) != FileType::Directory {
-            return Ok(file);
+    /// What was just made in a directory, and is on the disk with it. None if somebody has moved or removed it, or put something
+    /// else in its place: it was made all the same.
+    fn made(
+        &self,
+        here: &OwnedFd,
+        names: Option<OwnedFd>,
+        (directory, name): (Key, &[u8]),
+        made: FileType,
+    ) -> Result<Option<Key>> {
+        let found = self.find(here, directory, name).ok().filter(|(_, stat)| kind(stat) == made);
+        self.sync(names)?;
+        if made == FileType::Directory {
+            // Where that cannot be opened, or not any more, everything is synced.
+            let flags = CONTENT | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+            self.sync(rustix::fs::openat(here, name, flags, Mode::empty()).ok())?;
         }
-        match self.look(file).and_then(|look| sync_opened(&look)) {
-            // It was made, whoever has moved or removed it meanwhile.
-            Ok(()) | Err(Errno::STALE | Errno::NOENT) => Ok(file),
-            Err(why) => Err(why),
-        }
+        Ok(found.map(|(file, _)| file))
     }
 
     /// Removes a file, or an empty directory if `directories`.
     pub fn remove(&self, directory: Key, name: &[u8], directories: bool) -> Result<()> {
         let here = self.directory(directory)?;
         let name = plain(name)?;
-        let names = readable(&here)?;
+        let names = self.readable(&here)?;
         let gone = at(&here, name);
         let flags = if directories { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         rustix::fs::unlinkat(&here, name, flags)?;
         self.close(gone);
-        sync_readable(names)
+        self.sync(names)
     }
 
     /// Gives a file another name, in the same directory or another.
     pub fn rename(&self, from: (Key, &[u8]), to: (Key, &[u8])) -> Result<()> {
         let (old, new) = (self.directory(from.0)?, self.directory(to.0)?);
-        let new_names = readable(&new)?;
-        let old_names = if from.0 == to.0 { None } else { Some(readable(&old)?) };
+        let new_names = self.readable(&new)?;
+        let old_names = if from.0 == to.0 { None } else { Some(self.readable(&old)?) };
         let gone = at(&new, plain(to.1)?);
         rustix::fs::renameat(&old, plain(from.1)?, &new, plain(to.1)?)?;
         self.close(gone);
         // It is done, whoever has renamed it once more meanwhile.
         let _ = self.lookup(to.0, to.1);
         // The new name first: a crash between the two loses no file.
-        let new_synced = sync_readable(new_names);
-        let old_synced = old_names.map_or(Ok(()), sync_readable);
+        let new_synced = self.sync(new_names);
+        let old_synced = old_names.map_or(Ok(()), |names| self.sync(names));
         new_synced.and(old_synced)
     }
 
     /// Gives a file one more name.
     pub fn link(&self, file: Key, directory: Key, name: &[u8]) -> Result<()> {
         let ((look, stat), here) = (self.walk(file)?, self.directory(directory)?);
-        let names = readable(&here)?;
-        let content = if kind(&stat) == FileType::RegularFile { readable(&look)? } else { None };
+        let names = self.readable(&here)?;
+        let content = if kind(&stat) == FileType::RegularFile { self.readable(&look)? } else { None };
         // Through its path in /proc, which needs no privilege as an empty path would.
         rustix::fs::linkat(rustix::fs::CWD, self_path(&look), &here, plain(name)?, AtFlags::SYMLINK_FOLLOW)?;
         // Who makes a file safely gives it its name last, and removes the first.
         self.places.note(file, directory, name);
-        sync_readable(content)?;
-        sync_readable(names)
+        self.sync(content)?;
+        self.sync(names)
     }
 
     /// The names in a directory from `cookie` (0: from the beginning), as long as `take` wants them; it may have each found, as
@@ -327,7 +353,8 @@ impl Files {
         mut take: impl FnMut(Entry, &dyn Fn(&[u8]) -> Result<(Key, Statx)>) -> bool,
     ) -> Result<bool> {
         let here = self.directory(directory)?;
-        let readable = rustix::fs::openat(&here, ".", CONTENT | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+        let flags = CONTENT | OFlags::RDONLY | OFlags::DIRECTORY;
+        let readable = self.room(|| rustix::fs::openat(&here, ".", flags, Mode::empty()))?;
         if cookie > 0 {
             rustix::fs::seek(&readable, SeekFrom::Start(cookie)).map_err(|_| BAD_COOKIE)?;
         }
@@ -392,29 +419,63 @@ impl Files {
             return Ok((open, stat));
         }
         let way = if to_write { OFlags::RDWR } else { OFlags::RDONLY };
-        let open = Arc::new(rustix::fs::open(self_path(&look), CONTENT | way, Mode::empty())?);
+        let open = Arc::new(self.room(|| rustix::fs::open(self_path(&look), CONTENT | way, Mode::empty()))?);
         self.opened.keep(file, open.clone(), to_write);
         Ok((open, stat))
     }
 
     /// Closes a file that was written, now that it is on the disk: nobody could run it while it is open. But one that could not
     /// be opened to be written again.
-    fn settle(&self, file: Key) -> Result<()> {
-        if self.opened.get(file, true).is_some() && self.may(file, Access::WRITE_OK)? {
+    fn settle(&self, file: Key) {
+        if self.opened.get(file, true).is_some() && matches!(self.may(file, Access::WRITE_OK), Ok(true)) {
             self.opened.forget(file);
         }
-        Ok(())
     }
 
-    /// A file's attributes are on the disk when it returns.
-    fn sync(&self, file: Key, look: &OwnedFd, stat: &Statx) -> Result<()> {
+    /// Opens what syncs a file's attributes, before they are changed; none if that is everything.
+    fn to_sync(&self, file: Key, look: &OwnedFd, stat: &Statx) -> Result<Option<Arc<OwnedFd>>> {
         match (self.opened.get(file, false), kind(stat)) {
-            (Some(open), _) => rustix::fs::fsync(open),
-            (None, FileType::RegularFile | FileType::Directory) => sync_opened(look),
+            (Some(open), _) => Ok(Some(open)),
+            (None, FileType::RegularFile | FileType::Directory) => Ok(self.readable(look)?.map(Arc::new)),
             // To open it may do something.
-            _ => {
+            _ => Ok(None),
+        }
+    }
+
+    /// Opens what is to be synced; none where nobody may. Before it is changed: where no more can be opened, nothing is done.
+    fn readable(&self, look: &OwnedFd) -> Result<Option<OwnedFd>> {
+        match self.room(|| rustix::fs::open(self_path(look), CONTENT | OFlags::RDONLY, Mode::empty())) {
+            Err(Errno::ACCESS | Errno::PERM) => Ok(None),
+            open => open.map(Some),
+        }
+    }
+
+    /// What was opened for that is on the disk when it returns, its names or its content, and its attributes; everything, if that is none.
+    fn sync(&self, open: Option<impl AsFd>) -> Result<()> {
+        self.synced(open.map_or(Err(Errno::INVAL), rustix::fs::fsync))
+    }
+
+    /// What becomes of having it synced. What its file system cannot sync alone is synced with everything.
+    fn synced(&self, done: Result<()>) -> Result<()> {
+        match done {
+            Err(Errno::INVAL) => {
                 rustix::fs::sync();
                 Ok(())
+            }
+            Err(why) => {
+                self.losses.fetch_add(1, Ordering::SeqCst);
+                Err(why)
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Opens something. Where no more can be opened, what is only kept open for later makes room.
+    fn room<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
+        loop {
+            match open() {
+                Err(Errno::MFILE | Errno::NFILE) if self.opened.forget_oldest() => {}
+                opened => return opened,
             }
         }
     }
@@ -429,9 +490,11 @@ impl Files {
         let way = self.places.way(file).ok_or(Errno::STALE)?;
         let path = if way.is_empty() { b"." } else { &way[..] };
         let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let found = match rustix::fs::openat2(&self.root, path, LOOK, Mode::empty(), inside) {
+        let found = match self.room(|| rustix::fs::openat2(&self.root, path, LOOK, Mode::empty(), inside)) {
             // An old system, one that does not let us, a long path.
-            Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::NAMETOOLONG) => self.step_by_step(path),
+            Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::NAMETOOLONG) => {
+                self.room(|| self.step_by_step(path))
+            }
             found => found,
         };
         // What is not there any more was there when its handle was given.
@@ -458,31 +521,6 @@ impl Files {
             here = Some(step(here.as_ref(), name, LOOK | OFlags::DIRECTORY)?);
         }
         step(here.as_ref(), last, LOOK)
-    }
-}
-
-/// What was opened to look at, a directory or a regular file, is on the disk when it returns: its names, or its content, and its
-/// attributes. Where nobody may open it to read, as a directory that may only be written, everything is.
-fn sync_opened(look: &OwnedFd) -> Result<()> {
-    sync_readable(readable(look)?)
-}
-
-/// Opens what is to be synced; none where nobody may. Before it is changed: where no more can be opened, nothing is done.
-fn readable(look: &OwnedFd) -> Result<Option<OwnedFd>> {
-    match rustix::fs::open(self_path(look), CONTENT | OFlags::RDONLY, Mode::empty()) {
-        Err(Errno::ACCESS | Errno::PERM) => Ok(None),
-        open => open.map(Some),
-    }
-}
-
-/// What [`readable`] opened is on the disk when it returns; everything, where it opened none or the file system syncs no such.
-fn sync_readable(open: Option<OwnedFd>) -> Result<()> {
-    match open.map_or(Err(Errno::INVAL), rustix::fs::fsync) {
-        Err(Errno::INVAL) => {
-            rustix::fs::sync();
-            Ok(())
-        }
-        synced => synced,
     }
 }
 
@@ -520,4 +558,22 @@ pub fn kind(stat: &Statx) -> FileType {
 fn self_path(look: &OwnedFd) -> String {
     use std::os::fd::AsRawFd;
     format!("/proc/self/fd/{}", look.as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_moved_as_soon_as_it_was_made_was_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = Files::open(directory.path()).unwrap();
+        let root = files.root();
+        let here = files.directory(root).unwrap();
+        std::fs::write(directory.path().join("file"), "").unwrap();
+        for name in [&b"gone"[..], b"file"] {
+            let made = files.made(&here, files.readable(&here).unwrap(), (root, name), FileType::Directory);
+            assert_eq!(made, Ok(None), "and something else is not what was made");
+        }
+    }
 }

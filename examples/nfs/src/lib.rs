@@ -6,12 +6,14 @@
 //! attributes   between the system's words and NFS's
 //! client       lists, reads and writes files of any server
 //! files        the exported directory       places    from a handle to its file      opened    files kept open
+//! changes      which files are being changed
 //! ```
 
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod changes;
 pub mod client;
 pub mod files;
 mod mounts;

@@ -57,6 +57,8 @@ fn reason(why: Errno) -> Mountstat3 {
         Errno::NOTDIR => Mountstat3::Mnt3errNotdir,
         Errno::INVAL => Mountstat3::Mnt3errInval,
         Errno::NAMETOOLONG => Mountstat3::Mnt3errNametoolong,
+        // There is no word for "later".
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => Mountstat3::Mnt3errServerfault,
         _ => Mountstat3::Mnt3errIo,
     }
 }

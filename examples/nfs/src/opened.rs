@@ -47,10 +47,12 @@ impl Opened {
         if used.files.len() <= MOST {
             return;
         }
-        let oldest = used.files.iter().min_by_key(|(_, open)| open.last).map(|(key, _)| *key);
-        if let Some(oldest) = oldest {
-            used.files.remove(&oldest);
-        }
+        used.forget_oldest();
+    }
+
+    /// Closes the one that was used longest ago, as soon as nobody uses it; false if there is none.
+    pub fn forget_oldest(&self) -> bool {
+        self.lock().forget_oldest()
     }
 
     /// Closes it, as soon as nobody uses it.
@@ -60,5 +62,12 @@ impl Opened {
 
     fn lock(&self) -> MutexGuard<'_, Used> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Used {
+    fn forget_oldest(&mut self) -> bool {
+        let oldest = self.files.iter().min_by_key(|(_, open)| open.last).map(|(key, _)| *key);
+        oldest.and_then(|oldest| self.files.remove(&oldest)).is_some()
     }
 }

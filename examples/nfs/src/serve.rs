@@ -9,8 +9,9 @@ use farcall_onc::server::{Transport, caller};
 use rustix::fs::{Access, FileType, Statx};
 use rustix::io::Errno;
 
-use crate::attributes::{attributes, before, change, file, handle, reason, verifier};
-use crate::files::Files;
+use crate::attributes::{attributes, before, change, file, handle, reason, run};
+use crate::changes::Changes;
+use crate::files::{Change, Files};
 use crate::places::Key;
 use crate::protocol::nfs::*;
 
@@ -29,13 +30,20 @@ const LIST_OVERHEAD: usize = 128;
 #[derive(Debug)]
 pub struct Export {
     files: Arc<Files>,
-    verifier: Writeverf3,
+    changes: Changes,
+    run: u64,
 }
 
 impl Export {
     /// Exports these files.
     pub fn new(files: Arc<Files>) -> Export {
-        Export { files, verifier: verifier() }
+        Export { files, changes: Changes::default(), run: run() }
+    }
+
+    /// Between two that differ, what was written and not committed may be lost (RFC 1813 section 3.3.7): in another run, or
+    /// where the disk has failed.
+    fn verifier(&self) -> Writeverf3 {
+        self.run.wrapping_add(self.files.losses()).to_be_bytes()
     }
 
     /// A file's attributes after an operation, if they are to be had.
@@ -43,7 +51,8 @@ impl Export {
         self.files.stat(file.ok()?).ok().map(|stat| attributes(&stat))
     }
 
-    /// Does something to a file, and says what it was before and is after it.
+    /// Does something to a file, and says what it was before and is after it. What it was before is left out if another client has
+    /// changed it meanwhile: who is told both takes his own change for the only one (RFC 1813 section 2.6, `wcc_data`).
     fn around<T>(
         &self,
         handle: &NfsFh3,
@@ -53,23 +62,25 @@ impl Export {
             Ok(key) => key,
             Err(why) => return (Err(reason(why)), WccData::default()),
         };
+        let change = self.changes.begin(key);
         let stat = match self.files.stat(key) {
             Ok(stat) => stat,
             Err(why) => return (Err(reason(why)), WccData::default()),
         };
         let done = act(key, &stat).map_err(reason);
-        (done, WccData { before: Some(before(&stat)), after: self.after(Ok(key)) })
+        let after = self.after(Ok(key));
+        (done, WccData { before: change.is_alone().then(|| before(&stat)), after })
     }
 
-    /// Makes something in a directory: its handle, its attributes.
+    /// Makes something in a directory: its handle, its attributes, unless it has gone already.
     fn make(
         &self,
         place: &Diropargs3,
-        make: impl FnOnce(Key, &[u8]) -> std::result::Result<Key, Errno>,
+        make: impl FnOnce(Key, &[u8]) -> std::result::Result<Option<Key>, Errno>,
     ) -> (std::result::Result<(PostOpFh3, PostOpAttr), Nfsstat3>, WccData) {
         self.around(&place.dir, |directory, _| {
             let made = make(directory, &place.name)?;
-            Ok((Some(handle(made)), self.after(Ok(made))))
+            Ok((made.map(handle), self.after(made.ok_or(Errno::STALE))))
         })
     }
 
@@ -172,29 +183,34 @@ impl NfsV3 for Export {
 
     fn nfsproc3_write(&self, args: &Write3args) -> Result<Write3res> {
         let &Write3args { offset, count, stable, ref data, .. } = args;
+        // Asked first: what is lost from here on was perhaps this.
+        let verf = self.verifier();
         let (done, file_wcc) = self.around(&args.file, |file, _| match data.len() == count as usize {
             true => self.files.write(file, offset, data, stable),
             false => Err(Errno::INVAL),
         });
         Ok(match done {
-            Ok(()) => Write3res::Nfs3Ok(Write3resok { file_wcc, count, committed: stable, verf: self.verifier }),
+            Ok(written) => Write3res::Nfs3Ok(Write3resok { file_wcc, count: written as u32, committed: stable, verf }),
             Err(why) => Write3res::Default(why, Write3resfail { file_wcc }),
         })
     }
 
     fn nfsproc3_create(&self, args: &Create3args) -> Result<Create3res> {
-        let (made, dir_wcc) = self.make(&args.r#where, |directory, name| match &args.how {
-            Createhow3::Unchecked(wanted) => {
-                let made = self.files.create(directory, name, mode(wanted, 0o644), false)?;
+        let (made, dir_wcc) = self.make(&args.r#where, |directory, name| {
+            let new = |wanted| {
+                let made = self.files.create(directory, name, mode(wanted, 0o644), None)?;
                 self.finish(made, wanted);
                 Ok(made)
-            }
-            Createhow3::Guarded(wanted) => {
-                let made = self.files.create(directory, name, mode(wanted, 0o644), true)?;
-                self.finish(made, wanted);
-                Ok(made)
-            }
-            Createhow3::Exclusive(once) => self.create_once(directory, name, once),
+            };
+            let made = match &args.how {
+                Createhow3::Unchecked(wanted) => match new(wanted) {
+                    Err(Errno::EXIST) => self.reuse(directory, name, wanted),
+                    made => made,
+                },
+                Createhow3::Guarded(wanted) => new(wanted),
+                Createhow3::Exclusive(once) => self.create_once(directory, name, once),
+            };
+            made.map(Some)
         });
         Ok(match made {
             Ok((obj, obj_attributes)) => Create3res::Nfs3Ok(Create3resok { obj, obj_attributes, dir_wcc }),
@@ -205,7 +221,9 @@ impl NfsV3 for Export {
     fn nfsproc3_mkdir(&self, args: &Mkdir3args) -> Result<Mkdir3res> {
         let (made, dir_wcc) = self.make(&args.r#where, |directory, name| {
             let made = self.files.make_directory(directory, name, mode(&args.attributes, 0o755))?;
-            self.finish(made, &args.attributes);
+            if let Some(made) = made {
+                self.finish(made, &args.attributes);
+            }
             Ok(made)
         });
         Ok(match made {
@@ -259,14 +277,19 @@ impl NfsV3 for Export {
     }
 
     fn nfsproc3_rename(&self, args: &Rename3args) -> Result<Rename3res> {
-        let ((done, todir_wcc), fromdir_wcc) = {
-            let mut inner = (Err(Nfsstat3::Nfs3errStale), WccData::default());
-            let (outer, from) = self.around(&args.from.dir, |old, _| {
-                inner =
-                    self.around(&args.to.dir, |new, _| self.files.rename((old, &args.from.name), (new, &args.to.name)));
-                Ok(())
+        let (from, to) = (&args.from, &args.to);
+        let rename = |old, new| self.files.rename((old, &from.name), (new, &to.name));
+        let (done, fromdir_wcc, todir_wcc) = if from.dir == to.dir {
+            let (done, wcc) = self.around(&from.dir, |here, _| rename(here, here));
+            (done, wcc, wcc)
+        } else {
+            let mut todir_wcc = WccData::default();
+            let (done, fromdir_wcc) = self.around(&from.dir, |old, _| {
+                let (done, wcc) = self.around(&to.dir, |new, _| rename(old, new));
+                todir_wcc = wcc;
+                Ok(done)
             });
-            (outer.map_or_else(|why| (Err(why), WccData::default()), |()| inner), from)
+            (done.flatten(), fromdir_wcc, todir_wcc)
         };
         Ok(match done {
             Ok(()) => Rename3res::Nfs3Ok(Rename3resok { fromdir_wcc, todir_wcc }),
@@ -406,7 +429,7 @@ impl NfsV3 for Export {
     fn nfsproc3_commit(&self, args: &Commit3args) -> Result<Commit3res> {
         let (done, file_wcc) = self.around(&args.file, |file, _| self.files.commit(file));
         Ok(match done {
-            Ok(()) => Commit3res::Nfs3Ok(Commit3resok { file_wcc, verf: self.verifier }),
+            Ok(()) => Commit3res::Nfs3Ok(Commit3resok { file_wcc, verf: self.verifier() }),
             Err(why) => Commit3res::Default(why, Commit3resfail { file_wcc }),
         })
     }
@@ -420,31 +443,67 @@ impl Export {
         // Times before 2106 on every file system, whatever the bytes are.
         let time = |bytes: [u8; 4]| Nfstime3 { seconds: u32::from_be_bytes(bytes) & 0x7fff_ffff, nseconds: 0 };
         let (first, second) = (time([a, b, c, d]), time([e, f, g, h]));
-        match self.files.create(directory, name, 0o600, true) {
-            Ok(made) => {
-                let marked = Sattr3 {
-                    mode: None,
-                    uid: None,
-                    gid: None,
-                    size: None,
-                    atime: SetAtime::SetToClientTime(first),
-                    mtime: SetMtime::SetToClientTime(second),
-                };
-                self.files.change(made, &change(&marked))?;
-                Ok(made)
-            }
+        let marked = Sattr3 {
+            mode: None,
+            uid: None,
+            gid: None,
+            size: None,
+            atime: SetAtime::SetToClientTime(first),
+            mtime: SetMtime::SetToClientTime(second),
+        };
+        match self.files.create(directory, name, 0o600, change(&marked).times.as_ref()) {
             Err(Errno::EXIST) => {
-                let (found, stat) = self.files.lookup(directory, name)?;
-                let Fattr3 { r#type, atime, mtime, .. } = attributes(&stat);
-                let is_ours = r#type == Ftype3::Nf3reg && (atime, mtime) == (first, second);
-                if is_ours { Ok(found) } else { Err(Errno::EXIST) }
+                let (found, stat) = self.files.existing(directory, name)?;
+                let Fattr3 { atime, mtime, .. } = attributes(&stat);
+                if (atime, mtime) == (first, second) { Ok(found) } else { Err(Errno::EXIST) }
             }
-            Err(why) => Err(why),
+            made => made,
         }
+    }
+
+    /// A file that is there already is emptied if its maker wants that. What else it should be is said of new ones.
+    fn reuse(&self, directory: Key, name: &[u8], wanted: &Sattr3) -> std::result::Result<Key, Errno> {
+        let (found, _) = self.files.existing(directory, name)?;
+        let _change = self.changes.begin(found);
+        self.files.change(found, &Change { size: wanted.size, ..Change::default() })?;
+        Ok(found)
     }
 }
 
 /// What a name takes on the wire beside its length.
 fn padded(name: &[u8]) -> usize {
     name.len().next_multiple_of(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_was_before_is_told_only_if_nobody_else_has_changed_it_since() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = Files::open(directory.path()).unwrap();
+        let root = handle(files.root());
+        let export = Export::new(Arc::new(files));
+        let mkdir = |name: &str| {
+            let (atime, mtime) = (SetAtime::Default(TimeHow::DontChange), SetMtime::Default(TimeHow::DontChange));
+            let attributes = Sattr3 { mode: None, uid: None, gid: None, size: None, atime, mtime };
+            let r#where = Diropargs3 { dir: root.clone(), name: name.into() };
+            export.nfsproc3_mkdir(&Mkdir3args { r#where, attributes }).unwrap().into_ok().unwrap().dir_wcc
+        };
+        assert!(mkdir("alone").before.is_some());
+        let mut second = WccData::default();
+        let (_, first) = export.around(&root, |_, _| {
+            second = mkdir("meanwhile");
+            Ok(())
+        });
+        assert_eq!((first.before, second.before), (None, None));
+        assert!(first.after.is_some() && second.after.is_some());
+        let from = Diropargs3 { dir: root.clone(), name: "alone".into() };
+        let to = Diropargs3 { dir: root.clone(), name: "again".into() };
+        let renamed = export.nfsproc3_rename(&Rename3args { from, to }).unwrap().into_ok().unwrap();
+        assert!(renamed.fromdir_wcc.before.is_some() && renamed.todir_wcc.before.is_some());
+        let (_, after) = export.around(&root, |_, _| Ok(()));
+        assert!(after.before.is_some());
+    }
 }

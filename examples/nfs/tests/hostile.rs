@@ -78,7 +78,7 @@ fn a_file_that_could_only_be_read_is_written_as_soon_as_it_can_be() {
     let written = files.write(file, 0, b"x", StableHow::Unstable);
     running.kill().unwrap();
     running.wait().unwrap();
-    assert!(matches!(written, Ok(()) | Err(Errno::TXTBSY)), "{written:?}");
+    assert!(matches!(written, Ok(1) | Err(Errno::TXTBSY)), "{written:?}");
     files.write(file, 0, b"new", StableHow::Unstable).unwrap();
     assert_eq!(files.read(file, 0, 4).unwrap().0, b"newF");
 }
@@ -89,7 +89,7 @@ fn a_program_that_was_written_and_committed_can_be_run() {
     let (directory, files) = exported();
     let content = fs::read("/bin/true").unwrap();
     for (name, how) in [("unstable", StableHow::Unstable), ("stable", StableHow::FileSync)] {
-        let file = files.create(files.root(), name.as_bytes(), 0o755, true).unwrap();
+        let file = files.create(files.root(), name.as_bytes(), 0o755, None).unwrap();
         files.write(file, 0, &content, how).unwrap();
         if how == StableHow::Unstable {
             files.commit(file).unwrap();
@@ -103,8 +103,8 @@ fn a_program_that_was_written_and_committed_can_be_run() {
 fn what_was_removed_or_replaced_is_not_kept_open() {
     let (directory, files) = exported();
     let root = files.root();
-    let made = [&b"removed"[..], b"replaced", b"new"].map(|name| files.create(root, name, 0o400, true).unwrap());
-    made.iter().for_each(|file| files.write(*file, 0, b"x", StableHow::Unstable).unwrap());
+    let made = [&b"removed"[..], b"replaced", b"new"].map(|name| files.create(root, name, 0o400, None).unwrap());
+    made.iter().for_each(|file| assert_eq!(files.write(*file, 0, b"x", StableHow::Unstable), Ok(1)));
     // What cannot be done closes nothing: its maker writes on.
     assert_eq!(files.remove(root, b"new", true).unwrap_err(), Errno::NOTDIR);
     files.remove(root, b"removed", false).unwrap();
@@ -156,7 +156,7 @@ fn the_handle_of_a_file_that_is_gone_does_not_lead_to_one_that_has_its_inode() {
     let mut seen = Vec::new();
     for number in 0..2000 {
         let name = number.to_string();
-        let file = files.create(root, name.as_bytes(), 0o600, true).unwrap();
+        let file = files.create(root, name.as_bytes(), 0o600, None).unwrap();
         let path = directory.path().join(&name);
         let metadata = fs::metadata(&path).unwrap();
         let (inode, born) = (metadata.ino(), metadata.created().ok());
@@ -306,6 +306,26 @@ fn names_are_names_and_not_longer_than_they_may_be() {
 }
 
 #[test]
+fn who_creates_a_file_that_is_there_empties_it_and_hears_if_that_failed() {
+    let (directory, files) = exported();
+    let path = directory.path().join("f");
+    fs::write(&path, "full").unwrap();
+    let before = fs::metadata(&path).unwrap();
+    let (export, root) = served(files);
+    let sized = |size| {
+        let mtime = SetMtime::SetToClientTime(Nfstime3 { seconds: 1, nseconds: 0 });
+        Createhow3::Unchecked(Sattr3 { mode: Some(0), size, mtime, ..nothing() })
+    };
+    assert_eq!(create(&export, within(&root, "f"), sized(Some(u64::MAX))), Err(Nfsstat3::Nfs3errFbig));
+    create(&export, within(&root, "f"), sized(None)).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"full");
+    create(&export, within(&root, "f"), sized(Some(0))).unwrap();
+    let after = fs::metadata(&path).unwrap();
+    assert_eq!((after.len(), after.mode()), (0, before.mode()));
+    assert!(after.mtime() >= before.mtime(), "what it should be otherwise is said of new ones");
+}
+
+#[test]
 fn attributes_change_only_if_the_guard_says_what_is() {
     let (directory, files) = exported();
     let (export, root) = served(files);
@@ -389,7 +409,7 @@ fn what_was_written_is_as_stable_as_the_reply_says() {
 fn a_file_that_has_another_name_is_there_when_its_first_is_gone() {
     let (_directory, files) = exported();
     let root = files.root();
-    let file = files.create(root, b"new", 0o600, true).unwrap();
+    let file = files.create(root, b"new", 0o600, None).unwrap();
     files.write(file, 0, b"x", StableHow::Unstable).unwrap();
     files.link(file, root, b"final").unwrap();
     files.remove(root, b"new", false).unwrap();
@@ -402,9 +422,9 @@ fn a_path_may_be_longer_than_the_system_takes_at_once() {
     let outside = tempfile::tempdir().unwrap();
     let mut here = files.root();
     for letter in 'a'..='z' {
-        here = files.make_directory(here, letter.to_string().repeat(250).as_bytes(), 0o755).unwrap();
+        here = files.make_directory(here, letter.to_string().repeat(250).as_bytes(), 0o755).unwrap().unwrap();
     }
-    let file = files.create(here, b"deep", 0o600, true).unwrap();
+    let file = files.create(here, b"deep", 0o600, None).unwrap();
     files.write(file, 0, b"down", StableHow::FileSync).unwrap();
     assert_eq!(files.read(file, 0, 9).unwrap().0, b"down");
     // Where a directory on the way was, a link leads to it.
@@ -412,14 +432,14 @@ fn a_path_may_be_longer_than_the_system_takes_at_once() {
     fs::rename(&first, &elsewhere).unwrap();
     symlink(&elsewhere, &first).unwrap();
     assert_eq!(files.read(file, 0, 9).unwrap_err(), Errno::STALE);
-    assert_eq!(files.create(here, b"more", 0o600, true).unwrap_err(), Errno::STALE);
+    assert_eq!(files.create(here, b"more", 0o600, None).unwrap_err(), Errno::STALE);
 }
 
 #[test]
 fn who_makes_a_file_that_nobody_may_write_fills_it() {
     let (directory, files) = exported();
     // As who is not root runs this, only what is open can be written.
-    let file = files.create(files.root(), b"f", 0o400, true).unwrap();
+    let file = files.create(files.root(), b"f", 0o400, None).unwrap();
     files.write(file, 0, b"all ", StableHow::Unstable).unwrap();
     files.commit(file).unwrap();
     files.write(file, 4, b"of it", StableHow::FileSync).unwrap();
