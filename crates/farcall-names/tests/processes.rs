@@ -330,6 +330,7 @@ fn an_unreadable_file_is_told_and_kept() {
         for path in [&directory, &directory.join("lock"), &directory.join("next")] {
             chown(path, Some(NOBODY), None).unwrap();
         }
+        fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
         stranger.uid(NOBODY).current_dir("/");
     }
     let stranger = stranger.env(DIRECTORY, &directory).env(INSTANCE, "").output();

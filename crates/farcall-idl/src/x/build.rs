@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn a_build_script_gets_a_file_that_can_be_included() {
-        let directory = std::env::temp_dir().join(format!("farcall-build-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().to_owned();
         std::fs::write(directory.join("calc.x"), "#include \"n.x\"\nstruct pair { int a[N]; };\n").unwrap();
         std::fs::write(directory.join("n.x"), "const N = 3;\n").unwrap();
         Build::new().made(&directory.join("calc.x"), Some(directory.clone())).unwrap();
@@ -110,6 +110,5 @@ mod tests {
         assert!(text.contains("pub a: [i32; 3],"), "{text}");
         let why = Build::new().made(&directory.join("gone.x"), Some(directory.clone())).unwrap_err();
         assert!(why.contains("gone.x"), "{why}");
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

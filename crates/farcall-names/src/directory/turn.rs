@@ -115,10 +115,12 @@ mod tests {
 
     use super::*;
 
-    fn scratch(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("farcall-names-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        path
+    /// A directory of the test's own, and in it one of ours.
+    fn made() -> (tempfile::TempDir, PathBuf, Directory) {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("registry");
+        let directory = Directory::create(&path).unwrap();
+        (scratch, path, directory)
     }
 
     fn is_busy(result: Result<Locked>, path: PathBuf) {
@@ -132,21 +134,18 @@ mod tests {
 
     #[test]
     fn a_writer_that_waits_in_vain_learns_who_has_the_turn() {
-        let path = scratch("busy");
-        let directory = Directory::create(&path).unwrap();
+        let (_scratch, path, directory) = made();
         let turn = directory.turn(Duration::ZERO).unwrap();
         is_busy(directory.turn(Duration::ZERO), path.clone());
         is_busy(directory.turn(Duration::from_millis(1)), path.clone());
         drop(turn);
         // The thread that waited for the second of them gives the lock back as soon as it has it.
         directory.turn(Duration::from_secs(60)).unwrap();
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
     fn a_writer_that_waits_gets_its_turn() {
-        let path = scratch("waits");
-        let directory = Directory::create(&path).unwrap();
+        let (_scratch, _, directory) = made();
         let turn = directory.turn(Duration::ZERO).unwrap();
         thread::scope(|scope| {
             let waiter = scope.spawn(|| directory.turn(Duration::from_secs(60)).is_ok());
@@ -154,19 +153,16 @@ mod tests {
             drop(turn);
             assert!(waiter.join().unwrap());
         });
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
     fn a_lock_whose_file_was_removed_is_not_taken_for_its_successor() {
-        let path = scratch("successor");
-        let directory = Directory::create(&path).unwrap();
+        let (_scratch, path, directory) = made();
         let former = directory.open_or_make(LOCK).unwrap();
         assert!(directory.is_still(LOCK, &former).unwrap());
         std::fs::remove_file(path.join(LOCK)).unwrap();
         assert!(!directory.is_still(LOCK, &former).unwrap());
         let _turn = directory.turn(Duration::ZERO).unwrap();
         assert!(!directory.is_still(LOCK, &former).unwrap());
-        std::fs::remove_dir_all(path).unwrap();
     }
 }

@@ -11,7 +11,8 @@ use crate::calc::*;
 
 #[test]
 fn a_call_is_answered_over_udp_tcp_and_a_unix_socket() {
-    let path = std::env::temp_dir().join(format!("farcall-onc-{}.sock", std::process::id()));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
     let (server, _) = serve_with(|builder| builder.unix(&path));
     let sum = (9, words(&[5]));
     assert_eq!(success(&Udp::to(server.udp().unwrap()).ask(&call(9, 1, &[2, 3]))), sum);
