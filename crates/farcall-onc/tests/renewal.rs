@@ -124,13 +124,17 @@ fn a_full_queue_of_connections_holds_no_call_up_beyond_its_deadline() {
 #[test]
 fn a_rejected_credential_of_a_repeated_call_is_not_tried_again_by_itself() {
     let (address, server) = udp(|socket| {
-        let (asked, from) = socket.next();
+        let (first, from) = socket.next();
         let verifier = OpaqueAuth::new(Flavor::SHORT.0, b"hand").unwrap();
-        let outcome = Accepted::Success(&asked.arguments);
-        socket.0.send_to(&asked.answer(Answer::Accepted { verifier, outcome }), from).unwrap();
+        let outcome = Accepted::Success(&first.arguments);
+        socket.0.send_to(&first.answer(Answer::Accepted { verifier, outcome }), from).unwrap();
         let mut seen = Vec::new();
         loop {
             let (asked, from) = socket.next();
+            // (On a busy machine the first call is sent again before it is answered.)
+            if asked.xid == first.xid {
+                continue;
+            }
             let is_short = asked.credential.0 == Flavor::SHORT.0;
             let is_repeated = seen.last() == Some(&(asked.xid, is_short));
             seen.push((asked.xid, is_short));
