@@ -38,7 +38,8 @@ impl std::error::Error for Unread {}
 /// use farcall::memory::{Record, Settings};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let segment = farcall::memory::export("Weather", Settings::new(Record::<()>::size(12)))?;
+/// # let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build()?;
+/// let segment = runtime.export_segment("Weather", Settings::new(Record::<()>::size(12)))?;
 /// let record = Record::new(&segment, 0, 12)?;
 /// record.writer()?.write(b"rain, 12 deg")?;
 ///

@@ -9,7 +9,8 @@ use crate::{CallFailed, Kind, Ran};
 /// use farcall::memory::{Settings, Word};
 ///
 /// # fn main() -> farcall::memory::Result<()> {
-/// let segment = farcall::memory::export("Counters", Settings::new(64))?;
+/// # let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build()?;
+/// let segment = runtime.export_segment("Counters", Settings::new(64))?;
 /// let visits = Word::new(&segment, 8)?;
 /// assert_eq!(visits.fetch_add(2)?, 0);
 /// assert_eq!(visits.load()?, 2);
