@@ -87,7 +87,7 @@ fn meet(address: SocketAddr, export: u64) -> (Wire, Arc<Page>) {
 
 #[test]
 fn a_caller_stands_servers_that_write_garbage() {
-    let seed = seed();
+    let (seed, mut met) = (seed(), 0);
     for peer in 0..PEERS {
         let mut chance = Chance(seed + peer);
         // By UDP it is honest, in memory it is not.
@@ -102,7 +102,8 @@ fn a_caller_stands_servers_that_write_garbage() {
         };
         let runtime = builder().shared_memory(true).build().unwrap();
         let echo = runtime.import::<dyn Echo>(&export.url()).unwrap();
-        assert_eq!(runtime.stats().links.len(), 1);
+        // (A server that passes no memory in time is called without.)
+        met += runtime.stats().links.len();
         for _ in 0..20 {
             // Whatever it is told, it is told something.
             let call = echo.within(Duration::from_millis(chance.below(8)));
@@ -115,6 +116,7 @@ fn a_caller_stands_servers_that_write_garbage() {
         over.store(true, Ordering::SeqCst);
         garbage.join().unwrap();
     }
+    assert!(met > 0);
 }
 
 fn serve_garbage(listener: &Listener, mut chance: Chance, over: &AtomicBool) {

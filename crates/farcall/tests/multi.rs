@@ -106,12 +106,14 @@ fn whoever_is_given_up_is_cancelled() {
     let quick = members.pop().unwrap();
     // All hang, so nobody has a result when the time is up.
     let hanging = Group::of(members);
-    let short = hanging.multi().hang().within(Duration::from_millis(50)).first().unwrap_err();
-    assert_eq!(short.counted(), 0);
-    assert!(short.outcomes().iter().all(|(_, outcome)| *outcome == Outcome::Abandoned(Ran::Maybe)));
-    // They are cancelled, which they notice.
+    // They are cancelled, which they notice. On a busy machine the time may be up before both have begun: then the next call
+    // is to show it.
     while cluster.cancelled.load(Ordering::SeqCst) < 2 {
-        std::thread::yield_now();
+        let short = hanging.multi().hang().within(Duration::from_millis(50)).first().unwrap_err();
+        assert_eq!(short.counted(), 0);
+        assert!(
+            short.outcomes().iter().all(|(_, outcome)| matches!(outcome, Outcome::Abandoned(Ran::No | Ran::Maybe)))
+        );
     }
     assert_eq!(quick.1.add(1).unwrap(), 3);
 }

@@ -104,6 +104,7 @@ impl Cluster {
 }
 
 pub fn runtime(registry: &Arc<dyn Registry>) -> Runtime {
-    let builder = Runtime::builder().registry(registry.clone()).address("127.0.0.1:0".parse().unwrap());
-    builder.patience(Duration::from_secs(1)).build().unwrap()
+    // Who waits for a dead one waits so long, and nobody alive may be silent for that time.
+    let builder = Runtime::builder().registry(registry.clone()).patience(Duration::from_secs(3));
+    builder.address("127.0.0.1:0".parse().unwrap()).build().unwrap()
 }
