@@ -2,82 +2,21 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "common/stops.rs"]
+mod stops;
 
-use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::builder;
-use farcall::env::{Env, Event, Received, Socket, SocketOptions, Time, Wait};
+use farcall::env::Time;
 use farcall::memory::{Memory, Remote};
-use farcall::{Error, Ran, System};
+use farcall::{Error, Ran};
 use farcall_proto::ServerConfig;
 use farcall_proto::server::{Export, Finish, Request, Server};
-
-/// The operating system, under which the process is stopped for an hour when the next datagram has left.
-#[derive(Clone, Default)]
-struct Stops(Arc<State>);
-
-#[derive(Default)]
-struct State {
-    armed: AtomicBool,
-    /// How long it was, in nanoseconds.
-    stopped: AtomicU64,
-}
-
-const HOUR: Duration = Duration::from_secs(3600);
-
-impl Env for Stops {
-    fn now(&self) -> Time {
-        System.now() + Duration::from_nanos(self.0.stopped.load(Ordering::SeqCst))
-    }
-
-    fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
-        Ok(Arc::new(Stopping(System.bind(address, options)?, self.0.clone())))
-    }
-
-    fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        System.spawn(name, run)
-    }
-
-    fn event(&self) -> Arc<dyn Event> {
-        System.event()
-    }
-
-    fn entropy(&self, out: &mut [u8]) {
-        System.entropy(out);
-    }
-}
-
-struct Stopping(Arc<dyn Socket>, Arc<State>);
-
-impl Socket for Stopping {
-    fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
-        let sent = self.0.send(to, datagram);
-        if self.1.armed.swap(false, Ordering::SeqCst) {
-            self.1.stopped.fetch_add(HOUR.as_nanos() as u64, Ordering::SeqCst);
-        }
-        sent
-    }
-
-    fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
-        self.0.receive(buffer, wait)
-    }
-
-    fn wake(&self) {
-        self.0.wake();
-    }
-
-    fn local_address(&self) -> SocketAddr {
-        self.0.local_address()
-    }
-
-    fn receive_buffer(&self) -> usize {
-        self.0.receive_buffer()
-    }
-}
+use stops::Stops;
 
 const FACTS: u32 = 0xffff_8001;
 
@@ -131,10 +70,10 @@ fn is_never_said_not_to_have_run(write: impl Fn(&Remote) -> farcall::memory::Res
         let env = Stops::default();
         let runtime = builder().shared_memory(false).env(Arc::new(env.clone())).build().unwrap();
         let remote = runtime.import_segment(&format!("udp://{}/Words", socket.local_addr().unwrap())).unwrap();
-        env.0.armed.store(true, Ordering::SeqCst);
+        env.stop();
         let outcome = write(&remote);
         over.store(true, Ordering::SeqCst);
-        assert!(!env.0.armed.load(Ordering::SeqCst));
+        assert!(env.has_stopped());
         let Err(Error::CallFailed(why)) = outcome else { panic!("{outcome:?}") };
         assert_eq!((why.ran(), written.load(Ordering::SeqCst)), (Ran::Maybe, 1), "{why}");
     });

@@ -2,6 +2,8 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "common/stops.rs"]
+mod stops;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,6 +13,7 @@ use std::time::Duration;
 use farcall::intercept::{Call, Interceptor};
 use farcall::names::{Entry, Memory, Registry};
 use farcall::{CallFailed, Export, Kind, Ran, Runtime};
+use stops::{HOUR, Stops};
 
 #[farcall::interface]
 pub trait Who {
@@ -49,10 +52,14 @@ impl Machine {
     }
 
     fn process(&self) -> Runtime {
-        let patience = Duration::from_millis(100);
-        let process = Runtime::builder().registry(self.registry.clone()).patience(patience).build().unwrap();
+        let process = Runtime::builder().registry(self.registry.clone()).build().unwrap();
         self.processes.lock().unwrap().push(process.clone());
         process
+    }
+
+    /// One that waits in vain. (Nor may anybody else be silent for so long, so it is not short.)
+    fn impatient(&self) -> Runtime {
+        Runtime::builder().registry(self.registry.clone()).patience(Duration::from_secs(2)).build().unwrap()
     }
 
     fn export(&self, name: &'static str) -> Export {
@@ -165,11 +172,11 @@ fn a_call_that_did_not_run_goes_to_another_instance() {
 
 #[test]
 fn a_call_that_may_have_run_is_not_repeated_unless_it_is_idempotent() {
-    for (idempotent, started) in [(false, false), (true, false), (false, true), (true, true)] {
+    let wait_in_vain = |(idempotent, started)| {
         let machine = Machine::new();
         let first = machine.export("a");
         let wire = Wire::to(first.address());
-        let client = machine.process();
+        let client = machine.impatient();
         // Only this instance is known at first, and reached through the wire.
         drop(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()));
         let _wired = machine.publish("a", wire.address);
@@ -189,7 +196,12 @@ fn a_call_that_may_have_run_is_not_repeated_unless_it_is_idempotent() {
         }
         // Either way the next call is served by the other.
         assert_eq!(who.who().unwrap(), "b");
-    }
+    };
+    std::thread::scope(|scope| {
+        for way in [(false, false), (true, false), (false, true), (true, true)] {
+            scope.spawn(move || wait_in_vain(way));
+        }
+    });
 }
 
 #[test]
@@ -199,10 +211,12 @@ fn deadlines_shorter_than_the_patience_do_not_tie_a_caller_to_a_dead_server() {
     let wire = Wire::to(first.address());
     drop(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()));
     let wired = machine.publish("a", wire.address);
-    let patient = Runtime::builder().registry(machine.registry.clone()).patience(Duration::from_secs(1000));
-    let who = patient.build().unwrap().import::<dyn Who>("Who").unwrap().within(Duration::from_millis(50));
+    let env = Stops::default();
+    let patient = Runtime::builder().registry(machine.registry.clone()).patience(10 * HOUR).env(Arc::new(env.clone()));
+    let who = patient.build().unwrap().import::<dyn Who>("Who").unwrap().within(HOUR / 2);
     assert_eq!(who.who().unwrap(), "a");
     wire.cut();
+    env.stop_at(wire.address);
     for _ in 0..2 {
         assert_eq!(told(who.who()), (Kind::Deadline, Ran::Maybe));
     }
@@ -213,7 +227,7 @@ fn deadlines_shorter_than_the_patience_do_not_tie_a_caller_to_a_dead_server() {
     assert_eq!(told(who.start().who().wait()), (Kind::Deadline, Ran::No));
     drop(wired);
     let _second = machine.export("b");
-    assert_eq!(who.within(Duration::from_secs(1000)).who().unwrap(), "b");
+    assert_eq!(who.within(1000 * HOUR).who().unwrap(), "b");
 }
 
 /// Refuses every call.
@@ -227,11 +241,11 @@ impl Interceptor for Closed {
 
 #[test]
 fn a_call_that_was_attempted_twice_may_have_run_the_first_time() {
-    for way in 0..3 {
+    let attempt_twice = |way| {
         let machine = Machine::new();
         let first = machine.export("a");
         let wire = Wire::to(first.address());
-        let client = machine.process();
+        let client = machine.impatient();
         drop(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()));
         let _wired = machine.publish("a", wire.address);
         let who = client.import::<dyn Who>("Who").unwrap();
@@ -247,5 +261,10 @@ fn a_call_that_was_attempted_twice_may_have_run_the_first_time() {
         };
         // The second attempt was refused, and says of itself that it did not run.
         assert_eq!(told(answer), (Kind::NotPermitted, Ran::Maybe));
-    }
+    };
+    std::thread::scope(|scope| {
+        for way in 0..3 {
+            scope.spawn(move || attempt_twice(way));
+        }
+    });
 }

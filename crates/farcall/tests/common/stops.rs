@@ -1,0 +1,92 @@
+//! The operating system, under which a process is stopped for an hour when it has sent something: what waits for time to
+//! pass need not wait.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use farcall::System;
+use farcall::env::{Env, Event, Received, Socket, SocketOptions, Time, Wait};
+
+#[derive(Clone, Default)]
+pub struct Stops(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    armed: AtomicBool,
+    /// Where everything that is sent stops it.
+    silent: Mutex<Option<SocketAddr>>,
+    /// How long it was, in nanoseconds.
+    stopped: AtomicU64,
+}
+
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+impl Stops {
+    /// The process is stopped when the next datagram has left.
+    pub fn stop(&self) {
+        self.0.armed.store(true, Ordering::SeqCst);
+    }
+
+    /// The same each time when one has left for there.
+    pub fn stop_at(&self, address: SocketAddr) {
+        *self.0.silent.lock().unwrap() = Some(address);
+    }
+
+    pub fn has_stopped(&self) -> bool {
+        !self.0.armed.load(Ordering::SeqCst)
+    }
+}
+
+impl Env for Stops {
+    fn now(&self) -> Time {
+        System.now() + Duration::from_nanos(self.0.stopped.load(Ordering::SeqCst))
+    }
+
+    fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
+        Ok(Arc::new(Stopping(System.bind(address, options)?, self.0.clone())))
+    }
+
+    fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        System.spawn(name, run)
+    }
+
+    fn event(&self) -> Arc<dyn Event> {
+        System.event()
+    }
+
+    fn entropy(&self, out: &mut [u8]) {
+        System.entropy(out);
+    }
+}
+
+struct Stopping(Arc<dyn Socket>, Arc<State>);
+
+impl Socket for Stopping {
+    fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
+        let sent = self.0.send(to, datagram);
+        if self.1.armed.swap(false, Ordering::SeqCst) || *self.1.silent.lock().unwrap() == Some(to) {
+            self.1.stopped.fetch_add(HOUR.as_nanos() as u64, Ordering::SeqCst);
+        }
+        sent
+    }
+
+    fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
+        self.0.receive(buffer, wait)
+    }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.0.local_address()
+    }
+
+    fn receive_buffer(&self) -> usize {
+        self.0.receive_buffer()
+    }
+}
