@@ -95,9 +95,7 @@ fn a_reading_that_was_cancelled_ahead_never_runs() {
 #[test]
 fn readings_widen_no_conversation_beyond_what_all_may_have() {
     let server = ServerConfig { max_conversations: 1, max_activities: 1 << 20, ..ServerConfig::default() };
-    let mut pair = Pair::with(farcall_proto::ClientConfig::default(), server);
-    pair.start(0, b"");
-    pair.settle();
+    let mut pair = Pair::acquainted_with(ClientConfig::default(), server);
     let reading = |activity: u32| {
         let mut body = frame_about(CALL, 0, activity, 1, &[0, EXPORT as u32, READINGS]);
         body.extend(b"args");
@@ -164,6 +162,17 @@ fn a_cancel_that_shares_its_datagram_with_its_call_names_it() {
     assert_eq!(pair.server.unfinished(), 0);
 }
 
+const LEN: usize = 50_000;
+
+/// Room for two results of accesses that are being sent; and the conversation.
+fn with_room_for_two() -> (Pair, u64) {
+    let server = ServerConfig { held_budget: 2 * LEN, ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(ClientConfig::default(), server);
+    pair.start(1, b"");
+    let conversation = conversation_of(&pair.sent()[0]);
+    (pair, conversation)
+}
+
 /// An access that has come, of an activity of its own.
 fn come(pair: &mut Pair, conversation: u64, activity: u32) -> CallKey {
     let call = frame_about(CALL, 0, activity, 5, &[0, EXPORT as u32, READINGS + 1]);
@@ -172,13 +181,7 @@ fn come(pair: &mut Pair, conversation: u64, activity: u32) -> CallKey {
 
 #[test]
 fn results_of_accesses_that_nobody_fetches_are_counted_until_they_are_let_go() {
-    const LEN: usize = 50_000;
-    let server = ServerConfig { held_budget: 2 * LEN, ..ServerConfig::default() };
-    let mut pair = Pair::with(ClientConfig::default(), server);
-    pair.start(0, b"");
-    pair.settle();
-    pair.start(1, b"");
-    let conversation = conversation_of(&pair.sent()[0]);
+    let (mut pair, conversation) = with_room_for_two();
     let access = |pair: &mut Pair, activity| {
         let key = come(pair, conversation, activity);
         let (now, payload) = (pair.now, &mut vec![7; LEN]);
@@ -210,13 +213,7 @@ fn select(pair: &mut Pair, conversation: u64, activity: u32, through: u32) {
 
 #[test]
 fn who_speaks_of_a_result_and_does_not_fetch_it_has_it_no_longer_than_others_wait() {
-    const LEN: usize = 50_000;
-    let server = ServerConfig { held_budget: 2 * LEN, ..ServerConfig::default() };
-    let mut pair = Pair::with(ClientConfig::default(), server);
-    pair.start(0, b"");
-    pair.settle();
-    pair.start(1, b"");
-    let conversation = conversation_of(&pair.sent()[0]);
+    let (mut pair, conversation) = with_room_for_two();
     for activity in 1..=2 {
         let key = come(&mut pair, conversation, activity);
         pair.server.finish_access(pair.now, key, Finish::Result, &mut vec![7; LEN], &mut []);

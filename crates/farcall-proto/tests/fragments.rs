@@ -15,11 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Nothing larger than the least datagram is tried, and only what stands still is given up.
 fn small() -> Pair {
     let client = ClientConfig { max_datagram: 1200, patience_probes: 100, ..ClientConfig::default() };
-    let mut pair = Pair::with(client, ServerConfig::default());
-    pair.start(0, b"");
-    pair.settle();
-    pair.told.clear();
-    pair
+    Pair::acquainted_with(client, ServerConfig::default())
 }
 
 fn whole(pair: &Pair, token: u64, len: usize) -> bool {

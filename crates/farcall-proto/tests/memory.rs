@@ -12,14 +12,12 @@ use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
+fn client() -> ClientConfig {
+    ClientConfig { max_datagram: 1200, ..ClientConfig::default() }
+}
+
 fn with_budget(held_budget: usize) -> Pair {
-    let server = ServerConfig { held_budget, ..ServerConfig::default() };
-    let client = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
-    let mut pair = Pair::with(client, server);
-    pair.start(0, b"");
-    pair.settle();
-    pair.told.clear();
-    pair
+    Pair::acquainted_with(client(), ServerConfig { held_budget, ..ServerConfig::default() })
 }
 
 #[test]
@@ -103,12 +101,7 @@ const LONG: usize = 50_000;
 /// Room for ten long results that are being sent, and the tenth part of that for others.
 fn with_room_for_ten() -> Pair {
     let server = ServerConfig { held_budget: LONG, sending_budget: 10 * LONG, ..ServerConfig::default() };
-    let client = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
-    let mut pair = Pair::with(client, server);
-    pair.start(0, b"");
-    pair.settle();
-    pair.told.clear();
-    pair
+    Pair::acquainted_with(client(), server)
 }
 
 /// Has calls executed, one after the other, whose results are long.
@@ -158,8 +151,7 @@ fn who_fetches_a_result_has_it_whatever_others_do_not_fetch() {
         pair.receive(&call);
         let (key, _) = pair.asked.pop().unwrap();
         let mut way = pair.finish(key, Finish::Result, &vec![7; 4 * LONG]);
-        let config = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
-        let mut other = (Conversation::new(config, 0xbad), "10.0.0.2:1000".parse().unwrap());
+        let mut other = (Conversation::new(client(), 0xbad), "10.0.0.2:1000".parse().unwrap());
         change(&mut pair, &mut other);
         pair.start(0, b"");
         pair.settle();

@@ -186,7 +186,12 @@ impl Pair {
 
     /// A pair whose conversation is known at both ends.
     pub fn acquainted() -> Pair {
-        let mut pair = Pair::new();
+        Pair::acquainted_with(ClientConfig::default(), ServerConfig::default())
+    }
+
+    /// The same with these settings.
+    pub fn acquainted_with(client: ClientConfig, server: ServerConfig) -> Pair {
+        let mut pair = Pair::with(client, server);
         pair.start(0, b"");
         pair.settle();
         pair.told.clear();
