@@ -128,6 +128,15 @@ fn long_results_that_nobody_fetches_are_bounded_however_fast_they_come_and_said_
     assert_eq!((lost, there), (20, 10));
 }
 
+#[test]
+fn long_results_stay_within_their_budget_also_where_that_of_others_is_larger() {
+    let server = ServerConfig { held_budget: 64 << 20, sending_budget: 4 * LONG, ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(client(), server);
+    call_long(&mut pair, 1..=10, |pair, _| {
+        assert!(pair.server.held_bytes() <= 4 * LONG, "{}", pair.server.held_bytes());
+    });
+}
+
 /// Another client comes, and the one that was there goes aside.
 fn change(pair: &mut Pair, aside: &mut (Conversation, SocketAddr)) {
     std::mem::swap(&mut pair.client, &mut aside.0);

@@ -228,6 +228,13 @@ impl Server {
         }
     }
 
+    /// The same of what is being sent in fragments, when `latest` has been begun.
+    pub(super) fn enforce_sending(&mut self, now: Time, latest: (u64, u32)) {
+        if self.moving > self.config.sending_budget {
+            self.shed(now, latest);
+        }
+    }
+
     /// What is being sent in fragments has budgets of its own: beyond one it is let go if it stands still, for it is not
     /// kept for fear of loss; beyond the other in any case, and last of all, oldest first, what is fetched fast enough.
     #[cold]

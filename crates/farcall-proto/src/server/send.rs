@@ -444,6 +444,7 @@ impl Server {
             self.accessed += if work.is_accessed() { total } else { 0 };
             more.moving += total;
         }
+        self.enforce_sending(now, (self.table.at(place).id, activity));
     }
 
     /// Puts a result into the queue of those that have something to send.
