@@ -143,6 +143,16 @@ fn change(pair: &mut Pair, aside: &mut (Conversation, SocketAddr)) {
     std::mem::swap(&mut pair.from, &mut aside.1);
 }
 
+/// One that comes for the first time.
+fn another(pair: &mut Pair) -> (Conversation, SocketAddr) {
+    let mut aside = (Conversation::new(client(), 0xbad), "10.0.0.2:1000".parse().unwrap());
+    change(pair, &mut aside);
+    pair.start(0, b"");
+    pair.settle();
+    pair.told.clear();
+    aside
+}
+
 /// Takes in what was sent of a result, says so, and gives what is sent of it then.
 fn fetch(pair: &mut Pair, way: &[Datagram]) -> Vec<Datagram> {
     pair.hear(way);
@@ -160,11 +170,7 @@ fn who_fetches_a_result_has_it_whatever_others_do_not_fetch() {
         pair.receive(&call);
         let (key, _) = pair.asked.pop().unwrap();
         let mut way = pair.finish(key, Finish::Result, &vec![7; 4 * LONG]);
-        let mut other = (Conversation::new(client(), 0xbad), "10.0.0.2:1000".parse().unwrap());
-        change(&mut pair, &mut other);
-        pair.start(0, b"");
-        pair.settle();
-        pair.told.clear();
+        let mut other = another(&mut pair);
         let mut fetched = 0;
         call_long(&mut pair, 2..=60, |pair, result| {
             // Who says of each result that some of it has come, and never that it has all.
@@ -182,6 +188,20 @@ fn who_fetches_a_result_has_it_whatever_others_do_not_fetch() {
         assert!(fetched > 3, "{fetched}: all the time that others come");
         assert_eq!(pair.told, [(1, Told::Result(vec![7; 4 * LONG]))]);
     }
+}
+
+#[test]
+fn what_was_begun_a_moment_ago_is_not_taken_for_what_nobody_fetches() {
+    let mut pair = with_room_for_ten();
+    let mut way = Vec::new();
+    call_long(&mut pair, 1..=5, |_, result| way.extend(result));
+    let mut first = another(&mut pair);
+    call_long(&mut pair, 6..=11, |_, _| ());
+    change(&mut pair, &mut first);
+    pair.hear(&way);
+    pair.carry(5, 10 * SECOND, |_, _, _| true);
+    assert_eq!(pair.told.len(), 5);
+    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
 }
 
 #[test]

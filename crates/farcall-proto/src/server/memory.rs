@@ -236,7 +236,7 @@ impl Server {
     }
 
     /// What is being sent in fragments has budgets of its own: beyond one it is let go if it stands still, for it is not
-    /// kept for fear of loss; beyond the other in any case, and last of all, oldest first, what is fetched fast enough.
+    /// kept for fear of loss; beyond the other also if it is fetched too slowly, and if that is not enough the latest.
     #[cold]
     fn shed(&mut self, now: Time, latest: (u64, u32)) {
         let budget = self.config.held_budget;
@@ -263,10 +263,9 @@ impl Server {
                 continue;
             };
             let still = now.since(work.since) >= STANDS_STILL;
-            let mut behind = || !std::mem::take(&mut work.progressed) || now > work.due;
             let goes = match work.phase {
                 Phase::Receiving | Phase::Running => false,
-                Phase::Done(_) if work.outgoing.is_some() => sent && still || full && behind(),
+                Phase::Done(_) if work.outgoing.is_some() => still && (sent || full) || full && now > work.due,
                 Phase::Done(_) => kept || many,
                 Phase::Over => many,
             };

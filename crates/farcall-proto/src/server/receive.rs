@@ -512,7 +512,6 @@ impl Server {
         };
         let before = outgoing.in_flight();
         let heard = outgoing.heard(now, select, patience);
-        work.progressed |= heard.arrived > 0;
         let after = outgoing.in_flight();
         let in_flight = more.in_flight;
         more.in_flight -= before - after;

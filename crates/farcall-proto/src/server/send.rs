@@ -438,7 +438,6 @@ impl Server {
         {
             let total = work.len();
             work.outgoing = Some(Box::new(Outgoing::new(total as u32, granted)));
-            work.progressed = false;
             work.due = now + time_to_fetch(moving + total);
             self.moving += total;
             self.accessed += if work.is_accessed() { total } else { 0 };

@@ -133,7 +133,7 @@ pub(super) struct Work {
     pub queued: bool,
     /// Whether it stands among those who wait for the congestion window.
     pub waiting: bool,
-    /// A fragment came, or arrived, since the budget of that was last enforced.
+    /// A fragment of its arguments came since the budget of those was last enforced.
     pub progressed: bool,
     /// When its result is to be fetched at the latest, if there is no room for others'.
     pub due: Time,
