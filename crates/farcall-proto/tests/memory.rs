@@ -205,6 +205,23 @@ fn what_was_begun_a_moment_ago_is_not_taken_for_what_nobody_fetches() {
 }
 
 #[test]
+fn who_fetches_many_has_time_for_all_of_them_and_loses_none_that_waits_for_another() {
+    let mut pair = with_room_for_ten();
+    let mut way = Vec::new();
+    call_long(&mut pair, 1..=5, |_, result| way.extend(result));
+    // Enough for the first two by themselves, and not for five.
+    pair.pass(Duration::from_millis(2500));
+    way = fetch(&mut pair, &way[..8]);
+    let mut first = another(&mut pair);
+    call_long(&mut pair, 6..=11, |_, _| ());
+    change(&mut pair, &mut first);
+    pair.hear(&way);
+    pair.carry(5, 10 * SECOND, |_, _, _| true);
+    assert_eq!(pair.told.len(), 5);
+    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
+}
+
+#[test]
 fn what_is_fetched_stays_and_the_latest_for_which_there_is_no_room_is_lost() {
     let mut pair = with_room_for_ten();
     pair.start(1, b"long....");

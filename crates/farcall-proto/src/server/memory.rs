@@ -22,7 +22,7 @@ const LEAST_SLOTS: usize = 1 << 16;
 const SLICE: usize = 4096;
 const LOOKS: usize = 1024;
 
-/// A result of which the receiver has not spoken for so long is not being transferred.
+/// The results of a receiver that has not spoken of any for so long are not being transferred.
 const STANDS_STILL: Duration = Duration::from_secs(1);
 
 /// How long whoever is sent results of accesses may be silent while others wait, who asks every second; and how often that is
@@ -70,13 +70,12 @@ impl Server {
             return true;
         };
         let hold = self.config.hold;
-        let spoke = self.table.at(place).more.as_ref().map_or(Time::default(), |more| more.spoke);
+        let (spoke, due) = self.spoke_and_due(place);
         let Some(work) = self.existing_work(place, activity) else {
             return true;
         };
-        // (Who speaks of one result may not have been sent anything yet of the next.)
         let silent = now.since(work.since.max(spoke)) >= FALLS_SILENT;
-        let behind = crowded && work.is_accessed() && (silent || now > work.due);
+        let behind = crowded && work.is_accessed() && (silent || now > due);
         let old = now.since(work.since) >= hold;
         let position = work.position;
         match work.phase {
@@ -88,6 +87,12 @@ impl Server {
         self.release(place, activity);
         self.drop_work(place, activity);
         true
+    }
+
+    /// When a conversation's client last spoke of any result, since who speaks of one may not have been sent anything yet of the
+    /// next; and until when it has time for all.
+    fn spoke_and_due(&self, place: usize) -> (Time, Time) {
+        self.table.at(place).more.as_ref().map_or_else(Default::default, |more| (more.spoke, more.due))
     }
 
     /// The caller has had the result, or it was held long enough: its bytes go, the number stays.
@@ -259,13 +264,14 @@ impl Server {
             let Some(place) = self.table.find(conversation) else {
                 continue;
             };
+            let (spoke, due) = self.spoke_and_due(place);
             let Some(work) = self.existing_work(place, activity) else {
                 continue;
             };
-            let still = now.since(work.since) >= STANDS_STILL;
+            let still = now.since(work.since.max(spoke)) >= STANDS_STILL;
             let goes = match work.phase {
                 Phase::Receiving | Phase::Running => false,
-                Phase::Done(_) if work.outgoing.is_some() => still && (sent || full) || full && now > work.due,
+                Phase::Done(_) if work.outgoing.is_some() => still && (sent || full) || full && now > due,
                 Phase::Done(_) => kept || many,
                 Phase::Over => many,
             };
@@ -347,9 +353,14 @@ impl Server {
     }
 }
 
-/// How long whoever has so many bytes to fetch may take, while there is no room for others'.
-pub(super) fn time_to_fetch(bytes: usize) -> Duration {
-    FALLS_SILENT + Duration::from_millis(bytes as u64 * 1000 / SLOWEST)
+impl More {
+    /// So many bytes more are being sent in fragments. There is time for all of them, but who is late stays late.
+    pub(super) fn begin_to_send(&mut self, now: Time, bytes: usize) {
+        let at_slowest = |bytes: usize| Duration::from_millis(bytes as u64 * 1000 / SLOWEST);
+        let before = if self.moving == 0 { now + FALLS_SILENT } else { self.due };
+        self.moving += bytes;
+        self.due = (before + at_slowest(bytes)).min(now + FALLS_SILENT + at_slowest(self.moving));
+    }
 }
 
 impl Work {
@@ -382,7 +393,6 @@ impl Work {
             queued: false,
             waiting: false,
             progressed: false,
-            due: Time::default(),
         })
     }
 }

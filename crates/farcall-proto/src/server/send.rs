@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use super::memory::time_to_fetch;
 use super::receive::Origin;
 use super::table::Last;
 use super::work::{LONG_ACCESS, Phase, Work};
@@ -432,16 +431,15 @@ impl Server {
     /// A result does not fit one datagram, or no longer does.
     fn begin_fragments(&mut self, now: Time, place: usize, activity: u32) {
         if let Some(more) = &mut self.table.at_mut(place).more
-            && let (granted, moving) = (more.granted, more.moving)
+            && let granted = more.granted
             && let Some(work) = more.find_mut(activity)
             && matches!(work.phase, Phase::Done(_))
         {
             let total = work.len();
             work.outgoing = Some(Box::new(Outgoing::new(total as u32, granted)));
-            work.due = now + time_to_fetch(moving + total);
             self.moving += total;
             self.accessed += if work.is_accessed() { total } else { 0 };
-            more.moving += total;
+            more.begin_to_send(now, total);
         }
         self.enforce_sending(now, (self.table.at(place).id, activity));
     }

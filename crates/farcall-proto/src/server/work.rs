@@ -41,6 +41,8 @@ pub(super) struct More {
     pub presumed: Time,
     /// When the caller last said what it has of a result.
     pub spoke: Time,
+    /// When all that is being sent in fragments is to be fetched at the latest, if there is no room for others'.
+    pub due: Time,
 }
 
 impl More {
@@ -60,6 +62,7 @@ impl More {
             waiting: VecDeque::new(),
             presumed: Time::default(),
             spoke: Time::default(),
+            due: Time::default(),
         }
     }
 
@@ -135,8 +138,6 @@ pub(super) struct Work {
     pub waiting: bool,
     /// A fragment of its arguments came since the budget of those was last enforced.
     pub progressed: bool,
-    /// When its result is to be fetched at the latest, if there is no room for others'.
-    pub due: Time,
 }
 
 impl Work {
