@@ -222,6 +222,25 @@ fn who_fetches_many_has_time_for_all_of_them_and_loses_none_that_waits_for_anoth
 }
 
 #[test]
+fn who_is_being_sent_most_makes_way_for_others_however_well_it_fetches() {
+    let mut pair = with_room_for_ten();
+    let (mut way, mut others) = (Vec::new(), Vec::new());
+    call_long(&mut pair, 1..=10, |_, result| way.extend(result));
+    way = fetch(&mut pair, &way[..8]);
+    let mut first = another(&mut pair);
+    call_long(&mut pair, 11..=13, |_, result| others.extend(result));
+    pair.hear(&others);
+    pair.carry(3, 10 * SECOND, |_, _, _| true);
+    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
+    change(&mut pair, &mut first);
+    pair.told.clear();
+    pair.hear(&way);
+    pair.carry(10, 60 * SECOND, |_, _, _| true);
+    let lost = pair.told.iter().filter(|(_, told)| *told == Told::Failed(Kind::ResultLost, Ran::Yes)).count();
+    assert_eq!((lost, pair.told.len()), (3, 10));
+}
+
+#[test]
 fn what_is_fetched_stays_and_the_latest_for_which_there_is_no_room_is_lost() {
     let mut pair = with_room_for_ten();
     pair.start(1, b"long....");

@@ -147,8 +147,7 @@ impl Server {
     }
 
     pub(super) fn release_below(&mut self, place: usize, low: u64) {
-        let activities = self.table.at(place).more.as_ref().map_or(0, |m| 1 + m.rest.len() as u32);
-        for activity in 0..activities {
+        for activity in 0..self.activities(place) {
             let Some(work) = self.existing_work(place, activity) else {
                 continue;
             };
@@ -156,6 +155,16 @@ impl Server {
                 self.release(place, activity);
             }
         }
+    }
+
+    /// How many activities of a conversation may have something held.
+    fn activities(&self, place: usize) -> u32 {
+        self.table.at(place).more.as_ref().map_or(0, |more| 1 + more.rest.len() as u32)
+    }
+
+    /// How many bytes it is being sent in fragments.
+    fn moving_at(&self, place: usize) -> usize {
+        self.table.at(place).more.as_ref().map_or(0, |more| more.moving)
     }
 
     /// The bytes of a message whose fragments have all come: its call is to run.
@@ -241,7 +250,7 @@ impl Server {
     }
 
     /// What is being sent in fragments has budgets of its own: beyond one it is let go if it stands still, for it is not
-    /// kept for fear of loss; beyond the other also if it is fetched too slowly, and if that is not enough the latest.
+    /// kept for fear of loss; beyond the other also if it is fetched too slowly, and if that is not enough [one makes way](Server::make_way).
     #[cold]
     fn shed(&mut self, now: Time, latest: (u64, u32)) {
         let budget = self.config.held_budget;
@@ -250,6 +259,7 @@ impl Server {
         // Not whenever a call ends while something long is being sent.
         let looks = self.moving > budget && now.since(self.looked) >= CROWDED;
         self.looked = if looks { now } else { self.looked };
+        let mut heaviest = (0, 0);
         for _ in 0..self.works.len().min(LOOKS) {
             let kept = self.held - self.moving > budget;
             let sent = looks && self.moving > budget;
@@ -265,6 +275,7 @@ impl Server {
                 continue;
             };
             let (spoke, due) = self.spoke_and_due(place);
+            heaviest = heaviest.max((self.moving_at(place), conversation));
             let Some(work) = self.existing_work(place, activity) else {
                 continue;
             };
@@ -283,17 +294,28 @@ impl Server {
             }
         }
         if self.moving > most {
-            self.give_up_latest(latest);
+            self.make_way(most, heaviest.1, latest);
         }
     }
 
-    /// There is no room for what has just become a result, unless it is the only one.
-    fn give_up_latest(&mut self, (conversation, activity): (u64, u32)) {
-        let moving = self.moving;
-        if let Some(place) = self.table.find(conversation)
-            && let Some(work) = self.existing_work(place, activity).filter(|work| work.outgoing.is_some())
-            && work.len() < moving
-        {
+    /// There is no room for what has just become a result. Who is being sent most gives way, if that is more than its own
+    /// conversation is; else it does itself, unless it is the only one.
+    fn make_way(&mut self, most: usize, heaviest: u64, (conversation, activity): (u64, u32)) {
+        let (Some(place), Some(heaviest)) = (self.table.find(conversation), self.table.find(heaviest)) else { return };
+        for other in 0..self.activities(heaviest) {
+            if self.moving <= most || self.moving_at(heaviest) <= self.moving_at(place) {
+                break;
+            }
+            self.release_if_sent(heaviest, other);
+        }
+        let alone = self.table.at(place).work(activity).is_some_and(|work| work.len() == self.moving);
+        if self.moving > most && !alone {
+            self.release_if_sent(place, activity);
+        }
+    }
+
+    fn release_if_sent(&mut self, place: usize, activity: u32) {
+        if self.existing_work(place, activity).is_some_and(|work| work.outgoing.is_some()) {
             self.release(place, activity);
         }
     }
