@@ -47,6 +47,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use farcall_proto::client::Conversation;
 use farcall_proto::{ClientConfig, Spares};
 
+pub(crate) use binds::Asking;
 pub(crate) use brief::{Brief, Takers};
 pub(crate) use call::{Outgoing, Trip};
 pub(crate) use peer::Peer;
@@ -88,9 +89,9 @@ pub(crate) struct Endpoint {
     left: AtomicU64,
     /// Somebody has led since the service thread last looked.
     led: AtomicBool,
-    /// Tasks that wait for calls that were started.
+    /// How many waits of tasks there are, for calls that were started or answers to binds.
     tasks: AtomicUsize,
-    /// Peers with calls that were started and have not ended.
+    /// Peers with calls that were started and have not ended, or that tasks ask for an export.
     busy: AtomicUsize,
 }
 

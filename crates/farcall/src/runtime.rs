@@ -6,17 +6,21 @@
 //! bind        from a name to an export at some address;  bound: what an importer is bound to
 //! import      the channel of an imported interface: calls, rebinding, repeating
 //! group       the instances of a type, followed in the registry
-//! started     its started calls
+//! started     its started calls;  rescue: those that must be bound first, or made again
+//! attempt     a bind that they wait for;  tasks: the threads that do all this
 //! watched     interceptors around it
 //! ```
 
+mod attempt;
 mod bind;
 mod bound;
 mod export;
 mod group;
 mod import;
+mod rescue;
 mod settings;
 mod started;
+mod tasks;
 mod watched;
 
 use std::borrow::Cow;
@@ -46,7 +50,7 @@ use crate::stub::{self, AsyncServer, Binding};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran};
 use settings::Settings;
-use started::Rescues;
+use tasks::Tasks;
 
 /// What a process needs to call and to be called: sockets, a registry of names, settings.
 ///
@@ -75,8 +79,8 @@ pub(crate) struct Inner {
     serving: Interceptors,
     /// The process it was made in.
     generation: u64,
-    /// Threads that make started calls for which there was no binding.
-    rescues: Rescues,
+    /// Started calls for which there was no binding.
+    tasks: Tasks,
     /// Segments that may be mapped.
     offers: Arc<Offers>,
     state: Mutex<State>,
@@ -308,7 +312,7 @@ impl Runtime {
             calls: Interceptors::default(),
             serving: Interceptors::default(),
             generation: self.0.generation,
-            rescues: Rescues::default(),
+            tasks: Tasks::new(&*self.0.env),
             offers: Arc::default(),
             state: Mutex::default(),
         }))

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use farcall_proto::client::{Bound, Call, Departure, Outcome};
 use farcall_proto::{Failure, Time, Trace};
 
-use super::binds::Binds;
+use super::binds::{Asker, Binds};
 use super::drive::NEVER;
 use super::owners::{Owner, Owners};
 use super::peer::Mine;
@@ -194,31 +194,14 @@ impl Endpoint {
     /// it comes, with the peer's index, until it says true, none is left, or the deadline passes.
     pub(crate) fn bind(
         &self,
-        peers: &[(Arc<Peer>, &str)],
+        peers: &[(Arc<Peer>, String)],
         deadline: Option<Time>,
         judge: &mut dyn FnMut(usize, Result<Bound, Failure>) -> bool,
     ) -> Result<(), CallFailed> {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
-        let binds = Binds::new(caller.waiter.clone());
-        let mut tokens = Vec::with_capacity(peers.len());
-        let mut first = None;
-        let now = self.env.now();
-        for (which, (peer, name)) in peers.iter().enumerate() {
-            let (timer, unlisted) = {
-                let mut state = peer.lock();
-                let token = state.owners.add(Owner::Bind(binds.clone(), which));
-                tokens.push(token);
-                state.conversation.bind(now, name, token);
-                let unlisted = !std::mem::replace(&mut state.listed, true);
-                (state.conversation.timeout(), unlisted)
-            };
-            if unlisted {
-                self.list(peer);
-            }
-            self.flush(now, peer, &mut caller.tools.out);
-            first = [first, timer].into_iter().flatten().min();
-        }
+        let binds = Binds::new(Asker::Thread(caller.waiter.clone()));
+        let (tokens, mut first) = self.ask(peers, &binds, &mut caller.tools);
         for _ in peers {
             self.set_timer(first.take());
             let Caller { waiter, tools, .. } = &mut *caller;
@@ -229,15 +212,52 @@ impl Endpoint {
                 break;
             }
         }
-        // Those who have not answered are asked no more.
-        for ((peer, _), token) in peers.iter().zip(tokens) {
-            let mut state = peer.lock();
-            if state.owners.take(token).is_some() {
-                state.conversation.forget_bind(token);
-            }
-        }
+        self.forget(peers, tokens, &binds);
         caller.keep();
         Ok(())
+    }
+
+    /// Asks each peer which export answers to the name beside it. The tokens of the questions, and the first timer.
+    pub(super) fn ask(
+        &self,
+        peers: &[(Arc<Peer>, String)],
+        binds: &Arc<Binds>,
+        tools: &mut Tools,
+    ) -> (Vec<u64>, Option<Time>) {
+        let (mut tokens, mut first) = (Vec::with_capacity(peers.len()), None);
+        let now = self.env.now();
+        for (which, (peer, name)) in peers.iter().enumerate() {
+            let (timer, unlisted) = {
+                let mut state = peer.lock();
+                let was_busy = state.owners.any_started();
+                let token = state.owners.add(Owner::Bind(binds.clone(), which));
+                tokens.push(token);
+                state.conversation.bind(now, name, token);
+                self.tasks.fetch_add(binds.tasks(), Ordering::SeqCst);
+                self.count_busy(was_busy, &state.owners);
+                let unlisted = !std::mem::replace(&mut state.listed, true);
+                (state.conversation.timeout(), unlisted)
+            };
+            if unlisted {
+                self.list(peer);
+            }
+            self.flush(now, peer, &mut tools.out);
+            first = [first, timer].into_iter().flatten().min();
+        }
+        (tokens, first)
+    }
+
+    /// Those who have not answered are asked no more.
+    pub(super) fn forget(&self, peers: &[(Arc<Peer>, String)], tokens: Vec<u64>, binds: &Binds) {
+        for ((peer, _), token) in peers.iter().zip(tokens) {
+            let mut state = peer.lock();
+            let was_busy = state.owners.any_started();
+            if state.owners.take(token).is_some() {
+                state.conversation.forget_bind(token);
+                self.tasks.fetch_sub(binds.tasks(), Ordering::SeqCst);
+                self.count_busy(was_busy, &state.owners);
+            }
+        }
     }
 
     /// Whether a deadline has passed. If not, whoever leads shall look again when it has: it forgets

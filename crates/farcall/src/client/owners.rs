@@ -19,6 +19,17 @@ pub(super) enum Owner {
     Bind(Arc<Binds>, usize),
 }
 
+impl Owner {
+    #[inline(always)]
+    fn is_started(&self) -> bool {
+        match self {
+            Owner::Thread(_) => false,
+            Owner::Started(..) => true,
+            Owner::Bind(binds, _) => binds.tasks() > 0,
+        }
+    }
+}
+
 /// Who waits for a call that was started.
 #[derive(Default)]
 pub(super) enum Watcher {
@@ -41,7 +52,7 @@ impl Watcher {
 pub(super) struct Owners {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// How many of them are calls that were started.
+    /// How many of them no thread waits for: calls that were started, and binds of tasks.
     started: usize,
 }
 
@@ -65,7 +76,7 @@ impl Owners {
             self.places.push(Place::default());
             self.places.len() as u32 - 1
         });
-        self.started += usize::from(matches!(owner, Owner::Started(..)));
+        self.started += usize::from(owner.is_started());
         let place = &mut self.places[index as usize];
         place.uses = place.uses.wrapping_add(1);
         place.owner = Some(owner);
@@ -76,7 +87,7 @@ impl Owners {
     pub(super) fn take(&mut self, token: u64) -> Option<Owner> {
         let owner = self.place(token)?.owner.take()?;
         self.free.push(token as u32);
-        self.started -= usize::from(matches!(owner, Owner::Started(..)));
+        self.started -= usize::from(owner.is_started());
         Some(owner)
     }
 
@@ -91,7 +102,7 @@ impl Owners {
         }
     }
 
-    /// Whether any is a call that was started.
+    /// Whether there is any that no thread waits for.
     pub(super) fn any_started(&self) -> bool {
         self.started > 0
     }

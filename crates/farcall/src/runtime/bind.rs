@@ -8,7 +8,8 @@ use farcall_proto::Failure;
 use farcall_proto::client::Bound;
 
 use super::Inner;
-use crate::client::{Endpoint, Peer};
+use super::tasks::Tasks;
+use crate::client::{Asking, Endpoint, Peer};
 use crate::env::Time;
 use crate::idl;
 use crate::shm::Link;
@@ -40,7 +41,8 @@ impl Target {
 }
 
 /// Somebody who may export a name, and by what name to ask there.
-struct Candidate {
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Candidate {
     address: SocketAddr,
     name: String,
 }
@@ -59,6 +61,55 @@ impl Inner {
         avoid: &[SocketAddr],
         deadline: Option<Time>,
     ) -> Result<Target, CallFailed> {
+        let (mut candidates, mut failed) = (self.candidates_but(name, avoid)?, None);
+        while !candidates.is_empty() {
+            let (mut poll, later) = self.poll(name, interface, candidates)?;
+            match poll.ask(deadline) {
+                Ok(target) => return self.near(name, target),
+                Err(why) => failed = Some(worse(failed, why)),
+            }
+            candidates = later;
+        }
+        Err(failed.unwrap_or_else(|| nobody(name)))
+    }
+
+    /// The same for a task, which asks those whom [`Inner::candidates_later`] gave. Nobody asks it to end: it does so when
+    /// a caller would be patient no longer.
+    pub(super) async fn bind_later(
+        self: &Arc<Self>,
+        name: &Name,
+        interface: &idl::Interface,
+        mut candidates: Vec<Candidate>,
+    ) -> Result<Target, CallFailed> {
+        let mut failed = None;
+        while !candidates.is_empty() {
+            let (mut poll, later) = self.poll(name, interface, candidates)?;
+            match poll.ask_later().await {
+                Ok(target) if self.env.shares_memory() => {
+                    return Tasks::hold_up(self, || self.near(name, target));
+                }
+                Ok(target) => return self.near(name, target),
+                Err(why) => failed = Some(worse(failed, why)),
+            }
+            candidates = later;
+        }
+        Err(failed.unwrap_or_else(|| nobody(name)))
+    }
+
+    /// Whom a task is to ask.
+    pub(super) fn candidates_later(
+        self: &Arc<Self>,
+        name: &Name,
+        avoid: &[SocketAddr],
+    ) -> Result<Vec<Candidate>, CallFailed> {
+        match name {
+            Name::At { .. } => self.candidates_but(name, avoid),
+            _ => Tasks::hold_up(self, || self.candidates_but(name, avoid)),
+        }
+    }
+
+    /// Those who may export a name. Those at `avoid` are among them only if there is nobody else.
+    fn candidates_but(&self, name: &Name, avoid: &[SocketAddr]) -> Result<Vec<Candidate>, CallFailed> {
         self.check_process()?;
         let mut candidates = self.candidates(name)?;
         if candidates.is_empty() {
@@ -68,20 +119,21 @@ impl Inner {
         if candidates.iter().any(|candidate| !avoid.contains(&candidate.address)) {
             candidates.retain(|candidate| !avoid.contains(&candidate.address));
         }
-        let mut failed = None;
-        while let Some(first) = candidates.first() {
-            // Those that one socket reaches are asked at once; there may be two kinds.
-            let endpoint = self.endpoint(first.address)?;
-            let from = crate::client::bind_address(first.address);
-            let (now, later) =
-                candidates.into_iter().partition(|candidate| crate::client::bind_address(candidate.address) == from);
-            match self.ask(&endpoint, now, name, interface, deadline) {
-                Ok(target) => return self.near(name, target),
-                Err(why) => failed = Some(worse(failed, why)),
-            }
-            candidates = later;
-        }
-        Err(failed.unwrap_or_else(|| CallFailed::new(Kind::NoSuchName, Ran::No)))
+        Ok(candidates)
+    }
+
+    /// Those of the candidates whom one socket reaches, to be asked at once, and the others: there may be two kinds.
+    fn poll<'a>(
+        &'a self,
+        name: &'a Name,
+        interface: &'a idl::Interface,
+        candidates: Vec<Candidate>,
+    ) -> Result<(Poll<'a>, Vec<Candidate>), CallFailed> {
+        let from = |candidate: &Candidate| crate::client::bind_address(candidate.address);
+        let endpoint = self.endpoint(candidates[0].address)?;
+        let first = from(&candidates[0]);
+        let (now, later) = candidates.into_iter().partition(|candidate| from(candidate) == first);
+        Ok((Poll { inner: self, name, interface, endpoint, asked: now, bound: None, failed: None }, later))
     }
 
     /// Binds several instances at once, each at its address. Who has not answered when the deadline comes has none.
@@ -99,8 +151,8 @@ impl Inner {
             let endpoint = self.endpoint(instances[first].0)?;
             let (now, later): (Vec<_>, Vec<_>) =
                 left.into_iter().partition(|which| crate::client::bind_address(instances[*which].0) == from);
-            let peers: Vec<(Arc<Peer>, &str)> =
-                now.iter().map(|which| (endpoint.peer(instances[*which].0), &instances[*which].1[..])).collect();
+            let peer = |which: &usize| (endpoint.peer(instances[*which].0), instances[*which].1.clone());
+            let peers: Vec<(Arc<Peer>, String)> = now.iter().map(peer).collect();
             endpoint.bind(&peers, Some(deadline), &mut |place, answer| {
                 let address = peers[place].0.address();
                 if let Ok((export, lacking)) = self.judge(address, answer, interface) {
@@ -171,34 +223,6 @@ impl Inner {
         Ok(entries.iter().filter_map(candidate).collect())
     }
 
-    /// Asks all candidates, and takes the first good answer.
-    fn ask(
-        &self,
-        endpoint: &Arc<Endpoint>,
-        candidates: Vec<Candidate>,
-        name: &Name,
-        interface: &idl::Interface,
-        deadline: Option<Time>,
-    ) -> Result<Target, CallFailed> {
-        let peers: Vec<(Arc<Peer>, &str)> =
-            candidates.iter().map(|candidate| (endpoint.peer(candidate.address), &candidate.name[..])).collect();
-        let (mut bound, mut failed) = (None, None);
-        endpoint.bind(&peers, deadline, &mut |which, answer| {
-            let address = candidates[which].address;
-            match self.judge(address, answer, interface) {
-                Ok((export, lacking)) => {
-                    let peer = peers[which].0.clone();
-                    let (endpoint, link) = (endpoint.clone(), None);
-                    bound = Some(Target { endpoint, peer, address, export, link, lacking });
-                }
-                Err(why) => failed = Some(worse(failed.take(), why)),
-            }
-            bound.is_some()
-        })?;
-        let late = deadline.is_some_and(|deadline| deadline <= self.env.now());
-        bound.ok_or_else(|| failed.unwrap_or_else(|| if late { too_late(name) } else { nobody(name) }))
-    }
-
     /// Whether an exporter will do; then its identifier, and the procedures that it lacks.
     fn judge(
         &self,
@@ -225,6 +249,61 @@ impl Inner {
     }
 }
 
+/// Candidates that are asked at the same time. The first good answer is taken.
+struct Poll<'a> {
+    inner: &'a Inner,
+    name: &'a Name,
+    interface: &'a idl::Interface,
+    endpoint: Arc<Endpoint>,
+    asked: Vec<Candidate>,
+    bound: Option<Target>,
+    failed: Option<CallFailed>,
+}
+
+impl Poll<'_> {
+    fn ask(&mut self, deadline: Option<Time>) -> Result<Target, CallFailed> {
+        let (endpoint, peers) = (self.endpoint.clone(), self.peers());
+        endpoint.bind(&peers, deadline, &mut |which, answer| self.hear(&peers[which].0, answer))?;
+        let late = deadline.is_some_and(|deadline| deadline <= self.inner.env.now());
+        self.outcome(late)
+    }
+
+    async fn ask_later(&mut self) -> Result<Target, CallFailed> {
+        let (endpoint, peers) = (self.endpoint.clone(), self.peers());
+        let mut asking = Asking::new(&endpoint, &peers);
+        while let Some((which, answer)) = asking.next().await? {
+            if self.hear(&peers[which].0, answer) {
+                break;
+            }
+        }
+        self.outcome(false)
+    }
+
+    fn peers(&self) -> Vec<(Arc<Peer>, String)> {
+        let peer = |candidate: &Candidate| (self.endpoint.peer(candidate.address), candidate.name.clone());
+        self.asked.iter().map(peer).collect()
+    }
+
+    /// Whether that will do.
+    fn hear(&mut self, peer: &Arc<Peer>, answer: Result<Bound, Failure>) -> bool {
+        let (endpoint, address) = (self.endpoint.clone(), peer.address());
+        match self.inner.judge(address, answer, self.interface) {
+            Ok((export, lacking)) => {
+                self.bound = Some(Target { endpoint, peer: peer.clone(), address, export, link: None, lacking });
+            }
+            Err(why) => self.failed = Some(worse(self.failed.take(), why)),
+        }
+        self.bound.is_some()
+    }
+
+    fn outcome(&mut self, late: bool) -> Result<Target, CallFailed> {
+        let failed = self.failed.take();
+        self.bound
+            .take()
+            .ok_or_else(|| failed.unwrap_or_else(|| if late { too_late(self.name) } else { nobody(self.name) }))
+    }
+}
+
 /// `Type` or `Type/instance`, as a server is asked.
 fn full_name(type_name: &Label, instance: Option<&Label>) -> String {
     match instance {
@@ -239,7 +318,7 @@ fn nobody(name: &Name) -> CallFailed {
 }
 
 #[cold]
-fn too_late(name: &Name) -> CallFailed {
+pub(super) fn too_late(name: &Name) -> CallFailed {
     CallFailed::new(Kind::Deadline, Ran::No).because(format!("nobody has answered to {name} so far"))
 }
 

@@ -2,17 +2,18 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use farcall_names::Name;
 use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Spares, Time};
 
-use super::bind::{Target, parse};
+use super::attempt::Attempt;
+use super::bind::{Candidate, Target, parse};
 use super::watched::watched;
-use super::{Inner, Runtime, bound, started};
+use super::{Inner, Runtime, bind, bound, started};
 use crate::client::{Brief, Outgoing, Takers, Trip};
 use crate::context;
 use crate::memory::Watcher;
@@ -27,6 +28,8 @@ pub(super) struct Importer {
     name: Name,
     interface: Cow<'static, idl::Interface>,
     pub(super) bound: bound::Binding,
+    /// What started calls wait for while there is no binding.
+    attempt: Mutex<Option<Arc<Attempt>>>,
     /// One more than the datagrams that had come from the server when a deadline last passed.
     silent_at: AtomicU64,
 }
@@ -79,7 +82,8 @@ pub(super) fn binding_to(
     if let Some(target) = target {
         bound.set(Arc::new(target));
     }
-    let importer = Arc::new(Importer { inner: inner.clone(), name, interface, bound, silent_at: AtomicU64::new(0) });
+    let (attempt, silent_at) = (Mutex::default(), AtomicU64::new(0));
+    let importer = Arc::new(Importer { inner: inner.clone(), name, interface, bound, attempt, silent_at });
     let channel = watched(inner, &importer.interface.name, Arc::new(Shared(importer.clone())));
     Binding::new(channel)
 }
@@ -201,26 +205,21 @@ impl Importer {
     #[cold]
     pub(super) fn repeat(&self, mut target: Arc<Target>, mut failure: Failure, trip: &Trip<'_>, sink: Sink<'_>) {
         let mut repeat = Repeat::default();
-        let mut ran = failure.ran;
-        // It says more than what a vain attempt to bind anew says.
-        let mut first = None;
         let why = loop {
-            if !self.may_repeat(&target, &failure, trip.procedure, &mut repeat) {
-                break describe(failure, trip.procedure, target.address);
+            if let Err(why) = repeat.go_on(self, &target, failure, trip.procedure) {
+                break why;
             }
-            first.get_or_insert_with(|| describe(failure, trip.procedure, target.address));
             target = match self.target(&repeat.avoid, trip.deadline) {
                 Ok(target) => target,
-                Err(why) => break first.unwrap_or(why),
+                Err(why) => break repeat.first.take().unwrap_or(why),
             };
             failure = match self.call_once(&target, trip, sink) {
                 Ok(None) => return,
                 Ok(Some(failure)) => failure,
                 Err(why) => break why,
             };
-            ran = either_ran(ran, failure.ran);
         };
-        sink(Reply::Failed(why.but_ran(ran)));
+        sink(Reply::Failed(repeat.of_all(why)));
     }
 
     /// Calls once. A failure that the other side, or the conversation, speaks of is returned.
@@ -249,6 +248,36 @@ impl Importer {
         }
         // Several threads may bind at the same time: whoever comes first is used by all.
         Ok(self.bound.set(Arc::new(self.inner.bind(&self.name, &self.interface, avoid, deadline)?)))
+    }
+
+    /// The same for a task, until `over` says that nobody needs it any more.
+    pub(super) async fn target_later(
+        self: &Arc<Self>,
+        avoid: &[SocketAddr],
+        over: impl Fn() -> Result<(), CallFailed>,
+    ) -> Result<Arc<Target>, CallFailed> {
+        over()?;
+        if let Some(target) = self.bound.get() {
+            return Ok(target);
+        }
+        let candidates = self.inner.candidates_later(&self.name, avoid)?;
+        Attempt::join(self, candidates)?.wait(over).await
+    }
+
+    /// Binds, for all who wait for that.
+    pub(super) async fn bind_later(&self, candidates: &[Candidate]) -> Result<Arc<Target>, CallFailed> {
+        let target = self.inner.bind_later(&self.name, &self.interface, candidates.to_vec()).await?;
+        Ok(self.bound.set(Arc::new(target)))
+    }
+
+    /// The attempt to bind that is under way.
+    pub(super) fn attempt(&self) -> MutexGuard<'_, Option<Arc<Attempt>>> {
+        self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a call whose deadline has come before there was a binding fails with.
+    pub(super) fn too_late(&self) -> CallFailed {
+        bind::too_late(&self.name)
     }
 
     /// A deadline has passed. Deadlines shorter than the patience would bind a caller to a dead server
@@ -298,11 +327,49 @@ impl Importer {
 }
 
 /// What was tried already.
-#[derive(Default)]
-struct Repeat {
+pub(super) struct Repeat {
     /// Addresses that failed.
-    avoid: Vec<SocketAddr>,
+    pub(super) avoid: Vec<SocketAddr>,
     count: usize,
+    /// Whether any attempt ran.
+    ran: Ran,
+    /// What the first failed with. It says more than what a vain attempt to bind anew says.
+    pub(super) first: Option<CallFailed>,
+}
+
+impl Default for Repeat {
+    fn default() -> Repeat {
+        Repeat { avoid: Vec::new(), count: 0, ran: Ran::No, first: None }
+    }
+}
+
+impl Repeat {
+    /// An attempt has failed: whether another is to be made.
+    ///
+    /// # Errors
+    /// That was the last.
+    pub(super) fn go_on(
+        &mut self,
+        importer: &Importer,
+        target: &Arc<Target>,
+        failure: Failure,
+        procedure: &Procedure,
+    ) -> Result<(), CallFailed> {
+        self.ran = either_ran(self.ran, failure.ran);
+        let may = importer.may_repeat(target, &failure, procedure, self);
+        let why = || describe(failure, procedure, target.address);
+        if !may {
+            return Err(why());
+        }
+        self.first.get_or_insert_with(why);
+        Ok(())
+    }
+
+    /// A failure with the word on all attempts.
+    pub(super) fn of_all(&self, why: CallFailed) -> CallFailed {
+        let ran = either_ran(self.ran, why.ran());
+        why.but_ran(ran)
+    }
 }
 
 /// Where a call that failed can be made again.

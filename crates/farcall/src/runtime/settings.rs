@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use farcall_names::{File, Memory, Registry};
 
-use super::started::Rescues;
+use super::tasks::Tasks;
 use super::{CURRENT, Inner, Runtime, State};
 use crate::env::Env;
 use crate::intercept::{Interceptor, Interceptors};
@@ -213,11 +213,11 @@ impl Builder {
         Ok(Runtime(Arc::new(Inner {
             calls: self.calls,
             serving: self.serving,
+            tasks: Tasks::new(&*env),
             env,
             settings: self.settings,
             registry,
             generation,
-            rescues: Rescues::default(),
             offers: Arc::default(),
             state,
         })))

@@ -1,0 +1,246 @@
+//! A started call that must be bound first, or that failed and is made again.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use farcall_proto::Failure;
+use farcall_proto::client::Outcome;
+
+use super::bind::Target;
+use super::import::{Importer, Repeat};
+use super::started::{Started, give, send};
+use super::tasks::{Room, Tasks};
+use crate::client::Trip;
+use crate::context::Trace;
+use crate::env::{Event, Time};
+use crate::stub::{Procedure, Reply, Sink, bad_arguments, no_reply};
+use crate::xdr::{Decoder, Encoder};
+use crate::{CallFailed, Kind, Ran};
+
+/// What it takes to make a call again.
+pub(super) struct Again {
+    pub(super) importer: Arc<Importer>,
+    pub(super) procedure: Procedure,
+    /// Encoded.
+    pub(super) arguments: Vec<u8>,
+    pub(super) deadline: Option<Time>,
+    pub(super) trace: Option<Trace>,
+}
+
+/// An attempt that failed, and at whom.
+pub(super) type Failed = (Arc<Target>, Failure);
+
+impl Again {
+    pub(super) fn encode(importer: &Arc<Importer>, trip: &Trip<'_>) -> Result<Again, CallFailed> {
+        let mut arguments = Vec::new();
+        (trip.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
+        let Trip { procedure, deadline, trace, .. } = *trip;
+        Ok(Again { importer: importer.clone(), procedure: *procedure, arguments, deadline, trace })
+    }
+
+    pub(super) fn with_trip<R>(&self, f: impl FnOnce(&Trip<'_>) -> R) -> R {
+        // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
+        let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
+        f(&Trip { procedure: &self.procedure, deadline: self.deadline, trace: self.trace, encode: &encode })
+    }
+}
+
+/// Such a call, as whoever started it sees it: a task makes it.
+pub(super) struct Rescue {
+    state: Mutex<State>,
+    ended: Arc<dyn Event>,
+}
+
+#[derive(Default)]
+struct State {
+    /// There is an ending, or it was taken.
+    over: bool,
+    ending: Option<Ending>,
+    cancelled: bool,
+    /// The call, while there is a binding.
+    started: Option<(Started, Arc<Target>)>,
+    /// Who waits for the ending.
+    waker: Option<Waker>,
+    /// The task that makes the call.
+    task: Option<Waker>,
+}
+
+enum Ending {
+    Result(Vec<u8>),
+    Exception(Vec<u8>),
+    Failed(CallFailed),
+}
+
+impl Rescue {
+    /// Has the call made; again, if it was attempted before.
+    ///
+    /// # Errors
+    /// There are too many already, or there can be no thread.
+    pub(super) fn begin(call: Again, failed: Option<Failed>) -> Result<Arc<Rescue>, CallFailed> {
+        let inner = call.importer.inner.clone();
+        let room = Room::take(&inner, call.arguments.len())?;
+        let rescue = Arc::new(Rescue { state: Mutex::default(), ended: inner.env.event() });
+        let (ours, deadline) = (End(rescue.clone()), call.deadline);
+        let steps = async move {
+            let _room = room;
+            ours.0.run(&call, failed).await;
+        };
+        let task = Tasks::spawn(&inner, deadline, Box::pin(steps));
+        rescue.lock().task = Some(task.map_err(|why| super::local("starting a thread", why))?);
+        Ok(rescue)
+    }
+
+    async fn run(&self, call: &Again, failed: Option<Failed>) {
+        let mut repeat = Repeat::default();
+        if let Err(why) = self.attempts(call, failed, &mut repeat).await {
+            self.end(Reply::Failed(repeat.of_all(why)));
+        }
+    }
+
+    /// Binds if need be, and calls, while that may help.
+    async fn attempts(&self, call: &Again, mut failed: Option<Failed>, repeat: &mut Repeat) -> Result<(), CallFailed> {
+        let Again { importer, procedure, .. } = call;
+        loop {
+            if let Some((target, failure)) = failed {
+                // Whether another server is less busy is asked of the registry.
+                match failure.kind == Kind::Overloaded {
+                    true => Tasks::hold_up(&importer.inner, || repeat.go_on(importer, &target, failure, procedure))?,
+                    false => repeat.go_on(importer, &target, failure, procedure)?,
+                }
+            }
+            let target = importer.target_later(&repeat.avoid, || self.is_wanted(call)).await;
+            let target = target.map_err(|why| repeat.first.take().unwrap_or(why))?;
+            failed = self.attempt(call, target).await?;
+            if failed.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether somebody still waits for the call to be made.
+    fn is_wanted(&self, call: &Again) -> Result<(), CallFailed> {
+        if self.lock().cancelled {
+            return Err(CallFailed::new(Kind::Cancelled, Ran::No));
+        }
+        match call.deadline {
+            Some(deadline) if deadline <= call.importer.inner.env.now() => Err(call.importer.too_late()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Calls once. A failure that may be repaired is returned.
+    async fn attempt(&self, call: &Again, target: Arc<Target>) -> Result<Option<Failed>, CallFailed> {
+        let started = call.with_trip(|trip| send(&target, trip))?;
+        // Either this sees that it was cancelled meanwhile, or whoever cancels sees what to cancel.
+        let cancelled = {
+            let mut state = self.lock();
+            state.started = Some((started.clone(), target.clone()));
+            state.cancelled
+        };
+        if cancelled {
+            started.cancel(&target);
+        }
+        let mut failed = None;
+        let waited = poll_fn(|context| {
+            let taker = &mut |outcome: Outcome<'_>, _: &[u8]| {
+                failed = give(&target, outcome, &[], &mut |reply| self.end(reply))
+            };
+            started.poll(&target, context, taker)
+        });
+        waited.await?;
+        Ok(failed.map(|(failure, _)| (target, failure)))
+    }
+
+    pub(super) fn cancel(&self) {
+        let (started, task) = {
+            let mut state = self.lock();
+            state.cancelled = true;
+            (state.started.clone(), state.task.take())
+        };
+        if let Some((started, target)) = started {
+            started.cancel(&target);
+        }
+        // It waits for a binding no longer.
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    fn end(&self, reply: Reply<'_>) {
+        let rest =
+            |mut decoder: Decoder<'_>| decoder.opaque(decoder.remaining()).map(<[u8]>::to_vec).unwrap_or_default();
+        let ending = match reply {
+            Reply::Result(decoder) | Reply::ResultOf(decoder, _) => Ending::Result(rest(decoder)),
+            Reply::Exception(decoder) => Ending::Exception(rest(decoder)),
+            Reply::Failed(why) => Ending::Failed(why),
+        };
+        let waker = {
+            let mut state = self.lock();
+            if std::mem::replace(&mut state.over, true) {
+                return;
+            }
+            state.ending = Some(ending);
+            state.waker.take()
+        };
+        self.ended.set();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn wait(&self, sink: Sink<'_>) {
+        let _waiting = crate::server::waiting();
+        loop {
+            if let Some(ending) = self.take() {
+                return ending.give(sink);
+            }
+            self.ended.wait(None);
+        }
+    }
+
+    pub(super) fn poll(&self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        let ending = {
+            let mut state = self.lock();
+            match state.ending.take() {
+                Some(ending) => ending,
+                None => {
+                    let former = state.waker.replace(context.waker().clone());
+                    drop(state);
+                    // To drop a waker may drop a task, and what that had started.
+                    drop(former);
+                    return Poll::Pending;
+                }
+            }
+        };
+        ending.give(sink);
+        Poll::Ready(())
+    }
+
+    fn take(&self) -> Option<Ending> {
+        self.lock().ending.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ending {
+    fn give(self, sink: Sink<'_>) {
+        match self {
+            Ending::Result(body) => sink(Reply::Result(Decoder::new(&body))),
+            Ending::Exception(body) => sink(Reply::Exception(Decoder::new(&body))),
+            Ending::Failed(why) => sink(Reply::Failed(why)),
+        }
+    }
+}
+
+/// Ends a call whose task ended without a word: a registry of the user's may panic.
+struct End(Arc<Rescue>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.end(Reply::Failed(no_reply()));
+    }
+}
