@@ -183,7 +183,7 @@ type Done = Result<(), Nfsstat3>;
 /// Something that changes a directory with a file `f` and a directory `d`.
 type Act = fn(&Export, root: &NfsFh3, file: &NfsFh3, sub: &NfsFh3) -> Done;
 
-const CHANGES: [(&str, Act); 12] = [
+const CHANGES: [(&str, Act); 13] = [
     ("create", |export, root, _, _| {
         let how = Createhow3::Guarded(nothing());
         export.nfsproc3_create(&Create3args { r#where: within(root, "new"), how }).unwrap().into_ok().map(drop)
@@ -218,6 +218,11 @@ const CHANGES: [(&str, Act); 12] = [
     }),
     ("setattr", |export, _, file, _| {
         let new_attributes = Sattr3 { mode: Some(0), size: Some(1), ..nothing() };
+        let args = Setattr3args { object: file.clone(), new_attributes, guard: None };
+        export.nfsproc3_setattr(&args).unwrap().into_ok().map(drop)
+    }),
+    ("chmod", |export, _, file, _| {
+        let new_attributes = Sattr3 { mode: Some(0), ..nothing() };
         let args = Setattr3args { object: file.clone(), new_attributes, guard: None };
         export.nfsproc3_setattr(&args).unwrap().into_ok().map(drop)
     }),
