@@ -42,6 +42,7 @@
 //! link       one connection                 table    who waits for what, and who receives
 //! carrier    sockets, and the seam for TLS  auth     credentials, and the seam for RPCSEC_GSS
 //! service    the thread for all links       gather   a thread that waits for any of several calls
+//! copies     calls that are sealed anew when they are sent again
 //! ```
 
 mod address;
@@ -49,6 +50,7 @@ pub(crate) mod alarm;
 pub mod auth;
 mod bound;
 pub mod carrier;
+mod copies;
 mod gather;
 pub(crate) mod link;
 mod service;
@@ -90,6 +92,8 @@ pub struct Client {
 #[derive(Clone)]
 struct Settings {
     auth: Arc<dyn Authenticator>,
+    /// It numbers what it seals.
+    numbered: bool,
     patience: Option<Duration>,
     retransmit: Duration,
     lenient: bool,
@@ -128,7 +132,8 @@ impl Client {
     /// The same connection, called with other credentials.
     #[must_use]
     pub fn with_auth(&self, auth: impl Authenticator) -> Client {
-        Client { settings: Settings { auth: Arc::new(auth), ..self.settings.clone() }, ..self.clone() }
+        let numbered = auth.is_numbered();
+        Client { settings: Settings { auth: Arc::new(auth), numbered, ..self.settings.clone() }, ..self.clone() }
     }
 
     /// The same connection, for calls that have no reply: they return once they are sent, and nobody knows whether they
@@ -176,6 +181,7 @@ impl Default for Builder {
     fn default() -> Builder {
         let settings = Settings {
             auth: Arc::new(AuthNone),
+            numbered: false,
             patience: Some(Duration::from_secs(25)),
             retransmit: Duration::from_secs(1),
             lenient: false,
@@ -199,6 +205,7 @@ impl Builder {
     /// How the client says who calls; AUTH_NONE by default.
     #[must_use]
     pub fn auth(mut self, auth: impl Authenticator) -> Builder {
+        self.settings.numbered = auth.is_numbered();
         self.settings.auth = Arc::new(auth);
         self
     }

@@ -40,6 +40,13 @@ pub trait Authenticator: Send + Sync + 'static {
         Ok(Cow::Borrowed(result))
     }
 
+    /// Whether each copy of a call that is sent again, as over datagrams, is sealed anew; else all have the same bytes. A copy
+    /// is sealed by whichever thread looks after the call, which must not wait for a call of its own; and a reply is opened by the
+    /// seal of each copy, the last first, until one is believed.
+    fn is_numbered(&self) -> bool {
+        false
+    }
+
     /// The server has rejected the call for that. Whether to make it again, with another credential.
     fn rejected(&self, why: AuthStat, seal: Seal) -> bool {
         let _ = (why, seal);

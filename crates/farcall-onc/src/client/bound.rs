@@ -13,6 +13,7 @@ use farcall::xdr::{Decoder, Encoder};
 use farcall::{CallFailed, Kind, Ran};
 
 use super::auth::Seal;
+use super::copies::{Anew, Copies};
 use super::link::{Link, Terms, late};
 use super::table::{Body, Kept, Lost, Outcome, Watcher};
 use super::{Client, tools};
@@ -29,11 +30,13 @@ struct Target {
     name: &'static str,
     program: u32,
     version: u32,
+    /// Of one call: what seals it, if each copy is sealed anew.
+    copies: Anew,
 }
 
 impl Bound {
     pub(crate) fn new(client: Client, name: &'static str, program: u32, version: u32) -> Bound {
-        Bound(Arc::new(Target { client, name, program, version }))
+        Bound(Arc::new(Target { client, name, program, version, copies: None }))
     }
 }
 
@@ -253,21 +256,62 @@ impl Target {
         })
     }
 
-    fn start(self: &Arc<Self>, call: &Call<'_>) -> Result<Started, CallFailed> {
+    /// Whether each copy of a call is sealed anew.
+    #[inline]
+    fn is_numbered(&self) -> bool {
+        self.client.settings.numbered && self.client.connection.is_datagrams()
+    }
+
+    /// What one such call is made with.
+    fn numbered(&self) -> Arc<Target> {
+        let mut client = self.client.clone();
+        let copies = Arc::new(Copies::new(client.settings.auth.clone()));
+        client.settings.auth = copies.clone();
+        let Target { name, program, version, .. } = *self;
+        Arc::new(Target { client, name, program, version, copies: Some(copies) })
+    }
+
+    /// As [`Target::call`], of such a call: it is started, for the service thread to look after its copies.
+    #[cold]
+    fn call_numbered(&self, call: &Call<'_>, sink: Sink<'_>) -> Result<(), CallFailed> {
         let limit = self.limit(call);
+        let mut first = true;
         loop {
-            if let Some(started) = self.try_start(call, limit)? {
+            let mut started = self.numbered().start(call, limit, first)?;
+            if started.state == State::Sent {
+                Box::new(started).wait(sink);
+                return Ok(());
+            }
+            started.state = State::Over;
+            let outcome = started.link.wait(started.xid, limit.at);
+            let body = outcome.map_err(|lost| self.lost(lost, limit, call.procedure))?;
+            match started.target.deliver(body, started.seal, call.procedure, first, sink)? {
+                Attempt::Again(failed) if failed.ran() != Ran::No => return Err(failed),
+                Attempt::Again(_) => first = false,
+                Attempt::Done | Attempt::Taken => return Ok(()),
+            }
+        }
+    }
+
+    fn start(self: &Arc<Self>, call: &Call<'_>, limit: Limit, may_repeat: bool) -> Result<Started, CallFailed> {
+        loop {
+            if let Some(started) = self.try_start(call, limit, may_repeat)? {
                 return Ok(started);
             }
         }
     }
 
     /// The same, unless the next identifier is in use.
-    fn try_start(self: &Arc<Self>, call: &Call<'_>, limit: Limit) -> Result<Option<Started>, CallFailed> {
+    fn try_start(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        limit: Limit,
+        may_repeat: bool,
+    ) -> Result<Option<Started>, CallFailed> {
         let about = |why| self.about(why, call.procedure);
         let xid = self.client.connection.xid();
         tools::with_message(|message| {
-            let seal = self.write(message, xid, call, false).map_err(about)?;
+            let seal = self.write(message, xid, call, may_repeat).map_err(about)?;
             let connection = &self.client.connection;
             let link = connection.link(limit.now, limit.at).map_err(|lost| self.lost(lost, limit, call.procedure))?;
             let mut started = Started {
@@ -285,7 +329,7 @@ impl Target {
                 return Ok(Some(started));
             }
             let terms = limit.terms(xid, self.client.settings.retransmit);
-            let begun = started.link.start(message, &terms, Watcher::Nobody);
+            let begun = started.link.start(message, &terms, self.copies.clone());
             if let Err(lost) = begun {
                 started.state = State::Over;
                 return if lost.taken { Ok(None) } else { Err(self.lost(lost, limit, call.procedure)) };
@@ -317,7 +361,7 @@ impl fmt::Display for Called<'_> {
             "" => write!(f, "procedure {}", self.procedure.number)?,
             name => f.write_str(name)?,
         }
-        let Target { name, program, version, ref client } = *self.target;
+        let Target { name, program, version, ref client, .. } = *self.target;
         let numbers = spelled(program, version);
         match name {
             "" => write!(f, " of {numbers} at {}", client.address()),
@@ -382,13 +426,15 @@ fn refusal(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
 
 impl Channel for Bound {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
-        if let Err(why) = self.0.call(&call, sink) {
+        let done = if self.0.is_numbered() { self.0.call_numbered(&call, sink) } else { self.0.call(&call, sink) };
+        if let Err(why) = done {
             sink(Reply::Failed(why));
         }
     }
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
-        match self.0.start(&call) {
+        let target = if self.0.is_numbered() { &self.0.numbered() } else { &self.0 };
+        match target.start(&call, target.limit(&call), false) {
             Ok(started) => Box::new(started),
             Err(why) => Box::new(why),
         }

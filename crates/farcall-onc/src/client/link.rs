@@ -17,6 +17,7 @@ use farcall::{Kind, Ran};
 
 use super::alarm::Alarm;
 use super::carrier::{self, Carrier, Wait};
+use super::copies::Anew;
 use super::service;
 use super::table::{Again, Body, Entry, Kept, Lost, Outcome, Table, Watcher, later};
 use super::tools;
@@ -179,12 +180,9 @@ impl Link {
 
     /// Starts a call. It leaves at once if it is the only one; else it may wait for others to leave with it, until a
     /// thread waits, or the service thread looks.
-    pub(crate) fn start(self: &Arc<Self>, message: &[u8], terms: &Terms, watcher: Watcher) -> Result<(), Lost> {
-        let again = self.datagrams.then(|| {
-            let Terms { pause, now, .. } = *terms;
-            Box::new(Again { message: message.to_vec(), at: now + pause, pause: later(pause), repeated: false })
-        });
-        let entry = Entry { watcher, deadline: terms.deadline, again, unattended: true, ..Entry::default() };
+    pub(crate) fn start(self: &Arc<Self>, message: &[u8], terms: &Terms, anew: Anew) -> Result<(), Lost> {
+        let again = self.datagrams.then(|| Box::new(Again::new(message, anew, terms.now, terms.pause)));
+        let entry = Entry { deadline: terms.deadline, again, unattended: true, ..Entry::default() };
         let mut table = self.lock();
         let mine = Mine { xid: terms.xid, end: self.admit(&mut table, Some(terms.xid), message)?, entered: true };
         self.enter(&mut table, &mine, entry)?;

@@ -181,7 +181,10 @@ impl Tended {
         if !messages.is_empty() {
             self.link.expect_strays();
         }
-        messages.iter().for_each(|message| self.link.send_datagram(message));
+        for (message, copies) in messages {
+            let message = copies.map_or(Some(message), |copies| copies.another());
+            message.iter().for_each(|message| self.link.send_datagram(message));
+        }
         ended.into_iter().for_each(|watcher| watcher.wake(false));
         true
     }

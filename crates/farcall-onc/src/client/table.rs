@@ -16,6 +16,8 @@ use bytes::Bytes;
 use farcall::multi::Bell;
 use farcall::{Kind, Ran};
 
+use super::copies::Anew;
+
 /// A reply as it came, header and all.
 #[derive(Debug)]
 pub(crate) struct Body {
@@ -87,16 +89,27 @@ impl Watcher {
     }
 }
 
-/// A datagram that is sent again until its reply comes.
-#[derive(Debug)]
+/// A datagram that is sent again until its reply comes: these bytes, or another copy of the call.
 pub(crate) struct Again {
     pub(crate) message: Vec<u8>,
+    pub(crate) copies: Anew,
     pub(crate) at: Instant,
     /// How long the next pause is.
     pub(crate) pause: Duration,
     /// It was sent again.
     pub(crate) repeated: bool,
 }
+
+impl Again {
+    pub(crate) fn new(message: &[u8], copies: Anew, now: Instant, pause: Duration) -> Again {
+        // Copies have the message themselves.
+        let message = if copies.is_some() { Vec::new() } else { message.to_vec() };
+        Again { message, copies, at: now + pause, pause: later(pause), repeated: false }
+    }
+}
+
+/// What is sent again: the message, unless there are copies to take another from, with no lock held.
+pub(crate) type Repeat = (Vec<u8>, Anew);
 
 /// A call that has no reply yet, or whose reply has not been fetched.
 #[derive(Default)]
@@ -293,7 +306,7 @@ impl Table {
     }
 
     /// Acts on the timers of calls that no thread minds. Who is to be told, and what is to be sent again.
-    pub(crate) fn run_timers(&mut self, now: Instant, late: &dyn Fn() -> Lost) -> (Vec<Watcher>, Vec<Vec<u8>>) {
+    pub(crate) fn run_timers(&mut self, now: Instant, late: &dyn Fn() -> Lost) -> (Vec<Watcher>, Vec<Repeat>) {
         if self.timer.is_none_or(|timer| timer > now) {
             return (Vec::new(), Vec::new());
         }
@@ -309,7 +322,7 @@ impl Table {
             }
             if let Some(again) = &mut entry.again {
                 if again.at <= now {
-                    messages.push(again.message.clone());
+                    messages.push((again.message.clone(), again.copies.clone()));
                     again.repeated = true;
                     again.at = now + again.pause;
                     again.pause = later(again.pause);

@@ -1,0 +1,91 @@
+//! A call over datagrams of which each copy is sealed anew, as RPCSEC_GSS wants (RFC 2203 section 5.3.3.1).
+
+use std::borrow::Cow;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use farcall::CallFailed;
+
+use super::auth::{Authenticator, Seal, not_believed};
+use crate::wire::auth::{AuthStat, OpaqueAuth};
+
+/// Replies to older copies are not believed any more.
+const MOST: usize = 16;
+
+/// One call's authenticator: it remembers what it has sealed.
+pub(crate) struct Copies {
+    auth: Arc<dyn Authenticator>,
+    call: Mutex<Plain>,
+}
+
+/// What a call is sealed anew by when it is sent again; none if it is the same bytes.
+pub(crate) type Anew = Option<Arc<Copies>>;
+
+#[derive(Default)]
+struct Plain {
+    header: Vec<u8>,
+    arguments: Vec<u8>,
+    /// What the copies bear, the latest last.
+    seals: Vec<Seal>,
+}
+
+impl Copies {
+    pub(crate) fn new(auth: Arc<dyn Authenticator>) -> Copies {
+        Copies { auth, call: Mutex::default() }
+    }
+
+    /// One more, for whoever looks after the call; none if it cannot be made. A panic in it is lost like a datagram.
+    pub(crate) fn another(&self) -> Option<Vec<u8>> {
+        let (mut message, arguments) = {
+            let call = self.lock();
+            (call.header.clone(), call.arguments.clone())
+        };
+        let write = || {
+            let seal = self.seal(&mut message, 0, false)?;
+            let at = message.len();
+            message.extend_from_slice(&arguments);
+            self.auth.protect(&mut message, at, seal)
+        };
+        catch_unwind(AssertUnwindSafe(write)).is_ok_and(|written| written.is_ok()).then_some(message)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Plain> {
+        self.call.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Authenticator for Copies {
+    fn seal(&self, message: &mut Vec<u8>, header: usize, again: bool) -> Result<Seal, CallFailed> {
+        let plain = message.get(header..).unwrap_or_default().to_vec();
+        let seal = self.auth.seal(message, header, again)?;
+        let mut call = self.lock();
+        call.header = plain;
+        if call.seals.len() == MOST {
+            call.seals.remove(0);
+        }
+        call.seals.push(seal);
+        Ok(seal)
+    }
+
+    fn protect(&self, message: &mut Vec<u8>, arguments: usize, seal: Seal) -> Result<(), CallFailed> {
+        self.lock().arguments = message.get(arguments..).unwrap_or_default().to_vec();
+        self.auth.protect(message, arguments, seal)
+    }
+
+    /// Which of the copies the server has answered only its verifier says.
+    fn open<'a>(&self, verifier: &OpaqueAuth<'_>, result: &'a [u8], _: Seal) -> Result<Cow<'a, [u8]>, CallFailed> {
+        let mut opened = Err(not_believed("it answers no call"));
+        for seal in mem::take(&mut self.lock().seals).into_iter().rev() {
+            opened = self.auth.open(verifier, result, seal);
+            if opened.is_ok() {
+                break;
+            }
+        }
+        opened
+    }
+
+    fn rejected(&self, why: AuthStat, seal: Seal) -> bool {
+        self.auth.rejected(why, seal)
+    }
+}

@@ -1,0 +1,158 @@
+//! A flavour that numbers what it seals, as RPCSEC_GSS does: each copy of a call has a number of its own (RFC 2203 section 5.3.3.1).
+#![allow(missing_docs)]
+
+mod common;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{Asked, Datagrams, Echo, udp};
+use farcall::{CallFailed, Kind};
+use farcall_onc::Client;
+use farcall_onc::client::auth::{Authenticator, Seal, not_believed};
+use farcall_onc::wire::auth::OpaqueAuth;
+use farcall_onc::wire::message::{Accepted, Answer};
+
+const FLAVOR: u32 = 0x7777_0001;
+
+/// The credential is a number that no other has; with it stand the arguments, each byte changed by it. The verifier of a reply
+/// is the number of the copy that it answers, and so is the result changed.
+#[derive(Default)]
+struct Numbered {
+    last: AtomicU64,
+    numbered: bool,
+    breaks: bool,
+}
+
+impl Authenticator for Numbered {
+    fn is_numbered(&self) -> bool {
+        self.numbered
+    }
+
+    fn seal(&self, message: &mut Vec<u8>, _: usize, _: bool) -> Result<Seal, CallFailed> {
+        let number = self.last.fetch_add(1, Ordering::SeqCst) + 1;
+        assert!(!self.breaks || number == 1, "it breaks");
+        OpaqueAuth::new(FLAVOR, &number.to_be_bytes()).unwrap().write(message);
+        OpaqueAuth::NONE.write(message);
+        Ok(Seal(number))
+    }
+
+    fn protect(&self, message: &mut Vec<u8>, arguments: usize, seal: Seal) -> Result<(), CallFailed> {
+        message[arguments..].iter_mut().for_each(|byte| *byte ^= seal.0 as u8);
+        Ok(())
+    }
+
+    fn open<'a>(&self, verifier: &OpaqueAuth<'_>, result: &'a [u8], seal: Seal) -> Result<Cow<'a, [u8]>, CallFailed> {
+        if verifier.body() != seal.0.to_be_bytes() {
+            return Err(not_believed("another number"));
+        }
+        Ok(result.iter().map(|byte| byte ^ seal.0 as u8).collect())
+    }
+}
+
+/// The number of a call's copy, and its arguments.
+fn read(asked: &Asked) -> (u64, Vec<u8>) {
+    let number = u64::from_be_bytes(asked.credential.1[..].try_into().unwrap());
+    (number, asked.arguments.iter().map(|byte| byte ^ number as u8).collect())
+}
+
+/// Answers a call as the copy with that number, with its arguments.
+fn answer(socket: &Datagrams, to: &(Asked, SocketAddr), number: u64) {
+    let (asked, from) = to;
+    let result: Vec<u8> = read(asked).1.iter().map(|byte| byte ^ number as u8).collect();
+    let body = number.to_be_bytes();
+    let verifier = OpaqueAuth::new(FLAVOR, &body).unwrap();
+    let answer = Answer::Accepted { verifier, outcome: Accepted::Success(&result) };
+    socket.0.send_to(&asked.answer(answer), from).unwrap();
+}
+
+fn client(address: &str, auth: Numbered) -> Client {
+    Client::builder().auth(auth).retransmit(Duration::from_millis(5)).connect(address).unwrap()
+}
+
+#[test]
+fn each_copy_is_sealed_anew_and_the_answer_to_any_of_them_is_believed() {
+    // Waited for from the beginning, and started.
+    for started in [false, true] {
+        let (address, server) = udp(|socket| {
+            let all: Vec<_> = (0..4).map(|_| socket.next()).collect();
+            // The second answers, late; by a number that no copy has it would not be believed.
+            answer(socket, &all[1], read(&all[1].0).0);
+            all.into_iter().map(|(asked, _)| (asked.xid, read(&asked))).collect::<Vec<_>>()
+        });
+        let client = client(&address, Numbered { numbered: true, ..Numbered::default() });
+        let echo = client.bind::<dyn Echo>();
+        let result = if started { echo.start().echo(b"four").wait() } else { echo.echo(b"four") };
+        assert_eq!(result.unwrap(), b"four");
+        let copies = server.join().unwrap();
+        let numbers: BTreeSet<u64> = copies.iter().map(|(_, (number, _))| *number).collect();
+        assert_eq!(numbers.len(), 4, "each its own: {copies:?}");
+        let calls: BTreeSet<_> = copies.iter().map(|(xid, (_, arguments))| (*xid, arguments.clone())).collect();
+        assert_eq!(calls.len(), 1, "and all the same call");
+    }
+}
+
+#[test]
+fn an_answer_to_no_copy_is_not_believed() {
+    let (address, _server) = udp(|socket| {
+        let all: Vec<_> = (0..2).map(|_| socket.next()).collect();
+        answer(socket, &all[1], 1_000_000);
+    });
+    let client = client(&address, Numbered { numbered: true, ..Numbered::default() });
+    let why: CallFailed = client.bind::<dyn Echo>().again(7).unwrap_err().into();
+    assert_eq!(why.kind(), Kind::NotPermitted);
+    assert!(why.detail().contains("another number"), "{why}");
+}
+
+#[test]
+fn copies_are_the_same_bytes_where_nothing_is_numbered() {
+    let (address, server) = udp(|socket| {
+        let all: Vec<_> = (0..3).map(|_| socket.next()).collect();
+        answer(socket, &all[2], 1);
+        all.into_iter().map(|(asked, _)| asked.credential.1).collect::<BTreeSet<_>>()
+    });
+    assert_eq!(client(&address, Numbered::default()).bind::<dyn Echo>().again(7).unwrap(), 7);
+    assert_eq!(server.join().unwrap().len(), 1);
+}
+
+#[test]
+fn a_seal_that_panics_loses_a_copy_and_nothing_else() {
+    let sealed = Arc::new(Numbered { numbered: true, breaks: true, ..Numbered::default() });
+    let (address, _server) = udp({
+        let sealed = sealed.clone();
+        move |socket| {
+            let first = socket.next();
+            // Another copy is tried meanwhile, in vain.
+            while sealed.last.load(Ordering::SeqCst) < 2 {
+                std::thread::yield_now();
+            }
+            answer(socket, &first, 1);
+        }
+    });
+    let client = Client::builder().auth(Shared(sealed)).retransmit(Duration::from_millis(5)).connect(&address).unwrap();
+    assert_eq!(client.bind::<dyn Echo>().again(7).unwrap(), 7);
+}
+
+struct Shared(Arc<Numbered>);
+
+impl Authenticator for Shared {
+    fn is_numbered(&self) -> bool {
+        self.0.is_numbered()
+    }
+
+    fn seal(&self, message: &mut Vec<u8>, header: usize, again: bool) -> Result<Seal, CallFailed> {
+        self.0.seal(message, header, again)
+    }
+
+    fn protect(&self, message: &mut Vec<u8>, arguments: usize, seal: Seal) -> Result<(), CallFailed> {
+        self.0.protect(message, arguments, seal)
+    }
+
+    fn open<'a>(&self, verifier: &OpaqueAuth<'_>, result: &'a [u8], seal: Seal) -> Result<Cow<'a, [u8]>, CallFailed> {
+        self.0.open(verifier, result, seal)
+    }
+}
