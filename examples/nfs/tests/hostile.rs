@@ -19,7 +19,8 @@ use rustix::io::Errno;
 static STARTING: Mutex<()> = Mutex::new(());
 
 fn exported() -> (tempfile::TempDir, Files) {
-    let directory = tempfile::tempdir().unwrap();
+    // By the name that the system has for it, also where that of temporary files is a link.
+    let directory = tempfile::tempdir_in(std::env::temp_dir().canonicalize().unwrap()).unwrap();
     let files = Files::open(directory.path()).unwrap();
     (directory, files)
 }
