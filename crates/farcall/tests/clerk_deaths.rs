@@ -46,8 +46,8 @@ impl Exporter {
 }
 
 fn runtime(registry: &Path) -> Runtime {
-    // Not long: who imports what a clerk still knows of the dead waits for it.
-    Runtime::builder().registry(names::File::at(registry)).patience(Duration::from_millis(500)).build().unwrap()
+    // Not long: who imports what a clerk still knows of the dead waits for it. But nobody who lives is silent for so long.
+    Runtime::builder().registry(names::File::at(registry)).patience(Duration::from_secs(2)).build().unwrap()
 }
 
 #[test]
