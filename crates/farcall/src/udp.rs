@@ -163,7 +163,8 @@ mod tests {
     #[test]
     #[cfg(all(target_os = "linux", not(farcall_portable)))]
     fn a_closed_port_is_a_hint_that_names_the_address() {
-        let gone = socket("127.0.0.1:0").local_address();
+        // At an address that no other test's sockets have: one of them could get the port that was let go of.
+        let gone = socket("127.0.7.5:0").local_address();
         let (a, b) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
         a.send(gone, b"anybody?").unwrap();
         assert_eq!(a.receive(&mut [0; 8], Wait::Forever).unwrap(), Received::Unreachable(gone));
