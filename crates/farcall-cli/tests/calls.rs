@@ -204,7 +204,9 @@ fn names_are_listed_and_pinged() {
     assert_eq!(place.run(&["names", "no such name"]).code, 2);
 
     let ping = place.run(&["--json", "ping", "Store", "-c", "3"]).json();
-    assert_eq!((&ping[0]["count"], &ping[0]["running"]), (&3.into(), &1.into()));
+    assert_eq!(ping[0]["count"], 3);
+    // (Those before it may still be counted: a result leaves before its call is over.)
+    assert!((1..=3).contains(&ping[0]["running"].as_u64().unwrap()), "{ping:?}");
     assert!(place.run(&["ping", &one.url()]).ok().contains("5 calls, fastest"));
 }
 
