@@ -18,6 +18,10 @@ pub trait Scale {
     /// Ends when it is cancelled, on all scales but the first.
     #[blocking]
     fn settle(&self) -> farcall::Result<u32>;
+
+    /// The same, but the first scale is too weak for what lies on it.
+    #[blocking]
+    fn hold(&self) -> farcall::Result<u32, TooHeavy>;
 }
 
 #[derive(Debug, farcall::Xdr)]
@@ -42,6 +46,13 @@ impl Scale for Server {
             std::thread::yield_now();
         }
         Ok(self.0)
+    }
+
+    fn hold(&self) -> farcall::Result<u32, TooHeavy> {
+        if self.0 == 0 {
+            return Err(TooHeavy { most: 0 }.into());
+        }
+        Ok(self.settle()?)
     }
 }
 
@@ -105,6 +116,17 @@ fn of_fewer_members_than_results_are_wanted_nobody_is_called() {
 }
 
 #[test]
+fn nobody_is_waited_for_when_there_cannot_be_as_many_results_as_are_wanted() {
+    let place = Place::new();
+    let _exports = scales(&place, 3);
+    let said = place.run(&["multi", "Scale", "hold", "--quorum", "3", "--json"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert_eq!(lines(&said.out)[0], json!({ "member": "Scale/s0", "exception": { "most": 0 } }));
+    assert_eq!(lines(&said.out)[2], json!({ "member": "Scale/s2", "abandoned": "Maybe" }));
+    assert!(said.err.contains("0 of 3 members gave a result, and 3 were needed"), "{said:?}");
+}
+
+#[test]
 fn those_that_do_not_answer_are_not_waited_for() {
     let place = Place::new();
     let _exports = scales(&place, 3);
@@ -145,7 +167,7 @@ fn nonsense_is_explained() {
     let _exports = scales(&place, 1);
     let said = place.run(&["multi", "Scale", "weight", "{}"]);
     assert_eq!(said.code, 2);
-    assert!(said.err.contains("hint: it has weigh, settle"), "{said:?}");
+    assert!(said.err.contains("hint: it has weigh, settle, hold"), "{said:?}");
     let said = place.run(&["multi", "Balance", "weigh"]);
     assert_eq!(said.code, 4);
     assert!(said.err.contains("hint: "), "{said:?}");

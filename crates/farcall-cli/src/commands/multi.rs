@@ -32,7 +32,7 @@ pub struct Multi {
     #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     arguments: String,
 
-    /// Stop when so many have given a result; the others' calls are left to finish
+    /// Stop when so many have given a result, or no longer can; the others' calls are left to finish
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     quorum: Option<u32>,
 
@@ -68,9 +68,9 @@ impl Multi {
             return Err(CallFailed::new(Kind::Other, Ran::No).because(why).into());
         }
         let width = members.iter().map(|member| member.name().chars().count()).max().unwrap_or(0).min(WIDEST);
-        let mut table = Table::new(output, interface, procedure, width, members.len());
-        let gathered = calls.each(|reply| table.take(reply, wanted));
-        table.finish(&gathered, wanted)
+        let mut table = Table::new(output, interface, procedure, width, members.len(), wanted);
+        let gathered = calls.each(|reply| table.take(reply));
+        table.finish(&gathered)
     }
 }
 
@@ -89,7 +89,12 @@ struct Table<'a> {
     began: Instant,
     /// Beneath the lines, on a terminal only: how many have answered.
     bar: ProgressBar,
+    members: usize,
+    /// How many results end it; all replies if none.
+    wanted: Option<usize>,
     results: usize,
+    /// How many gave none.
+    missed: usize,
     worst: Option<Failure>,
     /// Why no more can be shown.
     broken: Option<Failure>,
@@ -102,6 +107,7 @@ impl<'a> Table<'a> {
         procedure: &'a Procedure,
         width: usize,
         members: usize,
+        wanted: Option<usize>,
     ) -> Table<'a> {
         let style = ProgressStyle::with_template("{pos} of {len} have answered, {elapsed} {wide_bar}");
         let bar = match output.is_json() {
@@ -112,17 +118,24 @@ impl<'a> Table<'a> {
         };
         bar.enable_steady_tick(TICK);
         let began = Instant::now();
-        Table { output, interface, procedure, width, began, bar, results: 0, worst: None, broken: None }
+        let (worst, broken, results, missed) = (None, None, 0, 0);
+        Table { output, interface, procedure, width, began, bar, members, wanted, results, missed, worst, broken }
     }
 
-    fn take(&mut self, reply: Reply<'_, Encoded, Encoded>, wanted: Option<usize>) -> Next {
+    fn take(&mut self, reply: Reply<'_, Encoded, Encoded>) -> Next {
         let took = self.began.elapsed();
         if let Err(why) = self.show(&reply, took) {
             self.broken = Some(why);
             return Next::Stop;
         }
         self.bar.inc(1);
-        if wanted.is_some_and(|wanted| self.results >= wanted) { Next::Stop } else { Next::Continue }
+        let is_met = self.wanted.is_some_and(|wanted| self.results >= wanted);
+        if is_met || self.is_hopeless() { Next::Stop } else { Next::Continue }
+    }
+
+    /// Whether there will not be as many results as are wanted, whatever those say who have not answered.
+    fn is_hopeless(&self) -> bool {
+        self.wanted.is_some_and(|wanted| self.members - self.missed < wanted)
     }
 
     fn show(&mut self, reply: &Reply<'_, Encoded, Encoded>, took: Duration) -> Outcome {
@@ -135,10 +148,12 @@ impl<'a> Table<'a> {
             }
             Err(Error::Declared(Encoded(exception))) => {
                 let value = decoded(types, &self.procedure.exception, exception)?;
+                self.missed += 1;
                 self.fell_short(Failure::exception());
                 self.line(reply.member, Some(took), "exception", value.clone(), &format!("exception {value}"))
             }
             Err(Error::CallFailed(why)) => {
+                self.missed += 1;
                 self.fell_short(why.clone().into());
                 self.line(reply.member, Some(took), "failed", failed(why), &format!("failed: {why}; {}", why.ran()))
             }
@@ -160,7 +175,7 @@ impl<'a> Table<'a> {
     }
 
     /// Says who has not answered, and whether enough have.
-    fn finish(mut self, gathered: &Gathered<(), ()>, wanted: Option<usize>) -> Outcome {
+    fn finish(mut self, gathered: &Gathered<(), ()>) -> Outcome {
         self.bar.finish_and_clear();
         if let Some(why) = self.broken.take() {
             return Err(why);
@@ -172,10 +187,12 @@ impl<'a> Table<'a> {
                 _ => "was not waited for",
             };
             self.line(member, None, "abandoned", ran_word(*ran).into(), text)?;
-            let late = CallFailed::new(Kind::Deadline, *ran);
-            self.fell_short(late.into());
+            // Whom nobody waited for any more was not late.
+            if !self.is_hopeless() {
+                self.fell_short(CallFailed::new(Kind::Deadline, *ran).into());
+            }
         }
-        let needed = wanted.unwrap_or(gathered.len());
+        let needed = self.wanted.unwrap_or(gathered.len());
         if self.results >= needed {
             return Ok(());
         }
