@@ -211,6 +211,27 @@ fn names_are_listed_and_pinged() {
 }
 
 #[test]
+fn top_follows_servers_that_come_and_go() {
+    let place = Place::new();
+    let runtime = || Runtime::builder().registry(farcall::names::File::at(place.registry())).build().unwrap();
+    let (here, there) = (runtime(), runtime());
+    let _first = here.export::<dyn Store>("Store/first", Arc::new(Server)).unwrap();
+    let mut top = place.start(&["--json", "top", "Store", "--every", "0.02"]);
+    assert_eq!(top.fact("address"), here.address().unwrap().to_string());
+    let second = there.export::<dyn Store>("Store/second", Arc::new(Server)).unwrap();
+    let address = second.address().to_string();
+    let mut next = |gone: bool| {
+        let line: serde_json::Value = serde_json::from_str(&top.line()).unwrap();
+        line["address"] == *address && line["gone"].as_bool().unwrap_or(false) == gone
+    };
+    while !next(false) {}
+    drop(second);
+    while !next(true) {}
+    let _second = there.export::<dyn Store>("Store/second", Arc::new(Server)).unwrap();
+    while !next(false) {}
+}
+
+#[test]
 fn top_shows_what_a_server_counts() {
     let place = Place::new();
     let export = export(&place, "Store/ebbets");

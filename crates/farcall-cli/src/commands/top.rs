@@ -1,6 +1,6 @@
 //! `farcall top`: what servers do, read from their memory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stdout};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::remote::{runtime, seconds};
 /// Show what servers do: calls and how they ended, how long they ran, how many threads are busy
 ///
 /// Reads the counters that every server keeps in its memory, so it is shown also while all of a server's threads are stuck
-/// in procedures.
+/// in procedures. Servers that start meanwhile are shown too; those that end are shown as gone for a while.
 #[derive(Debug, Args)]
 pub struct Top {
     /// Which servers: an address (10.0.0.7:7000), a type, or a type and an instance [default: all of this user]
@@ -37,34 +37,37 @@ pub struct Top {
     once: bool,
 }
 
+/// For so many looks one that has ended is shown as gone.
+const GONE: u32 = 10;
+
 /// A server that is looked at.
+#[derive(Default)]
 struct Server {
-    address: SocketAddr,
     counters: Option<Counters>,
     /// What the last look saw, and when.
     before: Option<(Serving, Instant)>,
+    /// For how many looks nobody has known of it.
+    gone: u32,
 }
+
+type Servers = BTreeMap<SocketAddr, Server>;
 
 impl Top {
     pub fn run(&self, output: &Output) -> Outcome {
-        let addresses = self.addresses()?;
+        let mut servers = Servers::new();
+        self.follow(&mut servers)?;
+        if servers.is_empty() {
+            // Else it would show nothing, for ever.
+            return Err(self.nobody());
+        }
         // By packets alone: through shared memory a server's threads have a part in it.
         let runtime = Runtime::builder().shared_memory(false).build()?;
-        let mut servers: Vec<Server> =
-            addresses.into_iter().map(|address| Server { address, counters: None, before: None }).collect();
         let clears = !self.once && !output.is_json() && stdout().is_terminal();
         loop {
-            let mut page = if clears { "\x1b[H\x1b[2J".to_owned() } else { String::new() };
-            let mut failed = None;
-            for server in &mut servers {
-                match server.look(&runtime) {
-                    Ok((serving, since)) if output.is_json() => say(to_json(server.address, &serving, since))?,
-                    Ok((serving, since)) => page += &printable(&table(server.address, &serving, since)),
-                    Err(why) => failed = Some(why.about(server.address)),
-                }
-            }
-            if !page.is_empty() {
-                say(page.trim_end())?;
+            let (page, failed) = look(&mut servers, &runtime, output)?;
+            let clear = if clears { "\x1b[H\x1b[2J" } else { "" };
+            if clears || !page.is_empty() {
+                say(format!("{clear}{}", page.trim_end()))?;
             }
             match failed {
                 Some(why) if self.once => return Err(why),
@@ -75,6 +78,30 @@ impl Top {
                 return Ok(());
             }
             sleep(self.every);
+            // A registry that fails now may not fail later.
+            if let Err(why) = self.follow(&mut servers) {
+                why.report(output.is_json());
+            }
+        }
+    }
+
+    /// Learns which servers have come, and which have ended.
+    fn follow(&self, servers: &mut Servers) -> Outcome {
+        let there = self.addresses()?;
+        for address in &there {
+            servers.entry(*address).or_default().gone = 0;
+        }
+        for (_, server) in servers.iter_mut().filter(|(address, _)| !there.contains(address)) {
+            *server = Server { gone: server.gone + 1, ..Server::default() };
+        }
+        servers.retain(|_, server| server.gone <= GONE);
+        Ok(())
+    }
+
+    fn nobody(&self) -> Failure {
+        match &self.host {
+            None => Failure::new("no process of this user exports anything"),
+            Some(host) => Failure::new(format!("nobody exports {host}")).hint("`farcall names` lists what is exported"),
         }
     }
 
@@ -85,14 +112,7 @@ impl Top {
             _ => None,
         };
         let Some(host) = &self.host else {
-            let all: BTreeSet<SocketAddr> =
-                runtime()?.registry().list()?.entries.into_iter().filter_map(socket).collect();
-            // Else it would show nothing, for ever.
-            return if all.is_empty() {
-                Err(Failure::new("no process of this user exports anything"))
-            } else {
-                Ok(all)
-            };
+            return Ok(runtime()?.registry().list()?.entries.into_iter().filter_map(socket).collect());
         };
         if let Ok(address) = host.trim_start_matches("udp://").parse() {
             return Ok(BTreeSet::from([address]));
@@ -108,12 +128,28 @@ impl Top {
             Ok(_) => return Err(Failure::usage(format!("{host:?} is not where a server can be"))),
             Err(why) => return Err(Failure::usage(why.to_string())),
         };
-        let addresses: BTreeSet<SocketAddr> = entries.into_iter().filter_map(socket).collect();
-        match addresses.is_empty() {
-            true => Err(Failure::new(format!("nobody exports {host}")).hint("`farcall names` lists what is exported")),
-            false => Ok(addresses),
+        Ok(entries.into_iter().filter_map(socket).collect())
+    }
+}
+
+/// Looks at all of them: what there is to be shown on a page (as JSON it is said at once), and what failed.
+fn look(servers: &mut Servers, runtime: &Runtime, output: &Output) -> Outcome<(String, Option<Failure>)> {
+    let (mut page, mut failed) = (String::new(), None);
+    for (&address, server) in servers {
+        if server.gone > 0 {
+            match output.is_json() {
+                true => say(json!({ "address": address.to_string(), "gone": true }))?,
+                false => page += &format!("{address}  gone\n\n"),
+            }
+            continue;
+        }
+        match server.look(address, runtime) {
+            Ok((serving, since)) if output.is_json() => say(to_json(address, &serving, since))?,
+            Ok((serving, since)) => page += &printable(&table(address, &serving, since)),
+            Err(why) => failed = Some(why.about(address)),
         }
     }
+    Ok((page, failed))
 }
 
 /// What was counted between two looks, and how long that was.
@@ -123,10 +159,10 @@ struct Since {
 }
 
 impl Server {
-    fn look(&mut self, runtime: &Runtime) -> Outcome<(Serving, Option<Since>)> {
+    fn look(&mut self, address: SocketAddr, runtime: &Runtime) -> Outcome<(Serving, Option<Since>)> {
         let counters = match &self.counters {
             Some(counters) => counters.clone(),
-            None => Counters::import(runtime, self.address)?,
+            None => Counters::import(runtime, address)?,
         };
         // One that is there again is another.
         self.counters = None;

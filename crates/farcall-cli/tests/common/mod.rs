@@ -128,6 +128,11 @@ impl Started {
         facts[name].as_str().unwrap_or_else(|| panic!("no {name} in {facts}")).to_owned()
     }
 
+    /// The next line that it says.
+    pub fn line(&mut self) -> String {
+        self.lines.next().expect("it says more").unwrap()
+    }
+
     /// Interrupts it, as Ctrl-C does, and waits until all that hold its output have ended.
     #[cfg(unix)]
     pub fn interrupt(mut self) -> Said {
