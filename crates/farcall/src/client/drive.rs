@@ -157,10 +157,10 @@ impl Attendance<'_> {
         self
     }
 
-    /// Waits until `done` says that it is over: as the leader, or as one that follows.
+    /// Waits until `done` says that it is over: as the leader, or as one that follows. The time.
     #[inline(never)]
-    pub(super) fn until(&mut self, tools: &mut Tools, now: Time, done: &dyn Fn() -> bool) {
-        self.until_either(tools, now, NEVER, None, done);
+    pub(super) fn until(&mut self, tools: &mut Tools, now: Time, done: &dyn Fn() -> bool) -> Time {
+        self.until_either(tools, now, NEVER, None, done)
     }
 
     /// The same until a call of this thread has ended, by itself or by `done`. `timer` is one that was not told
@@ -185,13 +185,13 @@ impl Attendance<'_> {
         timer: Time,
         mine: Option<&mut Mine<'_>>,
         done: &dyn Fn() -> bool,
-    ) {
+    ) -> Time {
         let endpoint = self.endpoint;
         if !self.leads {
             endpoint.set_timer(Some(timer));
             while !self.leads {
                 if done() {
-                    return;
+                    return endpoint.env.now();
                 }
                 self.waiter.wait(self.deadline.map(|deadline| deadline.since(endpoint.env.now())));
                 self.leads = endpoint.lead.take(self.waiter);
@@ -199,16 +199,17 @@ impl Attendance<'_> {
             now = endpoint.env.now();
         }
         let mut reception = Reception::new(endpoint, tools, timer, self.deadline);
-        endpoint.lead_until(&mut reception, tools, now, mine, done);
+        let now = endpoint.lead_until(&mut reception, tools, now, mine, done);
         reception.give_back(tools);
+        now
     }
 
     /// Takes in what arrives, if this leads and it is worth it, without sleeping: until `done` says that it is over, a timer
-    /// is due, or nothing has come for too long.
-    pub(super) fn look_on(&mut self, tools: &mut Tools, mut now: Time, done: &dyn Fn() -> bool) {
+    /// is due, or nothing has come for too long. The time.
+    pub(super) fn look_on(&mut self, tools: &mut Tools, mut now: Time, done: &dyn Fn() -> bool) -> Time {
         let endpoint = self.endpoint;
         if !self.leads || !endpoint.awake.is_worth() {
-            return;
+            return now;
         }
         let mut reception = Reception::new(endpoint, tools, NEVER, None);
         let (mut replies, mut in_vain) = (0, false);
@@ -223,6 +224,7 @@ impl Attendance<'_> {
         }
         endpoint.awake.learn(replies, in_vain);
         reception.give_back(tools);
+        now
     }
 
     /// Takes in what has arrived, if this leads.
@@ -242,7 +244,7 @@ impl Attendance<'_> {
 }
 
 impl Endpoint {
-    /// Receives, as the leader, until `mine` or `done` says that it is over.
+    /// Receives, as the leader, until `mine` or `done` says that it is over. The time when it last looked at the clock.
     #[inline(always)]
     pub(super) fn lead_until(
         &self,
@@ -251,10 +253,10 @@ impl Endpoint {
         mut time: Time,
         mut mine: Option<&mut Mine<'_>>,
         done: &dyn Fn() -> bool,
-    ) {
+    ) -> Time {
         let mut drained = 0;
         if done() {
-            return;
+            return time;
         }
         loop {
             let wait = self.wait(&mut reception.earliest, reception.look, time);
@@ -268,7 +270,8 @@ impl Endpoint {
                 && len == each
                 && let Some((timer, listed)) = mine.take(|| self.env.now(), &reception.buffer[..*len])
             {
-                return self.expect(&mut reception.earliest, timer, listed);
+                self.expect(&mut reception.earliest, timer, listed);
+                return time;
             }
             if let Some(mine) = &mut mine {
                 mine.depart();
@@ -284,7 +287,7 @@ impl Endpoint {
                 None => done(),
             };
             if over {
-                return;
+                return time;
             }
         }
     }

@@ -71,11 +71,9 @@ impl Station for Endpoint {
                 let mut heard = 0;
                 while !over() {
                     let before = now;
-                    attendance.by(until).until(tools, now, &|| bells.are(heard + 1) || over());
-                    now = self.env.now();
+                    now = attendance.by(until).until(tools, now, &|| bells.are(heard + 1) || over());
                     if now.since(before) < CLOSE {
-                        attendance.look_on(tools, now, &over);
-                        now = self.env.now();
+                        now = attendance.look_on(tools, now, &over);
                     }
                     heard = bells.count();
                 }
