@@ -42,7 +42,7 @@
 //! link       one connection                 table    who waits for what, and who receives
 //! carrier    sockets, and the seam for TLS  auth     credentials, and the seam for RPCSEC_GSS
 //! service    the thread for all links       gather   a thread that waits for any of several calls
-//! copies     calls that are sealed anew when they are sent again
+//! copies     calls sealed anew              incoming what has come, and for whom it is
 //! ```
 
 mod address;
@@ -52,6 +52,7 @@ mod bound;
 pub mod carrier;
 mod copies;
 mod gather;
+mod incoming;
 pub(crate) mod link;
 mod service;
 mod table;

@@ -12,16 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use farcall::{Kind, Ran};
 
 use super::alarm::Alarm;
 use super::carrier::{self, Carrier, Wait};
 use super::copies::Anew;
+use super::incoming::{Mine, Posted};
 use super::service;
-use super::table::{Again, Body, Entry, Kept, Lost, Outcome, Table, Watcher, later};
-use super::tools;
-use crate::wire::message::{Direction, peek};
+use super::table::{Again, Body, Entry, Lost, Outcome, Table, Watcher, later};
 use crate::wire::record::{Limits, Records};
 
 /// Started calls are held back until so many bytes may leave together.
@@ -29,8 +27,6 @@ const HOLD: usize = 32 << 10;
 /// The most calls under way, and the most bytes that wait to be sent.
 const MOST_CALLS: usize = 1 << 16;
 const MOST_UNSENT: usize = 64 << 20;
-/// Replies as long as that are not copied once more: results may share them.
-const LONG: usize = 4 << 10;
 /// Longer than any datagram.
 const DATAGRAM: usize = 64 << 10;
 
@@ -85,16 +81,6 @@ enum Came {
     /// Datagrams are not taken.
     Refused(Lost),
     Broken,
-}
-
-/// A call whose thread waits.
-#[derive(Clone, Copy, Debug)]
-struct Mine {
-    xid: u32,
-    /// How long the stream was, with the call's record at its end.
-    end: u64,
-    /// The table knows of it.
-    entered: bool,
 }
 
 thread_local! {
@@ -516,13 +502,26 @@ impl Link {
     /// Gives what came to whom it is for.
     #[inline]
     fn take_in(self: &Arc<Self>, reader: &mut Reader, len: usize, mine: Option<&Mine>) -> Came {
+        let alone = match &mut *reader {
+            Reader::Datagrams(buffer) => buffer.get(..len),
+            Reader::Stream(records) => {
+                records.filled(len);
+                records.alone()
+            }
+        };
+        if let Some(body) = alone.and_then(|message| mine?.take(message)) {
+            if let Reader::Stream(records) = reader {
+                records.skip();
+            }
+            self.pass(self.lock());
+            return Came::Mine(body);
+        }
         let mut table = self.lock();
-        let mut posted = Posted { mine: None, watchers: Vec::new(), calls: Vec::new() };
+        let mut posted = Posted::default();
         let mut fault = None;
         match reader {
             Reader::Datagrams(buffer) => posted.sort(&mut table, Cow::Borrowed(&buffer[..len]), mine),
             Reader::Stream(records) => {
-                records.filled(len);
                 fault = loop {
                     match records.next() {
                         Ok(Some(record)) => posted.sort(&mut table, record, mine),
@@ -656,45 +655,6 @@ impl Link {
         // Nothing of a user's runs while it is held.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What one reception brought, to be given out with no lock held.
-struct Posted {
-    mine: Option<Body>,
-    watchers: Vec<Watcher>,
-    calls: Vec<Vec<u8>>,
-}
-
-impl Posted {
-    /// Sorts a message. What is no reply to a call of ours is dropped, and the wait goes on.
-    #[inline]
-    fn sort(&mut self, table: &mut Table, message: Cow<'_, [u8]>, mine: Option<&Mine>) {
-        match peek(&message) {
-            Ok((xid, Direction::Reply)) if mine.is_some_and(|mine| mine.xid == xid) && self.mine.is_none() => {
-                if mine.is_some_and(|mine| mine.entered) {
-                    table.remove(xid);
-                }
-                self.mine = Some(keep(message));
-            }
-            Ok((xid, Direction::Reply)) if !table.is_empty() && table.expects(xid) => {
-                match table.end(xid, Ok(keep(message))) {
-                    Watcher::Nobody => {}
-                    watcher => self.watchers.push(watcher),
-                }
-            }
-            Ok((_, Direction::Call)) => self.calls.push(message.into_owned()),
-            Ok((_, Direction::Reply)) | Err(_) => {}
-        }
-    }
-}
-
-fn keep(message: Cow<'_, [u8]>) -> Body {
-    if message.len() >= LONG {
-        return Body { kept: Kept::Long(Bytes::from(message.into_owned())), repeated: false };
-    }
-    let mut buffer = tools::spare();
-    buffer.extend_from_slice(&message);
-    Body { kept: Kept::Short(buffer), repeated: false }
 }
 
 impl Terms {

@@ -173,6 +173,21 @@ impl Records {
         }
     }
 
+    /// What has come, if that is one record, whole and in one fragment, and nothing else. It is still to be [skipped](Records::skip).
+    #[inline]
+    pub(crate) fn alone(&self) -> Option<&[u8]> {
+        let (mark, record) = self.buffer[self.start..self.end].split_first_chunk::<MARK>()?;
+        let whole = self.fragments == 0 && (u32::from_be_bytes(*mark) ^ LAST) as usize == record.len();
+        (whole && record.len() <= self.limits.record).then_some(record)
+    }
+
+    /// It was taken.
+    #[inline]
+    pub(crate) fn skip(&mut self) {
+        self.start = self.end;
+        self.finish();
+    }
+
     /// Whether a part of a record has come.
     pub fn is_partial(&self) -> bool {
         self.fragments > 0 || self.start < self.end
@@ -262,3 +277,38 @@ impl fmt::Display for RecordError {
 }
 
 impl std::error::Error for RecordError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_alone_if_it_came_whole_and_nothing_with_it() {
+        let limits = Limits { record: 8, ..Limits::default() };
+        let alone = |parts: &[&[u8]]| {
+            let mut records = Records::new(limits);
+            for part in parts {
+                records.space()[..part.len()].copy_from_slice(part);
+                records.filled(part.len());
+                if records.alone().is_some() {
+                    let record = records.alone().map(<[u8]>::to_vec);
+                    records.skip();
+                    assert!(!records.is_partial() && records.next() == Ok(None));
+                    return record;
+                }
+                let _ = records.next();
+                let _ = records.check(Instant::now());
+            }
+            None
+        };
+        let whole = [0x80, 0, 0, 2, b'a', b'b'];
+        assert_eq!(alone(&[&whole]).unwrap(), b"ab");
+        assert_eq!(alone(&[&[0x80, 0], &[0, 2, b'a', b'b']]).unwrap(), b"ab", "its mark came in two");
+        assert_eq!(alone(&[&[0x80, 0, 0, 0]]).unwrap(), b"");
+        assert_eq!(alone(&[&whole[..5], &whole[5..]]), None, "taken apart already");
+        assert_eq!(alone(&[&[whole, whole].concat()]), None, "two");
+        assert_eq!(alone(&[&[0, 0, 0, 2, b'a', b'b']]), None, "not the last fragment");
+        assert_eq!(alone(&[&[0, 0, 0, 1, b'a'], &whole]), None, "the last of two fragments");
+        assert_eq!(alone(&[&[&[0x80, 0, 0, 9][..], &[0; 9]].concat()]), None, "too long");
+    }
+}
