@@ -1,6 +1,7 @@
 //! Clerks that die, or lag, with a token in their hands.
 
 use std::fs;
+use std::time::SystemTime;
 
 use farcall::memory::{Memory, Refused};
 use farcall::names::Memory as Registry;
@@ -145,6 +146,12 @@ fn a_letter_that_is_no_request_is_answered_so() {
     }
 }
 
+/// Says when a directory was changed: the clock by which systems say it themselves may stand still for milliseconds.
+fn changed(directory: &Path, seconds: u64) {
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    fs::File::open(directory).unwrap().set_modified(at).unwrap();
+}
+
 #[test]
 fn what_others_change_is_seen_after_a_refresh() {
     for scene in scenes() {
@@ -155,12 +162,14 @@ fn what_others_change_is_seen_after_a_refresh() {
 
         fs::write(path.join("file"), b"shorter").unwrap();
         fs::write(path.join("more"), b"").unwrap();
+        changed(path, 1);
         scene.server.refresh();
         assert_eq!(scene.bytes(), b"shorter");
         assert_eq!(files.attributes(scene.file).unwrap().size, 7);
         assert_eq!(files.read_directory(root, "").unwrap().names, ["file", "more"]);
 
         fs::remove_file(path.join("file")).unwrap();
+        changed(path, 2);
         scene.server.refresh();
         assert!(files.look_up(root, "file").is_err());
         assert!(files.read(scene.file, 0, 1).is_err());
