@@ -120,6 +120,10 @@ fn our_client_and_our_server() {
 fn libnfs_lists_reads_and_writes() {
     let directory = directory();
     for (network, host, address) in [("tcp", "127.0.0.1", "127.0.0.1:0"), ("tcp6", "::1", "[::1]:0")] {
+        if std::net::TcpListener::bind(address).is_err() {
+            // Some machines have no IPv6.
+            continue;
+        }
         let server = serve(directory.path(), address, Server::builder());
         let port = server.tcp().unwrap().port();
         let url = |path: &str| format!("nfs://{host}/exported{path}?nfsport={port}&mountport={port}");

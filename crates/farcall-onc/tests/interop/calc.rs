@@ -6,6 +6,8 @@ use farcall::Calls;
 use farcall_onc::Server;
 use farcall_onc::server::ServerBuilder;
 
+use crate::programs::at_each;
+
 #[farcall::interface(program = 0x2000_0088, version = 3)]
 pub trait Calc {
     #[procedure(1)]
@@ -106,8 +108,7 @@ impl Calc for Calculator {
 /// A server of ours at a port of each network.
 pub fn serve(settings: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Server {
     let builder = Server::builder().program::<dyn Calc>(Arc::new(Calculator));
-    let builder = builder.address("127.0.0.1:0".parse().unwrap()).address("[::1]:0".parse().unwrap());
-    settings(builder).start().unwrap()
+    settings(at_each(builder)).start().unwrap()
 }
 
 /// Calls each procedure, in each of the ways.

@@ -11,7 +11,7 @@ use farcall_onc::{AuthSys, Client};
 
 use crate::calc::{self, Calc, CalcClient};
 use crate::hosts::rpcbind;
-use crate::programs::{self, NETWORKS, Running, run, shown};
+use crate::programs::{self, NETWORKS, Running, networks, run, shown};
 use crate::{is_inside, language};
 
 #[test]
@@ -19,7 +19,7 @@ fn our_client_calls_servers_made_by_rpcgen() {
     let Some(programs) = programs::in_c("servers made by rpcgen") else { return };
     let calc_serve = Running::start(&mut Command::new(programs.join("calc_serve")));
     let language_serve = Running::start(&mut Command::new(programs.join("language_serve")));
-    for (at, (network, _)) in NETWORKS.into_iter().enumerate() {
+    for (at, (network, _)) in networks().enumerate() {
         let connect = |running: &Running| {
             let address = programs::address(network, running.ports()[at]);
             Client::builder().auth(AuthSys::of_process()).connect(&address).unwrap()

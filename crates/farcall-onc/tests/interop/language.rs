@@ -5,6 +5,8 @@ use std::sync::Arc;
 use farcall::xdr::Bounded;
 use farcall_onc::{Client, Server};
 
+use crate::programs::at_each;
+
 pub mod x {
     farcall::include_x!("tests/interop/language.x");
 }
@@ -117,7 +119,7 @@ pub fn serve() -> Server {
     let mirror = Arc::new(Mirror);
     let builder = Server::builder().program::<dyn LanguageFirst>(mirror.clone());
     let builder = builder.program::<dyn LanguageSecond>(mirror.clone()).program::<dyn OtherFirst>(mirror);
-    builder.address("127.0.0.1:0".parse().unwrap()).address("[::1]:0".parse().unwrap()).start().unwrap()
+    at_each(builder).start().unwrap()
 }
 
 /// Sends values of every type, and compares what comes back.

@@ -6,7 +6,7 @@ use std::process::Command;
 use farcall_onc::{AuthSys, Client};
 
 use crate::calc::{self, Calc, Entry, Listing};
-use crate::programs::{NETWORKS, Running, address, has, port, run, shown, skip};
+use crate::programs::{Running, address, has, networks, port, run, shown, skip};
 
 fn here(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/interop").join(name)
@@ -57,7 +57,7 @@ fn java_calls() {
         return skip("Java's ONC RPC: libyanfs-java is not installed");
     }
     let server = calc::serve(|builder| builder);
-    for (network, host) in NETWORKS {
+    for (network, host) in networks() {
         let mut java = Command::new("java");
         let kind = network.trim_end_matches('6');
         java.args(["-cp", JAR]).arg(here("Counterpart.java")).args([kind, host, &port(&server, network)]);

@@ -16,13 +16,13 @@ use std::process::Command;
 use farcall_onc::Server;
 use farcall_onc::rpcbind::{self, Mapper};
 
-use programs::{NETWORKS, Running, port, run, shown, skip};
+use programs::{NETWORKS, Running, networks, port, run, shown, skip};
 
 #[test]
 fn clients_made_by_rpcgen_call_our_servers() {
     let Some(programs) = programs::in_c("clients made by rpcgen") else { return };
     let (calc, language) = (calc::serve(|builder| builder), language::serve());
-    for (network, host) in NETWORKS {
+    for (network, host) in networks() {
         let check = |name, server| {
             let mut check = Command::new(programs.join(name));
             assert_eq!(

@@ -1,17 +1,29 @@
 //! The programs that tests run: those in C that rpcgen makes, and the host's own; what is said of them.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use farcall_onc::Server;
-use farcall_onc::server::Transport;
+use farcall_onc::server::{ServerBuilder, Transport};
 
 /// As the system's netconfig calls them, and this host's address in each.
 pub const NETWORKS: [(&str, &str); 4] = [("udp", "127.0.0.1"), ("tcp", "127.0.0.1"), ("udp6", "::1"), ("tcp6", "::1")];
+
+/// Those that this machine has: some have no IPv6.
+pub fn networks() -> impl Iterator<Item = (&'static str, &'static str)> {
+    NETWORKS.into_iter().filter(|(_, host)| TcpListener::bind((*host, 0)).is_ok())
+}
+
+/// A server of ours has a port of each of them.
+pub fn at_each(builder: ServerBuilder) -> ServerBuilder {
+    let ports = networks().map(|(_, host)| SocketAddr::new(host.parse().unwrap(), 0)).collect::<BTreeSet<_>>();
+    ports.into_iter().fold(builder, ServerBuilder::address)
+}
 
 /// A cell of the table of who was spoken with (table.txt): over which network, and whether we `call` or `serve`.
 pub fn shown(counterpart: &str, network: &str, role: &str) {
