@@ -3,6 +3,7 @@
 //! A [`Client`] does it, to whom the connection is one more carrier: what it sends leaves between our replies, and what the
 //! connection's reader finds to be a reply comes to it.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -23,12 +24,12 @@ pub(super) struct Callback {
 
 /// Replies that have come and are not taken yet.
 struct Inflow {
-    bytes: Mutex<Vec<u8>>,
+    bytes: Mutex<VecDeque<u8>>,
     ended: OnceLock<()>,
     alarm: Alarm,
 }
 
-/// Replies that nobody takes are a reason to end the connection.
+/// So many bytes of replies that nobody takes here, or of anything that the client does not take, are a reason to end the connection.
 const MOST: usize = 16 << 20;
 
 impl Callback {
@@ -51,8 +52,8 @@ impl Callback {
         if bytes.len() + message.len() > MOST {
             return false;
         }
-        bytes.extend_from_slice(&mark(message.len()));
-        bytes.extend_from_slice(message);
+        bytes.extend(mark(message.len()));
+        bytes.extend(message);
         inflow.alarm.ring();
         true
     }
@@ -67,7 +68,7 @@ impl Callback {
 }
 
 impl Inflow {
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<u8>> {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -98,8 +99,9 @@ impl Carrier for Way {
         self.inflow.alarm.quiet();
         let mut bytes = self.inflow.lock();
         if !bytes.is_empty() {
-            let len = buffer.len().min(bytes.len());
-            buffer[..len].copy_from_slice(&bytes[..len]);
+            let (front, _) = bytes.as_slices();
+            let len = buffer.len().min(front.len());
+            buffer[..len].copy_from_slice(&front[..len]);
             bytes.drain(..len);
             return Ok(len);
         }
@@ -119,6 +121,9 @@ impl Carrier for Way {
 
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let connection = self.connection.upgrade().ok_or(ErrorKind::NotConnected)?;
+        if connection.unsent() >= MOST {
+            connection.close();
+        }
         if connection.send(&[bytes]) { Ok(bytes.len()) } else { Err(ErrorKind::BrokenPipe.into()) }
     }
 

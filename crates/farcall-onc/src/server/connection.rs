@@ -424,6 +424,11 @@ impl Connection {
         self.arm(&outbox)
     }
 
+    /// How many bytes the peer has not taken.
+    pub(super) fn unsent(&self) -> usize {
+        lock(&self.outbox).len
+    }
+
     /// Sends what there was no room for; false if the connection is broken.
     fn flush(&self, outbox: &mut Outbox) -> bool {
         while let Some(first) = outbox.unsent.front_mut() {

@@ -328,6 +328,37 @@ fn a_client_that_serves_nothing_fails_only_the_call_to_it() {
     assert_eq!(success(&tcp.ask(&call(3, 1, &[1, 1]))).0, 3);
 }
 
+#[farcall::interface(program = 0x2000_007a, version = 1)]
+pub trait Reader {
+    #[procedure(1)]
+    fn news(&self, text: &[u8]) -> farcall::Result<()>;
+}
+
+/// Tells its caller as long as that works; how often it did.
+struct Tells(std::sync::Mutex<std::sync::mpsc::Sender<u32>>);
+impl Game for Tells {
+    fn play(&self, rounds: u32) -> farcall::Result<u32> {
+        let reader = farcall_onc::server::caller().unwrap().client().unwrap().one_way().bind::<dyn Reader>();
+        let told = (0..rounds).take_while(|_| reader.news(&[7; 1 << 20]).is_ok()).count() as u32;
+        self.0.lock().unwrap().send(told).unwrap();
+        Ok(told)
+    }
+}
+
+#[test]
+fn a_client_that_takes_nothing_of_what_it_is_told_is_told_no_more() {
+    let (told, heard) = std::sync::mpsc::channel();
+    let builder = Server::builder().program::<dyn Game>(Arc::new(Tells(told.into())));
+    let server = builder.address("127.0.0.1:0".parse().unwrap()).start().unwrap();
+    let mut tcp = tcp(&server);
+    let mut play = call(1, 1, &[200]);
+    play[12..20].copy_from_slice(&words(&[0x2000_0078, 1]));
+    tcp.send(&play);
+    // Besides what waits here there is what the system has room for.
+    let count = heard.recv_timeout(PATIENCE).unwrap();
+    assert!((16..100).contains(&count), "{count} MiB");
+}
+
 #[test]
 fn a_client_that_is_called_back_takes_no_more_than_it_can_hold() {
     use std::io::Write as _;
