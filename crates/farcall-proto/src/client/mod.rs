@@ -183,6 +183,8 @@ pub struct Conversation {
     company: Option<Time>,
     /// The length of the last result that came in fragments.
     usual_result: usize,
+    /// Bytes of the long arguments of calls that have not ended.
+    long_arguments: usize,
     /// Long results that have arrived, and their lengths: the server is to hear so though nothing else is said.
     completed: Vec<(CallId, u32)>,
     stats: Stats,
@@ -195,6 +197,9 @@ const ALL_SPARE_BYTES: usize = 64 * SPARE_BYTES;
 
 /// Room as small as that all keep.
 const SHORT_BUFFER: usize = 256;
+
+/// Arguments longer than that are counted as long. No datagram holds them.
+const LONG: usize = 64 << 10;
 
 /// No timer.
 const NEVER: Time = Time::from_nanos(u64::MAX);
@@ -231,6 +236,7 @@ impl Conversation {
             fragments: false,
             company: None,
             usual_result: 0,
+            long_arguments: 0,
             completed: Vec::new(),
             stats: Stats::default(),
         }
@@ -283,6 +289,9 @@ impl Conversation {
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
+        if args.len() > LONG {
+            self.long_arguments += args.len();
+        }
         let activity = self.slots.open(sequence, call, args);
         self.stats.calls += 1;
         self.want(activity, Want::CALL);
@@ -378,6 +387,14 @@ impl Conversation {
         self.slots.outstanding()
     }
 
+    /// Whether there is room for arguments of that length where calls that have not ended may have so many bytes of long ones,
+    /// of more than 64 KiB: they are kept until then. Short ones there are no more of than calls may be outstanding, and
+    /// one call may have any.
+    #[inline]
+    pub fn has_room(&self, len: usize, most: usize) -> bool {
+        len <= LONG || self.long_arguments == 0 || self.long_arguments.saturating_add(len) <= most
+    }
+
     /// The smoothed round-trip time, once one was measured.
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip.smoothed()
@@ -422,6 +439,10 @@ impl Conversation {
     fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let slot = self.slots.at(activity);
         let (id, token) = (CallId { activity, sequence: slot.sequence }, slot.call.token);
+        // (Shorter ones may also end as just one result.)
+        if slot.args.len() > LONG {
+            self.long_arguments -= slot.args.len();
+        }
         let told = slot.stage == (Stage::Cancelling { silent: true });
         self.close(activity);
         if !told {
@@ -455,6 +476,22 @@ impl Conversation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_arguments_are_counted_until_their_calls_have_ended() {
+        let now = Time::from_nanos(1);
+        let mut conversation = Conversation::new(ClientConfig::default(), 7);
+        let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
+        let lengths = [4, LONG, LONG + 4, 2 * LONG];
+        let calls = lengths.map(|len| conversation.start(now, &call, vec![0; len]).expect("room for it"));
+        assert_eq!(conversation.long_arguments, 3 * LONG + 4);
+        conversation.cancel(now, calls[2]);
+        conversation.handle_timeout(now, &mut |_| {});
+        assert_eq!((conversation.long_arguments, conversation.outstanding()), (2 * LONG, 3));
+        calls.iter().for_each(|call| conversation.cancel(now, *call));
+        conversation.handle_timeout(now, &mut |_| {});
+        assert_eq!((conversation.long_arguments, conversation.outstanding()), (0, 0));
+    }
 
     #[test]
     fn the_more_calls_there_were_the_less_room_for_arguments_is_kept() {

@@ -14,7 +14,11 @@ use super::service::Service;
 use super::vigil::Duty;
 use super::waiter::{Caller, Kept, Tools};
 use super::{Endpoint, Peer};
-use crate::{CallFailed, Ran};
+use crate::{CallFailed, Kind, Ran};
+
+/// So many bytes of long arguments the calls may have that were started of one server and have not ended, unless there
+/// is only one.
+const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// A call that was started. Whoever has it knows by which endpoint, and which peer it is made to.
 #[derive(Clone)]
@@ -181,8 +185,11 @@ impl Endpoint {
         tools: &mut Tools,
     ) -> Result<Started, Refused> {
         self.encode(outgoing, tools)?;
-        let landing = Arc::new(Landing::default());
         let mut state = peer.lock();
+        if !state.conversation.has_room(tools.arguments.len(), MOST_BYTES) {
+            return Err(too_many_bytes());
+        }
+        let landing = Arc::new(Landing::default());
         let was_busy = state.owners.any_started();
         let token = state.owners.add(Owner::Started(landing.clone(), watcher));
         let now = OnceCell::new();
@@ -237,5 +244,50 @@ impl Endpoint {
         let service = self.service.get_or_init(|| Service::new(&*self.env));
         service.run(self).map_err(|why| crate::runtime::local("starting a thread", why))?;
         Ok(service)
+    }
+}
+
+#[cold]
+fn too_many_bytes() -> Refused {
+    let why = format!("long arguments of {MOST_BYTES} bytes are outstanding");
+    Refused::Arguments(CallFailed::new(Kind::Overloaded, Ran::No).because(why))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::client::Trip;
+    use crate::env::{Env, SocketOptions};
+    use crate::stub::Procedure;
+    use crate::system::System;
+    use crate::xdr::Encoder;
+
+    #[test]
+    fn who_is_silent_keeps_so_many_bytes_of_long_arguments_and_any_short_ones() {
+        let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 16 };
+        let socket = System.bind((Ipv4Addr::LOCALHOST, 0).into(), &options).unwrap();
+        let endpoint = Endpoint::new(Arc::new(System), socket, farcall_proto::ClientConfig::default());
+        let peer = endpoint.peer(silent.local_addr().unwrap());
+        let start = |len: usize| {
+            let procedure = Procedure { number: 1, name: "put", idempotent: false, blocking: false, deadline: None };
+            let encode = |e: &mut Encoder<'_>| e.opaque(&vec![0; len]);
+            let trip = Trip { procedure: &procedure, deadline: None, trace: None, encode: &encode };
+            Started::start(&endpoint, &peer, &Outgoing { export: 1, trip: &trip })
+        };
+        let half = start(MOST_BYTES / 2).unwrap();
+        let _other = start(MOST_BYTES / 2).unwrap();
+        let why = start(MOST_BYTES / 8).err().expect("no more than that");
+        assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::No));
+        assert!(start(4).is_ok());
+        // It has not left: there is no conversation yet.
+        half.cancel(&endpoint, &peer);
+        let mut ended = false;
+        half.wait(&endpoint, &peer, &mut |_, _| ended = true).unwrap();
+        assert!(ended && start(MOST_BYTES / 8).is_ok());
+        endpoint.stop();
     }
 }

@@ -19,8 +19,9 @@ use crate::{CallFailed, Kind, Ran};
 /// Threads, at most: as many tasks may be held up at once.
 const MOST_THREADS: usize = 256;
 
-/// Calls that are tasks, at most, and bytes of their arguments.
+/// Calls that are tasks, at most, and bytes of their arguments, as far as these are long.
 const MOST_CALLS: usize = 16_384;
+const LONG: usize = 64 << 10;
 const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// The tasks of a runtime.
@@ -289,12 +290,16 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// For one more call, with so many bytes of arguments. One that is alone may have any.
+    /// For one more call, with so many bytes of arguments. Where no other has long ones it may have any.
     pub(super) fn take(inner: &Arc<Inner>, bytes: usize) -> Result<Room, CallFailed> {
         let mut state = inner.tasks.lock();
+        let bytes = if bytes > LONG { bytes } else { 0 };
         let all = state.bytes.saturating_add(bytes);
-        if state.calls == MOST_CALLS || state.calls > 0 && all > MOST_BYTES {
-            let why = format!("{} started calls, with {} bytes, wait to be bound", state.calls, state.bytes);
+        if state.calls == MOST_CALLS || bytes > 0 && state.bytes > 0 && all > MOST_BYTES {
+            let why = format!(
+                "{} started calls, with {} bytes of long arguments, wait to be bound",
+                state.calls, state.bytes
+            );
             return Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why));
         }
         state.calls += 1;
@@ -320,14 +325,14 @@ mod tests {
     fn there_is_room_for_so_many_bytes_of_arguments() {
         let Runtime(inner) = Runtime::builder().registry(farcall_names::Memory::new()).build().unwrap();
         let large = Room::take(&inner, 2 * MOST_BYTES).expect("one that is alone may have any");
-        assert!(Room::take(&inner, 0).is_err());
-        drop(large);
+        assert!(Room::take(&inner, 2 * LONG).is_err());
+        drop((Room::take(&inner, LONG).unwrap(), large));
         let half = Room::take(&inner, MOST_BYTES / 2).unwrap();
         let other = Room::take(&inner, MOST_BYTES / 2).unwrap();
-        let why = Room::take(&inner, 4).err().expect("no more than that");
+        let why = Room::take(&inner, 2 * LONG).err().expect("no more than that");
         assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::No));
         drop(half);
-        drop((Room::take(&inner, 4).unwrap(), other));
+        drop((Room::take(&inner, 2 * LONG).unwrap(), other));
         let state = inner.tasks.lock();
         assert_eq!((state.calls, state.bytes), (0, 0));
     }
