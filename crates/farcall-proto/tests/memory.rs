@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use common::*;
 use farcall_proto::client::Conversation;
-use farcall_proto::server::Finish;
-use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
+use farcall_proto::server::{CallKey, Finish};
+use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -294,6 +294,70 @@ fn long_results_that_wait_to_be_sent_are_not_taken_for_held_ones() {
     }
     pair.carry(8, 10 * SECOND, |_, _, _| true);
     assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
+}
+
+/// Room for three long results of each conversation; and calls that the server has, which have not been executed.
+fn with_calls(many: u64) -> (Pair, Vec<CallKey>) {
+    let server = ServerConfig { sending_budget: 16 * 3 * LONG, ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(client(), server);
+    (1..=many).for_each(|token| _ = pair.start(token, b"long...."));
+    let calls = pair.sent();
+    pair.receive(&calls);
+    let keys = std::mem::take(&mut pair.asked).into_iter().map(|(key, _)| key).collect();
+    (pair, keys)
+}
+
+#[test]
+fn calls_with_long_results_wait_while_their_conversation_has_others_to_fetch() {
+    let (mut pair, keys) = with_calls(6);
+    let conversation = Some(keys[0].conversation);
+    let may = |pair: &mut Pair, call: usize| pair.server.may_execute(keys[call], LONG);
+    let began: Vec<bool> = (0..4).map(|call| may(&mut pair, call)).collect();
+    assert_eq!(began, [true, true, true, false]);
+    assert!(may(&mut pair, 0), "it may already");
+    assert_eq!(pair.server.next_with_room(), None);
+    // One turns out to be short, and another takes its place.
+    pair.finish(keys[0], Finish::Result, &[7; 4]);
+    assert_eq!((pair.server.next_with_room(), pair.server.next_with_room()), (conversation, None));
+    assert!(may(&mut pair, 3) && !may(&mut pair, 4));
+    // One fails.
+    pair.finish(keys[1], Failure::new(Kind::Overloaded, Ran::No).into(), &[]);
+    assert_eq!(pair.server.next_with_room(), conversation);
+    assert!(may(&mut pair, 4) && !may(&mut pair, 5));
+    // One is as long as it was to be: what is being sent is as much as before, until it was fetched.
+    let way = pair.finish(keys[2], Finish::Result, &vec![7; LONG]);
+    assert_eq!(pair.server.next_with_room(), conversation);
+    assert!(!may(&mut pair, 5));
+    pair.told.clear();
+    pair.hear(&way);
+    pair.carry(1, SECOND, |_, _, _| true);
+    pair.settle();
+    assert_eq!(pair.server.next_with_room(), conversation);
+    assert!(may(&mut pair, 5));
+}
+
+#[test]
+fn one_result_longer_than_a_share_may_be_made_at_a_time() {
+    let (mut pair, keys) = with_calls(2);
+    assert!(pair.server.may_execute(keys[0], 100 * LONG) && !pair.server.may_execute(keys[1], 4));
+    pair.finish(keys[0], Finish::Result, &[7; 4]);
+    assert!(pair.server.may_execute(keys[1], 4));
+}
+
+#[test]
+fn a_call_that_a_newer_one_takes_the_place_of_is_promised_no_room() {
+    for frame in [CALL, CANCEL] {
+        let (mut pair, keys) = with_calls(2);
+        pair.start(9, b"");
+        let conversation = conversation_of(&pair.sent()[0]);
+        assert!(pair.server.may_execute(keys[0], 3 * LONG) && !pair.server.may_execute(keys[1], LONG));
+        let export: &[u32] = if frame == CALL { &[0, EXPORT as u32, 1] } else { &[] };
+        pair.receive(&[forged(conversation, 100, &[frame_about(frame, 0, keys[0].activity, 99, export)])]);
+        assert_eq!(pair.server.next_with_room(), Some(keys[0].conversation));
+        assert!(pair.server.may_execute(keys[1], 3 * LONG));
+        pair.finish(keys[0], Finish::Result, &[7; 4]);
+        pair.finish(keys[1], Finish::Result, &[7; 4]);
+    }
 }
 
 /// A datagram with a fragment of a call's arguments, which asks how far they may go.

@@ -147,6 +147,31 @@ impl Core {
         self.batch.is_empty() && self.queue.is_empty()
     }
 
+    /// Has a call wait for a worker, or, if its result will be long, until its client has fetched others. Gives one back when there is
+    /// no room.
+    #[must_use]
+    fn line_up(&mut self, work: Work) -> Option<Work> {
+        let usual = work.usual_result();
+        let held = usual > 0 && !self.may_begin(work.call.key, usual);
+        self.queue.push(work, held)
+    }
+
+    /// Whether a call that came, and whose result will be long, may be executed.
+    #[cold]
+    fn may_begin(&mut self, key: CallKey, usual: usize) -> bool {
+        !self.queue.holds(key.conversation) && self.protocol.may_execute(key, usual)
+    }
+
+    /// Calls whose clients have fetched something wait for a worker. Whether there are any.
+    fn admit(&mut self) -> bool {
+        let mut any = false;
+        while let Some(conversation) = self.protocol.next_with_room() {
+            let may = |work: &Work| self.protocol.may_execute(work.call.key, work.usual_result());
+            any |= self.queue.admit(conversation, may);
+        }
+        any
+    }
+
     /// Takes out a call that waits, and whose caller has given it up.
     fn remove(&mut self, key: CallKey) -> Option<Work> {
         match self.batch.iter().position(|work| work.call.key == key) {

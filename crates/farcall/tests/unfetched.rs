@@ -1,7 +1,9 @@
-//! Results of accesses that their callers do not fetch, and many that they do.
+//! Results of accesses, and of calls, that their callers do not fetch, and many that they do.
 #![allow(missing_docs)]
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use farcall::Runtime;
 use farcall::memory::{Counters, Memory, Rights, Segment, Settings};
@@ -29,6 +31,13 @@ struct Stranger {
 }
 
 impl Stranger {
+    fn new(address: SocketAddr) -> Stranger {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(address).unwrap();
+        let config = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
+        Stranger { socket, conversation: Conversation::new(config, 7) }
+    }
+
     fn transmit(&mut self) {
         let out = &mut [0; 2048];
         while let Some(len) = self.conversation.transmit(Time::default(), out) {
@@ -64,10 +73,7 @@ fn what_nobody_fetches_is_not_held_without_bound() {
     let exporter = runtime();
     let segment = segment(&exporter);
     let address = segment.url()["udp://".len()..].split('/').next().unwrap().parse().unwrap();
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.connect::<std::net::SocketAddr>(address).unwrap();
-    let config = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
-    let mut stranger = Stranger { socket, conversation: Conversation::new(config, 7) };
+    let mut stranger = Stranger::new(address);
     stranger.conversation.bind(Time::default(), "Memory/Long", 1);
     let export = stranger.hear();
     stranger.start(export, READINGS + 1, Vec::new());
@@ -98,5 +104,64 @@ fn many_long_reads_at_once_are_all_done() {
     segment.read(0, &mut there).unwrap();
     for (n, read) in reads.into_iter().enumerate() {
         assert!(read.wait().unwrap() == there[8 * n..][..LONG], "read {n}");
+    }
+}
+
+#[farcall::interface]
+pub trait Library {
+    /// How many were fetched or tried to be.
+    #[blocking]
+    fn asked(&self) -> farcall::Result<u64>;
+    #[blocking]
+    fn volume(&self, number: u64) -> farcall::Result<Vec<u8>>;
+}
+
+struct Shelf(AtomicU64);
+
+const VOLUME: usize = 4 << 20;
+/// Thrice what one client may have on its way.
+const VOLUMES: u64 = 72;
+
+impl Library for Shelf {
+    fn asked(&self) -> farcall::Result<u64> {
+        Ok(self.0.load(Ordering::SeqCst))
+    }
+
+    fn volume(&self, number: u64) -> farcall::Result<Vec<u8>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(vec![number as u8; VOLUME])
+    }
+}
+
+#[test]
+fn calls_wait_while_their_client_does_not_fetch_the_results_of_others_and_nobody_elses_do() {
+    let server = runtime();
+    let export = server.export::<dyn Library>("Library", Arc::new(Shelf(AtomicU64::new(0)))).unwrap();
+    let library = server.import::<dyn Library>("Library").unwrap();
+    // It is known from now on how long they are.
+    library.volume(0).unwrap();
+    let mut stranger = Stranger::new(export.address());
+    let id = server.stats().exports[0].id;
+    stranger.start(id, 1, Vec::new());
+    assert_eq!(stranger.hear(), 1);
+    (0..VOLUMES).for_each(|number| stranger.start(id, 2, number.to_be_bytes().to_vec()));
+    stranger.transmit();
+    for number in 1..VOLUMES {
+        library.asked().unwrap();
+        assert!(library.volume(number).unwrap() == vec![number as u8; VOLUME], "volume {number}");
+    }
+    let others = library.asked().unwrap() - VOLUMES;
+    assert!((20..=24).contains(&others), "{others}");
+}
+
+#[test]
+fn many_long_results_at_once_are_all_fetched() {
+    let server = runtime();
+    let _export = server.export::<dyn Library>("Library", Arc::new(Shelf(AtomicU64::new(0)))).unwrap();
+    let library = server.import::<dyn Library>("Library").unwrap();
+    library.volume(0).unwrap();
+    let volumes: Vec<_> = (0..VOLUMES).map(|number| library.start().volume(number)).collect();
+    for (number, volume) in volumes.into_iter().enumerate() {
+        assert!(volume.wait().unwrap() == vec![number as u8; VOLUME], "volume {number}");
     }
 }

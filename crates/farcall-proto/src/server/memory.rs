@@ -128,6 +128,7 @@ impl Server {
         self.accessed -= accessed;
         more.in_flight -= outgoing.in_flight();
         self.loose.extend(insert.map(|insert| insert.bytes));
+        self.note_room(place);
         self.wake_next(place);
     }
 
@@ -414,6 +415,7 @@ impl Work {
             marks: 0,
             queued: false,
             waiting: false,
+            promised: 0,
             progressed: false,
         })
     }

@@ -10,6 +10,7 @@
 //! | `reading.rs` | calls that change nothing |
 //! | `streams.rs` | posted writes, for who has a segment |
 //! | `send.rs` | results, their fragments, short answers |
+//! | `share.rs` | which calls wait until their clients have fetched other results |
 //! | `memory.rs` | what is let go, when |
 
 mod admit;
@@ -18,6 +19,7 @@ mod memory;
 mod reading;
 mod receive;
 mod send;
+mod share;
 mod streams;
 mod table;
 mod work;
@@ -200,6 +202,8 @@ pub struct Server {
     /// Of the latter, those of accesses; and whether one waits for there to be fewer.
     accessed: usize,
     crowded: bool,
+    /// Conversations of which calls waited for their share, and which have been sent less since.
+    roomy: Vec<u64>,
     /// When it was last looked for results that stand still.
     looked: Time,
     reassembling: usize,
@@ -238,6 +242,7 @@ impl Server {
             moving: 0,
             accessed: 0,
             crowded: false,
+            roomy: Vec::new(),
             looked: now,
             reassembling: 0,
             receiving: 0,

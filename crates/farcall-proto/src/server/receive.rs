@@ -346,6 +346,7 @@ impl Server {
         match self.existing_work(place, activity) {
             Some(work) if work.phase == Phase::Running => {
                 let position = work.position;
+                self.end_promise(place, activity);
                 (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
             }
             _ => self.release(place, activity),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::receive::Origin;
 use super::table::Last;
-use super::work::{LONG_ACCESS, Phase, Work};
+use super::work::{LONG_ACCESS, PROMISED, Phase, Work};
 use super::{CallKey, Finish, Insert, Parted, Server, Transmit};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
@@ -227,6 +227,9 @@ impl Server {
         };
         self.held += len;
         work.hold(now, status, payload);
+        if work.marks & PROMISED != 0 {
+            self.end_promise(place?, key.activity);
+        }
         place
     }
 
@@ -256,6 +259,7 @@ impl Server {
         let status = failure_body(&failure, payload);
         self.held += payload.len();
         self.existing_work(place, key.activity)?.hold(now, status, payload);
+        self.end_promise(place, key.activity);
         Some(place)
     }
 

@@ -41,6 +41,9 @@ pub(super) struct More {
     pub presumed: Time,
     /// When the caller last said what it has of a result.
     pub spoke: Time,
+    /// Bytes of results of calls that are being executed, and will be sent in fragments; whether another waits for there to be less.
+    pub promised: usize,
+    pub wanted: bool,
     /// When all that is being sent in fragments is to be fetched at the latest, if there is no room for others'.
     pub due: Time,
 }
@@ -62,6 +65,8 @@ impl More {
             waiting: VecDeque::new(),
             presumed: Time::default(),
             spoke: Time::default(),
+            promised: 0,
+            wanted: false,
             due: Time::default(),
         }
     }
@@ -136,6 +141,8 @@ pub(super) struct Work {
     pub queued: bool,
     /// Whether it stands among those who wait for the congestion window.
     pub waiting: bool,
+    /// Bytes that its result will have, if that is marked.
+    pub promised: usize,
     /// A fragment of its arguments came since the budget of those was last enforced.
     pub progressed: bool,
 }
@@ -170,6 +177,8 @@ impl Work {
 pub(super) const GIVEN_UP: u8 = 1;
 /// It was an access, whose result is long.
 pub(super) const LONG_ACCESS: u8 = 2;
+/// It is being executed, and its result will be long.
+pub(super) const PROMISED: u8 = 4;
 
 /// What is happening to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

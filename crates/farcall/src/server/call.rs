@@ -83,6 +83,19 @@ impl Work {
         self.exported.elsewhere().is_some() || self.which.is_none_or(|which| self.exported.known(which).is_quick())
     }
 
+    /// The same, and how long its result will be, if that is long.
+    #[inline(always)]
+    pub(super) fn outlook(&self) -> (bool, usize) {
+        let Some(which) = self.which else { return (true, 0) };
+        let known = self.exported.known(which);
+        (self.exported.elsewhere().is_some() || known.is_quick(), known.usual_result())
+    }
+
+    /// Whether it is quick, and its result is not long.
+    pub(super) fn is_light(&self) -> bool {
+        self.outlook() == (true, 0)
+    }
+
     /// How long its result will be, if that is long.
     #[inline]
     pub(super) fn usual_result(&self) -> usize {

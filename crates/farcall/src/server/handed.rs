@@ -79,7 +79,7 @@ impl Server {
                     core.queue.pass(work);
                     None
                 }
-                false => core.queue.push(work),
+                false => core.queue.push(work, false),
             };
             (refused, core.crew.relieve_for_queue())
         };

@@ -64,13 +64,14 @@ impl Server {
         }
     }
 
-    /// Acts on the protocol's timer if it is time. What was let go may be what an access waits for, which who receives executes.
+    /// Acts on the protocol's timer if it is time. What was let go may be what an access or a call
+    /// waits for, to which who receives sees.
     fn act_on_timer(&self, core: &mut Core, now: Time) {
         if core.protocol.timeout().is_none_or(|timer| now < timer) {
             return;
         }
         core.protocol.handle_timeout(now);
-        if core.has_room_again(now) {
+        if core.has_room_again(now) | core.admit() {
             self.socket.wake();
         }
     }

@@ -111,13 +111,16 @@ impl Server {
     /// Gives back the outcome of a call that no worker executes.
     pub(super) fn give_back(&self, now: Time, call: Incoming, finish: Finish, mut reply: Vec<u8>) {
         let mut out = OUT.take().unwrap_or_else(|| vec![0; depart::ROOM].into_boxed_slice());
-        let (sent, alarm) = {
+        let (sent, alarm, admitted) = {
             let mut core = self.lock();
             let sent = core.protocol.finish(now, call.key, finish, &mut reply, &mut out);
-            (sent, core.alarm())
+            (sent, core.alarm(), core.admit())
         };
         if alarm {
             self.sentinel.set();
+        }
+        if admitted {
+            self.socket.wake();
         }
         // What fits one datagram stands in `out`; of more, as many fragments leave as may.
         match sent {

@@ -232,10 +232,13 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// There may be room for an access that waits for it.
+    /// There may be room for an access or a call that waits for it.
     #[cold]
     fn woken(&mut self) -> Next {
-        let waits = !self.server.lock().backlog.is_empty();
+        let waits = {
+            let core = self.server.lock();
+            !core.backlog.is_empty() || !core.queue.is_empty()
+        };
         if waits { self.next() } else { Next::Receive }
     }
 
@@ -371,7 +374,7 @@ impl<'s> Worker<'s> {
                     return;
                 }
                 let work = Work::new(now, from, incoming, exported, datagram, place.start, None);
-                return if work.is_quick() { batch.push_back(work) } else { self.arrived.push(work) };
+                return if work.is_light() { batch.push_back(work) } else { self.arrived.push(work) };
             }
         };
         self.handle_rest(core, from, place, unread, only);
@@ -401,7 +404,7 @@ impl<'s> Worker<'s> {
                 let work = Work::new(now, from, incoming, exported, datagram, place.start, None);
                 match current {
                     None => *current = Some(work),
-                    Some(_) if work.is_quick() => batch.push_back(work),
+                    Some(_) if work.is_light() => batch.push_back(work),
                     Some(_) => arrived.push(work),
                 }
             }
@@ -447,11 +450,11 @@ impl<'s> Worker<'s> {
             self.line_up(core, len);
             return self.next_in_line(core);
         }
-        let work = self.current.as_ref()?;
-        let quick = work.is_quick();
-        let plan = if core.is_free() || quick { core.crew.plan(quick, self.now) } else { Plan::Queue };
+        let Some(work) = &self.current else { return self.next_held(core) };
+        let (quick, usual) = work.outlook();
+        let begins = (core.is_free() || quick) && (usual == 0 || core.may_begin(work.call.key, usual));
+        let plan = if begins { core.crew.plan(quick, self.now) } else { Plan::Queue };
         if !matches!(plan, Plan::Queue) {
-            let usual = work.usual_result();
             self.make_room(core, usual);
             return Some(plan);
         }
@@ -461,12 +464,18 @@ impl<'s> Worker<'s> {
         self.next_in_line(core)
     }
 
+    /// No call came, but perhaps there is room for the result of one.
+    #[inline(never)]
+    fn next_held(&mut self, core: &mut Core) -> Option<Plan> {
+        if core.queue.holds_any() { self.next_in_line(core) } else { None }
+    }
+
     /// Calls came together: quick ones are executed here one after the other, unless another worker
     /// comes to help.
     #[inline(never)]
     fn line_up(&mut self, core: &mut Core, len: usize) {
         self.now = self.server.now();
-        if let Some(first) = self.current.take_if(|work| work.is_quick()) {
+        if let Some(first) = self.current.take_if(|work| work.is_light()) {
             match core.batch.front() {
                 Some(next) if !next.is_received() => core.batch.push_back(first),
                 _ => core.batch.push_front(first),
@@ -503,6 +512,7 @@ impl<'s> Worker<'s> {
 
     /// Takes the call whose turn it is, if it may be executed now.
     fn next_in_line(&mut self, core: &mut Core) -> Option<Plan> {
+        core.admit();
         let (work, waited) = match core.batch.pop_front() {
             Some(work) => (work, false),
             None => (core.queue.pop()?, true),
@@ -533,7 +543,7 @@ impl<'s> Worker<'s> {
     fn queue(&mut self, core: &mut Core, mut work: Work) {
         work.keep_arguments(&self.buffer);
         work.waits(self.now);
-        if let Some(work) = core.queue.push(work) {
+        if let Some(work) = core.line_up(work) {
             let full = Failure::new(Kind::Overloaded, Ran::No).with_detail("the server's queue is full");
             self.refused.push((work, full));
         }
