@@ -42,6 +42,9 @@ Environment:
   FARCALL_WORKERS         how many procedures execute at the same time
   FARCALL_SPIN_US         how long to look for a packet before blocking [default: 0]
   FARCALL_SOCKET_BUFFER   bytes of socket buffer to ask for
+  FARCALL_SHM             off: no calls through shared memory [default: on]
+  FARCALL_DESCRIBE        0: exports do not describe themselves, and do not show what they count
+  FARCALL_SLOW_MS         say on standard error which calls take longer
 
 Examples:
   farcall demo                                        see it work, on your own files

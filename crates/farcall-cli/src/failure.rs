@@ -1,9 +1,12 @@
 //! Why a subcommand did not succeed: what is said of it, and the exit code.
 
+use std::error::Error as _;
 use std::io;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use farcall::memory::Refused;
+use farcall::names::NameError;
 use farcall::{CallFailed, Error, Kind, Never, Ran};
 use farcall_file_access::FileError;
 use serde_json::{Value, json};
@@ -101,6 +104,15 @@ impl Failure {
         self
     }
 
+    /// With the server's address in front, unless it says that already.
+    #[must_use]
+    pub fn at(self, address: SocketAddr) -> Failure {
+        match self.message.contains(&address.to_string()) {
+            true => self,
+            false => self.about(address),
+        }
+    }
+
     /// Of a procedure that ran, whatever else went wrong.
     #[must_use]
     pub fn ran(self) -> Failure {
@@ -124,13 +136,15 @@ impl Failure {
 
 impl From<CallFailed> for Failure {
     fn from(why: CallFailed) -> Failure {
-        let code = match why.ran() {
-            Ran::No => code::DID_NOT_RUN,
-            _ => code::MAY_HAVE_RUN,
+        let (code, message) = match why.ran() {
+            // Nobody was asked for a name that is none.
+            _ if why.source().is_some_and(|source| source.is::<NameError>()) => (code::USAGE, why.detail().to_owned()),
+            Ran::No => (code::DID_NOT_RUN, format!("{why}; {}", why.ran())),
+            _ => (code::MAY_HAVE_RUN, format!("{why}; {}", why.ran())),
         };
         let facts = vec![("kind", format!("{:?}", why.kind()).into()), ("ran", format!("{:?}", why.ran()).into())];
         let hint = hint(why.kind()).map(str::to_owned);
-        Failure { code, message: format!("{why}; {}", why.ran()), hint, facts }
+        Failure { code, message, hint, facts }
     }
 }
 

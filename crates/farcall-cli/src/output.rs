@@ -79,6 +79,12 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
+/// `1` and `call` as `1 call`, `1234` and `call` as `1,234 calls`.
+pub fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(number))
+}
+
 /// In the unit in which it has few digits before the point.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -139,6 +145,7 @@ mod tests {
         let sizes = [0, 999, 1_000, 9_949, 9_950, 999_499, 999_500, 56_700_000, u64::MAX].map(size);
         assert_eq!(sizes, ["0 B", "999 B", "1.0 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "57 MB", "18447 PB"]);
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 1, 1_000].map(|calls| counted(calls, "call")), ["0 calls", "1 call", "1,000 calls"]);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use farcall::{Export, Runtime};
 #[farcall::interface]
 pub trait Store {
     /// The value under `key`.
+    ///
+    /// Or why there is none.
     #[idempotent]
     fn get(&self, key: &str) -> farcall::Result<Value, NoSuchKey>;
 
@@ -144,6 +146,8 @@ fn an_exporter_is_described() {
     let text = place.run(&["describe", "Store"]).ok();
     for line in [
         "/// Keeps values.",
+        "    ///",
+        "    /// Or why there is none.",
         "interface Store {",
         "      1  get(key: string<>) -> Value raises NoSuchKey, idempotent",
         "struct Value {",
@@ -202,12 +206,15 @@ fn names_are_listed_and_pinged() {
     let some = place.run(&["names", "Store"]).ok();
     assert!(some.starts_with("Store/one  udp://127.0.0.1:") && some.lines().count() == 1, "{some}");
     assert_eq!(place.run(&["names", "no such name"]).code, 2);
+    let said = place.run(&["ping", "no such name"]);
+    assert!(said.code == 2 && said.err.starts_with("farcall: in the name \"no such name\", at byte 2: "), "{said:?}");
 
     let ping = place.run(&["--json", "ping", "Store", "-c", "3"]).json();
     assert_eq!(ping[0]["count"], 3);
     // (Those before it may still be counted: a result leaves before its call is over.)
     assert!((1..=3).contains(&ping[0]["running"].as_u64().unwrap()), "{ping:?}");
     assert!(place.run(&["ping", &one.url()]).ok().contains("5 calls, fastest"));
+    assert!(place.run(&["ping", &one.url(), "-c", "1"]).ok().contains("1 call, fastest"));
 }
 
 #[test]

@@ -298,5 +298,5 @@ impl fmt::Display for Interface {
 }
 
 fn document(f: &mut fmt::Formatter<'_>, indent: &str, docs: &str) -> fmt::Result {
-    docs.lines().try_for_each(|line| writeln!(f, "{indent}/// {line}"))
+    docs.lines().try_for_each(|line| writeln!(f, "{}", format!("{indent}/// {line}").trim_end()))
 }

@@ -112,7 +112,7 @@ fn spelt(types: &Types, definition: &Definition) -> String {
 }
 
 fn documented(docs: &str, indent: &str) -> String {
-    docs.lines().map(|line| format!("{indent}/// {line}\n")).collect()
+    docs.lines().map(|line| format!("{}\n", format!("{indent}/// {line}").trim_end())).collect()
 }
 
 /// The interface that a file holds, or an exporter has: what is no file and could be a name is asked for.

@@ -10,7 +10,7 @@ use farcall_proto::dump::{Dump as Taken, NotOurs, dump, from_hex};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::output::Output;
+use crate::output::{Output, counted};
 
 /// Show captured packets as text
 ///
@@ -50,7 +50,8 @@ impl Dump {
             false => read_lines(input, &mut take).map_err(about)?,
         }
         if counts.others > 0 && !self.all && !output.is_json() {
-            eprintln!("farcall: {} other datagrams; --all says why they are not farcall's", counts.others);
+            let others = counted(counts.others, "other datagram");
+            eprintln!("farcall: {others}; --all says why each is not farcall's");
         }
         match counts.ours {
             0 => Err(Failure::new("no datagram of farcall's").hint("is it a capture of UDP? --all says what is there")),

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
 use crate::onc::{self, Manner};
-use crate::output::{Output, duration, rounded};
+use crate::output::{Output, counted, duration, rounded};
 use crate::remote::Deadline;
 
 /// Ask an exporter whether it is well, and how long a call takes
@@ -68,8 +68,10 @@ impl Ping {
                 let [least, median, most, up] = [least, median, most, health.up].map(duration);
                 let others = health.running.saturating_sub(1);
                 format!(
-                    "{}: {} calls, fastest {least}, median {median}, slowest {most}; up {up}, {others} other calls",
-                    self.name, self.count
+                    "{}: {}, fastest {least}, median {median}, slowest {most}; up {up}, {}",
+                    self.name,
+                    counted(self.count.into(), "call"),
+                    counted(others.into(), "other call"),
                 )
             },
         )

@@ -15,7 +15,7 @@ use farcall::{Kind, Runtime};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, count, duration, printable, rounded, say, size};
+use crate::output::{Output, count, counted, duration, printable, rounded, say, size};
 use crate::remote::{runtime, seconds};
 
 /// Show what servers do: calls and how they ended, how long they ran, how many threads are busy
@@ -146,7 +146,7 @@ fn look(servers: &mut Servers, runtime: &Runtime, output: &Output) -> Outcome<(S
         match server.look(address, runtime) {
             Ok((serving, since)) if output.is_json() => say(to_json(address, &serving, since))?,
             Ok((serving, since)) => page += &printable(&table(address, &serving, since)),
-            Err(why) => failed = Some(why.about(address)),
+            Err(why) => failed = Some(why.at(address)),
         }
     }
     Ok((page, failed))
@@ -204,13 +204,13 @@ fn table(address: SocketAddr, serving: &Serving, since: Option<Since>) -> String
         let _ = writeln!(page, "{text}");
     };
     line(format!(
-        "{address}  process {}, up {}  {} of {} threads execute, {} calls wait  {} conversations, {} held",
+        "{address}  process {}, up {}  {} of {} execute, {} waiting  {}, {} held",
         serving.process,
         duration(serving.up),
         serving.executing,
-        serving.threads,
-        count(serving.queued),
-        count(serving.conversations),
+        counted(serving.threads, "thread"),
+        counted(serving.queued, "call"),
+        counted(serving.conversations, "conversation"),
         size(serving.held_bytes),
     ));
     line(format!(
