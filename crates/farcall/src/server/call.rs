@@ -218,7 +218,9 @@ impl Work {
                 // To hand a long result on is no reason to have another thread do it.
                 let took = outlet.map_or(Duration::ZERO, |outlet| outlet.took());
                 known.ran(end.since(*now).saturating_sub(took));
-                self.log_if_slow(server, known, end.since(*now), now.since(self.arrived));
+                if let Some(slow) = server.slow {
+                    self.log_if_slow(slow, known, end.since(*now), now.since(self.arrived));
+                }
                 *now = end;
             }
         }
@@ -252,9 +254,8 @@ impl Work {
     }
 
     /// The slow-call log.
-    #[inline]
-    fn log_if_slow(&self, server: &Server, known: &Known, ran: Duration, queued: Duration) {
-        let Some(slow) = server.slow else { return };
+    #[cold]
+    fn log_if_slow(&self, slow: Duration, known: &Known, ran: Duration, queued: Duration) {
         if ran + queued >= slow {
             let (name, from) = (known.name(), self.call.from);
             let line = format!("farcall: slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}");
