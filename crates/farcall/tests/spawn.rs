@@ -2,48 +2,15 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "common/threads.rs"]
+mod threads;
 
-use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use common::{block_on, builder};
-use farcall::env::{Env, Event, Socket, SocketOptions, Time};
-use farcall::{CallFailed, Kind, Ran, System};
-
-/// The operating system, which refuses so many threads of this name.
-struct Short {
-    name: &'static str,
-    refusals: AtomicUsize,
-}
-
-impl Env for Short {
-    fn now(&self) -> Time {
-        System.now()
-    }
-
-    fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
-        System.bind(address, options)
-    }
-
-    fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        let refuse = |left: usize| left.checked_sub(1);
-        if name == self.name && self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuse).is_ok() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        System.spawn(name, run)
-    }
-
-    fn event(&self) -> Arc<dyn Event> {
-        System.event()
-    }
-
-    fn entropy(&self, out: &mut [u8]) {
-        System.entropy(out);
-    }
-}
+use farcall::{CallFailed, Kind, Ran};
+use threads::Threads;
 
 #[farcall::interface]
 pub trait Gate {
@@ -71,7 +38,8 @@ impl Gate for Server {
 
 #[test]
 fn a_started_call_without_a_service_thread_fails_and_the_next_one_has_it() {
-    let env = Arc::new(Short { name: "farcall-service", refusals: AtomicUsize::new(1) });
+    let env = Threads::named("farcall-service");
+    env.refuse(1);
     let runtime = builder().env(env).build().unwrap();
     let _export = runtime.export::<dyn Gate>("Gate", Arc::new(Server::default())).unwrap();
     let gate = runtime.import::<dyn Gate>("Gate").unwrap();
@@ -82,11 +50,11 @@ fn a_started_call_without_a_service_thread_fails_and_the_next_one_has_it() {
 
 #[test]
 fn a_server_that_gets_no_thread_receives_again_when_it_does() {
-    let env = Arc::new(Short { name: "farcall-worker", refusals: AtomicUsize::new(0) });
+    let env = Threads::named("farcall-worker");
     let runtime = builder().env(env.clone()).build().unwrap();
     let _export = runtime.export::<dyn Gate>("Gate", Arc::new(Server::default())).unwrap();
     let gate = runtime.import::<dyn Gate>("Gate").unwrap();
-    env.refusals.store(3, Ordering::SeqCst);
+    env.refuse(3);
     // It blocks the only worker, and nobody is there to receive the call that ends it.
     let blocked = gate.start().pass();
     gate.within(Duration::from_secs(1000)).open().unwrap();

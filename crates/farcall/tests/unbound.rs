@@ -2,17 +2,17 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "common/threads.rs"]
+mod threads;
 
-use std::io;
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::UdpSocket;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use common::{block_on, builder};
-use farcall::env::{Env, Event, Socket, SocketOptions, Time};
 use farcall::names::{Entry, Label, Listing, Memory, Registration, Registry};
-use farcall::{CallFailed, Kind, Ran, Runtime, System};
+use farcall::{CallFailed, Kind, Ran, Runtime};
+use threads::Threads;
 
 #[farcall::interface]
 trait Member {
@@ -27,41 +27,8 @@ impl Member for Server {
     }
 }
 
-/// The operating system, which counts the threads that make started calls, and may refuse them.
-#[derive(Default)]
-struct Counting {
-    threads: AtomicUsize,
-    refuses: AtomicUsize,
-}
-
-impl Env for Counting {
-    fn now(&self) -> Time {
-        System.now()
-    }
-
-    fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
-        System.bind(address, options)
-    }
-
-    fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        let refuse = |left: usize| left.checked_sub(1);
-        if name == "farcall-rebind" {
-            if self.refuses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuse).is_ok() {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            self.threads.fetch_add(1, Ordering::SeqCst);
-        }
-        System.spawn(name, run)
-    }
-
-    fn event(&self) -> Arc<dyn Event> {
-        System.event()
-    }
-
-    fn entropy(&self, out: &mut [u8]) {
-        System.entropy(out);
-    }
-}
+/// Those that make started calls.
+const THREADS: &str = "farcall-rebind";
 
 /// Somebody who takes datagrams and never answers.
 fn silent() -> (UdpSocket, String) {
@@ -83,7 +50,7 @@ fn failure<T>(result: farcall::Result<T>) -> (Kind, Ran) {
 
 #[test]
 fn those_who_are_dead_hold_up_nobody_else() {
-    let env = Arc::new(Counting::default());
+    let env = Threads::named(THREADS);
     let runtime = builder().env(env.clone()).build().unwrap();
     let export = builder().build().unwrap().export::<dyn Member>("Member", Arc::new(Server)).unwrap();
     let dead: Vec<(UdpSocket, String)> = (0..300).map(|_| silent()).collect();
@@ -94,7 +61,7 @@ fn those_who_are_dead_hold_up_nobody_else() {
     // All in less time than it takes to give a dead one up.
     let (who, sum) = group.multi().add(1).within(Duration::from_secs(9)).first().unwrap();
     assert_eq!((who, sum), (living.clone(), 2));
-    assert_eq!(env.threads.load(Ordering::SeqCst), 1, "nobody who waits for a server has a thread");
+    assert_eq!(env.started(), 1, "nobody who waits for a server has a thread");
     let group = runtime.import_each::<dyn Member>(&names).unwrap();
     let hedged = group.multi().add(1).within(Duration::from_secs(9)).hedged(Duration::ZERO, names.len());
     assert_eq!(hedged.unwrap(), (living, 2));
@@ -133,7 +100,8 @@ fn so_many_calls_may_wait_and_those_that_are_cancelled_wait_no_longer() {
 
 #[test]
 fn a_call_for_which_there_is_no_thread_fails_and_the_next_one_has_it() {
-    let env = Arc::new(Counting { refuses: AtomicUsize::new(1), ..Counting::default() });
+    let env = Threads::named(THREADS);
+    env.refuse(1);
     let runtime = builder().env(env).build().unwrap();
     let export = runtime.export::<dyn Member>("Member", Arc::new(Server)).unwrap();
     let member = unbound(&runtime, &format!("udp://{}/Member", export.address()));
