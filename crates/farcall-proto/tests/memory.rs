@@ -296,6 +296,31 @@ fn long_results_that_wait_to_be_sent_are_not_taken_for_held_ones() {
     assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
 }
 
+#[test]
+fn however_many_conversations_were_forgotten_long_results_stay_within_their_budget() {
+    // More than are looked at for room, of each of which there is a result still when it is forgotten.
+    const MANY: u16 = 1100;
+    let server = ServerConfig { sending_budget: 4 * LONG, max_conversations: 1, ..ServerConfig::default() };
+    let mut pair = Pair::with(client(), server);
+    for port in 1..=MANY {
+        pair.pass(Duration::from_millis(1));
+        pair.client = Conversation::new(client(), u64::from(port));
+        pair.from.set_port(port);
+        pair.start(1, b"");
+        pair.settle();
+    }
+    assert_eq!(pair.server.stats().evicted, u64::from(MANY) - 1);
+    for token in 2..=12 {
+        pair.start(token, b"long....");
+    }
+    let calls = pair.sent();
+    pair.receive(&calls);
+    for (key, _) in std::mem::take(&mut pair.asked) {
+        pair.finish(key, Finish::Result, &vec![7; LONG]);
+        assert!(pair.server.held_bytes() <= 4 * LONG, "{}", pair.server.held_bytes());
+    }
+}
+
 /// Room for three long results of each conversation; and calls that the server has, which have not been executed.
 fn with_calls(many: u64) -> (Pair, Vec<CallKey>) {
     let server = ServerConfig { sending_budget: 16 * 3 * LONG, ..ServerConfig::default() };

@@ -300,9 +300,11 @@ impl Server {
     }
 
     /// There is no room for what has just become a result. Who is being sent most gives way, if that is more than its own
-    /// conversation is; else it does itself, unless it is the only one.
+    /// conversation is; else it does itself, unless it is the only one. (All that was looked at may have been of conversations
+    /// that are forgotten: then nobody is known to be sent more.)
     fn make_way(&mut self, most: usize, heaviest: u64, (conversation, activity): (u64, u32)) {
-        let (Some(place), Some(heaviest)) = (self.table.find(conversation), self.table.find(heaviest)) else { return };
+        let Some(place) = self.table.find(conversation) else { return };
+        let heaviest = self.table.find(heaviest).unwrap_or(place);
         for other in 0..self.activities(heaviest) {
             if self.moving <= most || self.moving_at(heaviest) <= self.moving_at(place) {
                 break;
