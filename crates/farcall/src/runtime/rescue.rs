@@ -200,14 +200,15 @@ impl Rescue {
     }
 
     pub(super) fn poll(&self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        // A waker is the user's: it is cloned before, and dropped after, for that may drop a task, and what it had started.
+        let waker = context.waker().clone();
         let ending = {
             let mut state = self.lock();
             match state.ending.take() {
                 Some(ending) => ending,
                 None => {
-                    let former = state.waker.replace(context.waker().clone());
+                    let former = state.waker.replace(waker);
                     drop(state);
-                    // To drop a waker may drop a task, and what that had started.
                     drop(former);
                     return Poll::Pending;
                 }
