@@ -584,11 +584,15 @@ impl<'s> Worker<'s> {
         for (work, failure) in std::mem::take(&mut self.refused) {
             let mut reply = Vec::new();
             let finish = work.give_back(Some(failure.into()), &mut reply);
-            let sent = {
+            let (sent, admitted) = {
                 let mut core = self.server.lock();
                 let (now, key, out) = (self.now, work.call.key, &mut self.out);
-                finish.and_then(|finish| core.protocol.finish(now, key, finish, &mut reply, out))
+                let sent = finish.and_then(|finish| core.protocol.finish(now, key, finish, &mut reply, out));
+                (sent, core.admit())
             };
+            if admitted {
+                self.server.socket.wake();
+            }
             work.exported.end();
             self.send(sent);
         }
