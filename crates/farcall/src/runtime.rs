@@ -421,7 +421,9 @@ impl Inner {
         }
         let address = self.settings.address;
         if !address.ip().is_loopback() && !self.settings.open {
-            let why = format!("{address} can be reached from other machines: that needs keys, or `open()`");
+            let why = format!(
+                "{address} can be reached from other machines: to let them call needs the builder's `open()`, or FARCALL_OPEN=1"
+            );
             return Err(CallFailed::new(Kind::NotPermitted, Ran::No).because(why));
         }
         let socket = self.env.bind(address, &self.socket_options());

@@ -99,7 +99,8 @@ impl Counters {
 pub struct Stats {
     /// What it exports now.
     pub exports: Vec<Export>,
-    /// What its server's protocol did, if it ever exported anything.
+    /// What its server's packet protocol did, if it ever exported anything: calls through shared memory are not among its
+    /// counts, but among those of the exports' procedures.
     pub server: Option<farcall_proto::server::Stats>,
     /// The servers that it calls.
     pub peers: Vec<Peer>,
@@ -129,7 +130,7 @@ pub struct Serving {
     pub unfinished: u64,
     /// Bytes of results that are held, and of arguments that are still coming.
     pub held_bytes: u64,
-    /// What the protocol did.
+    /// What the packet protocol did: calls through shared memory are not among its counts.
     pub protocol: farcall_proto::server::Stats,
     /// What is exported.
     pub exports: Vec<Export>,

@@ -204,26 +204,32 @@ fn table(address: SocketAddr, serving: &Serving, since: Option<Since>) -> String
         let _ = writeln!(page, "{text}");
     };
     line(format!(
-        "{address}  process {}, up {}  {} of {} execute, {} waiting  {}, {} held",
+        "{address}  process {}, up {}, {}, {} held",
         serving.process,
         duration(serving.up),
-        serving.executing,
-        counted(serving.threads, "thread"),
-        counted(serving.queued, "call"),
         counted(serving.conversations, "conversation"),
         size(serving.held_bytes),
     ));
     line(format!(
-        "datagrams: {} in, {} out; {} dropped, {} duplicates, {} results sent again, {} refused",
+        "{} of {} execute, {} waiting",
+        serving.executing,
+        counted(serving.threads, "thread"),
+        counted(serving.queued, "call"),
+    ));
+    line(format!(
+        "datagrams: {} in, {} out; {} dropped",
         rate(did.received, |before| before.protocol.received),
         rate(did.sent, |before| before.protocol.sent),
         count(did.dropped),
+    ));
+    line(format!(
+        "of their calls: {} duplicates, {} results sent again, {} refused",
         count(did.duplicates),
         count(did.retransmitted),
         count(did.refused.iter().sum()),
     ));
     line(format!(
-        "{:>10} {:>12} {:>10} {:>9} {:>9} {:>9} {:>9}  PROCEDURE",
+        "{:>8} {:>11} {:>10} {:>8} {:>8} {:>8} {:>8}  PROCEDURE",
         "CALLS/S", "RESULTS", "EXCEPTIONS", "FAILURES", "RUN P50", "RUN P99", "WAIT P99"
     ));
     for export in &serving.exports {
@@ -235,7 +241,7 @@ fn table(address: SocketAddr, serving: &Serving, since: Option<Since>) -> String
                 .as_ref()
                 .map_or(String::new(), |since| count(since.rate(ended(procedure), before).round() as u64));
             line(format!(
-                "{rate:>10} {:>12} {:>10} {:>9} {:>9} {:>9} {:>9}  {}",
+                "{rate:>8} {:>11} {:>10} {:>8} {:>8} {:>8} {:>8}  {}",
                 count(procedure.results),
                 count(procedure.exceptions),
                 count(procedure.failures),
@@ -278,7 +284,7 @@ fn to_json(address: SocketAddr, serving: &Serving, since: Option<Since>) -> Valu
         "address": address.to_string(), "process": serving.process, "up_s": rounded(serving.up.as_secs_f64(), 3),
         "executing": serving.executing, "receiving": serving.receiving, "threads": serving.threads,
         "queued": serving.queued, "conversations": serving.conversations, "unfinished": serving.unfinished,
-        "held_bytes": serving.held_bytes, "calls": did.calls, "sent": did.sent, "received": did.received,
+        "held_bytes": serving.held_bytes, "datagram_calls": did.calls, "sent": did.sent, "received": did.received,
         "dropped": did.dropped, "bytes_sent": did.bytes_sent, "duplicates": did.duplicates,
         "retransmitted": did.retransmitted, "challenges": did.challenges, "stale": did.stale, "evicted": did.evicted,
         "refused": refused.collect::<Map<_, Value>>(), "exports": exports.collect::<Vec<_>>(), "untold": serving.untold,

@@ -25,7 +25,7 @@ impl Report {
     pub fn begin(output: Output, seed: u64, dir: &Path) -> Outcome<Report> {
         let report = Report { output, facts: json!({}), faults: Vec::new() };
         report.tell(&format!(
-            "farcall {}: processes of this machine call each other, through shared memory and over UDP. Seed {seed}.\n",
+            "farcall {}: processes of this machine call each other. Seed {seed}.\nThey do so through shared memory and over UDP.\n",
             env!("CARGO_PKG_VERSION")
         ))?;
         if !dir.is_dir() {
@@ -50,19 +50,17 @@ impl Report {
         self.facts["skipped"] = files.skipped.into();
         let rate = files.bytes as f64 / files.time.as_secs_f64().max(1e-9);
         self.tell(&format!(
-            "files     {} files, {}, read through calls in {} ({}/s); SHA-256 equal to the disk's: {}",
+            "files     {} files, {}, read through calls in {} ({}/s)",
             count(files.files),
             size(files.bytes),
             duration(files.time),
             size(rate as u64),
-            if equal { "all" } else { "NOT ALL" },
         ))?;
+        self.more(&format!("SHA-256 equal to the disk's: {}", if equal { "all" } else { "NOT ALL" }))?;
         let stopped = files.stopped.map(|why| format!("stopped at {why}"));
-        let skipped = (files.skipped > 0).then(|| {
-            format!("{} others skipped: links, unreadable, changing, or beyond 256 MB in all", count(files.skipped))
-        });
-        let notes: Vec<String> = stopped.into_iter().chain(skipped).collect();
-        if notes.is_empty() { Ok(()) } else { self.more(&notes.join("; ")) }
+        let skipped = (files.skipped > 0)
+            .then(|| format!("{} others skipped: links, unreadable, changing, or too much", count(files.skipped)));
+        stopped.into_iter().chain(skipped).try_for_each(|note| self.more(&note))
     }
 
     pub fn lossy(&mut self, lossy: &Lossy) -> Outcome {
@@ -77,10 +75,10 @@ impl Report {
         });
         let [sent, executed, answered] = [sent, executed, answered].map(|calls| count(calls.into()));
         self.tell(&format!(
-            "loss      through {LOSS} % loss and {REPETITION} % repetition each way, in {}: sent {sent}, executed {executed}, \
-             answered {answered}",
+            "loss      through {LOSS} % loss and {REPETITION} % repetition each way, in {}:",
             duration(lossy.time)
         ))?;
+        self.more(&format!("sent {sent}, executed {executed}, answered {answered}"))?;
         let [received, lost, repeated] =
             [lossy.datagrams.received, lossy.datagrams.lost, lossy.datagrams.repeated].map(count);
         self.more(&format!("of {received} datagrams {lost} were lost and {repeated} repeated"))
@@ -94,7 +92,8 @@ impl Report {
             "kind": format!("{kind:?}"), "ran": format!("{ran:?}"), "told_ms": ms(killed.told), "next_call_ms": ms(killed.next),
         });
         let Killed { victim, successor, .. } = killed;
-        self.tell(&format!("kill      {victim} killed in the middle of a call. Its caller is told: {kind}; {ran}"))?;
+        self.tell(&format!("kill      {victim} killed in the middle of a call. Its caller is told:"))?;
+        self.more(&format!("{kind}; {ran}"))?;
         self.more(&format!(
             "(after {}); its next call is served by {successor} in {}",
             duration(killed.told),
@@ -106,26 +105,25 @@ impl Report {
         self.expect(time >= Duration::from_secs(2), || format!("a procedure of 2 s took {}", duration(time)));
         self.facts["slow_call_s"] = rounded(time.as_secs_f64(), 3).into();
         self.tell(&format!(
-            "patience  a procedure of 2 s: {}. Its caller gives up after {} of silence, but its probes were answered",
+            "patience  a procedure of 2 s: {}. Its caller gives up after {}",
             duration(time),
             duration(PATIENCE)
-        ))
+        ))?;
+        self.more("of silence, but its probes were answered")
     }
 
     pub fn latency(&mut self, latency: &Latency) -> Outcome {
         let Latency { measured, pin } = latency;
         self.facts["latency"] = measured.iter().flat_map(|row| row.rows(pin)).collect();
-        self.tell(
-            "cost                 a call: p50        p99     bare UDP: p50        p99     ratio (95 % interval)",
-        )?;
+        self.tell("cost in µs  each way   call p50     p99 bare UDP p50     p99  ratio (95 %)")?;
         for row in measured {
-            let name = if row.bytes == 0 { "null".to_owned() } else { format!("{} B each way", row.bytes) };
+            let name = if row.bytes == 0 { "null".to_owned() } else { format!("{} B", row.bytes) };
             let [low, median, high] = row.ratio;
             let [call, call_tail, raw, raw_tail] =
                 [row.call.us(500), row.call.us(990), row.raw.us(500), row.raw.us(990)];
             self.tell(&format!(
-                "          {name:<16}{call:>7.1} µs {call_tail:>7.1} µs{raw:>15.1} µs {raw_tail:>7.1} µs\
-                 {median:>10.2} ({low:.2} to {high:.2})"
+                "            {name:<8}{call:>11.1} {call_tail:>7.1}{raw:>13.1} {raw_tail:>7.1}\
+                 {median:>7.2} ({low:.2} to {high:.2})"
             ))?;
         }
         Ok(())
