@@ -362,6 +362,26 @@ fn calls_with_long_results_wait_while_their_conversation_has_others_to_fetch() {
 }
 
 #[test]
+fn a_call_whose_caller_asks_for_it_is_promised_no_room_any_more() {
+    let (mut pair, keys) = with_calls(2);
+    assert!(pair.server.may_execute(keys[0], 3 * LONG) && !pair.server.may_execute(keys[1], LONG));
+    // Perhaps the first waits until the second has come.
+    pair.pass(SECOND);
+    pair.tick();
+    let probes = pair.sent();
+    pair.receive(&probes);
+    assert_eq!(pair.server.next_with_room(), Some(keys[0].conversation));
+    assert!(pair.server.may_execute(keys[1], 3 * LONG));
+    assert_eq!(pair.server.next_with_room(), None);
+    // What it returns counts as ever.
+    pair.finish(keys[0], Finish::Result, &vec![7; 3 * LONG]);
+    pair.start(9, b"long....");
+    let call = pair.sent();
+    pair.receive(&call);
+    assert!(!pair.server.may_execute(pair.asked[0].0, 4));
+}
+
+#[test]
 fn one_result_longer_than_a_share_may_be_made_at_a_time() {
     let (mut pair, keys) = with_calls(2);
     assert!(pair.server.may_execute(keys[0], 100 * LONG) && !pair.server.may_execute(keys[1], 4));

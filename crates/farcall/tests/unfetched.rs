@@ -2,8 +2,8 @@
 #![allow(missing_docs)]
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 use farcall::Runtime;
 use farcall::memory::{Counters, Memory, Rights, Segment, Settings};
@@ -15,7 +15,11 @@ const LONG: usize = 1 << 20;
 const READS: u64 = 200;
 
 fn runtime() -> Runtime {
-    Runtime::builder().registry(farcall::names::Memory::new()).shared_memory(false).build().unwrap()
+    builder().build().unwrap()
+}
+
+fn builder() -> farcall::Builder {
+    Runtime::builder().registry(farcall::names::Memory::new()).shared_memory(false)
 }
 
 fn segment(exporter: &Runtime) -> Segment {
@@ -114,13 +118,19 @@ pub trait Library {
     fn asked(&self) -> farcall::Result<u64>;
     #[blocking]
     fn volume(&self, number: u64) -> farcall::Result<Vec<u8>>;
+    /// A volume, when so many have asked for it.
+    #[blocking]
+    fn shared(&self, readers: u64) -> farcall::Result<Vec<u8>>;
 }
 
-struct Shelf(AtomicU64);
+#[derive(Default)]
+struct Shelf(AtomicU64, Mutex<u64>, Condvar);
 
 const VOLUME: usize = 4 << 20;
 /// Thrice what one client may have on its way.
 const VOLUMES: u64 = 72;
+/// A few more than that.
+const SHARED: u64 = 30;
 
 impl Library for Shelf {
     fn asked(&self) -> farcall::Result<u64> {
@@ -131,12 +141,21 @@ impl Library for Shelf {
         self.0.fetch_add(1, Ordering::SeqCst);
         Ok(vec![number as u8; VOLUME])
     }
+
+    fn shared(&self, readers: u64) -> farcall::Result<Vec<u8>> {
+        let Shelf(_, waiting, all) = self;
+        let mut waiting = waiting.lock().unwrap();
+        *waiting += 1;
+        all.notify_all();
+        drop(all.wait_while(waiting, |waiting| *waiting < readers).unwrap());
+        Ok(vec![7; VOLUME])
+    }
 }
 
 #[test]
 fn calls_wait_while_their_client_does_not_fetch_the_results_of_others_and_nobody_elses_do() {
     let server = runtime();
-    let export = server.export::<dyn Library>("Library", Arc::new(Shelf(AtomicU64::new(0)))).unwrap();
+    let export = server.export::<dyn Library>("Library", Arc::new(Shelf::default())).unwrap();
     let library = server.import::<dyn Library>("Library").unwrap();
     // It is known from now on how long they are.
     library.volume(0).unwrap();
@@ -157,11 +176,23 @@ fn calls_wait_while_their_client_does_not_fetch_the_results_of_others_and_nobody
 #[test]
 fn many_long_results_at_once_are_all_fetched() {
     let server = runtime();
-    let _export = server.export::<dyn Library>("Library", Arc::new(Shelf(AtomicU64::new(0)))).unwrap();
+    let _export = server.export::<dyn Library>("Library", Arc::new(Shelf::default())).unwrap();
     let library = server.import::<dyn Library>("Library").unwrap();
     library.volume(0).unwrap();
     let volumes: Vec<_> = (0..VOLUMES).map(|number| library.start().volume(number)).collect();
     for (number, volume) in volumes.into_iter().enumerate() {
         assert!(volume.wait().unwrap() == vec![number as u8; VOLUME], "volume {number}");
+    }
+}
+
+#[test]
+fn calls_that_wait_for_others_with_long_results_are_not_in_their_way() {
+    let server = builder().workers(2 * SHARED as usize).build().unwrap();
+    let _export = server.export::<dyn Library>("Library", Arc::new(Shelf::default())).unwrap();
+    let library = server.import::<dyn Library>("Library").unwrap();
+    library.shared(1).unwrap();
+    let volumes: Vec<_> = (0..SHARED).map(|_| library.start().shared(1 + SHARED)).collect();
+    for volume in volumes {
+        assert!(volume.wait().unwrap() == [7; VOLUME]);
     }
 }

@@ -358,7 +358,7 @@ impl Server {
         let position = head.position;
         match self.existing_work(place, position.activity).map(|w| w.phase) {
             Some(Phase::Receiving) => self.receive(visit, place, head, part),
-            Some(Phase::Running) => self.reply_state(place, position, Progress::Running),
+            Some(Phase::Running) => self.reply_running(place, position),
             Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
             None | Some(Phase::Over) if self.may_run_again(place, head) => self.run_again(visit, place, head, part),
             _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => {
@@ -455,7 +455,7 @@ impl Server {
             return self.object(visit.now, place, head, args.len());
         }
         if asked {
-            self.reply_state(place, head.position, Progress::Running);
+            self.reply_running(place, head.position);
         }
         self.run(visit, head, Cow::Owned(args));
     }
@@ -562,7 +562,7 @@ impl Server {
                     work.marks |= GIVEN_UP;
                 }
                 (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
-                self.reply_state(place, position, Progress::Running);
+                self.reply_running(place, position);
             }
             Some(Phase::Done(_)) => {
                 // A caller that has given up is not sent a long result.
@@ -599,10 +599,17 @@ impl Server {
                 }
                 self.reply_select(place, position);
             }
-            Phase::Running => self.reply_state(place, position, Progress::Running),
+            Phase::Running => self.reply_running(place, position),
             Phase::Done(_) => self.send_again(visit.now, place, position.activity),
             Phase::Over => self.reply_over(place, position),
         }
+    }
+
+    /// A call was asked for that is being executed. It takes long, and perhaps waits for a call that waits for its share: no more room is
+    /// kept for its result.
+    fn reply_running(&mut self, place: usize, position: Position) {
+        self.end_promise(place, position.activity);
+        self.reply_state(place, position, Progress::Running);
     }
 
     fn on_mtu_probe(&mut self, visit: &Visit<'_, impl FnMut(Request<'_>)>, place: usize, size: u32) {

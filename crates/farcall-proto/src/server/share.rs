@@ -9,7 +9,7 @@ const PART: usize = 16;
 
 impl Server {
     /// Whether a call that the user has, and whose result will have about so many bytes, may be executed: then they count as being
-    /// sent until it is finished. Else its conversation is being sent its share, and the call is to wait until
+    /// sent until it is finished, or its caller asks for it. Else its conversation is being sent its share, and the call is to wait until
     /// [`Server::next_with_room`] names that.
     pub fn may_execute(&mut self, key: CallKey, len: usize) -> bool {
         let share = self.config.sending_budget / PART;
@@ -36,7 +36,7 @@ impl Server {
         self.roomy.pop()
     }
 
-    /// A call is over whose result was to be long: what there is of that counts itself.
+    /// A call whose result was to be long is over, and what there is of that counts itself; or it takes longer than was thought.
     #[cold]
     pub(super) fn end_promise(&mut self, place: usize, activity: u32) {
         if let Some(more) = &mut self.table.at_mut(place).more
