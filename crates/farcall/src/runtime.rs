@@ -130,10 +130,34 @@ pub fn export_async<S: AsyncServer>(name: &str, server: S) -> crate::Result<Expo
 /// instance, the most responsive), a type and an instance (`"Store/ebbets"`), or an address
 /// (`"udp://10.0.0.7:7000/Store"`, which asks no registry).
 ///
+/// It asks who exports the name, and returns when the first of them answers. If none does, because a machine is down or
+/// a process stopped, that takes the whole [patience](Builder::patience), 10 s by default: [`import_within`] bounds it.
+/// (`within` of the user-stub bounds its calls, not this.)
+///
 /// # Errors
 /// When nobody exports the name, nobody answers, or the interfaces differ.
 pub fn import<T: ?Sized + stub::Interface>(name: &str) -> crate::Result<T::Client> {
     Runtime::current()?.import::<T>(name)
+}
+
+/// As [`import`], but waits no longer than `time` for those who export the name to answer. (A registry that blocks is not
+/// interrupted.)
+///
+/// ```no_run
+/// # #[farcall::interface]
+/// # pub trait Store { fn get(&self, key: &str) -> farcall::Result<u64>; }
+/// # use std::time::Duration;
+/// # fn main() -> farcall::Result<()> {
+/// let second = Duration::from_secs(1);
+/// let store = farcall::import_within::<dyn Store>("Store", second)?.within(second);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`import`]; if nobody has answered when the time is up it is [`Kind::Deadline`].
+pub fn import_within<T: ?Sized + stub::Interface>(name: &str, time: Duration) -> crate::Result<T::Client> {
+    Runtime::current()?.import_within::<T>(name, time)
 }
 
 /// The user-stubs of all instances of a type.
@@ -249,7 +273,15 @@ impl Runtime {
     /// # Errors
     /// As there.
     pub fn import<T: ?Sized + stub::Interface>(&self, name: &str) -> crate::Result<T::Client> {
-        Ok(import::import::<T>(self, name)?)
+        Ok(import::import::<T>(self, name, None)?)
+    }
+
+    /// As [`import_within`](crate::import_within), from this runtime.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn import_within<T: ?Sized + stub::Interface>(&self, name: &str, time: Duration) -> crate::Result<T::Client> {
+        Ok(import::import::<T>(self, name, Some(time))?)
     }
 
     /// As [`Runtime::import`], and where the exporter is if its memory may be mapped.
@@ -288,7 +320,7 @@ impl Runtime {
 
     /// A binding to whoever exports that interface, as far as it is known, under a name.
     pub(crate) fn binding(&self, name: &str, interface: Cow<'static, Interface>) -> crate::Result<Binding> {
-        Ok(import::binding(self, bind::parse(name)?, interface)?)
+        Ok(import::binding(self, bind::parse(name)?, interface, None)?)
     }
 
     /// Who exports that interface, as far as it is known, under a name: all instances of a type.

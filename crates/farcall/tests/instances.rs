@@ -131,6 +131,21 @@ fn the_one_who_answers_is_bound_and_a_dead_one_costs_nothing() {
 }
 
 #[test]
+fn nobody_is_waited_for_longer_than_it_was_said() {
+    let registry = Memory::new();
+    let client = Runtime::builder().registry(registry.clone()).patience(HOUR).build().unwrap();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let name = format!("udp://{}/Who", silent.local_addr().unwrap());
+    let why = CallFailed::from(client.import_within::<dyn Who>(&name, Duration::from_millis(1)).err().unwrap());
+    assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No));
+    let server = Server { name: "a", calls: Arc::default() };
+    let _export =
+        Runtime::builder().registry(registry).build().unwrap().export::<dyn Who>("Who", Arc::new(server)).unwrap();
+    let who = client.import_within::<dyn Who>("Who", HOUR).unwrap();
+    assert_eq!(who.who().unwrap(), "a");
+}
+
+#[test]
 fn an_instance_is_found_by_its_name() {
     let machine = Machine::new();
     let _exports = ["a", "b", "c"].map(|name| machine.export(name));

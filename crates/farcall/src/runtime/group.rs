@@ -33,7 +33,7 @@ pub(super) fn roster(
 ) -> Result<Arc<dyn Roster>, CallFailed> {
     let name = parse(name)?;
     let Name::Type(type_name) = &name else {
-        let only = Member::new(name.to_string(), binding(runtime, name, interface)?);
+        let only = Member::new(name.to_string(), binding(runtime, name, interface, None)?);
         return Ok(Arc::new(Members::new(vec![only])));
     };
     let (inner, type_name) = (runtime.0.clone(), type_name.clone());

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use farcall_names::Name;
@@ -37,8 +38,12 @@ pub(super) struct Importer {
 /// A call is repeated no more often than this.
 const MOST_REPEATS: usize = 8;
 
-pub(super) fn import<T: ?Sized + Interface>(runtime: &Runtime, name: &str) -> Result<T::Client, CallFailed> {
-    Ok(binding(runtime, parse(name)?, Cow::Borrowed(T::interface()))?.into())
+pub(super) fn import<T: ?Sized + Interface>(
+    runtime: &Runtime,
+    name: &str,
+    within: Option<Duration>,
+) -> Result<T::Client, CallFailed> {
+    Ok(binding(runtime, parse(name)?, Cow::Borrowed(T::interface()), within)?.into())
 }
 
 /// Where an exporter is whose memory may be mapped: a process of the same user on this machine.
@@ -61,13 +66,15 @@ pub(super) fn import_placed<T: ?Sized + Interface>(
     Ok((binding_to(inner, name, interface, Some(target)).into(), near))
 }
 
-/// A binding to whoever exports that interface under a name.
+/// A binding to whoever exports that interface under a name, and answers within that time.
 pub(super) fn binding(
     runtime: &Runtime,
     name: Name,
     interface: Cow<'static, idl::Interface>,
+    within: Option<Duration>,
 ) -> Result<Binding, CallFailed> {
-    let target = runtime.0.bind(&name, &interface, &[], context::inherited().0)?;
+    let deadline = sooner(&runtime.0, within, context::inherited().0);
+    let target = runtime.0.bind(&name, &interface, &[], deadline)?;
     Ok(binding_to(&runtime.0, name, interface, Some(target)))
 }
 
@@ -86,6 +93,13 @@ pub(super) fn binding_to(
     let importer = Arc::new(Importer { inner: inner.clone(), name, interface, bound, attempt, silent_at });
     let channel = watched(inner, &importer.interface.name, Arc::new(Shared(importer.clone())));
     Binding::new(channel)
+}
+
+/// The deadline of what may take so long, by its own account and by that of the call that is being served.
+fn sooner(inner: &Inner, within: Option<Duration>, inherited: Option<Time>) -> Option<Time> {
+    let Some(within) = within else { return inherited };
+    let own = inner.env.now() + within;
+    Some(inherited.map_or(own, |inherited| inherited.min(own)))
 }
 
 /// What user-stubs share. Started calls keep it alive too.
@@ -156,9 +170,7 @@ impl Importer {
     /// is being served.
     fn inherit(&self, call: &Call<'_>) -> (Option<Time>, Option<context::Trace>) {
         let (inherited, trace) = context::inherited();
-        let Some(within) = call.within else { return (inherited, trace) };
-        let own = self.inner.env.now() + within;
-        (Some(inherited.map_or(own, |inherited| inherited.min(own))), trace)
+        (sooner(&self.inner, call.within, inherited), trace)
     }
 
     /// Calls, and repeats the call elsewhere while it may be repeated.

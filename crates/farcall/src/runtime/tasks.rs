@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use super::Inner;
 use crate::env::{Env, Event, Time};
@@ -162,6 +163,18 @@ impl Tasks {
         Next::Rest(state.alarms.first().map(|(when, _)| *when))
     }
 
+    /// Waits for work, as the one that does. No longer the one when it is unwound, so that another can be.
+    fn rest(&self, time: Option<Duration>) {
+        struct Rests<'a>(&'a Tasks);
+        impl Drop for Rests<'_> {
+            fn drop(&mut self) {
+                self.0.lock().rests = false;
+            }
+        }
+        let _rests = Rests(self);
+        self.work.wait(time);
+    }
+
     /// A step was made, after which others follow.
     fn put_back(&self, id: u64, steps: Steps) {
         let state = &mut *self.lock();
@@ -218,8 +231,7 @@ fn work(inner: &Arc<Inner>) {
         match inner.tasks.next(inner.env.now()) {
             Next::Go(id, steps) => step(inner, id, steps),
             Next::Rest(until) => {
-                inner.tasks.work.wait(until.map(|until| until.since(inner.env.now())));
-                inner.tasks.lock().rests = false;
+                inner.tasks.rest(until.map(|until| until.since(inner.env.now())));
             }
             Next::Leave => break,
         }
@@ -230,11 +242,11 @@ fn work(inner: &Arc<Inner>) {
 fn step(inner: &Arc<Inner>, id: u64, mut steps: Steps) {
     let waker = waker(inner, id);
     let go = || steps.as_mut().poll(&mut Context::from_waker(&waker));
-    // A registry of the user's may panic. Who waits for the task hears that it ended.
+    // A registry of the user's may panic, and so may what is dropped. Who waits for the task hears that it ended.
     match catch_unwind(AssertUnwindSafe(go)) {
         Ok(Poll::Pending) => inner.tasks.put_back(id, steps),
         Ok(Poll::Ready(())) | Err(_) => {
-            drop(steps);
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(steps)));
             inner.tasks.remove(id);
         }
     }
@@ -335,5 +347,55 @@ mod tests {
         drop((Room::take(&inner, 2 * LONG).unwrap(), other));
         let state = inner.tasks.lock();
         assert_eq!((state.calls, state.bytes), (0, 0));
+    }
+
+    /// Steps that are one, and panic when they are dropped.
+    struct Panics(std::sync::mpsc::Receiver<()>);
+
+    impl Future for Panics {
+        type Output = ();
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            let _ = self.0.recv();
+            Poll::Ready(())
+        }
+    }
+
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("as the test wants it");
+        }
+    }
+
+    #[test]
+    fn a_task_that_panics_when_it_is_dropped_is_gone_and_the_others_are_not() {
+        let Runtime(inner) = Runtime::builder().registry(farcall_names::Memory::new()).build().unwrap();
+        let (go, wait) = std::sync::mpsc::channel();
+        let (told, tells) = std::sync::mpsc::channel();
+        Tasks::spawn(&inner, None, Box::pin(Panics(wait))).unwrap();
+        let ours = inner.clone();
+        let other = async move { told.send(Vec::from_iter(ours.tasks.lock().tasks.keys().copied())).unwrap() };
+        Tasks::spawn(&inner, None, Box::pin(other)).unwrap();
+        go.send(()).unwrap();
+        assert_eq!(tells.recv().expect("the other task goes on"), [2]);
+    }
+
+    /// An event at which whoever waits is unwound.
+    struct Unwinds;
+
+    impl Event for Unwinds {
+        fn wait(&self, _: Option<Duration>) -> bool {
+            panic!("as the test wants it");
+        }
+
+        fn set(&self) {}
+    }
+
+    #[test]
+    fn who_is_unwound_while_it_rests_rests_no_more() {
+        let tasks = Tasks { state: Mutex::default(), work: Arc::new(Unwinds) };
+        tasks.lock().rests = true;
+        catch_unwind(AssertUnwindSafe(|| tasks.rest(None))).unwrap_err();
+        assert!(!tasks.lock().rests);
     }
 }
