@@ -161,6 +161,14 @@ fn fetch(pair: &mut Pair, way: &[Datagram]) -> Vec<Datagram> {
     pair.answered()
 }
 
+/// Takes in the rest of so many results too, of which none is lost.
+fn fetch_all(pair: &mut Pair, many: usize, way: &[Datagram]) {
+    pair.hear(way);
+    pair.carry(many, 10 * SECOND, |_, _, _| true);
+    assert_eq!(pair.told.len(), many);
+    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
+}
+
 #[test]
 fn who_fetches_a_result_has_it_whatever_others_do_not_fetch() {
     for speaks in [false, true] {
@@ -198,10 +206,7 @@ fn what_was_begun_a_moment_ago_is_not_taken_for_what_nobody_fetches() {
     let mut first = another(&mut pair);
     call_long(&mut pair, 6..=11, |_, _| ());
     change(&mut pair, &mut first);
-    pair.hear(&way);
-    pair.carry(5, 10 * SECOND, |_, _, _| true);
-    assert_eq!(pair.told.len(), 5);
-    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
+    fetch_all(&mut pair, 5, &way);
 }
 
 #[test]
@@ -215,10 +220,7 @@ fn who_fetches_many_has_time_for_all_of_them_and_loses_none_that_waits_for_anoth
     let mut first = another(&mut pair);
     call_long(&mut pair, 6..=11, |_, _| ());
     change(&mut pair, &mut first);
-    pair.hear(&way);
-    pair.carry(5, 10 * SECOND, |_, _, _| true);
-    assert_eq!(pair.told.len(), 5);
-    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
+    fetch_all(&mut pair, 5, &way);
 }
 
 #[test]
@@ -229,9 +231,7 @@ fn who_is_being_sent_most_makes_way_for_others_however_well_it_fetches() {
     way = fetch(&mut pair, &way[..8]);
     let mut first = another(&mut pair);
     call_long(&mut pair, 11..=13, |_, result| others.extend(result));
-    pair.hear(&others);
-    pair.carry(3, 10 * SECOND, |_, _, _| true);
-    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
+    fetch_all(&mut pair, 3, &others);
     change(&mut pair, &mut first);
     pair.told.clear();
     pair.hear(&way);

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use super::bind::{Candidate, Target};
 use super::import::Importer;
 use super::tasks::Tasks;
-use crate::CallFailed;
 use crate::stub::no_reply;
+use crate::{CallFailed, Ran};
 
 type Answer = Result<Arc<Target>, CallFailed>;
 
@@ -92,7 +92,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Ends an attempt, however its task does.
+/// Ends an attempt, however its task does. To ask runs nothing.
 struct Ending {
     importer: Arc<Importer>,
     attempt: Arc<Attempt>,
@@ -111,7 +111,7 @@ impl Drop for Ending {
         self.importer.attempt().take_if(|current| Arc::ptr_eq(current, &self.attempt));
         let waiting = {
             let mut state = self.attempt.lock();
-            state.answer = Some(self.answer.take().unwrap_or_else(|| Err(no_reply())));
+            state.answer = Some(self.answer.take().unwrap_or_else(|| Err(no_reply().but_ran(Ran::No))));
             std::mem::take(&mut state.waiting)
         };
         waiting.into_values().for_each(Waker::wake);
