@@ -4,11 +4,11 @@
 
 mod common;
 
-use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::lossy::{Chance, wire};
 use common::{block_on, runtime};
 use farcall::{Kind, Ran};
 
@@ -28,50 +28,6 @@ impl Count for Server {
         self.0[number as usize].fetch_add(1, Ordering::SeqCst);
         Ok(vec![0; bytes as usize])
     }
-}
-
-/// A row of numbers that looks like chance (xorshift64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % most
-    }
-}
-
-/// Passes datagrams on between one client and one server, but loses and repeats a tenth each.
-fn wire(server: SocketAddr) -> SocketAddr {
-    let bind = || Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
-    let (front, back) = (bind(), bind());
-    back.connect(server).unwrap();
-    let address = front.local_addr().unwrap();
-    let client = Arc::new(Mutex::new(None));
-    let pass = |mut chance: Chance, send: &mut dyn FnMut()| match chance.below(10) {
-        0 => chance,
-        fate => {
-            (0..1 + u64::from(fate == 1)).for_each(|_| send());
-            chance
-        }
-    };
-    let (f, b, c) = (front.clone(), back.clone(), client.clone());
-    std::thread::spawn(move || {
-        let (mut buffer, mut chance) = ([0; 65536], Chance(0x5eed));
-        while let Ok((len, from)) = f.recv_from(&mut buffer) {
-            *c.lock().unwrap() = Some(from);
-            chance = pass(chance, &mut || drop(b.send(&buffer[..len])));
-        }
-    });
-    std::thread::spawn(move || {
-        let (mut buffer, mut chance) = ([0; 65536], Chance(0xc0de));
-        while let Ok(len) = back.recv(&mut buffer) {
-            let Some(client) = *client.lock().unwrap() else { continue };
-            chance = pass(chance, &mut || drop(front.send_to(&buffer[..len], client)));
-        }
-    });
-    address
 }
 
 /// Makes a call in one of the ways there are. How often it may have run: at least, at most.

@@ -1,6 +1,8 @@
 //! What the tests of the driver share.
 #![allow(dead_code)]
 
+pub mod lossy;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

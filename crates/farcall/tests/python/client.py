@@ -1,0 +1,263 @@
+"""A client of the packet exchange protocol: one conversation, one call at a time (docs/protocol.md, 4 to 7)."""
+
+import ipaddress
+import os
+import socket
+import struct
+import time
+
+import wire
+from transfer import Incoming, Outgoing
+from wire import CallFailed, Datagram, Malformed, Position, Reader, frame
+
+MIN_WAIT, MAX_WAIT, MAX_PROBE = 0.020, 1.0, 10.0
+PATIENCE, TRIES = 10.0, 10
+MAX_RESULT = 16 << 20
+
+
+class Declared(Exception):
+    """A declared exception: its XDR."""
+
+    def __init__(self, data):
+        super().__init__("declared")
+        self.data = data
+
+
+class Restarted(Exception):
+    """The conversation is over; the next call needs another."""
+
+
+def random64():
+    return int.from_bytes(os.urandom(8), "big") or 1
+
+
+class Client:
+    def __init__(self, host, port, scheme=wire.OPEN):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.socket = socket.socket(family, socket.SOCK_DGRAM)
+        self.socket.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
+        self.server, self.host, self.wanted = (host, port), host, scheme
+        self.me = random64()
+        self.scheme = wire.OPEN
+        self.conversation, self.ticket, self.shown = 0, None, False
+        self.sequence = self.number = 0
+        self.heard = 0.0
+        self.sent = {"datagrams": 0, "again": 0}
+
+    # Datagrams
+
+    def send(self, frames, size=0, conversation=None):
+        self.number += 1
+        conversation = self.conversation if conversation is None else conversation
+        scheme = self.scheme if conversation else wire.OPEN
+        self.sent["datagrams"] += 1
+        self.socket.sendto(wire.seal(scheme, conversation, self.number, frames, size), self.server)
+
+    def say(self, *frames):
+        """Sends frames in the conversation, behind the ticket until the server has answered."""
+        shown = [] if self.shown else [frame(wire.TICKET, self.ticket)]
+        self.send([*shown, *frames])
+
+    def receive(self, until):
+        """The next datagram for us, or None when the time is over."""
+        while (left := until - time.monotonic()) > 0:
+            self.socket.settimeout(left)
+            try:
+                data, _ = self.socket.recvfrom(65_536)
+                datagram = wire.unseal(data)
+            except (TimeoutError, Malformed, ConnectionRefusedError):
+                continue
+            if datagram.conversation in (self.me, 0):
+                return datagram
+        return None
+
+    # Binding
+
+    def bind(self, name, skip=0):
+        """Asks for the export of this name: (export, {procedure: what the server says of it})."""
+        nonce, wait, began, tries = random64(), MIN_WAIT, time.monotonic(), 0
+        schemes = 1 << wire.OPEN | 1 << wire.LOCAL
+        body = struct.pack(">QQHHII", self.me, nonce, 1, 1, schemes, skip) + wire.opaque(name.encode()) + wire.opaque(b"")
+        while True:
+            self.send([frame(wire.BIND, body)], wire.BASE, conversation=0)
+            tries += 1
+            until = time.monotonic() + wait
+            while datagram := self.receive(until):
+                for kind, _, reader in datagram.frames:
+                    if kind == wire.WELCOME and (answer := self.welcome(reader, nonce)):
+                        return self.bound(name, skip, *answer)
+            wait = min(2 * wait, MAX_WAIT)
+            if time.monotonic() - began > PATIENCE and tries >= TRIES:
+                raise CallFailed(2, wire.NO, "no answer to BIND")
+
+    def welcome(self, reader, nonce):
+        echoed, conversation = reader.unpack("QQ")
+        if echoed != nonce:
+            return None
+        ticket = reader.take(40)
+        _, _, refused, _ = reader.unpack("HHHH")
+        export = reader.unpack("Q")
+        seen, _ = reader.address()
+        reader.opaque(512)
+        total = reader.unpack("I")
+        procedures = {}
+        while reader.at < len(reader.data):
+            number, fingerprint = reader.unpack("IQ")
+            procedures[number] = fingerprint
+        if self.ticket is None and not refused:
+            self.conversation, self.ticket, self.shown = conversation, ticket, False
+            loopback = all(ipaddress.ip_address(host).is_loopback for host in (self.host, seen))
+            self.scheme = self.wanted if loopback else wire.OPEN
+        return refused, export, total, procedures
+
+    def bound(self, name, skip, refused, export, total, procedures):
+        if refused:
+            raise CallFailed(refused, wire.NO, name)
+        if procedures and skip + len(procedures) < total:
+            _, more = self.bind(name, skip + len(procedures))
+            procedures.update(more)
+        return export, procedures
+
+    def rebind(self):
+        """Begins a new conversation; the client's identifier and its sequences go on."""
+        self.ticket, self.conversation, self.shown = None, 0, False
+        self.bind("")
+
+    # Calls
+
+    def call(self, export, procedure, arguments=b"", deadline=None, trace=None, cancel_after=None):
+        if self.ticket is None:
+            self.rebind()
+        self.sequence += 1
+        return Call(self, export, procedure, arguments, deadline, trace, cancel_after).run()
+
+
+class Call:
+    """One call, from its first datagram to its end."""
+
+    def __init__(self, client, export, procedure, arguments, deadline, trace, cancel_after):
+        self.client, self.arguments = client, arguments
+        self.position = Position(0, 0, client.sequence)
+        items = {}
+        if deadline is not None:
+            items[1] = struct.pack(">Q", int(deadline * 1e9))
+        if trace is not None:
+            items[2] = trace
+        self.flags = wire.META if items else 0
+        self.head = self.position.pack() + struct.pack(">QI", export, procedure)
+        self.head += wire.pack_metadata(items) if items else b""
+        long = len(self.head) + len(arguments) + 44 + 40 > wire.BASE
+        self.outgoing = Outgoing(arguments) if long else None
+        self.incoming = None
+        self.running = self.cancelled = False
+        self.began = self.heard = time.monotonic()
+        self.cancel_at = None if cancel_after is None else self.began + cancel_after
+        self.wait, self.tries = MIN_WAIT, 0
+
+    def run(self):
+        self.transmit()
+        until = time.monotonic() + self.wait
+        while True:
+            stop = min(until, self.cancel_at) if self.cancel_at and not self.cancelled else until
+            datagram = self.client.receive(stop)
+            if datagram is None:
+                if self.cancel_at and not self.cancelled and time.monotonic() >= self.cancel_at:
+                    self.cancelled, self.wait = True, MIN_WAIT
+                self.again()
+                until = time.monotonic() + self.wait
+                continue
+            for kind, flags, reader in datagram.frames:
+                ended = self.take(datagram, kind, flags, reader)
+                if ended is not None:
+                    return ended
+
+    def transmit(self):
+        """Sends what may be sent of the arguments."""
+        if self.outgoing is None:
+            self.client.say(frame(wire.CALL, self.head + self.arguments, self.flags))
+            return
+        due = self.outgoing.due()
+        for start in due:
+            body = self.head + self.outgoing.body(start, self.client.number + 1)
+            ask = wire.ASK if start == due[-1] else 0
+            self.client.say(frame(wire.CALL, body, self.flags | wire.FRAGMENT | ask))
+
+    def again(self):
+        """What the timer sends (section 5.3)."""
+        self.tries += 1
+        self.client.sent["again"] += 1
+        if self.tries >= TRIES and time.monotonic() - self.heard > PATIENCE:
+            raise CallFailed(2, wire.MAYBE, "the server is silent")
+        if self.cancelled:
+            self.client.say(frame(wire.CANCEL, self.position.pack()))
+        elif self.incoming:
+            self.client.say(self.incoming.select(self.position, pull=True))
+        elif self.running or self.outgoing:
+            self.client.say(frame(wire.PROBE, self.position.pack()))
+        else:
+            self.transmit()
+        self.wait = min(2 * self.wait, MAX_PROBE if self.running else MAX_WAIT)
+
+    def take(self, datagram, kind, flags, reader):
+        """Takes a frame. Gives the result when it is whole; raises when the call has failed."""
+        if kind in (wire.CHALLENGE, wire.STALE):
+            return self.refused(kind, reader)
+        if kind not in (wire.RESULT, wire.STATE, wire.SELECT) or reader.position() != self.position:
+            return None
+        self.client.shown, self.heard, self.tries = True, time.monotonic(), 0
+        if kind == wire.SELECT and self.outgoing:
+            self.outgoing.take(reader, bool(flags & wire.PULL))
+            self.transmit()
+        elif kind == wire.STATE:
+            self.state(reader.unpack("I"))
+        elif kind == wire.RESULT:
+            return self.result(datagram, flags, reader)
+        return None
+
+    def state(self, progress):
+        if self.cancelled and progress in (wire.RUNNING, wire.GONE):
+            raise CallFailed(10, wire.MAYBE if progress == wire.RUNNING else wire.YES)
+        if progress == wire.GONE:
+            raise CallFailed(17, wire.YES, "the result is no longer held")
+        if progress == wire.UNKNOWN:
+            if self.outgoing:
+                self.outgoing.lose()
+            self.transmit()
+        self.running = progress == wire.RUNNING
+
+    def result(self, datagram, flags, reader):
+        outcome, ran, kind = reader.unpack("BBH")
+        total, offset, data = wire.part(flags, reader)
+        if total is not None:
+            self.incoming = self.incoming or Incoming(total, MAX_RESULT)
+            tell = self.incoming.take(datagram.number, offset, data) or flags & wire.ASK
+            data = self.incoming.whole()
+            if data is not None or tell:
+                self.client.say(self.incoming.select(self.position))
+            if data is None:
+                return None
+        if outcome == wire.FAILED:
+            why = Reader(data).opaque(512).decode(errors="replace")
+            raise CallFailed(kind, ran, why)
+        if outcome == wire.RAISED:
+            raise Declared(data)
+        return data
+
+    def refused(self, kind, reader):
+        conversation, _ = reader.unpack("QQ")
+        if conversation != self.client.conversation:
+            return None
+        if kind == wire.CHALLENGE:
+            if self.client.shown:
+                self.client.shown = False
+                if self.outgoing:
+                    self.outgoing.lose()
+                self.transmit()
+            return None
+        reason, _, _, age = reader.unpack("IIQQ")
+        since = time.monotonic() - self.began
+        self.client.ticket = None
+        if reason == 4:
+            raise CallFailed(6, wire.NO, "the server can take on no conversation")
+        gone = age / 1e9 > since * 9 / 8 + 0.001
+        raise CallFailed(3 if reason == 1 else 22, wire.NO if gone else wire.MAYBE, "the conversation is over")

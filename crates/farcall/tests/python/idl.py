@@ -1,0 +1,153 @@
+"""Wire types, their fingerprints, and what `describe` says of an interface (docs/protocol.md, section 11)."""
+
+import struct
+
+import wire
+
+DESCRIBE = 0xFFFF0000
+MASK = (1 << 64) - 1
+ANY = 0xFFFFFFFF
+
+# A type is a tuple: its tag, then its numbers and inner types. The tags are those of the wire.
+VOID, BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64 = ((tag,) for tag in range(12))
+OPAQUE, BYTES, STRING, ARRAY, LIST, OPTIONAL, TUPLE, NAMED = range(12, 20)
+
+
+def opaque(size):
+    return (OPAQUE, size)
+
+
+def string(most=ANY):
+    return (STRING, most)
+
+
+def octets(most=ANY):
+    return (BYTES, most)
+
+
+def list_of(element, most=ANY):
+    return (LIST, most, element)
+
+
+def optional(inner):
+    return (OPTIONAL, inner)
+
+
+class Hash:
+    """FNV-1a over 64-bit big-endian words, finished by the mixer of SplitMix64."""
+
+    def __init__(self, tag):
+        self.h = 0xCBF29CE484222325
+        self.word(tag)
+
+    def word(self, word):
+        for byte in word.to_bytes(8, "big"):
+            self.h = (self.h ^ byte) * 0x100000001B3 & MASK
+        return self
+
+    def finish(self):
+        z = self.h
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
+        return z ^ z >> 31
+
+
+def of_types(types, hashes):
+    h = Hash(20)
+    for ty in types:
+        h.word(of_type(ty, hashes))
+    return h.finish()
+
+
+def of_type(ty, hashes):
+    tag, *parts = ty
+    if tag == TUPLE:
+        return of_types(parts, hashes)
+    if tag == NAMED:
+        return hashes[parts[0]]
+    # Tag 18 of the fingerprint is a chain (a linked list), which the wire numbers 20.
+    h = Hash(18 if tag == 20 else tag)
+    for p in parts:
+        h.word(p if isinstance(p, int) else of_type(p, hashes))
+    return h.finish()
+
+
+def of_body(body, hashes):
+    """A body is ("struct", [type, ...], extensible) or ("union", [(name, tag or None, [type, ...]), ...])."""
+    if body[0] == "struct":
+        fields = of_types([ty for _, ty in body[1]], hashes)
+        return Hash(21).word(fields).finish() if body[2] else fields
+    h = Hash(22)
+    for _, tag, fields in sorted(body[1], key=lambda arm: (arm[1] is not None, arm[1] or 0)):
+        h.word(MASK if tag is None else tag & ANY).word(of_types([ty for _, ty in fields], hashes))
+    return h.finish()
+
+
+def text(value):
+    return wire.opaque(value.encode())
+
+
+def sized(data):
+    return struct.pack(">I", len(data)) + data
+
+
+def many(items):
+    return struct.pack(">I", len(items)) + b"".join(items)
+
+
+def encode_type(ty):
+    tag, *parts = ty
+    data = struct.pack(">I", tag)
+    if tag == TUPLE:
+        return data + many([encode_type(p) for p in parts])
+    for p in parts:
+        data += struct.pack(">I", p) if isinstance(p, int) else encode_type(p)
+    return data
+
+
+def encode_field(name, ty):
+    return text(name) + text("") + encode_type(ty) + struct.pack(">I", 0)
+
+
+def encode_definition(name, body):
+    data = text(name) + text("")
+    if body[0] == "struct":
+        return data + struct.pack(">I", 0) + many([encode_field(*f) for f in body[1]]) + struct.pack(">I", body[2])
+    arms = []
+    for arm, tag, fields in body[1]:
+        optional_tag = struct.pack(">I", 0) if tag is None else struct.pack(">Ii", 1, tag)
+        arms.append(text(arm) + text("") + optional_tag + many([encode_field(*f) for f in fields]))
+    return data + struct.pack(">I", 1) + many(arms)
+
+
+class Interface:
+    """An interface: its named types, and its procedures as (number, name, [(argument, type)], result, exception)."""
+
+    def __init__(self, name, definitions=(), procedures=()):
+        self.name, self.definitions, self.procedures = name, list(definitions), list(procedures)
+
+    def hashes(self):
+        hashes = [0] * len(self.definitions)
+        for _ in range(128):
+            deeper = [of_body(body, hashes) for _, body in self.definitions]
+            if deeper == hashes:
+                break
+            hashes = deeper
+        return hashes
+
+    def listed(self):
+        """What WELCOME lists: number and fingerprint of each procedure."""
+        hashes = self.hashes()
+        return [(number, of_types([(TUPLE, *(ty for _, ty in arguments)), result, exception], hashes))
+                for number, _, arguments, result, exception in self.procedures]
+
+    def describe(self):
+        procedures = []
+        for number, name, arguments, result, exception in self.procedures:
+            data = struct.pack(">I", number) + text(name) + text("")
+            data += many([text(a) + encode_type(ty) for a, ty in arguments])
+            data += encode_type(result) + encode_type(exception) + struct.pack(">III", 0, 0, 0)
+            procedures.append(sized(data))
+        data = struct.pack(">I", 1) + text(self.name) + text("")
+        data += many([encode_definition(*d) for d in self.definitions]) + many(procedures)
+        return sized(data + text("0") + many([struct.pack(">I", wire.VERSION)]))
