@@ -325,10 +325,13 @@ fn an_unreadable_file_is_told_and_kept() {
     fs::set_permissions(&names, fs::Permissions::from_mode(0o000)).unwrap();
 
     let mut stranger = program("stranger");
-    if rustix::process::geteuid().is_root() {
-        // Root may read anything, so somebody else must try.
+    let privileged = fs::read(&names).is_ok();
+    if privileged {
+        // We may read anything, so somebody else must try.
         for path in [&directory, &directory.join("lock"), &directory.join("next")] {
-            chown(path, Some(NOBODY), None).unwrap();
+            if let Err(why) = chown(path, Some(NOBODY), None) {
+                return common::skip(&format!("we read every file, and can give nobody one: {why}"));
+            }
         }
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
         stranger.uid(NOBODY).current_dir("/");
@@ -341,8 +344,8 @@ fn an_unreadable_file_is_told_and_kept() {
     assert!(output.contains("was denied"), "{output}");
     let _ = fs::set_permissions(&names, fs::Permissions::from_mode(0o600));
     assert_eq!(fs::read(&names).unwrap(), before);
-    if rustix::process::geteuid().is_root() {
-        chown(&directory, Some(0), None).unwrap();
+    if privileged {
+        chown(&directory, Some(rustix::process::geteuid().as_raw()), None).unwrap();
     }
     assert!(kept.withdraw().unwrap());
 }
