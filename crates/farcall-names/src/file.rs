@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::directory::Directory;
 use crate::format::{self, Fault, MAX_FILE};
+use crate::own::{self, Own};
 use crate::owner::Judge;
-use crate::table::Table;
+use crate::table::{Held, Table};
 use crate::{Entry, Error, Label, Listing, Owner, Registration, Registry, Result};
 
 /// The registry's file in its directory.
@@ -108,12 +109,14 @@ impl Registry for File {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         entry.check()?;
         let directory = Directory::create(&self.path)?;
-        let revision = self.update(&directory, |table, judge| {
-            refuse_taken(table.find(&entry.type_name, &entry.instance), &entry.owner, judge)?;
-            Ok(table.put(entry.clone()))
+        let own = self.update(&directory, |table, judge| {
+            let found = table.get(&entry.type_name, &entry.instance);
+            refuse_own(found, &entry.owner)?;
+            refuse_taken(found.map(|held| &held.entry), &entry.owner, judge)?;
+            Ok(Own::new(entry, table.put(entry.clone())))
         })?;
         let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
-        Ok(Registration::new(entry.name(), move || registry.withdraw_revision(&type_name, &instance, revision)))
+        Ok(Registration::new(entry.name(), move || registry.withdraw_revision(&type_name, &instance, own.revision())))
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
@@ -144,12 +147,18 @@ impl Registry for File {
     }
 }
 
+/// A name that this process keeps published is not published again.
+fn refuse_own(found: Option<&Held>, this: &Owner) -> Result<()> {
+    match found {
+        Some(held) if held.entry.owner.pid == this.pid && own::has(held) => Err(Error::taken(&held.entry)),
+        _ => Ok(()),
+    }
+}
+
 /// A name that another live process exports is that process's.
 fn refuse_taken(found: Option<&Entry>, this: &Owner, judge: &mut Judge) -> Result<()> {
     match found {
-        Some(e) if judge.is_live_other(&e.owner, this) => {
-            Err(Error::Taken { name: e.name(), owner: e.owner, address: e.address })
-        }
+        Some(entry) if judge.is_live_other(&entry.owner, this) => Err(Error::taken(entry)),
         _ => Ok(()),
     }
 }

@@ -43,6 +43,7 @@ mod file;
 mod format;
 mod memory;
 mod name;
+mod own;
 mod owner;
 mod registry;
 mod table;

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::table::Table;
-use crate::{Entry, Label, Listing, Registration, Registry, Result};
+use crate::{Entry, Error, Label, Listing, Registration, Registry, Result};
 
 /// A registry within one process: for programs that are their own servers, and for tests.
 ///
-/// Its clones are the same registry. Everything in it belongs to this process, so a name that is
-/// published again is replaced, and nothing in it is ever dead.
+/// Its clones are the same registry. Everything in it belongs to this process, so nothing in it is
+/// ever dead, and a name stays taken until its registration is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     table: Arc<Mutex<Table>>,
@@ -29,7 +29,13 @@ impl Memory {
 impl Registry for Memory {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         entry.check()?;
-        let revision = self.table().put(entry.clone());
+        let revision = {
+            let mut table = self.table();
+            if let Some(found) = table.find(&entry.type_name, &entry.instance) {
+                return Err(Error::taken(found));
+            }
+            table.put(entry.clone())
+        };
         let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
         Ok(Registration::new(entry.name(), move || {
             Ok(registry.table().remove_revision(&type_name, &instance, revision))

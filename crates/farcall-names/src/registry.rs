@@ -16,12 +16,12 @@ use crate::{Entry, Label, Result};
 pub trait Registry: Send + Sync {
     /// Publishes `entry` until the registration is dropped or withdrawn, or its owner dies.
     ///
-    /// A former entry of the same name is replaced if the same process, or one that is dead, owns
-    /// it.
+    /// A former entry of the same name is replaced if its owner is dead, or if an earlier program of
+    /// this process published it (execve(2)).
     ///
     /// # Errors
     ///
-    /// [`Error::Taken`](crate::Error::Taken) if another live process exports that name;
+    /// [`Error::Taken`](crate::Error::Taken) if a live process, this one included, exports that name;
     /// [`Error::TooLarge`](crate::Error::TooLarge) if the entry exceeds a bound; else what went
     /// wrong with the registry's medium. After an error the registry holds what it held before.
     fn publish(&self, entry: &Entry) -> Result<Registration>;
@@ -89,8 +89,8 @@ impl Listing {
 
 /// Keeps an entry published; dropping it withdraws the entry.
 ///
-/// It withdraws what it published and nothing else: once the name has been published anew, the
-/// older registration has no effect. Nor has the copy that a forked child inherits.
+/// It withdraws what it published and nothing else: once that was withdrawn otherwise and the name
+/// published anew, the older registration has no effect. Nor has the copy that a forked child inherits.
 #[must_use = "dropping a registration withdraws its entry"]
 pub struct Registration {
     name: String,

@@ -39,7 +39,11 @@ impl Table {
     }
 
     pub(crate) fn find(&self, type_name: &Label, instance: &Label) -> Option<&Entry> {
-        self.held.get(&key(type_name, instance)).map(|held| &held.entry)
+        self.get(type_name, instance).map(|held| &held.entry)
+    }
+
+    pub(crate) fn get(&self, type_name: &Label, instance: &Label) -> Option<&Held> {
+        self.held.get(&key(type_name, instance))
     }
 
     /// Puts an entry as it was read; false if there is one of that name.

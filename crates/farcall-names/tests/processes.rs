@@ -90,6 +90,7 @@ fn plays_its_role() {
         "filler" => fill(&registry),
         "locator" => say(File::of_user().directory().to_str().unwrap()),
         "stranger" => meet_unreadable(&registry),
+        "former" => execute_another(&registry, &instance),
         other => panic!("no such role: {other}"),
     }
 }
@@ -207,6 +208,23 @@ fn a_name_of_a_live_process_is_refused_and_that_of_a_dead_one_is_not() {
     exporter.kill();
     let _ours = registry.publish(&entry("ebbets")).unwrap();
     assert_eq!(registry.list().unwrap().entries[0].owner.pid, std::process::id());
+}
+
+/// Publishes a name, and executes another program in this process without withdrawing it.
+fn execute_another(registry: &File, instance: &str) {
+    use std::os::unix::process::CommandExt;
+    std::mem::forget(registry.publish(&entry(instance)).unwrap());
+    panic!("{}", program("holder").exec());
+}
+
+#[test]
+fn what_a_former_program_of_the_process_published_is_replaced() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let mut process = Other::start("former", &directory, "ebbets");
+    assert!(process.says("published"));
+    assert!(process.finish());
+    assert_eq!(File::at(&directory).list().unwrap().entries, []);
 }
 
 #[test]

@@ -61,15 +61,36 @@ fn dropping_or_withdrawing_a_registration_withdraws_the_entry() {
 }
 
 #[test]
-fn publishing_again_replaces_and_the_older_registration_has_no_effect() {
+fn a_name_that_this_process_exports_is_refused_until_it_is_withdrawn() {
+    with_each(|registry| {
+        let first = registry.publish(&entry("ebbets")).unwrap();
+        let mut other = entry("ebbets");
+        (other.export, other.address) = (7, "udp://[::1]:7001".parse().unwrap());
+        for second in [entry("ebbets"), other] {
+            let refused = registry.publish(&second).unwrap_err();
+            let here = std::process::id();
+            let expected = format!("FileAccess/ebbets is exported already, by process {here} at udp://127.0.0.1:7000");
+            assert!(matches!(refused, Error::Taken { .. }));
+            assert_eq!(refused.to_string(), expected);
+        }
+        assert_eq!(registry.list().unwrap().entries, [entry("ebbets")]);
+        assert!(first.withdraw().unwrap());
+        drop(registry.publish(&entry("ebbets")).unwrap());
+    });
+}
+
+#[test]
+fn a_registration_withdraws_nothing_that_was_published_after_it() {
     with_each(|registry| {
         let older = registry.publish(&entry("ebbets")).unwrap();
+        assert!(registry.withdraw(&label("FileAccess"), &label("ebbets")).unwrap());
         // The same export, so that nothing but the registration's own mark tells the two apart.
         let mut moved = entry("ebbets");
         moved.address = "udp://[::1]:7001".parse().unwrap();
         let newer = registry.publish(&moved).unwrap();
         assert!(!older.withdraw().unwrap());
         assert_eq!(registry.list().unwrap().entries, [moved]);
+        assert!(matches!(registry.publish(&entry("ebbets")), Err(Error::Taken { .. })));
         assert!(newer.withdraw().unwrap());
     });
 }
@@ -86,9 +107,11 @@ fn every_change_changes_the_version() {
         };
         let first = registry.publish(&entry("ebbets")).unwrap();
         next(&registry);
-        let second = registry.publish(&entry("ebbets")).unwrap();
+        let second = registry.publish(&entry("luther")).unwrap();
         next(&registry);
         drop(second);
+        next(&registry);
+        assert!(registry.withdraw(&label("FileAccess"), &label("ebbets")).unwrap());
         next(&registry);
         let before = registry.version().unwrap();
         drop(first);

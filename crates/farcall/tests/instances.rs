@@ -164,7 +164,8 @@ fn a_name_exported_anew_is_bound_when_the_former_export_is_gone() {
     let machine = Machine::new();
     let export = machine.export("a");
     let who = machine.process().import::<dyn Who>("Who/a").unwrap();
-    // The same process may export the name anew; then that is what the name means.
+    // The registry forgets the name, as if the exporter were dead; then somebody else may export it.
+    assert!(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()).unwrap());
     let server = Server { name: "new", calls: machine.calls.clone() };
     let anew = machine.process().export::<dyn Who>("Who/a", Arc::new(server));
     assert!(anew.is_ok());

@@ -45,11 +45,11 @@ impl Registry for Names {
         }
         let mut entry = entry.clone();
         entry.owner.pid = me;
-        if let Some(Entry { owner, address, .. }) = self.lookup(&entry.type_name, &entry.instance)?
-            && owner.pid != me
-            && self.lives(owner.pid)
-        {
-            return Err(Error::Taken { name: entry.name(), owner, address });
+        if let Some(Entry { owner, address, .. }) = self.lookup(&entry.type_name, &entry.instance)? {
+            if self.lives(owner.pid) {
+                return Err(Error::Taken { name: entry.name(), owner, address });
+            }
+            self.world.names.withdraw(&entry.type_name, &entry.instance)?;
         }
         let registration = self.world.names.publish(&entry)?;
         let myself = Names::new(self.world.clone(), self.process, self.life);

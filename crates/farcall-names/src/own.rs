@@ -1,0 +1,57 @@
+//! The entries that this process keeps published in registry files.
+//!
+//! An entry names its owner by process number and start time, which a process keeps when it executes another program
+//! (execve(2)). So an entry of this process may be what its former program left behind: then nothing serves it, and the
+//! name may be published anew. What is noted here was published by this program.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::Entry;
+use crate::table::Held;
+
+/// An entry as it was published: type and instance, the export's identifier, the revision.
+type Mark = (String, u64, u64);
+
+/// How many registrations of this process have that mark: more than one only in different directories.
+static OWN: Mutex<BTreeMap<Mark, usize>> = Mutex::new(BTreeMap::new());
+
+/// An entry that this process keeps published for as long as it keeps this.
+pub(crate) struct Own(Mark);
+
+impl Own {
+    pub(crate) fn new(entry: &Entry, revision: u64) -> Self {
+        let mark = mark(entry, revision);
+        *own().entry(mark.clone()).or_default() += 1;
+        Self(mark)
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.0.2
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let mut own = own();
+        let Some(count) = own.get_mut(&self.0) else { return };
+        *count -= 1;
+        if *count == 0 {
+            own.remove(&self.0);
+        }
+    }
+}
+
+/// Whether this process keeps the entry published.
+pub(crate) fn has(held: &Held) -> bool {
+    own().contains_key(&mark(&held.entry, held.revision))
+}
+
+fn mark(entry: &Entry, revision: u64) -> Mark {
+    (entry.name(), entry.export, revision)
+}
+
+fn own() -> MutexGuard<'static, BTreeMap<Mark, usize>> {
+    // Nothing panics while it is held.
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
