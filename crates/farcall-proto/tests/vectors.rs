@@ -7,8 +7,8 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use farcall_proto::client::{Call, Conversation};
-use farcall_proto::server::{Export, Finish, Request, Server};
+use farcall_proto::client::{Call, CallId, Conversation};
+use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig, Time, Trace, dump};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vectors/datagrams.txt");
@@ -18,66 +18,67 @@ struct Script {
     client: Conversation,
     server: Server,
     from: SocketAddr,
+    /// The call that the server executes and has not finished.
+    running: Option<CallKey>,
     out: String,
 }
 
+/// Every datagram arrives.
+const ALL: &[usize] = &[];
+
 impl Script {
     fn new(from: &str) -> Script {
+        Script::with(from, ServerConfig::default())
+    }
+
+    fn with(from: &str, config: ServerConfig) -> Script {
         let now = Time::from_nanos(1_000_000_000);
-        let mut server = Server::new(ServerConfig::default(), now, *b"the secret of this incarnation..");
-        let procedures = vec![(1, 0x1111_2222_3333_4444), (2, 0x5555_6666_7777_8888)];
-        server.export(Export { id: 0xe4_9067, type_name: "Store".into(), instance: "one".into(), procedures });
         let from: SocketAddr = from.parse().unwrap();
-        let config = ClientConfig { loopback: from.ip().is_loopback(), ..ClientConfig::default() };
+        let server = server(config, now, *b"the secret of this incarnation..");
+        let config = ClientConfig { loopback: from.ip().is_loopback(), ..client_config() };
         let client = Conversation::new(config, 0xc11e_4700);
-        Script { now, client, server, from, out: String::new() }
+        Script { now, client, server, from, running: None, out: String::new() }
     }
 
     fn title(&mut self, text: &str) {
         writeln!(self.out, "\n# {text}").unwrap();
     }
 
-    fn note(&mut self, who: &str, datagram: &[u8]) {
+    fn note(&mut self, who: &str, datagram: &[u8], lost: bool) {
         for line in dump::dump(datagram).expect("our own datagram").to_string().lines() {
             writeln!(self.out, "# {who} {line}").unwrap();
+        }
+        if lost {
+            writeln!(self.out, "# (It is lost.)").unwrap();
         }
         let hex: String = datagram.iter().map(|b| format!("{b:02x}")).collect();
         writeln!(self.out, "{hex}").unwrap();
     }
 
-    fn call(&mut self, args: &[u8], deadline: Option<Duration>) {
+    fn call(&mut self, args: &[u8], deadline: Option<Duration>) -> CallId {
         let trace = deadline.map(|_| Trace { trace: *b"trace identifier", span: *b"the span" });
         let call = Call { export: 0xe4_9067, procedure: 2, deadline: deadline.map(|d| self.now + d), trace, token: 0 };
-        self.client.start(self.now, &call, args.to_vec()).expect("room");
+        self.client.start(self.now, &call, args.to_vec()).expect("room")
     }
 
-    /// Exchanges and notes datagrams until both ends are silent, every call finished by `finish`.
-    fn run(&mut self, finish: &Finish, payload: &[u8], deliver: bool) {
+    /// Exchanges and notes datagrams until both ends are silent; every call is finished by `finish`.
+    fn run(&mut self, finish: &Finish, payload: &[u8]) {
+        self.exchange(Some((finish, payload)), ALL);
+    }
+
+    /// The same; the datagrams of those places in the row are lost. Without `finish` calls go on being executed.
+    fn exchange(&mut self, finish: Option<(&Finish, &[u8])>, lost: &[usize]) {
+        let mut place = 0;
+        let mut fate = move || (lost.contains(&place), place += 1).0;
         let mut buffer = vec![0; 65_536];
         loop {
             let mut silent = true;
             while let Some(n) = self.client.transmit(self.now, &mut buffer) {
                 silent = false;
-                self.note("client", &buffer[..n]);
-                let mut key = None;
-                self.server.handle(self.now, self.from, &buffer[..n], &mut |r| {
-                    if let Request::Call(call) = r {
-                        key = Some(call.key);
-                    }
-                });
-                let mut answers = Vec::new();
-                if let Some(key) = key {
-                    let sent = self.server.finish(self.now, key, finish.clone(), &mut payload.to_vec(), &mut buffer);
-                    answers.extend(sent.map(|t| buffer[..t.len].to_vec()));
-                }
-                while let Some(t) = self.server.transmit(self.now, &mut buffer) {
-                    answers.push(buffer[..t.len].to_vec());
-                }
-                for answer in answers {
-                    self.note("server", &answer);
-                    if deliver {
-                        self.client.handle(self.now, &answer, &mut |_| {});
-                    }
+                let lost = fate();
+                self.note("client", &buffer[..n], lost);
+                if !lost {
+                    self.arrive(&buffer[..n].to_vec(), finish, &mut fate);
                 }
             }
             if silent {
@@ -85,6 +86,60 @@ impl Script {
             }
         }
     }
+
+    /// The server receives a datagram; what it answers goes back.
+    fn arrive(&mut self, datagram: &[u8], finish: Option<(&Finish, &[u8])>, fate: &mut dyn FnMut() -> bool) {
+        let running = &mut self.running;
+        self.server.handle(self.now, self.from, datagram, &mut |request| {
+            if let Request::Call(call) = request {
+                *running = Some(call.key);
+            }
+        });
+        if let Some((finish, payload)) = finish {
+            self.finish(finish, payload, fate);
+        }
+        self.answers(Vec::new(), fate);
+    }
+
+    /// The procedure ends.
+    fn finish(&mut self, finish: &Finish, payload: &[u8], fate: &mut dyn FnMut() -> bool) {
+        let Some(key) = self.running.take() else { return };
+        let mut buffer = vec![0; 65_536];
+        let sent = self.server.finish(self.now, key, finish.clone(), &mut payload.to_vec(), &mut buffer);
+        self.answers(sent.map(|t| buffer[..t.len].to_vec()).into_iter().collect(), fate);
+    }
+
+    fn answers(&mut self, mut answers: Vec<Vec<u8>>, fate: &mut dyn FnMut() -> bool) {
+        let mut buffer = vec![0; 65_536];
+        while let Some(t) = self.server.transmit(self.now, &mut buffer) {
+            answers.push(buffer[..t.len].to_vec());
+        }
+        for answer in answers {
+            let lost = fate();
+            self.note("server", &answer, lost);
+            if !lost {
+                self.client.handle(self.now, &answer, &mut |_| {});
+            }
+        }
+    }
+
+    /// Time goes on until the client's timer is due.
+    fn wait(&mut self) {
+        self.now = self.client.timeout().expect("a timer");
+        self.client.handle_timeout(self.now, &mut |_| {});
+    }
+}
+
+/// The largest datagrams that are tried are short, so that the vectors are.
+fn client_config() -> ClientConfig {
+    ClientConfig { max_datagram: 1_452, ..ClientConfig::default() }
+}
+
+fn server(config: ServerConfig, now: Time, secret: [u8; 32]) -> Server {
+    let mut server = Server::new(config, now, secret);
+    let procedures = vec![(1, 0x1111_2222_3333_4444), (2, 0x5555_6666_7777_8888)];
+    server.export(Export { id: 0xe4_9067, type_name: "Store".into(), instance: "one".into(), procedures });
+    server
 }
 
 fn datagrams() -> String {
@@ -92,38 +147,184 @@ fn datagrams() -> String {
     s.out.push_str("# Datagrams of wire version 1. A line of digits is a datagram; above it, what it says.\n");
     s.title("binding by name");
     s.client.bind(s.now, "Store/one", 1);
-    s.run(&Finish::Result, &[], true);
-    s.title("a first call, which shows the ticket, and its result");
-    s.call(b"argument", None);
-    s.run(&Finish::Result, b"result..", true);
-    s.title("a simple call, with a deadline and trace context, that ends in an exception");
-    s.call(b"argument", Some(Duration::from_millis(1500)));
-    s.run(&Finish::Exception, b"oops", true);
-    s.title("a refusal");
-    s.call(&[], None);
-    let refused = Failure::new(Kind::Overloaded, Ran::No).with_detail("the queue is full");
-    s.run(&refused.into(), &[], true);
-    s.title("a result that is lost, and the call sent again");
-    s.call(b"once", None);
-    s.run(&Finish::Result, b"done", false);
-    s.now = s.now + Duration::from_millis(20);
-    s.client.handle_timeout(s.now, &mut |_| {});
-    s.run(&Finish::Result, b"done", true);
+    s.run(&Finish::Result, &[]);
+    simple_calls(&mut s);
     s.title("a client that has moved");
     s.from = "10.0.0.1:2000".parse().unwrap();
     s.call(b"here", None);
-    s.run(&Finish::Result, b"yes.", true);
-    let out = s.out;
-    s = Script::new("127.0.0.1:1000");
-    s.out = out;
+    s.run(&Finish::Result, b"yes.");
+    let mut out = s.out;
+    for part in [local, running_calls, cancels, fragments, forgotten, full, restarted] {
+        out += &part();
+    }
+    out
+}
+
+fn simple_calls(s: &mut Script) {
+    s.title("a first call, which shows the ticket, and its result");
+    s.call(b"argument", None);
+    s.run(&Finish::Result, b"result..");
+    s.title("a simple call, with a deadline and trace context, that ends in an exception");
+    s.call(b"argument", Some(Duration::from_millis(1500)));
+    s.run(&Finish::Exception, b"oops");
+    s.title("a refusal");
+    s.call(&[], None);
+    let refused = Failure::new(Kind::Overloaded, Ran::No).with_detail("the queue is full");
+    s.run(&refused.into(), &[]);
+    s.title("a result that is lost, and the call sent again");
+    s.call(b"once", None);
+    s.exchange(Some((&Finish::Result, b"done")), &[1]);
+    s.wait();
+    s.run(&Finish::Result, b"done");
+}
+
+fn local() -> String {
+    let mut s = Script::new("127.0.0.1:1000");
     s.title("two ends on one machine: binding in the open scheme, then a call in the local one");
     s.call(b"argument", None);
-    s.run(&Finish::Result, b"result..", true);
+    s.run(&Finish::Result, b"result..");
     s.title("bytes of no call");
     let mut buffer = vec![0; 1_200];
     let len = s.client.post(0xe4_9067, b"not once", &mut buffer).expect("room");
-    s.note("client", &buffer[..len]);
+    s.note("client", &buffer[..len], false);
     s.out
+}
+
+/// Two activities, so that the client sends ACK; what it hears of a call that is being executed, and of one that is gone.
+fn running_calls() -> String {
+    let mut s =
+        Script::with("10.0.0.1:1000", ServerConfig { hold: Duration::from_millis(1), ..ServerConfig::default() });
+    s.title("a call that takes long: it is sent again, then asked for");
+    s.call(b"slow", None);
+    s.exchange(None, ALL);
+    for _ in 0..2 {
+        s.wait();
+        s.exchange(None, ALL);
+    }
+    s.title("a second call meanwhile, of another activity, and another, with an ACK");
+    let slow = s.running.take();
+    for _ in 0..2 {
+        s.call(b"fast", None);
+        s.run(&Finish::Result, b"done");
+    }
+    s.title("the result of the first is lost, is no longer held, and is asked for");
+    s.running = slow;
+    s.finish(&Finish::Result, b"late", &mut || true);
+    s.now = s.now + Duration::from_secs(1);
+    s.server.handle_timeout(s.now);
+    s.wait();
+    s.exchange(None, ALL);
+    s.title("a question that overtakes its call, which was lost");
+    s.call(&[7; 4_000], None);
+    s.exchange(None, &[0, 1, 2, 3]);
+    s.wait();
+    s.exchange(Some((&Finish::Result, b"done")), ALL);
+    s.out
+}
+
+fn cancels() -> String {
+    let mut s = Script::new("10.0.0.1:1000");
+    s.title("a call that is cancelled while it is executed");
+    let id = s.call(b"slow", None);
+    s.exchange(None, ALL);
+    s.client.cancel(s.now, id);
+    s.exchange(None, ALL);
+    s.title("a call that is lost; its cancel arrives and consumes the number");
+    let id = s.call(b"lost", None);
+    s.exchange(None, &[0]);
+    s.client.cancel(s.now, id);
+    s.exchange(None, ALL);
+    s.out
+}
+
+fn fragments() -> String {
+    let mut s = Script::new("10.0.0.1:1000");
+    s.title("a lossy exchange: long arguments whose second fragment is lost, and a long result whose last ones are");
+    s.call(&pattern(5_000), None);
+    s.exchange(None, &[3]);
+    s.wait();
+    s.exchange(None, ALL);
+    let result = pattern(5_000);
+    let mut place = 0;
+    s.finish(&Finish::Result, &result, &mut || (place > 1, place += 1).0);
+    s.wait();
+    s.exchange(None, ALL);
+    s.out
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i % 251) as u8).collect()
+}
+
+fn forgotten() -> String {
+    let mut s = Script::with("10.0.0.1:1000", ServerConfig { max_conversations: 1, ..ServerConfig::default() });
+    s.title("a conversation that is forgotten, since the server has room for one; the client may not come back");
+    s.call(b"here", None);
+    s.run(&Finish::Result, b"yes.");
+    let other = Conversation::new(client_config(), 0xc11e_4701);
+    let first = std::mem::replace(&mut s.client, other);
+    s.call(b"here", None);
+    s.run(&Finish::Result, b"yes.");
+    s.client = first;
+    s.now = s.now + Duration::from_secs(1);
+    s.call(b"late", None);
+    s.run(&Finish::Result, b"yes.");
+    s.out
+}
+
+fn full() -> String {
+    let mut s = Script::with("10.0.0.1:1000", ServerConfig { max_conversations: 1, ..ServerConfig::default() });
+    s.title("a server with room for one conversation, which is busy");
+    s.call(b"slow", None);
+    s.exchange(None, ALL);
+    s.client = Conversation::new(client_config(), 0xc11e_4701);
+    s.call(b"next", None);
+    s.exchange(None, ALL);
+    s.out
+}
+
+fn restarted() -> String {
+    let mut s = Script::new("10.0.0.1:1000");
+    s.title("a server that is another incarnation");
+    s.call(b"here", None);
+    s.run(&Finish::Result, b"yes.");
+    s.now = s.now + Duration::from_secs(60);
+    s.server = server(ServerConfig::default(), s.now, *b"the secret of another one.......");
+    s.now = s.now + Duration::from_secs(10);
+    s.call(b"late", None);
+    s.exchange(Some((&Finish::Result, b"yes.")), ALL);
+    s.out
+}
+
+/// Every frame that there is stands in the vectors.
+#[test]
+fn the_vectors_have_every_frame() {
+    let made = datagrams();
+    for word in [
+        "BIND",
+        "WELCOME",
+        "CHALLENGE",
+        "STALE",
+        "Incarnation",
+        "Horizon",
+        "Address",
+        "Full",
+        "TICKET",
+        "CALL",
+        "RESULT",
+        "SELECT",
+        "CANCEL",
+        "PROBE",
+        "Unknown",
+        "Running",
+        "Gone",
+        "MTU-PROBE",
+        "MTU-ECHO",
+        "POST",
+        "ACK",
+    ] {
+        assert!(made.contains(word), "{word} is not in the vectors");
+    }
 }
 
 #[test]
