@@ -10,7 +10,7 @@ ANY = 0xFFFFFFFF
 
 # A type is a tuple: its tag, then its numbers and inner types. The tags are those of the wire.
 VOID, BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64 = ((tag,) for tag in range(12))
-OPAQUE, BYTES, STRING, ARRAY, LIST, OPTIONAL, TUPLE, NAMED = range(12, 20)
+OPAQUE, BYTES, STRING, ARRAY, LIST, OPTIONAL, TUPLE, NAMED, CHAIN = range(12, 21)
 
 
 def opaque(size):
@@ -65,8 +65,8 @@ def of_type(ty, hashes):
         return of_types(parts, hashes)
     if tag == NAMED:
         return hashes[parts[0]]
-    # Tag 18 of the fingerprint is a chain (a linked list), which the wire numbers 20.
-    h = Hash(18 if tag == 20 else tag)
+    # Fingerprints number a linked list 18, descriptions 20.
+    h = Hash(18 if tag == CHAIN else tag)
     for p in parts:
         h.word(p if isinstance(p, int) else of_type(p, hashes))
     return h.finish()
@@ -118,6 +118,63 @@ def encode_definition(name, body):
         optional_tag = struct.pack(">I", 0) if tag is None else struct.pack(">Ii", 1, tag)
         arms.append(text(arm) + text("") + optional_tag + many([encode_field(*f) for f in fields]))
     return data + struct.pack(">I", 1) + many(arms)
+
+
+def decode_type(reader):
+    tag = reader.unpack("I")
+    if tag < OPAQUE:
+        return (tag,)
+    if tag in (OPAQUE, BYTES, STRING, NAMED):
+        return (tag, reader.unpack("I"))
+    if tag in (ARRAY, LIST):
+        return (tag, reader.unpack("I"), decode_type(reader))
+    if tag in (OPTIONAL, CHAIN):
+        return (tag, decode_type(reader))
+    if tag == TUPLE:
+        return (tag, *decode_many(reader, decode_type))
+    raise wire.Malformed(f"type {tag}")
+
+
+def decode_many(reader, decode):
+    return [decode(reader) for _ in range(reader.unpack("I"))]
+
+
+def decode_text(reader):
+    return reader.opaque(1 << 16).decode()
+
+
+def decode_fields(reader):
+    """Fields, those left out that an extensible struct may end before: they are no part of the fingerprint."""
+    def one(reader):
+        name, _, ty = decode_text(reader), decode_text(reader), decode_type(reader)
+        return None if reader.unpack("I") else (name, ty)
+    return [found for found in decode_many(reader, one) if found]
+
+
+def decode_definition(reader):
+    def arm(reader):
+        name, _ = decode_text(reader), decode_text(reader)
+        tag = reader.unpack("i") if reader.unpack("I") else None
+        return name, tag, decode_fields(reader)
+    name, _, kind = decode_text(reader), decode_text(reader), reader.unpack("I")
+    if kind == 0:
+        return name, ("struct", decode_fields(reader), bool(reader.unpack("I")))
+    return name, ("union", decode_many(reader, arm))
+
+
+def decode_procedure(reader):
+    reader = wire.Reader(reader.take(reader.unpack("I")))
+    number, name, _ = reader.unpack("I"), decode_text(reader), decode_text(reader)
+    arguments = decode_many(reader, lambda r: (decode_text(r), decode_type(r)))
+    return number, name, arguments, decode_type(reader), decode_type(reader)
+
+
+def decode_interface(reader):
+    """The interface of a description."""
+    if reader.unpack("I") != 1:
+        raise wire.Malformed("another version of descriptions")
+    name, _ = decode_text(reader), decode_text(reader)
+    return Interface(name, decode_many(reader, decode_definition), decode_many(reader, decode_procedure))
 
 
 class Interface:

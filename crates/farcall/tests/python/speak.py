@@ -2,7 +2,7 @@
 
     speak.py client HOST PORT SCHEME CALLS   calls a Store, and checks what comes back
     speak.py serve                           serves one; prints its address
-    speak.py vectors FILE                    reads every datagram of docs/vectors
+    speak.py vectors DIRECTORY               reads the vectors of docs/vectors
 """
 
 import struct
@@ -56,8 +56,8 @@ def client(host, port, scheme, calls):
 
     health = peer.call(export, 0)
     assert struct.unpack(">I", health[:4])[0] >= 16
-    description = wire.Reader(peer.call(export, idl.DESCRIBE)[4:])
-    assert description.unpack("I") == 1 and description.opaque(64) == b"Store"
+    described = idl.decode_interface(wire.Reader(peer.call(export, idl.DESCRIBE)[4:]))
+    assert described.name == "Store" and dict(described.listed()) == expected, described.listed()
 
     for number in range(int(calls)):
         peer.call(export, count, struct.pack(">I", number))
@@ -73,14 +73,27 @@ def serve():
     server.run()
 
 
-def vectors(path):
+def vectors(directory):
     read = 0
-    with open(path) as lines:
-        for line in lines:
-            if line.strip() and not line.startswith("#"):
-                wire.unseal(bytes.fromhex(line.strip()))
-                read += 1
+    for line in lines(directory, "datagrams.txt"):
+        wire.unseal(bytes.fromhex(line))
+        read += 1
+    for line in lines(directory, "types.txt"):
+        kind, data, *prints = line.split()
+        reader = wire.Reader(bytes.fromhex(data))
+        if kind == "type":
+            found = [f"{idl.of_types([idl.decode_type(reader)], []):016x}"]
+        else:
+            found = [f"{number}:{fingerprint:016x}" for number, fingerprint in idl.decode_interface(reader).listed()]
+        assert found == prints and reader.rest() == b"", (line, found)
+        read += 1
     print("ok", read)
+
+
+def lines(directory, file):
+    """The lines of a file of vectors that are no comment."""
+    with open(f"{directory}/{file}") as text:
+        return [line.strip() for line in text if line.strip() and not line.startswith("#")]
 
 
 if __name__ == "__main__":
