@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sync::{AtomicU32, Ordering, sleep, wake_one};
+use super::sync::{AtomicU32, Ordering, sleep, sleep_at_either, wake_one, wake_private};
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
@@ -27,8 +27,13 @@ impl Bell {
     }
 
     /// Sleeps until it is rung, or for `most`; perhaps shorter.
-    pub(crate) fn sleep(&self, most: Option<Duration>) {
+    pub(crate) fn sleep(&self, most: Duration) {
         sleep(&self.0, ASLEEP, most);
+    }
+
+    /// Sleeps until it is rung, or the recall has been made more often than so many times; perhaps shorter.
+    pub(crate) fn sleep_until_recalled(&self, recall: &Recall, made: u32) {
+        sleep_at_either((&self.0, ASLEEP), (&recall.0, made));
     }
 
     /// Awake again: nobody needs to ring. (By an exchange too: a plain store would hide from the next lying down what
@@ -45,9 +50,33 @@ impl Bell {
         }
     }
 
-    /// Wakes the listener whatever the word says: the other side may have written it.
-    pub(crate) fn force(&self) {
+    /// Wakes the listener whatever the word says, as far as the other side lets that happen.
+    fn force(&self) {
         self.0.swap(AWAKE, Ordering::AcqRel);
         wake_one(&self.0);
+    }
+}
+
+/// How a process wakes its own thread that sleeps at a bell, whatever the peer did to the bell: a word that the peer
+/// can neither write nor reach by a futex operation. It counts how often that was done.
+#[derive(Debug)]
+pub(crate) struct Recall(AtomicU32);
+
+impl Recall {
+    pub(crate) fn new() -> Recall {
+        Recall(AtomicU32::new(0))
+    }
+
+    /// How often it was made: to be read before the last look for a reason not to sleep.
+    pub(crate) fn made(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Wakes who sleeps at this bell; the reason was written before.
+    pub(crate) fn make(&self, bell: &Bell) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        wake_private(&self.0);
+        // Where there is no futex_waitv who sleeps there does not hear of the first.
+        bell.force();
     }
 }

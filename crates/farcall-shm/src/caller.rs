@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::bell::Recall;
 use crate::lane::{Emptier, Filler, Way, fetched};
 use crate::layout::{BITMAP, FETCHED, INLINE, LANES, PART, PARTS, SLOTS, Shared, Slot, place};
 use crate::page::{append, put};
 use crate::server::{ADDED, CALL, Call, FETCH, FORGET, KIND_SHIFT, LANE_SHIFT, MOST, NUMBERS, TRACED, stream};
-use crate::{Page, Status};
+use crate::{Lying, Page, Status};
 
 /// The calling half of a memory file. Any thread may use it.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Caller {
     /// Slots whose requests were given up, and are answered some time.
     abandoned: Mutex<Vec<Ticket>>,
     abandonments: AtomicUsize,
+    /// Wakes the service thread.
+    recall: Recall,
 }
 
 /// A request that was made: where, and its number.
@@ -79,6 +82,7 @@ impl Caller {
             held: AtomicUsize::new(0),
             abandoned: Mutex::default(),
             abandonments: AtomicUsize::new(0),
+            recall: Recall::new(),
         }
     }
 
@@ -266,7 +270,7 @@ impl Caller {
 
     /// Sleeps until the answer may be there, or comes by a lane and `streamed` is false, or for `most`.
     #[inline]
-    pub fn sleep(&self, ticket: Ticket, streamed: bool, most: Option<Duration>) {
+    pub fn sleep(&self, ticket: Ticket, streamed: bool, most: Duration) {
         let has_work = || !streamed && self.is_streamed(ticket);
         self.slot(ticket.slot).reply.turn.sleep(ticket.number, most, has_work);
     }
@@ -311,18 +315,24 @@ impl Caller {
     }
 
     /// The service thread is about to sleep: it looks once more before [`Caller::rest`].
-    pub fn lie_down(&self) {
+    pub fn lie_down(&self) -> Lying {
+        let made = self.recall.made();
         self.shared().returns.bell.lie_down();
+        Lying(made)
     }
 
-    /// Sleeps until something that is watched was answered, or for `most`.
-    pub fn rest(&self, most: Option<Duration>) {
-        self.shared().returns.bell.sleep(most);
+    /// Sleeps until something that is watched was answered, or for `most`; without that until [`Caller::wake`] at the latest.
+    pub fn rest(&self, lying: Lying, most: Option<Duration>) {
+        let bell = &self.shared().returns.bell;
+        match most {
+            Some(most) => bell.sleep(most),
+            None => bell.sleep_until_recalled(&self.recall, lying.0),
+        }
     }
 
-    /// Wakes the service thread.
+    /// Wakes the service thread, whatever the server did to it.
     pub fn wake(&self) {
-        self.shared().returns.bell.force();
+        self.recall.make(&self.shared().returns.bell);
     }
 }
 

@@ -159,7 +159,7 @@ impl Filler {
         let bell = &self.flow().emptied.bell;
         bell.lie_down();
         if !self.has_room() {
-            bell.sleep(Some(most));
+            bell.sleep(most);
         }
         bell.get_up();
     }

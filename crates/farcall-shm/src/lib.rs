@@ -9,6 +9,7 @@
 //! layout     what stands where: atomic words, nothing else
 //! lane       what a slot cannot hold: one side fills parts while the other empties those before
 //! turn       a slot's answer, and how one sleeps until it is there;  bell: how one sleeps until there is work
+//! sync       futexes: how long one may sleep where the other side could strand him
 //! page       the memory file, and unsafe code;  area: memory files for arguments and segments, and the rest of it
 //! meeting    Unix sockets: finding one another, passing the file, noticing a death
 //! ```
@@ -23,30 +24,9 @@ mod layout;
 mod meeting;
 mod page;
 mod server;
+mod sync;
 mod turn;
 mod words;
-
-mod sync {
-    //! What `bell` and `turn` take their atomics and their sleep from; loom's stand in their place in tests/sleep.rs.
-    use std::time::Duration;
-
-    use rustix::thread::Timespec;
-    use rustix::thread::futex::{Flags, wait, wake};
-
-    pub(super) use std::sync::atomic::{AtomicU32, Ordering};
-
-    /// Sleeps while the word has that value, no longer than `most`; may return without a reason.
-    pub(super) fn sleep(word: &AtomicU32, value: u32, most: Option<Duration>) {
-        // Too long for a timespec is for ever.
-        let most = most.and_then(|most| Timespec::try_from(most).ok());
-        let _ = wait(word, Flags::empty(), value, most.as_ref());
-    }
-
-    /// Wakes the one who sleeps there, if somebody does.
-    pub(super) fn wake_one(word: &AtomicU32) {
-        let _ = wake(word, Flags::empty(), 1);
-    }
-}
 
 pub use area::{Area, May, Sight, punch, written};
 pub use caller::{Caller, Lane, Ticket};
@@ -55,6 +35,10 @@ pub use layout::{DETAIL, FETCHED, INLINE, LANES, PART, PARTS, SLOTS};
 pub use meeting::{Alarm, Ear, Heard, Listener, Wire};
 pub use page::Page;
 pub use server::{Added, Call, Request, Seen, Server, Taker};
+
+/// A thread that has said that it is about to sleep at a bell: how often its own process had called it back before.
+#[derive(Clone, Copy, Debug)]
+pub struct Lying(u32);
 
 /// What the answer to a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

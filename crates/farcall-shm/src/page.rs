@@ -4,10 +4,11 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::thread::futex::Flags;
 
 use crate::layout::{ARGUMENTS, Shared};
 use crate::{Area, May, words};
@@ -86,6 +87,16 @@ impl Page {
         // what the other process may do as well.
         let place = unsafe { self.start.cast::<AtomicU64>().add(at).as_ref() };
         place.store(word, Ordering::Relaxed);
+    }
+
+    /// Moves whoever sleeps at a word of the first file to another place, as a hostile peer may: for tests. The number of
+    /// those who were woken or moved.
+    #[doc(hidden)]
+    pub fn strand(&self, at: usize, elsewhere: &AtomicU32) -> usize {
+        let at = at % (LEN / size_of::<AtomicU32>());
+        // SAFETY: within the memory and aligned, and as in `scribble`.
+        let word = unsafe { self.start.cast::<AtomicU32>().add(at).as_ref() };
+        rustix::thread::futex::requeue(word, Flags::empty(), 0, i32::MAX as u32, elsewhere).unwrap_or(0)
     }
 
     /// How many words there are, in both files.

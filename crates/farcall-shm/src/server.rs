@@ -4,15 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::bell::Recall;
 use crate::lane::{Emptier, Filler, Way, fetched};
 use crate::layout::{BITMAP, FETCHED, INLINE, LANES, PART, SLOTS, Shared, Slot, place};
 use crate::page::{append, put};
 use crate::words::get;
-use crate::{Page, Status};
+use crate::{Lying, Page, Status};
 
 /// The serving half of a memory file. Any thread may answer; one at a time takes (it has the [`Taker`]).
 #[derive(Clone, Debug)]
-pub struct Server(Arc<Page>);
+pub struct Server {
+    page: Arc<Page>,
+    /// Wakes the thread that takes.
+    recall: Arc<Recall>,
+}
 
 /// What the server alone knows: how far it has followed the caller's bits.
 #[derive(Debug)]
@@ -119,12 +124,12 @@ impl Taker {
 impl Server {
     /// The serving half of this memory.
     pub fn new(page: Arc<Page>) -> Server {
-        Server(page)
+        Server { page, recall: Arc::new(Recall::new()) }
     }
 
     #[inline]
     fn shared(&self) -> &Shared {
-        self.0.shared()
+        self.page.shared()
     }
 
     fn slot(&self, slot: usize) -> &Slot {
@@ -232,17 +237,17 @@ impl Server {
 
     /// Those who empty the lanes of arguments.
     pub fn emptiers(&self) -> [Emptier; LANES] {
-        std::array::from_fn(|which| Emptier::new(&self.0, Way::Arguments, which))
+        std::array::from_fn(|which| Emptier::new(&self.page, Way::Arguments, which))
     }
 
     /// Those who fill the lanes of results.
     pub fn fillers(&self) -> [Filler; LANES] {
-        std::array::from_fn(|which| Filler::new(&self.0, Way::Results, which))
+        std::array::from_fn(|which| Filler::new(&self.page, Way::Results, which))
     }
 
     /// Fills a part that was asked for.
     pub fn fill(&self, which: usize, part: usize, bytes: &[u8]) {
-        put(fetched(&self.0, which, part), bytes.get(..PART).unwrap_or(bytes));
+        put(fetched(&self.page, which, part), bytes.get(..PART).unwrap_or(bytes));
     }
 
     /// Says that what answers a request comes by a lane, as it is made, and how long it will be, perhaps.
@@ -287,13 +292,15 @@ impl Server {
     }
 
     /// Says that this side is about to sleep: look once more before [`Server::sleep`].
-    pub fn lie_down(&self) {
+    pub fn lie_down(&self) -> Lying {
+        let made = self.recall.made();
         self.shared().calls.bell.lie_down();
+        Lying(made)
     }
 
-    /// Sleeps until there may be requests, or for `most`.
-    pub fn sleep(&self, most: Option<Duration>) {
-        self.shared().calls.bell.sleep(most);
+    /// Sleeps until there may be requests, or [`Server::wake`].
+    pub fn sleep(&self, lying: Lying) {
+        self.shared().calls.bell.sleep_until_recalled(&self.recall, lying.0);
     }
 
     /// This side is awake.
@@ -301,9 +308,9 @@ impl Server {
         self.shared().calls.bell.get_up();
     }
 
-    /// Wakes the thread of this side that sleeps.
+    /// Wakes the thread of this side that sleeps, whatever the caller did to it.
     pub fn wake(&self) {
-        self.shared().calls.bell.force();
+        self.recall.make(&self.shared().calls.bell);
     }
 }
 

@@ -48,7 +48,7 @@ impl Turn {
 
     /// Sleeps until the answer of that number may be there, or for `most`; perhaps shorter. Not if there is something to do
     /// before it, for which it could have been nudged.
-    pub(crate) fn sleep(&self, number: u32, most: Option<Duration>, has_work: impl FnOnce() -> bool) {
+    pub(crate) fn sleep(&self, number: u32, most: Duration, has_work: impl FnOnce() -> bool) {
         let Some(word) = self.add(number, ASLEEP) else { return };
         // Either this sees the work, or the nudge sees the flag, takes it away, and the word is another one.
         if !has_work() {

@@ -284,9 +284,9 @@ fn two_threads() {
                 if let Some(taken) = server.take(&mut taker) {
                     break taken;
                 }
-                server.lie_down();
+                let lying = server.lie_down();
                 if !server.is_rung(&taker.seen()) {
-                    server.sleep(None);
+                    server.sleep(lying);
                 }
                 server.get_up();
             };
@@ -300,7 +300,7 @@ fn two_threads() {
         let arguments = [round as u8; 24];
         let ticket = caller.call(caller.claim().unwrap(), &call(1), &arguments, None);
         while !caller.is_answered(ticket) {
-            caller.sleep(ticket, false, None);
+            caller.sleep(ticket, false, Duration::MAX);
         }
         reply.clear();
         caller.answer(ticket, &mut reply);

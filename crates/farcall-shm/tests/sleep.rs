@@ -24,6 +24,8 @@ mod sync {
     pub(super) struct Kernel {
         wakes: Mutex<HashMap<usize, u32>>,
         changed: Condvar,
+        /// The peer has taken whoever sleeps at a shared word and a private one away from the shared one.
+        stranded: bool,
     }
 
     loom::thread_local! {
@@ -31,8 +33,8 @@ mod sync {
     }
 
     impl Kernel {
-        pub(super) fn new() -> Arc<Kernel> {
-            Arc::new(Kernel { wakes: Mutex::new(HashMap::new()), changed: Condvar::new() })
+        pub(super) fn new(stranded: bool) -> Arc<Kernel> {
+            Arc::new(Kernel { wakes: Mutex::new(HashMap::new()), changed: Condvar::new(), stranded })
         }
     }
 
@@ -40,18 +42,34 @@ mod sync {
         KERNEL.with(|kernel| kernel.borrow().clone().expect("a thread without a kernel"))
     }
 
-    pub(super) fn sleep(word: &AtomicU32, value: u32, _: Option<Duration>) {
+    /// (Time does not pass: what is not woken sleeps for ever.)
+    pub(super) fn sleep(word: &AtomicU32, value: u32, _: Duration) {
+        sleep_at(&[(word, value)]);
+    }
+
+    pub(super) fn sleep_at_either(shared: (&AtomicU32, u32), private: (&AtomicU32, u32)) {
+        sleep_at(&[shared, private]);
+    }
+
+    fn sleep_at(words: &[(&AtomicU32, u32)]) {
         let kernel = kernel();
-        let at = std::ptr::from_ref(word) as usize;
         let mut wakes = kernel.wakes.lock().unwrap();
-        if word.load(Ordering::SeqCst) != value {
+        if words.iter().any(|(word, value)| word.load(Ordering::SeqCst) != *value) {
             return;
         }
-        let before = wakes.get(&at).copied().unwrap_or(0);
-        while wakes.get(&at).copied().unwrap_or(0) == before {
+        let heard = if kernel.stranded { &words[1..] } else { words };
+        let count = |wakes: &HashMap<usize, u32>| -> u32 {
+            heard.iter().map(|(word, _)| wakes.get(&(std::ptr::from_ref(*word) as usize)).copied().unwrap_or(0)).sum()
+        };
+        let before = count(&wakes);
+        while count(&wakes) == before {
             // Loom reports a deadlock if nobody ever wakes it.
             wakes = kernel.changed.wait(wakes).unwrap();
         }
+    }
+
+    pub(super) fn wake_private(word: &AtomicU32) {
+        wake_one(word);
     }
 
     pub(super) fn wake_one(word: &AtomicU32) {
@@ -62,16 +80,22 @@ mod sync {
 }
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use bell::Bell;
-use loom::sync::atomic::{AtomicU64, Ordering};
+use bell::{Bell, Recall};
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
 use sync::{KERNEL, Kernel};
 use turn::Turn;
 
+const LONG: Duration = Duration::MAX;
+
 /// Two threads with one kernel.
 fn both(other: impl FnOnce() + 'static, one: impl FnOnce()) {
-    let kernel = Kernel::new();
+    both_in(Kernel::new(false), other, one);
+}
+
+fn both_in(kernel: Arc<Kernel>, other: impl FnOnce() + 'static, one: impl FnOnce()) {
     KERNEL.with(|place| *place.borrow_mut() = Some(kernel.clone()));
     let thread = thread::spawn(move || {
         KERNEL.with(|place| *place.borrow_mut() = Some(kernel));
@@ -90,7 +114,7 @@ fn receive(ready: &AtomicU64, bell: &Bell, seen: u64) -> u64 {
         }
         bell.lie_down();
         if ready.load(Ordering::Acquire) == seen {
-            bell.sleep(None);
+            bell.sleep(LONG);
         }
         bell.get_up();
     }
@@ -125,7 +149,7 @@ fn a_receiver_hears_of_two_callers() {
     model.check(|| {
         let shared = Arc::new((AtomicU64::new(0), Bell::new()));
         let (first, second) = (shared.clone(), shared.clone());
-        let kernel = Kernel::new();
+        let kernel = Kernel::new(false);
         KERNEL.with(|place| *place.borrow_mut() = Some(kernel.clone()));
         let call = |shared: Arc<(AtomicU64, Bell)>, bit: u64| {
             let kernel = kernel.clone();
@@ -144,6 +168,33 @@ fn a_receiver_hears_of_two_callers() {
     });
 }
 
+/// What `Post::close` and `Receiver::wait` do, beside a peer that moves the receiver to a word of its own, and one that
+/// does not.
+#[test]
+fn whoever_sleeps_at_a_bell_is_recalled_whatever_the_peer_does() {
+    for stranded in [false, true] {
+        loom::model(move || {
+            let shared = Arc::new((Bell::new(), Recall::new(), AtomicBool::new(false)));
+            let closing = shared.clone();
+            let close = move || {
+                closing.2.store(true, Ordering::Release);
+                closing.1.make(&closing.0);
+            };
+            both_in(Kernel::new(stranded), close, || {
+                let (bell, recall, closed) = &*shared;
+                while !closed.load(Ordering::Acquire) {
+                    let made = recall.made();
+                    bell.lie_down();
+                    if !closed.load(Ordering::Acquire) {
+                        bell.sleep_until_recalled(recall, made);
+                    }
+                    bell.get_up();
+                }
+            });
+        });
+    }
+}
+
 #[test]
 fn a_caller_who_sleeps_has_its_answer_with_all_that_belongs_to_it() {
     loom::model(|| {
@@ -155,7 +206,7 @@ fn a_caller_who_sleeps_has_its_answer_with_all_that_belongs_to_it() {
         };
         both(answer, || {
             while !shared.1.is(1) {
-                shared.1.sleep(1, None, || false);
+                shared.1.sleep(1, LONG, || false);
             }
             assert_eq!(shared.0.load(Ordering::Relaxed), 42);
         });
@@ -182,7 +233,7 @@ fn an_answer_that_is_watched_rings() {
                 if shared.0.is(1) {
                     return;
                 }
-                shared.1.sleep(None);
+                shared.1.sleep(LONG);
             }
         });
     });
@@ -204,7 +255,7 @@ fn one_slot_answers_twice() {
         both(answer, || {
             for number in [1, 2] {
                 while !shared.0.is(number) {
-                    shared.0.sleep(number, None, || false);
+                    shared.0.sleep(number, LONG, || false);
                 }
                 shared.1.store(1, Ordering::Release);
             }
@@ -232,11 +283,11 @@ fn a_caller_is_nudged_before_its_answer() {
         both(answer, || {
             let has_work = || shared.1.load(Ordering::Acquire) == 1;
             while !has_work() {
-                shared.0.sleep(1, None, has_work);
+                shared.0.sleep(1, LONG, has_work);
             }
             shared.2.store(1, Ordering::Release);
             while !shared.0.is(1) {
-                shared.0.sleep(1, None, || false);
+                shared.0.sleep(1, LONG, || false);
             }
         });
     });

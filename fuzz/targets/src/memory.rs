@@ -122,7 +122,7 @@ pub fn memory_caller(data: &[u8]) {
             }
             6 => {
                 let Some(ticket) = script.pick(&under_way) else { continue };
-                caller.sleep(ticket, false, Some(Duration::ZERO));
+                caller.sleep(ticket, false, Duration::ZERO);
                 caller.watch(ticket);
                 caller.is_taken(ticket);
             }

@@ -35,8 +35,8 @@ const NAP: Duration = Duration::from_micros(100);
 const LONGEST_NAP: Duration = Duration::from_micros(1600);
 /// After so many looks at which nothing had moved nobody looks any more.
 const QUIET: u32 = 64;
-/// How often a receiver is woken that does not hear that its caller is gone.
-const INSIST: Duration = Duration::from_millis(50);
+/// How long nobody is met when there are too many files.
+const REST: Duration = Duration::from_millis(50);
 
 impl Watch {
     /// There is something to look after.
@@ -67,7 +67,6 @@ impl Host {
             arriving: HashMap::new(),
             guests: HashMap::new(),
             posts: HashMap::new(),
-            closing: Vec::new(),
         };
         server.env().spawn("farcall-host", Box::new(move || body.live()))?;
         Ok(Host(watch))
@@ -94,8 +93,6 @@ struct Keeper {
     /// Segments that may be mapped, and those who have mapped some.
     offers: Arc<Offers>,
     guests: HashMap<u64, Arc<Wire>>,
-    /// Posts whose receivers may not know yet that they are closed.
-    closing: Vec<Arc<Post>>,
 }
 
 /// A post, and what was seen at the last look.
@@ -125,28 +122,19 @@ impl Keeper {
                 }
             }
             self.posts.values_mut().for_each(Watched::look);
-            self.closing.retain(|post| post.wake());
         }
         self.end();
     }
 
     /// What was not taken by now never runs; only then may the callers hear it.
-    fn end(mut self) {
+    fn end(self) {
         self.posts.values().for_each(|seen| seen.post.close());
-        let posts = self.posts.drain().map(|(_, seen)| seen.post);
-        let posts: Vec<Arc<Post>> = posts.chain(self.closing.drain(..)).collect();
-        posts.iter().for_each(|post| post.wire().close());
-        let rest = self.server.env().event();
-        while posts.iter().filter(|post| post.wake()).count() > 0 {
-            rest.wait(Some(INSIST));
-        }
+        self.posts.values().for_each(|seen| seen.post.wire().close());
     }
 
     /// How long to sleep.
     fn nap(&self) -> Option<Duration> {
-        let naps = self.posts.values().filter(|seen| seen.guarded).map(|seen| seen.nap);
-        let insist = (!self.closing.is_empty()).then_some(INSIST);
-        naps.chain(insist).min()
+        self.posts.values().filter(|seen| seen.guarded).map(|seen| seen.nap).min()
     }
 
     fn accept(&mut self) {
@@ -155,7 +143,7 @@ impl Keeper {
             Ok(None) => return,
             // Too many files, perhaps: keep off for a while.
             Err(_) => {
-                self.server.env().event().wait(Some(INSIST));
+                self.server.env().event().wait(Some(REST));
                 return;
             }
         };
@@ -198,7 +186,7 @@ impl Keeper {
             Heard::Gone => {
                 self.ear.ignore(seen.post.wire());
                 seen.post.close();
-                self.closing.extend(self.posts.remove(&name).map(|seen| seen.post));
+                self.posts.remove(&name);
             }
         }
     }

@@ -186,7 +186,7 @@ impl Link {
         let most = if self.long.load(Ordering::Relaxed) { self.brisk } else { self.spin };
         match spin(&*self.env, most, is_there) {
             true => Ok(()),
-            false => self.wait_until(deadline, |most| self.caller.sleep(ticket, false, Some(most)), is_there),
+            false => self.wait_until(deadline, |most| self.caller.sleep(ticket, false, most), is_there),
         }
     }
 

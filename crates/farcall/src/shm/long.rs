@@ -223,7 +223,7 @@ impl Link {
             if spin(&*self.env, self.brisk, is_there) {
                 continue;
             }
-            let sleep = |most| self.caller.sleep(ticket, true, Some(most));
+            let sleep = |most| self.caller.sleep(ticket, true, most);
             if let Err(stop) = self.wait_until(deadline, sleep, is_there) {
                 self.caller.give_up(ticket);
                 self.caller.abandon(ticket);
@@ -288,7 +288,7 @@ impl Link {
         let is_answered = || self.caller.is_answered(ticket);
         match spin(&*self.env, self.brisk, is_answered) {
             true => Ok(()),
-            false => self.wait_until(deadline, |most| self.caller.sleep(ticket, true, Some(most)), is_answered),
+            false => self.wait_until(deadline, |most| self.caller.sleep(ticket, true, most), is_answered),
         }
     }
 }

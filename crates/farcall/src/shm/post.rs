@@ -137,15 +137,6 @@ impl Post {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Wakes the receiver of a post that is closed. False: there is none.
-    pub(super) fn wake(&self) -> bool {
-        let receives = self.lock().crew.receiving() > 0;
-        if receives {
-            self.memory.wake();
-        }
-        receives
-    }
-
     pub(super) fn wire(&self) -> &Wire {
         &self.wire
     }
@@ -486,9 +477,9 @@ impl<'p> Receiver<'p> {
         if spin(&**post.server.env(), most, || post.memory.is_rung(seen)) {
             return;
         }
-        post.memory.lie_down();
+        let lying = post.memory.lie_down();
         if !post.memory.is_rung(seen) && !post.is_closed() {
-            post.memory.sleep(None);
+            post.memory.sleep(lying);
         }
         post.memory.get_up();
     }

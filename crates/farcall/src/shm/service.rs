@@ -41,7 +41,7 @@ impl Service {
         let mut nap = FIRST_NAP;
         while !self.stopped.load(Ordering::SeqCst) {
             self.idle.store(true, Ordering::SeqCst);
-            caller.lie_down();
+            let lying = caller.lie_down();
             let link = link.upgrade();
             let (now, ended, awaited) = match &link {
                 Some(link) => self.collect(link.env.now()),
@@ -50,7 +50,7 @@ impl Service {
             let Some(link) = link.filter(|_| awaited > 0) else {
                 // Whoever adds a call wakes us, and so does the end of the connection.
                 if ended == 0 && !self.stopped.load(Ordering::SeqCst) {
-                    caller.rest(None);
+                    caller.rest(lying, None);
                 }
                 continue;
             };
@@ -59,7 +59,7 @@ impl Service {
                 nap = FIRST_NAP;
                 continue;
             }
-            caller.rest(Some(self.until(now).map_or(nap, |until| until.min(nap))));
+            caller.rest(lying, Some(self.until(now).map_or(nap, |until| until.min(nap))));
             link.watch.look(link.env.now());
             nap = (nap * 2).min(LONGEST_NAP);
         }

@@ -1,23 +1,41 @@
-//! The operating system, which counts the threads of one name that it starts, and refuses some of them.
+//! The operating system, which counts the threads of one name that it starts and that end, and refuses some of them.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use farcall::System;
 use farcall::env::{Env, Event, Socket, SocketOptions, Time};
 
 pub struct Threads {
     name: &'static str,
+    shares_memory: bool,
     started: AtomicUsize,
     refusals: AtomicUsize,
+    ended: Arc<(Mutex<usize>, Condvar)>,
 }
 
 impl Threads {
     pub fn named(name: &'static str) -> Arc<Threads> {
-        Arc::new(Threads { name, started: AtomicUsize::new(0), refusals: AtomicUsize::new(0) })
+        Threads::of(name, false)
+    }
+
+    /// Those of processes that share memory.
+    pub fn sharing_memory(name: &'static str) -> Arc<Threads> {
+        Threads::of(name, true)
+    }
+
+    fn of(name: &'static str, shares_memory: bool) -> Arc<Threads> {
+        Arc::new(Threads {
+            name,
+            shares_memory,
+            started: AtomicUsize::new(0),
+            refusals: AtomicUsize::new(0),
+            ended: Arc::default(),
+        })
     }
 
     /// The next so many are refused.
@@ -27,6 +45,16 @@ impl Threads {
 
     pub fn started(&self) -> usize {
         self.started.load(Ordering::SeqCst)
+    }
+
+    pub fn ended(&self) -> usize {
+        *self.ended.0.lock().unwrap()
+    }
+
+    /// Waits until so many have ended, but no longer than that. False: they have not.
+    pub fn wait_for_ends(&self, ends: usize, most: Duration) -> bool {
+        let (ended, changed) = &*self.ended;
+        !changed.wait_timeout_while(ended.lock().unwrap(), most, |ended| *ended < ends).unwrap().1.timed_out()
     }
 }
 
@@ -47,7 +75,17 @@ impl Env for Threads {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.started.fetch_add(1, Ordering::SeqCst);
-        System.spawn(name, run)
+        let ended = self.ended.clone();
+        let counted = move || {
+            run();
+            *ended.0.lock().unwrap() += 1;
+            ended.1.notify_all();
+        };
+        System.spawn(name, Box::new(counted))
+    }
+
+    fn shares_memory(&self) -> bool {
+        self.shares_memory && System.shares_memory()
     }
 
     fn event(&self) -> Arc<dyn Event> {
