@@ -78,7 +78,7 @@ impl Script {
                 let lost = fate();
                 self.note("client", &buffer[..n], lost);
                 if !lost {
-                    self.arrive(&buffer[..n].to_vec(), finish, &mut fate);
+                    self.arrive(&buffer[..n], finish, &mut fate);
                 }
             }
             if silent {

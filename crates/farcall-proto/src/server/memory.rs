@@ -1,5 +1,5 @@
 //! What the server lets go, and when: results that were acknowledged, held long enough or over
-//! budget, fragments over budget, buffers to be used again (docs/protocol.md, "Memory").
+//! budget, fragments over budget, buffers to be used again (docs/memory-protocol.md).
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Readings: calls that change nothing. One that fits a datagram each way is answered at once, and nothing is held of it: should
-//! it come again it is executed again (docs/protocol.md, "Memory").
+//! it come again it is executed again (docs/memory-protocol.md).
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Posted writes at the exporter: each stream's are done in order, and once (docs/protocol.md, "Posted writes").
+//! Posted writes at the exporter: each stream's are done in order, and once (docs/memory-protocol.md, "Posted writes").
 //!
 //! A stream is opened by a call, so it is never opened twice, and what was posted to one that is forgotten is not done.
 
