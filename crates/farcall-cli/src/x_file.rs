@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use farcall_idl::x::{Diagnostic, Options, read, read_text, tree::Specification};
+use farcall_idl::x::{Diagnostic, Options, Undeclared, read, read_text, tree::Specification};
 use farcall_onc::standard;
 use serde_json::{Value, json};
 
@@ -20,6 +20,9 @@ pub struct Reading {
     /// Define a macro, or a constant that C's headers have
     #[arg(short = 'D', value_name = "NAME[=VALUE]", value_parser = define)]
     define: Vec<(String, String)>,
+    /// A type that the file does not declare, and that has no values here; may be given several times
+    #[arg(long, value_name = "NAME")]
+    external: Vec<String>,
 }
 
 /// Whether this is meant as an `.x` file, and not as the name of an exporter.
@@ -28,6 +31,13 @@ pub fn is_meant(name: &str) -> bool {
 }
 
 impl Reading {
+    /// With types that are declared elsewhere.
+    pub fn with_external<'a>(&self, names: impl Iterator<Item = &'a str>) -> Reading {
+        let mut reading = self.clone();
+        reading.external.extend(names.map(str::to_owned));
+        reading
+    }
+
     /// The protocol of that name, or the file. What is wrong with that is told on standard error.
     pub fn definition(&self, name: &str, output: &Output) -> Outcome<Specification> {
         match standard::definition(name) {
@@ -40,7 +50,8 @@ impl Reading {
 
     /// Reads a file. What is wrong with it, and what of it had to be left out, is told on standard error.
     pub fn read(&self, path: &Path, output: &Output) -> Outcome<Specification> {
-        let options = Options { include_dirs: self.include.clone(), defines: self.define.clone() };
+        let Reading { include, define, external } = self.clone();
+        let options = Options { include_dirs: include, defines: define, external };
         let tree = read(path, &options).map_err(|why| {
             let faults = why.iter().map(as_json).collect();
             if let Some(whole) = why.iter().find(|fault| fault.file().is_empty()) {
@@ -81,5 +92,12 @@ fn tell(what: &Diagnostic) {
 
 /// A fault, or what was left out.
 pub fn as_json(what: &Diagnostic) -> Value {
-    json!({ "file": what.file(), "line": what.line(), "column": what.column(), "message": what.message() })
+    let mut all =
+        json!({ "file": what.file(), "line": what.line(), "column": what.column(), "message": what.message() });
+    match what.undeclared() {
+        Some(Undeclared::Type(name)) => all["undeclared_type"] = name.as_str().into(),
+        Some(Undeclared::Constant(name)) => all["undeclared_constant"] = name.as_str().into(),
+        _ => {}
+    }
+    all
 }

@@ -3,8 +3,8 @@
 //! [`read`] takes what `rpcgen` takes, and the dialects of other compilers as far as they do not contradict it: `namespace` and types
 //! declared in line (Stellar), `package` and `import` (go-xdr), `struct *name` (erpcgen), `pragma` (Linux), several arguments.
 //! The preprocessor's directives are obeyed. A `%` line is for C, but what `%#define` and `%typedef` say is known, and where
-//! `%#include "other.h"` stands beside an `other.x`, so is what that declares. What is still unknown then is left out of the
-//! tree with a warning if it is a constant, and is [`tree::Type::Foreign`] if it is a type.
+//! `%#include "other.h"` stands beside an `other.x`, so is what that declares. What is still unknown then is refused, unless it is a
+//! type that the user leaves to Rust ([`Options::external`]): that is [`tree::Type::Foreign`].
 //!
 //! A file may be anybody's: there are limits on its size, its depth, its includes and its macros, and all of it is data. [`generate`] makes
 //! Rust of what was read, and [`interfaces`] the model that tools call by; what is called what stands in `docs/x-names.md`.
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::TokenStream;
 
 pub use self::build::{Build, build};
-pub use self::error::{Diagnostic, Diagnostics};
+pub use self::error::{Diagnostic, Diagnostics, Undeclared};
 pub use self::model::{Described, Version};
 use self::plan::Plan;
 pub use self::plan::Refused;
@@ -45,6 +45,8 @@ pub struct Options {
     pub include_dirs: Vec<PathBuf>,
     /// Macros: name and value. `RPC_HDR` is always defined, as it is by `rpcgen -h`.
     pub defines: Vec<(String, String)>,
+    /// Types that are declared elsewhere, as C's headers declare some: each is [`tree::Type::Foreign`], also one that the file declares.
+    pub external: Vec<String>,
 }
 
 /// Reads a file.
@@ -95,8 +97,8 @@ impl Config {
         self
     }
 
-    /// Says which Rust type stands for a type that the file names and does not declare: one that is `Xdr`, `Clone`,
-    /// `Debug` and `PartialEq`.
+    /// Says which Rust type stands for one of [`Options::external`]: one that is `Xdr`, `Clone`, `Debug` and `PartialEq`. An external type
+    /// of which this is not said has no values.
     #[must_use]
     pub fn extern_type(mut self, name: impl Into<String>, path: impl Into<String>) -> Config {
         self.externs.insert(name.into(), path.into());

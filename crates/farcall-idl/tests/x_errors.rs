@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use farcall_idl::x::{Diagnostics, Options, read, read_text};
+use farcall_idl::x::{Diagnostics, Options, Undeclared, read, read_text};
 
 fn refused(text: &str) -> Diagnostics {
     read_text(Path::new("test.x"), text, &Options::default()).expect_err(text)
@@ -81,6 +81,65 @@ error: a declaration takes only one of `*`, `[…]` and `<…>`
   = help: give the inner one a name by `typedef`, and use that
 ",
     );
+}
+
+#[test]
+fn a_name_that_is_declared_nowhere_is_refused_and_the_nearest_is_named() {
+    told(
+        "typedef opaque opaque_t<>;\nstruct s { opaqe_t a; opaqe_t b; };",
+        "
+error: no type `opaqe_t` is declared
+ --> test.x:2:12
+  |
+2 | struct s { opaqe_t a; opaqe_t b; };
+  |            ^^^^^^^
+  |
+  = help: a similar name is declared: `opaque_t`
+  = help: if another file declares it, give that file's directory as `-I DIRECTORY`; if only C does, leave it to Rust: \
+`external(\"opaqe_t\")` in `include_x!`, `--external opaqe_t` on the command line
+",
+    );
+    told(
+        "enum e { RED = 2 };\nstruct s { int a<2 * REDD>; };",
+        "
+error: no constant `REDD` is declared
+ --> test.x:2:22
+  |
+2 | struct s { int a<2 * REDD>; };
+  |                      ^^^^
+  |
+  = help: a similar name is declared: `RED`
+  = help: if another file declares it, give that file's directory as `-I DIRECTORY`; if only C does, give its value: \
+`define = \"REDD=VALUE\"` in `include_x!`, `-D REDD=VALUE` on the command line
+",
+    );
+    // Wherever a name may stand.
+    for (text, name) in [
+        ("typedef in32_t t;", "in32_t"),
+        ("struct s { sting x<>; };", "sting"),
+        ("struct s { int a<MAX>; };", "MAX"),
+        ("struct s { string a<MAX>; };", "MAX"),
+        ("struct s { opaque a[MAX]; };", "MAX"),
+        ("const A = B + 1;", "B"),
+        ("enum e { A = B };", "B"),
+        ("union u switch (kind k) { case 1: void; };", "kind"),
+        ("union u switch (int k) { case ONE: void; };", "ONE"),
+        ("union u switch (int k) { case 1: void; default: thing t; };", "thing"),
+        ("typedef thing *list;", "thing"),
+        ("program P { version V { thing F(void) = 1; } = 1; } = 1;", "thing"),
+        ("program P { version V { void F(int, thing) = 1; } = 1; } = 1;", "thing"),
+        ("program P { version V { void F(void) = N; } = 1; } = 1;", "N"),
+        ("program P { version V { } = N; } = 1;", "N"),
+        ("program P { } = N;", "N"),
+        ("namespace n { struct s { other::thing t; }; }", "thing"),
+    ] {
+        let why = refused(text);
+        let first = why.iter().next().unwrap();
+        let (Undeclared::Type(undeclared) | Undeclared::Constant(undeclared)) = first.undeclared().unwrap() else {
+            panic!("{why}")
+        };
+        assert_eq!((undeclared.as_str(), why.iter().count()), (name, 1), "{text}: {why}");
+    }
 }
 
 #[test]
@@ -251,13 +310,25 @@ mod hostile {
             "typedef a b; typedef b a;",
             "typedef a *b; typedef b a;",
         ] {
-            let tree = read_text(Path::new("test.x"), text, &Options::default()).unwrap();
-            assert_eq!(tree.warnings.len(), 1, "{text}: {tree:#?}");
+            let why = refused(text);
+            let message = why.iter().next().unwrap().message();
+            assert!(message.contains("contains itself") || message.contains("is nothing but itself"), "{text}: {why}");
         }
         refused_as("typedef int a[65536]; typedef a b[65536]; typedef b c[65536];", "bytes in place");
         // By way of an arm that need not be taken it ends.
         let text = "union u switch (bool more) { case TRUE: struct { int i; u next; } element; case FALSE: void; };";
         assert!(read_text(Path::new("test.x"), text, &Options::default()).unwrap().warnings.is_empty());
+    }
+
+    #[test]
+    fn many_names_that_are_declared_nowhere_take_no_long_time() {
+        let many: String = (0..50_000).map(|n| format!("struct t{n} {{ u{n} x; }};\n")).collect();
+        assert!((2..=16).contains(&refused(&many).iter().count()));
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("lender.x"), many).unwrap();
+        let path = directory.path().join("main.x");
+        std::fs::write(&path, "%#include \"lender.h\"\nstruct s { t7 x; t8 y; };\n").unwrap();
+        assert_eq!(read(&path, &Options::default()).unwrap_err().iter().count(), 2);
     }
 
     #[test]

@@ -9,10 +9,21 @@ fn tree(text: &str) -> Specification {
     tree_with(text, &[])
 }
 
-fn tree_with(text: &str, defines: &[(&str, &str)]) -> Specification {
-    let defines = defines.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-    let options = Options { defines, ..Options::default() };
-    read_text(Path::new("test.x"), text, &options).unwrap_or_else(|why| panic!("{why}"))
+fn tree_with(text: &str, given: &[(&str, &str)]) -> Specification {
+    tree_by(text, &defines(given))
+}
+
+fn tree_external(text: &str, names: &[&str]) -> Specification {
+    tree_by(text, &Options { external: names.iter().map(|name| name.to_string()).collect(), ..Options::default() })
+}
+
+fn tree_by(text: &str, options: &Options) -> Specification {
+    read_text(Path::new("test.x"), text, options).unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn defines(given: &[(&str, &str)]) -> Options {
+    let defines = given.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    Options { defines, ..Options::default() }
 }
 
 fn find<'a>(tree: &'a Specification, name: &str) -> &'a Definition {
@@ -233,8 +244,9 @@ fn a_typedef_of_a_type_to_its_own_name_says_nothing() {
 }
 
 #[test]
-fn what_is_declared_nowhere_is_from_elsewhere_unless_rpc_knows_it() {
-    let tree = tree("struct s { sockaddr a; netobj n; des_block d; opaque_auth o; rpcprog_t p; };");
+fn what_the_user_says_is_declared_elsewhere_is_and_what_rpc_declares_is_known() {
+    let tree =
+        tree_external("struct s { sockaddr a; netobj n; des_block d; opaque_auth o; rpcprog_t p; };", &["sockaddr"]);
     let told = fields(&tree, "s");
     assert_eq!(told[0], Declared::One(Type::Foreign("sockaddr".into())));
     assert_eq!(alias(&tree, "netobj"), Declared::Bytes { max: 1024 });
@@ -245,33 +257,45 @@ fn what_is_declared_nowhere_is_from_elsewhere_unless_rpc_knows_it() {
 }
 
 #[test]
-fn what_needs_an_unknown_constant_is_left_out_with_a_warning() {
+fn a_constant_is_given_and_a_type_that_needs_one_can_be_left_to_the_user() {
     let text = "struct a { char path[PATH]; }; struct b { a inner; string name<NAME>; };
                 union u switch (int i) { case SOME: int i; }; union v switch (kind k) { case 1: int i; };";
-    let left = tree(text);
-    let a = Type::Foreign("a".into());
-    assert_eq!(fields(&left, "b"), [Declared::One(a), Declared::String { max: u32::MAX }]);
-    assert_eq!(left.types.len(), 2);
-    // What a union is switched by takes 32 bits, whatever it is.
-    assert_eq!(union(&left, "v").discriminant, Type::I32);
-    let told: Vec<_> =
-        left.warnings.iter().map(|warning| (warning.is_warning(), warning.message().to_owned())).collect();
-    let expected = [
-        "no constant `PATH` is declared; what needs it is left out",
-        "no constant `NAME` is declared; any length is taken",
-        "no constant `SOME` is declared; what needs it is left out",
-    ];
-    assert_eq!(told, expected.map(|message| (true, message.to_owned())));
-
-    let program = "program P { version V { void A(void) = 1; void B(void) = B_NUMBER; } = 1; version W { } = W_NUMBER; } = P_NUMBER;";
-    assert!(tree(program).programs.is_empty());
-    let partly = tree_with(program, &[("P_NUMBER", "7")]);
-    assert_eq!((partly.programs[0].versions.len(), partly.programs[0].versions[0].procedures.len()), (1, 1));
-
-    let whole = tree_with(text, &[("PATH", "8"), ("NAME", "9"), ("SOME", "10")]);
+    let whole = Options { external: vec!["kind".into()], ..defines(&[("PATH", "8"), ("NAME", "9"), ("SOME", "10")]) };
+    let whole = read_text(Path::new("test.x"), text, &whole).unwrap();
     assert_eq!((whole.types.len(), whole.warnings.len()), (4, 0));
     assert_eq!(fields(&whole, "a"), [Declared::Array { element: Type::I8, size: 8 }]);
     assert_eq!(constants(&whole), [("PATH", 8), ("NAME", 9), ("SOME", 10)]);
+    // What a union is switched by takes 32 bits, whatever it is.
+    assert_eq!(union(&whole, "v").discriminant, Type::I32);
+
+    let left = tree_external("struct a { char path[PATH]; }; struct b { a inner; };", &["a"]);
+    assert_eq!(fields(&left, "b"), [Declared::One(Type::Foreign("a".into()))]);
+    assert_eq!(left.types.len(), 1);
+    // So can one that has no end.
+    let left = tree_external("struct a { b b; }; struct b { a a; }; struct c { a a; };", &["a"]);
+    assert_eq!(fields(&left, "b"), [Declared::One(Type::Foreign("a".into()))]);
+}
+
+#[test]
+fn what_is_wrong_in_a_file_that_lends_types_matters_if_they_are_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    file(
+        "lender.x",
+        "struct good { int i; };\nstruct bad { good g; char path[PATH]; };\nstruct worse { opaqe_t x; };\n",
+    );
+    let using = |name: &str, options: &Options| {
+        file("main.x", &format!("%#include \"lender.h\"\nstruct s {{ {name} x; }};\n"));
+        farcall_idl::x::read(&directory.path().join("main.x"), options)
+    };
+    assert!(using("good", &Options::default()).is_ok());
+    for (name, says) in [("bad", "no constant `PATH` is declared"), ("worse", "no type `opaqe_t` is declared")] {
+        let why = using(name, &Options::default()).unwrap_err();
+        let first = why.iter().next().unwrap();
+        assert!(first.message() == says && first.file().ends_with("lender.x") && first.line() > 1, "{why}");
+        let left = using(name, &Options { external: vec![name.into()], ..Options::default() }).unwrap();
+        assert_eq!(fields(&left, "s"), [Declared::One(Type::Foreign(name.into()))]);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, LitStr, Path, Result, Token};
 
-/// `"nfs.x", async, include = "dir", define = "NAME=1", extern_type("timeval", crate::Timeval)`
+/// `"nfs.x", async, include = "dir", define = "NAME=1", external("sockaddr"), extern_type("timeval", crate::Timeval)`
 struct Arguments {
     file: LitStr,
     options: Options,
@@ -74,10 +74,17 @@ impl Arguments {
                 let name: LitStr = inner.parse()?;
                 inner.parse::<Token![,]>()?;
                 self.config = self.config.extern_type(name.value(), text(&inner.parse::<Path>()?));
+                self.options.external.push(name.value());
+            }
+            "external" => {
+                let inner;
+                syn::parenthesized!(inner in input);
+                let names = inner.parse_terminated(<LitStr as Parse>::parse, Token![,])?;
+                self.options.external.extend(names.iter().map(LitStr::value));
             }
             _ => {
-                let hint = "known are `async`, `crate = path`, `include = \"directory\"`, `define = \"NAME=value\"` and \
-                            `extern_type(\"name\", path)`";
+                let hint = "known are `async`, `crate = path`, `include = \"directory\"`, `define = \"NAME=value\"`, \
+                            `external(\"name\", …)` and `extern_type(\"name\", path)`";
                 return Err(Error::new(key.span(), format!("unknown option `{key}`\nhint: {hint}")));
             }
         }

@@ -138,7 +138,8 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// After the path, in any order: `async` also makes the pair for servers of `async fn`s; `include = "directory"` is looked
 /// through for included files; `define = "NAME=value"` is a macro of the preprocessor; `extern_type("name", path)` says
-/// which Rust type stands for one that the file does not declare; `crate = path` says where farcall is.
+/// which Rust type stands for one that the file does not declare, and `external("name", …)` that there is none: then it has no
+/// values; `crate = path` says where farcall is.
 ///
 /// A build script can do the same by `farcall_idl::build`, and `farcall gen` on the command line.
 #[cfg(feature = "x")]

@@ -156,7 +156,8 @@ fn what_no_rust_can_be_is_refused() {
     let nested: String = (1..200).map(|n| format!("struct s{n} {{ s{} inner; }};\n", n - 1)).collect();
     let why = refused(&format!("struct s0 {{ int x; }};\n{nested}"));
     assert_eq!(why, "`s100` refers to types that refer to types, deeper than 100 of them");
-    let tree = x::read_text(Path::new("t.x"), "struct s { timeval t; };", &x::Options::default()).unwrap();
+    let options = x::Options { external: vec!["timeval".into()], ..x::Options::default() };
+    let tree = x::read_text(Path::new("t.x"), "struct s { timeval t; };", &options).unwrap();
     let config = x::Config::new().extern_type("timeval", "std::process::exit(1)");
     assert_eq!(x::generate(&tree, &config).unwrap_err().to_string(), "`std::process::exit(1)` is no path in Rust");
     let config = x::Config::new().extern_type("timeval", "crate::Timeval");

@@ -31,7 +31,7 @@ pub struct Gen {
     output: Option<PathBuf>,
     #[command(flatten)]
     reading: Reading,
-    /// Which Rust type stands for one that the file takes from elsewhere
+    /// Which Rust type stands for one that the file does not declare; with --external NAME there is none
     #[arg(long = "extern", value_name = "NAME=PATH", value_parser = pair)]
     externs: Vec<(String, String)>,
     /// Where farcall is, seen from what is made
@@ -63,7 +63,8 @@ impl Gen {
                 (to_x(&describe::interface(&self.source)?, self.program, self.version), Vec::new())
             }
             to => {
-                let tree = self.reading.definition(&self.source, output)?;
+                let external = self.externs.iter().map(|(name, _)| name.as_str());
+                let tree = self.reading.with_external(external).definition(&self.source, output)?;
                 (if to == To::X { self.x(&tree)? } else { self.rust(&tree)? }, tree.warnings)
             }
         };

@@ -16,8 +16,19 @@ const MAX_TRAIL: usize = 8;
 pub struct Diagnostic {
     message: String,
     place: Option<Box<Place>>,
-    help: Option<String>,
+    help: Vec<String>,
+    undeclared: Option<Undeclared>,
     warning: bool,
+}
+
+/// A name that is used and declared nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Undeclared {
+    /// Of a type: [`Options::external`](super::Options::external) leaves it to the user.
+    Type(String),
+    /// Of a constant: [`Options::defines`](super::Options::defines) gives it a value.
+    Constant(String),
 }
 
 /// Where something is wrong; holds all that it takes to show it.
@@ -57,18 +68,29 @@ impl Diagnostic {
         let column = text.get(..before).unwrap_or(text).chars().count() + 1;
         let file = sources.get(span.file).name.clone();
         let place = Place { file, line: line + 1, column, excerpt: Excerpt::new(sources, span), other: None, included };
-        Diagnostic { message: message.into(), place: Some(Box::new(place)), help: None, warning: false }
+        Diagnostic {
+            message: message.into(),
+            place: Some(Box::new(place)),
+            help: Vec::new(),
+            undeclared: None,
+            warning: false,
+        }
     }
 
     /// Something is wrong, but not at a place.
     pub(super) fn nowhere(message: impl Into<String>) -> Self {
-        Diagnostic { message: message.into(), place: None, help: None, warning: false }
+        Diagnostic { message: message.into(), place: None, help: Vec::new(), undeclared: None, warning: false }
     }
 
-    /// What to do about it.
+    /// What to do about it; may be said several times.
     pub(super) fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help.push(help.into());
         self
+    }
+
+    /// It is about a name that is declared nowhere.
+    pub(super) fn about_undeclared(self, name: Undeclared) -> Self {
+        Diagnostic { undeclared: Some(name), ..self }
     }
 
     /// It is not that wrong.
@@ -106,6 +128,11 @@ impl Diagnostic {
         self.place.as_ref().map_or(0, |place| place.column)
     }
 
+    /// The name that is declared nowhere, if that is what is wrong.
+    pub fn undeclared(&self) -> Option<&Undeclared> {
+        self.undeclared.as_ref()
+    }
+
     /// Whether the file could be read nevertheless.
     pub fn is_warning(&self) -> bool {
         self.warning
@@ -128,7 +155,7 @@ impl Diagnostic {
                 group = group.element(Level::NOTE.message(format!("included from {file}:{line}")));
             }
         }
-        if let Some(help) = &self.help {
+        for help in &self.help {
             group = group.element(Level::HELP.message(help.as_str()));
         }
         renderer.render(&[group])

@@ -36,7 +36,8 @@ pub(super) fn read_whole(mut sources: Sources, file: u32, options: &Options) -> 
     imported.borrow(Path::new("prelude.x"), Some(PRELUDE), &mut syntax);
 
     names::give(&mut syntax);
-    let mut specification = resolve(&imported.sources, &syntax, own, [&numbers, &imported.lent_numbers])?;
+    let mut specification =
+        resolve(&imported.sources, &syntax, own, [&numbers, &imported.lent_numbers], &options.external)?;
     specification.files = imported.sources.files;
     Ok(specification)
 }

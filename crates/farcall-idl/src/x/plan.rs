@@ -221,7 +221,9 @@ impl<'t> Planner<'t> {
         for (spelled, _) in foreigns {
             let path = self.config.externs.get(spelled).cloned();
             let name = if path.is_some() { spelled.into() } else { scope.claim(&camel(spelled), spelled) };
-            let docs = format!("`{spelled}`, which the `.x` file does not declare: `extern_type` says what it is.");
+            let docs = format!(
+                "`{spelled}`, which is declared elsewhere; it has no values, unless `extern_type` says what it is."
+            );
             items.push(Item { name, spelled: spelled.into(), docs, kind: Kind::Foreign(path) });
         }
         Ok(items)

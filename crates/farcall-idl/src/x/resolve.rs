@@ -4,10 +4,12 @@ mod bodies;
 mod constants;
 mod layout;
 mod lookup;
+mod nearest;
 mod programs;
+mod undeclared;
 mod used;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use self::constants::Enumeration;
 use super::error::{Diagnostic, Diagnostics};
@@ -19,17 +21,21 @@ use super::tree::{Body, Constant, Definition, Named, Specification, Type, Value}
 
 /// So many faults are named; more of them seldom help.
 const MAX_FAULTS: usize = 16;
+/// For so many names that are declared nowhere a similar one is looked for, which takes time.
+const MAX_SUGGESTIONS: usize = 64;
 /// So many things that are left out are named.
 const MAX_WARNINGS: usize = 256;
 
-/// What the file means. `numbers` are the macros that stand for a number: its own, and those of what it imports.
+/// What the file means. `numbers` are the macros that stand for a number: its own, and those of what it imports. `external` are the
+/// types that are left to the user.
 pub(super) fn resolve(
     sources: &Sources,
     syntax: &Syntax,
     own: Own,
     numbers: [&HashMap<String, Number>; 2],
+    external: &[String],
 ) -> Result<Specification, Diagnostics> {
-    let mut resolver = Resolver::new(sources, syntax, own, numbers);
+    let mut resolver = Resolver::new(sources, syntax, own, numbers, external);
     resolver.check_names();
     let constants = resolver.constants();
     let types = resolver.definitions();
@@ -41,7 +47,11 @@ pub(super) fn resolve(
         return Err(Diagnostics(resolver.faults));
     }
     let whole = Specification { constants, types, programs, warnings: resolver.warnings, files: Vec::new() };
-    Ok(used::keep(whole, own.types, &resolver.dropped))
+    let (kept, used) = used::keep(whole, own.types, &resolver.dropped);
+    let borrowed_faults = resolver.borrowed_faults.into_iter().filter(|(place, _)| used[*place]);
+    let mut faults = Vec::new();
+    borrowed_faults.for_each(|(_, borrowed)| borrowed.into_iter().for_each(|fault| add(&mut faults, fault)));
+    if faults.is_empty() { Ok(kept) } else { Err(Diagnostics(faults)) }
 }
 
 struct Resolver<'a> {
@@ -58,10 +68,13 @@ struct Resolver<'a> {
     enumerations: Vec<Enumeration>,
     /// The types that stand for nothing of their own, and what they are instead.
     dropped: HashMap<usize, Type>,
+    /// The types that the user says are declared elsewhere.
+    external: HashSet<&'a str>,
     faults: Vec<Diagnostic>,
+    /// What is wrong with types that are not the file's own: it matters if the file uses them.
+    borrowed_faults: BTreeMap<usize, Vec<Diagnostic>>,
     warnings: Vec<Diagnostic>,
-    /// Whether something that is not known was needed since this was false last.
-    unknown: bool,
+    suggestions: usize,
 }
 
 /// What a name of a value stands for.
@@ -81,7 +94,13 @@ enum Reckoned {
 }
 
 impl<'a> Resolver<'a> {
-    fn new(sources: &'a Sources, syntax: &'a Syntax, own: Own, numbers: [&'a HashMap<String, Number>; 2]) -> Self {
+    fn new(
+        sources: &'a Sources,
+        syntax: &'a Syntax,
+        own: Own,
+        numbers: [&'a HashMap<String, Number>; 2],
+        external: &'a [String],
+    ) -> Self {
         let mut this = Resolver {
             sources,
             syntax,
@@ -93,9 +112,11 @@ impl<'a> Resolver<'a> {
             reckoned: vec![Reckoned::NotYet; syntax.constants.len()],
             enumerations: vec![Enumeration::default(); syntax.types.len()],
             dropped: HashMap::new(),
+            external: external.iter().map(String::as_str).collect(),
             faults: Vec::new(),
+            borrowed_faults: BTreeMap::new(),
             warnings: Vec::new(),
-            unknown: false,
+            suggestions: MAX_SUGGESTIONS,
         };
         for (place, scope) in syntax.scopes.iter().enumerate().skip(1) {
             this.scopes.insert((scope.outer, &scope.name), place);
@@ -148,27 +169,31 @@ impl<'a> Resolver<'a> {
         all.into_iter().enumerate().map(definition).collect()
     }
 
-    /// What a type consists of. One that needs what is not known is not known either; nor is one that is not the file's own
-    /// and makes no sense.
+    /// What a type consists of, unless it is left to the user. What is wrong with one that is not the file's own is told if the file
+    /// turns out to use it.
     fn own_or_sound(&mut self, place: usize) -> Option<Body> {
-        let (faults, warnings) = (self.faults.len(), self.warnings.len());
-        self.unknown = false;
-        let body = self.body(place);
-        let borrowed = place >= self.own.types;
-        if self.unknown || borrowed && self.faults.len() > faults {
-            self.leave_out(place);
+        let name = self.syntax.types[place].name.text.as_str();
+        if self.external.contains(name) {
+            self.dropped.insert(place, Type::Foreign(name.to_owned()));
+            return None;
         }
-        if borrowed {
-            self.faults.truncate(faults);
+        let (faults, warnings) = (self.faults.len(), self.warnings.len());
+        let body = self.body(place);
+        if place >= self.own.types {
+            let borrowed = self.faults.split_off(faults);
             self.warnings.truncate(warnings);
+            self.borrowed_faults.entry(place).or_default().extend(borrowed);
         }
         body
     }
 
-    /// From now on the type at that place is one that comes from elsewhere.
-    fn leave_out(&mut self, place: usize) {
-        let name = self.syntax.types[place].name.text.clone();
-        self.dropped.insert(place, Type::Foreign(name));
+    /// Something is wrong with the type at that place as a whole.
+    fn fault_of_type(&mut self, place: usize, message: impl Into<String>) {
+        let fault = Diagnostic::new(self.sources, self.syntax.types[place].name.at, message);
+        match place < self.own.types {
+            true => self.push(|_| fault),
+            false => self.borrowed_faults.entry(place).or_default().push(fault),
+        }
     }
 
     /// The names of the namespaces around, the outermost first.
@@ -193,12 +218,8 @@ impl<'a> Resolver<'a> {
     }
 
     fn push(&mut self, make: impl FnOnce(&Sources) -> Diagnostic) {
-        if self.faults.len() >= MAX_FAULTS {
-            return;
-        }
-        let fault = make(self.sources);
-        if !self.faults.contains(&fault) {
-            self.faults.push(fault);
+        if self.faults.len() < MAX_FAULTS {
+            add(&mut self.faults, make(self.sources));
         }
     }
 
@@ -207,6 +228,15 @@ impl<'a> Resolver<'a> {
         if self.warnings.len() < MAX_WARNINGS {
             self.warnings.push(make(self.sources).warning());
         }
+    }
+}
+
+/// Adds a fault, if there are not many and it is not told already. A name that is declared nowhere is told of where it stands first.
+fn add(faults: &mut Vec<Diagnostic>, fault: Diagnostic) {
+    let same =
+        |told: &Diagnostic| *told == fault || fault.undeclared().is_some() && told.undeclared() == fault.undeclared();
+    if faults.len() < MAX_FAULTS && !faults.iter().any(same) {
+        faults.push(fault);
     }
 }
 

@@ -18,8 +18,7 @@ pub struct Specification {
     pub types: Vec<Definition>,
     /// Programs.
     pub programs: Vec<Program>,
-    /// What was left out, because it needs a constant that the file takes from elsewhere, and does not say from where. A type
-    /// of which this is true is [`Type::Foreign`].
+    /// What was left out: constants that no number of 64 bits can hold.
     pub warnings: Vec<Diagnostic>,
     /// The files that were read for it, the first of them included: what is made of it is made anew when one changes.
     pub files: Vec<PathBuf>,
@@ -196,7 +195,7 @@ pub enum Type {
     Quadruple,
     /// The definition at this place of [`Specification::types`].
     Defined(usize),
-    /// A type of that name which the file takes from elsewhere (a C header, a file that was not to be had).
+    /// A type of that name which the user says is declared elsewhere ([`Options::external`](super::Options::external)).
     Foreign(String),
 }
 

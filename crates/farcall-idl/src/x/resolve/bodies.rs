@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::super::syntax::*;
 use super::super::tree::{Arm, Body, Declared, Enumerator, Field, Label, Type, Union};
-use super::constants::Unknown;
 use super::lookup::{builtin, names_itself};
 use super::{Resolver, named};
 
@@ -177,21 +176,26 @@ impl Resolver<'_> {
         match self.amount(scope, amount).map(u32::try_from) {
             Ok(Ok(max)) => return max,
             Ok(Err(_)) => self.fault(amount.at, "a length is between 0 and 4294967295"),
-            Err(Unknown::Name(name)) => self.warn_unknown(amount.at, &name, "any length is taken"),
             Err(unknown) => self.refuse_unknown(amount.at, unknown),
         }
         u32::MAX
     }
 
-    /// The type of that name: the file's own, one that needs no declaration, one that RPC has, or one from elsewhere.
+    /// The type of that name: one that is left to the user, the file's own, one that needs no declaration, or one that RPC has.
     pub(super) fn named_type(&mut self, scope: ScopeId, path: &Path) -> Type {
         let name = path.parts.last().map_or("", String::as_str);
+        if self.external.contains(name) {
+            return Type::Foreign(name.to_owned());
+        }
         let found = self.find_type(scope, path);
         let known = builtin(name).filter(|_| found.is_none_or(|place| place >= self.own.types));
         match (known, found) {
             (Some(ty), _) => ty,
             (None, Some(place)) => Type::Defined(place),
-            (None, None) => Type::Foreign(name.to_owned()),
+            (None, None) => {
+                self.undeclared_type(path.at, name);
+                Type::Foreign(name.to_owned())
+            }
         }
     }
 
@@ -220,6 +224,9 @@ impl Resolver<'_> {
             ty = match specifier {
                 Specifier::Plain(plain) => return Some(plain.clone()),
                 Specifier::Inline(place) => Type::Defined(*place),
+                Specifier::Named(path) if self.external.contains(path.parts.last()?.as_str()) => {
+                    return Some(Type::Foreign(path.parts.last()?.clone()));
+                }
                 Specifier::Named(path) => match self.find_type(item.scope, path) {
                     Some(next) => Type::Defined(next),
                     None => return builtin(path.parts.last()?).or(Some(Type::Foreign(path.parts.last()?.clone()))),

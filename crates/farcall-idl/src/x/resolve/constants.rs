@@ -1,6 +1,5 @@
 //! What constants and enumerators come to.
 
-use super::super::error::Diagnostic;
 use super::super::source::Span;
 use super::super::syntax::*;
 use super::lookup::builtin_value;
@@ -12,8 +11,8 @@ const MAX_DEPTH: u32 = 128;
 /// Why an expression has no value.
 #[derive(Clone, Debug)]
 pub(super) enum Unknown {
-    /// Nothing of that name is declared.
-    Name(String),
+    /// Nothing of that name, which stands there, is declared.
+    Name(String, Span),
     Because(&'static str),
 }
 
@@ -50,23 +49,12 @@ impl Resolver<'_> {
         values.get(position).cloned().unwrap_or(Err(Unknown::Because("this constant depends on itself")))
     }
 
-    /// Without this value something cannot be made: what needs it is left out if the value may come from elsewhere, as C's
-    /// headers may give it; else the file is wrong.
+    /// Without this value something cannot be made.
     pub(super) fn refuse_unknown(&mut self, at: Span, unknown: Unknown) {
         match unknown {
             Unknown::Because(why) => self.fault(at, why),
-            Unknown::Name(name) => {
-                self.unknown = true;
-                self.warn_unknown(at, &name, "what needs it is left out");
-            }
+            Unknown::Name(name, at) => self.undeclared_constant(at, name),
         }
-    }
-
-    pub(super) fn warn_unknown(&mut self, at: Span, name: &str, so: &str) {
-        let help =
-            format!("give it as `-D {name}=VALUE`, or the directory of the file that declares it as `-I DIRECTORY`");
-        let what = format!("no constant `{name}` is declared; {so}");
-        self.warn(|sources| Diagnostic::new(sources, at, what).help(help));
     }
 
     fn reckon(&mut self, scope: ScopeId, expression: &Expression, depth: u32) -> Reckoning {
@@ -102,7 +90,7 @@ impl Resolver<'_> {
             }
             None => {
                 let number = self.numbers.iter().find_map(|numbers| numbers.get(&name)).map(|number| number.value);
-                number.or(builtin_value(&name)).ok_or(Unknown::Name(name))
+                number.or(builtin_value(&name)).ok_or(Unknown::Name(name, path.at))
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Without recursion, for a file may name as many types in a row as it likes.
 
-use super::super::error::Diagnostic;
+use std::collections::HashSet;
+
 use super::super::tree::{Body, Declared, Definition, Type};
 use super::Resolver;
 
@@ -37,6 +38,7 @@ pub(super) fn check(resolver: &mut Resolver, types: &[Definition]) {
 
 fn check_cycles(resolver: &mut Resolver, types: &[Definition], what: &str, within: impl Fn(&Body, &mut Vec<usize>)) {
     let mut seen = vec![Seen::NotYet; types.len()];
+    let mut told = HashSet::new();
     let next = |place: usize| {
         let mut out = Vec::new();
         within(&types[place].body, &mut out);
@@ -58,11 +60,9 @@ fn check_cycles(resolver: &mut Resolver, types: &[Definition], what: &str, withi
                     seen[inner] = Seen::Now;
                     open.push((inner, next(inner)));
                 }
-                Some(inner) if seen[inner] == Seen::Now && !resolver.dropped.contains_key(&inner) => {
-                    let name = &resolver.syntax.types[inner].name;
-                    let what = || format!("`{}` {what}; it is left out", name.text);
-                    resolver.warn(|sources| Diagnostic::new(sources, name.at, what()));
-                    resolver.leave_out(inner);
+                Some(inner) if seen[inner] == Seen::Now && told.insert(inner) => {
+                    let name = resolver.syntax.types[inner].name.text.clone();
+                    resolver.fault_of_type(inner, format!("`{name}` {what}"));
                 }
                 Some(_) => {}
             }
@@ -92,10 +92,11 @@ fn check_sizes(resolver: &mut Resolver, types: &[Definition]) {
             let size = size(&types[place].body, &sizes);
             sizes[place] = Some(size);
             if size > MAX_IN_PLACE {
-                let name = &resolver.syntax.types[place].name;
-                resolver
-                    .fault(name.at, format!("`{}` takes {size} bytes in place, of at most {MAX_IN_PLACE}", name.text));
-                return;
+                let name = resolver.syntax.types[place].name.text.clone();
+                let why = format!("`{name}` takes {size} bytes in place, of at most {MAX_IN_PLACE}");
+                resolver.fault_of_type(place, why);
+                // Those that contain it are as large.
+                sizes[place] = Some(0);
             }
         }
     }

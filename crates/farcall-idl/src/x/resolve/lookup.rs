@@ -111,21 +111,52 @@ pub(super) fn names_itself(item: &TypeItem) -> bool {
 
 /// A type that C knows by this name and that needs no declaration.
 pub(super) fn builtin(name: &str) -> Option<Type> {
-    Some(match name {
-        "bool_t" | "boolean" | "boolean_t" => Type::Bool,
-        "int8_t" | "int8" => Type::I8,
-        "int16_t" | "int16" => Type::I16,
-        "int32_t" | "int32" => Type::I32,
-        "int64_t" | "int64" | "quad_t" | "longlong_t" => Type::I64,
-        "u_char" | "uchar" | "uint8_t" | "u_int8_t" | "uint8" => Type::U8,
-        "u_short" | "ushort" | "uint16_t" | "u_int16_t" | "uint16" => Type::U16,
-        "u_int" | "uint" | "u_long" | "ulong" | "uint32_t" | "u_int32_t" | "uint32" => Type::U32,
-        "uint64_t" | "u_int64_t" | "uint64" | "u_quad_t" | "u_longlong_t" | "u_hyper" => Type::U64,
-        "float32" | "float32_t" => Type::F32,
-        "float64" | "float64_t" => Type::F64,
-        _ => return None,
-    })
+    BUILTIN_TYPES.iter().find(|(known, _)| *known == name).map(|(_, ty)| ty.clone())
 }
+
+/// What [`builtin`] knows.
+pub(super) const BUILTIN_TYPES: [(&str, Type); 40] = [
+    ("bool_t", Type::Bool),
+    ("boolean", Type::Bool),
+    ("boolean_t", Type::Bool),
+    ("int8_t", Type::I8),
+    ("int8", Type::I8),
+    ("int16_t", Type::I16),
+    ("int16", Type::I16),
+    ("int32_t", Type::I32),
+    ("int32", Type::I32),
+    ("int64_t", Type::I64),
+    ("int64", Type::I64),
+    ("quad_t", Type::I64),
+    ("longlong_t", Type::I64),
+    ("u_char", Type::U8),
+    ("uchar", Type::U8),
+    ("uint8_t", Type::U8),
+    ("u_int8_t", Type::U8),
+    ("uint8", Type::U8),
+    ("u_short", Type::U16),
+    ("ushort", Type::U16),
+    ("uint16_t", Type::U16),
+    ("u_int16_t", Type::U16),
+    ("uint16", Type::U16),
+    ("u_int", Type::U32),
+    ("uint", Type::U32),
+    ("u_long", Type::U32),
+    ("ulong", Type::U32),
+    ("uint32_t", Type::U32),
+    ("u_int32_t", Type::U32),
+    ("uint32", Type::U32),
+    ("uint64_t", Type::U64),
+    ("u_int64_t", Type::U64),
+    ("uint64", Type::U64),
+    ("u_quad_t", Type::U64),
+    ("u_longlong_t", Type::U64),
+    ("u_hyper", Type::U64),
+    ("float32", Type::F32),
+    ("float32_t", Type::F32),
+    ("float64", Type::F64),
+    ("float64_t", Type::F64),
+];
 
 /// Whether two definitions of one name say the same, for what is plain enough to tell.
 fn same_type(a: &BodyItem, b: &BodyItem) -> bool {
@@ -151,9 +182,8 @@ fn same_type(a: &BodyItem, b: &BodyItem) -> bool {
 
 /// `TRUE` and `FALSE`, which every language of this family knows.
 pub(super) fn builtin_value(name: &str) -> Option<i128> {
-    match name {
-        "TRUE" | "true" => Some(1),
-        "FALSE" | "false" => Some(0),
-        _ => None,
-    }
+    BUILTIN_VALUES.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
+
+/// What [`builtin_value`] knows.
+pub(super) const BUILTIN_VALUES: [(&str, i128); 4] = [("TRUE", 1), ("true", 1), ("FALSE", 0), ("false", 0)];

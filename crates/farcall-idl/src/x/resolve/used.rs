@@ -4,8 +4,13 @@ use std::collections::HashMap;
 
 use super::super::tree::{Body, Declared, Specification, Type};
 
-/// Leaves out what came from elsewhere and is not used, and what stands for nothing of its own (`dropped`).
-pub(super) fn keep(mut specification: Specification, own: usize, dropped: &HashMap<usize, Type>) -> Specification {
+/// Leaves out what came from elsewhere and is not used, and what stands for nothing of its own (`dropped`). Gives also which of the
+/// types were kept.
+pub(super) fn keep(
+    mut specification: Specification,
+    own: usize,
+    dropped: &HashMap<usize, Type>,
+) -> (Specification, Vec<bool>) {
     let count = specification.types.len();
     for definition in &mut specification.types {
         each_type(&mut definition.body, &mut |ty| *ty = instead(ty, dropped));
@@ -32,13 +37,13 @@ pub(super) fn keep(mut specification: Specification, own: usize, dropped: &HashM
             *place = places[*place];
         }
     };
-    let mut keep = used.into_iter();
-    specification.types.retain(|_| keep.next().unwrap_or(false));
+    let mut keep = used.iter();
+    specification.types.retain(|_| *keep.next().unwrap_or(&false));
     for definition in &mut specification.types {
         each_type(&mut definition.body, &mut |ty| renumber(ty));
     }
     each_type_of_programs(&mut specification, &mut |ty| renumber(ty));
-    specification
+    (specification, used)
 }
 
 /// What a type is, if it stands for nothing of its own; such may stand for such.
