@@ -286,6 +286,23 @@ impl FromStr for Address {
     }
 }
 
+impl Address {
+    /// The socket to which datagrams go, in [canonical] form.
+    pub fn socket(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Udp(socket) | Self::Shm(socket) => Some(canonical(*socket)),
+        }
+    }
+}
+
+/// The form in which addresses are compared: one of IPv4 that is written as IPv6 (`::ffff:127.0.0.1`, RFC 4291 section
+/// 2.5.5.2), as a socket of both families has it, becomes one of IPv4.
+#[inline]
+pub fn canonical(socket: SocketAddr) -> SocketAddr {
+    let SocketAddr::V6(v6) = socket else { return socket };
+    v6.ip().to_ipv4_mapped().map_or(socket, |ip| SocketAddr::new(ip.into(), v6.port()))
+}
+
 impl NameError {
     fn new(name: &str, at: usize, fault: Fault) -> Self {
         Self { name: name.into(), at, fault }

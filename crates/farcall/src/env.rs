@@ -72,6 +72,9 @@ pub struct SocketOptions {
     pub spin: Duration,
     /// The receive and send buffer to ask for, in bytes; the system may give less.
     pub buffer: usize,
+    /// Whether it answers those who send to it, as a server does: then one that is bound to all addresses of a host
+    /// sends to each from the address at which it heard of them.
+    pub answers: bool,
 }
 
 /// A datagram socket. Any number of threads may use it at the same time.
@@ -152,7 +155,7 @@ pub enum Wait {
 pub enum Received {
     /// One datagram or a train of them from one sender.
     Datagrams {
-        /// The sender.
+        /// The sender. An address of IPv4 is one also where the socket is of IPv6 (and [`Socket::send`] takes it so).
         from: SocketAddr,
         /// Bytes of all of them together, at the beginning of the buffer.
         len: usize,

@@ -458,7 +458,7 @@ impl Inner {
             );
             return Err(CallFailed::new(Kind::NotPermitted, Ran::No).because(why));
         }
-        let socket = self.env.bind(address, &self.socket_options());
+        let socket = self.env.bind(address, &SocketOptions { answers: true, ..self.socket_options() });
         let socket = socket.map_err(|why| local(&format!("binding {address}"), why))?;
         let limits = Limits {
             workers: self.settings.workers,
@@ -501,7 +501,7 @@ impl Inner {
     }
 
     fn socket_options(&self) -> SocketOptions {
-        SocketOptions { spin: self.settings.spin, buffer: self.settings.socket_buffer }
+        SocketOptions { spin: self.settings.spin, buffer: self.settings.socket_buffer, answers: false }
     }
 
     fn check_process(&self) -> Result<(), CallFailed> {

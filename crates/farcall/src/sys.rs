@@ -1,16 +1,10 @@
-//! The only unsafe code: a clock, socket options, trains of datagrams, and a page that a forked child finds empty.
+//! The only unsafe code: a clock, socket options, datagrams with control messages, and a page that a forked child finds empty.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{boot_time, report_icmp_errors};
 #[cfg(target_os = "linux")]
-pub(crate) use train::{receive_train, receive_trains, send_train};
-
-/// There are trains on Linux alone.
-#[cfg(all(unix, not(target_os = "linux")))]
-pub(crate) fn receive_trains(_: &std::net::UdpSocket) -> std::io::Result<()> {
-    Err(std::io::ErrorKind::Unsupported.into())
-}
+pub(crate) use message::{Incoming, Outgoing, receive, receive_trains, report_destinations, send};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -59,7 +53,7 @@ mod linux {
 }
 
 #[cfg(target_os = "linux")]
-mod train;
+mod message;
 
 pub(crate) mod fork {
     //! Which process we are, in one load.

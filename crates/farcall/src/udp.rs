@@ -1,6 +1,8 @@
 //! UDP sockets of the operating system, as [`crate::env::Socket`]s.
 
 #[cfg(all(unix, not(farcall_portable)))]
+mod answers;
+#[cfg(all(unix, not(farcall_portable)))]
 mod unix;
 #[cfg(all(unix, not(farcall_portable)))]
 pub(crate) use unix::Udp;
@@ -24,6 +26,16 @@ fn own_address(local: SocketAddr) -> SocketAddr {
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
     };
     SocketAddr::new(ip, local.port())
+}
+
+/// An address as a socket of this family has it: one of IPv6 reaches IPv4 by mapped addresses (RFC 3493 section 3.7).
+/// [`farcall_names::canonical`] undoes it.
+#[inline(always)]
+fn reach(to: &SocketAddr, v6: bool) -> SocketAddr {
+    match to {
+        SocketAddr::V4(to) if v6 => SocketAddr::new(to.ip().to_ipv6_mapped().into(), to.port()),
+        _ => *to,
+    }
 }
 
 /// The receive time-out that a socket has, changed only when it must: a system call each time.
@@ -63,7 +75,7 @@ mod tests {
     use std::sync::Arc;
 
     fn socket(address: &str) -> Arc<dyn Socket> {
-        let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 20 };
+        let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 20, answers: false };
         System.bind(address.parse().unwrap(), &options).unwrap()
     }
 
@@ -130,7 +142,7 @@ mod tests {
     #[test]
     fn a_train_arrives_whole_and_can_be_taken_apart() {
         for (wildcard, loopback) in [("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "[::1]")] {
-            let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 20 };
+            let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 20, answers: false };
             let Ok(a) = System.bind(wildcard.parse().unwrap(), &options) else { continue };
             if std::net::UdpSocket::bind(format!("{loopback}:0")).is_err() {
                 continue;

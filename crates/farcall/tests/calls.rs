@@ -168,6 +168,22 @@ fn calls_over_ipv6() {
 }
 
 #[test]
+fn a_server_of_both_families_is_called_by_either() {
+    if std::net::UdpSocket::bind("[::1]:0").is_err() {
+        return common::skip("no IPv6 here");
+    }
+    let runtime = common::builder().address("[::]:0".parse().unwrap()).open().build().unwrap();
+    let export = runtime.export::<dyn Sums>("Sums/both", Arc::new(Server::default())).unwrap();
+    let port = export.address().port();
+    for host in ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"] {
+        // Conversations of the calls, and of long messages that are answered in several datagrams.
+        let sums = common::runtime().import::<dyn Sums>(&format!("udp://{host}:{port}/Sums/both")).unwrap();
+        assert_eq!(sums.add(2, 3).unwrap(), 5, "{host}");
+        assert_eq!(sums.reverse(&[7; 300_000]).unwrap(), [7; 300_000], "{host}");
+    }
+}
+
+#[test]
 fn spinning_receives_as_well() {
     let runtime = common::builder().spin(std::time::Duration::from_micros(50)).build().unwrap();
     let _export = runtime.export::<dyn Sums>("Sums", Arc::new(Server::default())).unwrap();

@@ -108,18 +108,73 @@ fn a_long_result_and_a_connection_share_a_slow_link() {
     server.wait().unwrap();
 }
 
-fn act(role: &str) {
-    let builder = farcall::Runtime::builder().address(SERVER.parse().unwrap()).open();
+/// The server's addresses that its system would not choose itself, and the one that it listens at for each.
+const ASKED: [(&str, &str); 3] =
+    [("0.0.0.0:7000", "10.77.0.11:7000"), ("[::]:7000", "10.77.0.11:7000"), ("[::]:7000", "[fd77::11]:7000")];
+
+/// Calls, long results in trains, and what a server says of a conversation that it does not know.
+#[test]
+fn a_server_with_two_addresses_answers_from_the_one_that_was_asked() {
+    if let Ok(role) = env::var(ROLE) {
+        return match role.split_once(' ') {
+            Some(("server", address)) => serve(address),
+            Some((_, address)) => ask(address),
+            None => unreachable!("{role}"),
+        };
+    }
+    let net = match Net::new("two", Net::have_two_addresses) {
+        Ok(net) => net,
+        Err(why) => return common::skip(&format!("calls between hosts of two addresses: {why}")),
+    };
+    let name = "a_server_with_two_addresses_answers_from_the_one_that_was_asked";
+    for (listens, asked) in ASKED {
+        let start = || {
+            let (server, mut said) = net.play(name, &format!("server {listens}"), &net.server);
+            wait_for(&mut said, "ready");
+            server
+        };
+        let first = start();
+        let (mut client, mut said) = net.play(name, &format!("client {asked}"), &net.client);
+        wait_for(&mut said, "answered");
+        drop(first);
+        let _second = start();
+        client.stdin.take().unwrap().write_all(b"again\n").unwrap();
+        wait_for(&mut said, "noticed");
+        assert!(client.wait().unwrap().success());
+    }
+}
+
+/// Calls, and calls again when the server was started anew: only what that says of the conversation tells it.
+fn ask(address: &str) {
+    let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
+    let source = runtime.import::<dyn Source>(&format!("udp://{address}/Source")).unwrap();
+    for bytes in [100, 3 << 20] {
+        assert!(source.read(bytes).unwrap() == pattern(bytes as usize));
+    }
+    println!("\nanswered");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    if let Err(farcall::Error::CallFailed(why)) = source.read(100) {
+        assert_eq!(why.kind(), farcall::Kind::ServerRestarted, "{why}");
+    }
+    println!("\nnoticed");
+}
+
+fn serve(address: &str) {
+    let builder = farcall::Runtime::builder().address(address.parse().unwrap()).open();
     let runtime = builder.registry(farcall::names::Memory::new()).build().unwrap();
+    let _export = runtime.export::<dyn Source>("Source", Arc::new(Pattern)).unwrap();
+    println!("\nready");
+    // Until our parent closes it.
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+fn act(role: &str) {
     if role == "server" {
-        let _export = runtime.export::<dyn Source>("Source", Arc::new(Pattern)).unwrap();
         let listener = TcpListener::bind(ZEROS).unwrap();
         std::thread::spawn(move || send_zeros(&listener));
-        println!("\nready");
-        // Until our parent closes it.
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        return;
+        return serve(SERVER);
     }
+    let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
     // It is the call's own deadline that says how long it may take.
     let source = runtime.import::<dyn Source>(&format!("udp://{SERVER}/Source")).unwrap();
     let source = source.within(Duration::from_secs(60));
@@ -230,6 +285,28 @@ impl Net {
         let shape = "qdisc add dev far root tbf rate 100mbit burst 32kb latency 20ms";
         let words: Vec<&str> = ["-n", &self.server].into_iter().chain(shape.split(' ')).collect();
         output("tc", &words).map(drop).map_err(|why| format!("no queue ({why})"))
+    }
+
+    /// Each end has a second address of each family, and the client hears nothing from the server's first ones, as behind a
+    /// firewall that lets in only answers to what was asked.
+    fn have_two_addresses(&self) -> Result<(), String> {
+        let ends = [
+            (&self.server, ["10.77.0.11/24", "fd77::1/64", "fd77::11/64"]),
+            (&self.client, ["10.77.0.12/24", "fd77::2/64", "fd77::12/64"]),
+        ];
+        for (end, addresses) in ends {
+            for address in addresses {
+                let mut words = vec!["-n", end, "address", "add", address, "dev", "far"];
+                words.extend(address.contains(':').then_some("nodad"));
+                output("ip", &words)?;
+            }
+        }
+        let rules = "add table inet far; \
+                     add chain inet far arrival { type filter hook input priority 0; }; \
+                     add rule inet far arrival ip saddr 10.77.0.1 meta l4proto udp drop; \
+                     add rule inet far arrival ip6 saddr fd77::1 meta l4proto udp drop";
+        output("ip", &["netns", "exec", &self.client, "nft", rules]).map_err(|why| format!("no firewall ({why})"))?;
+        Ok(())
     }
 
     /// This program in a namespace, and what it says.

@@ -107,10 +107,7 @@ impl Top {
 
     /// Where the servers are.
     fn addresses(&self) -> Outcome<BTreeSet<SocketAddr>> {
-        let socket = |entry: Entry| match entry.address {
-            Address::Udp(address) | Address::Shm(address) => Some(address),
-            _ => None,
-        };
+        let socket = |entry: Entry| entry.address.socket();
         let Some(host) = &self.host else {
             return Ok(runtime()?.registry().list()?.entries.into_iter().filter_map(socket).collect());
         };
@@ -118,9 +115,7 @@ impl Top {
             return Ok(BTreeSet::from([address]));
         }
         let entries = match host.parse() {
-            Ok(Name::At { address: Address::Udp(address) | Address::Shm(address), .. }) => {
-                return Ok(BTreeSet::from([address]));
-            }
+            Ok(Name::At { address, .. }) => return Ok(address.socket().into_iter().collect()),
             Ok(Name::Type(kind)) => runtime()?.registry().instances(&kind)?,
             Ok(Name::Instance { type_name, instance }) => {
                 runtime()?.registry().lookup(&type_name, &instance)?.into_iter().collect()

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use super::segment::TYPE;
 use super::{Remote, Rights, Segment};
-use crate::names::{Address, Label, Registration};
+use crate::names::{Label, Registration};
 use crate::{CallFailed, Error, Export, Kind, Ran, Result, Runtime};
 use cache::{Cache, Known};
 use neighbours::Neighbours;

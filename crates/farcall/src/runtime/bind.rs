@@ -202,8 +202,9 @@ impl Inner {
     fn candidates(&self, name: &Name) -> Result<Vec<Candidate>, CallFailed> {
         let registry = |why: farcall_names::Error| CallFailed::new(Kind::Registry, Ran::No).caused_by(why);
         let entries = match name {
-            Name::At { address: Address::Udp(address) | Address::Shm(address), type_name, instance } => {
-                return Ok(vec![Candidate { address: *address, name: full_name(type_name, instance.as_ref()) }]);
+            Name::At { address, type_name, instance } => {
+                let candidate = |address| Candidate { address, name: full_name(type_name, instance.as_ref()) };
+                return Ok(address.socket().map(candidate).into_iter().collect());
             }
             Name::Type(type_name) => self.registry.instances(type_name).map_err(registry)?,
             Name::Instance { type_name, instance } => {
@@ -214,11 +215,9 @@ impl Inner {
                 return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why));
             }
         };
-        let candidate = |entry: &farcall_names::Entry| match entry.address {
-            Address::Udp(address) => {
-                Some(Candidate { address, name: full_name(&entry.type_name, Some(&entry.instance)) })
-            }
-            _ => None,
+        let candidate = |entry: &farcall_names::Entry| {
+            let name = full_name(&entry.type_name, Some(&entry.instance));
+            Some(Candidate { address: entry.address.socket()?, name })
         };
         Ok(entries.iter().filter_map(candidate).collect())
     }

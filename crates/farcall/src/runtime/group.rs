@@ -71,13 +71,12 @@ impl Inner {
     fn whereabouts(&self, name: &Name) -> Option<(SocketAddr, String)> {
         match name {
             Name::Instance { type_name, instance } => {
-                match self.registry.lookup(type_name, instance).ok().flatten()?.address {
-                    Address::Udp(address) => Some((address, name.to_string())),
-                    _ => None,
-                }
+                let entry = self.registry.lookup(type_name, instance).ok().flatten()?;
+                Some((entry.address.socket()?, name.to_string()))
             }
-            Name::At { address: Address::Udp(address), type_name, instance: Some(instance) } => {
-                Some((*address, format!("{type_name}/{instance}")))
+            // (A name that wants shared memory is bound by its first call.)
+            Name::At { address: address @ Address::Udp(_), type_name, instance: Some(instance) } => {
+                Some((address.socket()?, format!("{type_name}/{instance}")))
             }
             _ => None,
         }
@@ -139,9 +138,9 @@ impl Follower {
     /// The members of these entries: those that are known stay as they are, the others are bound at once.
     fn renew(&self, known: &Members, entries: &[Entry]) -> Result<Members, CallFailed> {
         let known: HashMap<&str, &Member> = known.iter().map(|member| (member.name(), member)).collect();
-        let joining = |entry: &Entry| match entry.address {
-            Address::Udp(address) if !known.contains_key(&entry.name()[..]) => Some((address, entry.name())),
-            _ => None,
+        let joining = |entry: &Entry| {
+            let name = Some(entry.name()).filter(|name| !known.contains_key(&name[..]))?;
+            Some((entry.address.socket()?, name))
         };
         let joining: Vec<(SocketAddr, String)> = entries.iter().filter_map(joining).collect();
         let mut targets = HashMap::new();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use farcall_names::{File, Memory, Registry};
+use farcall_names::{File, Memory, Registry, canonical};
 
 use super::tasks::Tasks;
 use super::{CURRENT, Inner, Runtime, State};
@@ -200,6 +200,7 @@ impl Builder {
         };
         let env = env.unwrap_or_else(|| Arc::new(System));
         self.settings.override_from(&|name| env.variable(name))?;
+        self.settings.address = canonical(self.settings.address);
         if self.settings.workers == 0 {
             self.settings.workers = (2 * env.processors()).max(4);
         }

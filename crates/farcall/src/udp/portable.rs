@@ -4,7 +4,9 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::{Timeout, own_address};
+use farcall_names::canonical;
+
+use super::{Timeout, own_address, reach};
 use crate::env::{Received, Socket, SocketOptions, Wait};
 
 pub(crate) struct Udp {
@@ -28,7 +30,7 @@ impl Udp {
     fn receive_once(&self, buffer: &mut [u8]) -> io::Result<Received> {
         match self.socket.recv_from(buffer) {
             Ok((0, _)) => Ok(Received::Woken),
-            Ok((len, from)) => Ok(Received::Datagrams { from, len, each: len }),
+            Ok((len, from)) => Ok(Received::Datagrams { from: canonical(from), len, each: len }),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(Received::TimedOut),
                 // An ICMP error; whom it spoke of is not told.
@@ -43,7 +45,7 @@ impl Udp {
 
 impl Socket for Udp {
     fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
-        self.socket.send_to(datagram, to).map(drop)
+        self.socket.send_to(datagram, reach(&to, self.local.is_ipv6())).map(drop)
     }
 
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {

@@ -13,8 +13,12 @@ use rustix::net::{
     sendto, sockopt,
 };
 
-use super::{Timeout, own_address};
+use farcall_names::canonical;
+
+use super::answers::Answers;
+use super::{Timeout, own_address, reach};
 use crate::env::{Received, Socket, SocketOptions, Wait};
+#[cfg(target_os = "linux")]
 use crate::sys;
 
 /// Datagrams, and bytes, that the kernel takes in one train, at most.
@@ -30,8 +34,10 @@ pub(crate) struct Udp {
     receive_buffer: usize,
     spin: Duration,
     timeout: Timeout,
-    /// Datagrams may come in trains.
-    trains: bool,
+    /// Datagrams come with control messages: they may come in trains, or it is to be known at which address.
+    messages: bool,
+    /// From which address it answers, if it is at all of the host's.
+    answers: Option<Answers>,
     /// The device was found unable to send them.
     no_trains: AtomicBool,
     /// Whom it was ever connected to, and whether it still is.
@@ -48,9 +54,11 @@ impl Udp {
         let _ = sockopt::set_socket_send_buffer_size(&socket, options.buffer);
         prepare(&socket, address)?;
         // On this machine datagrams are long, and none are put together.
-        let trains = !address.ip().is_loopback() && sys::receive_trains(&socket).is_ok();
+        let trains = !address.ip().is_loopback() && receives_trains(&socket);
+        let answers = options.answers && address.ip().is_unspecified() && reports_destinations(&socket, address);
         Ok(Udp {
-            trains,
+            messages: trains || answers,
+            answers: answers.then(Answers::default),
             no_trains: AtomicBool::new(false),
             local: socket.local_addr()?,
             receive_buffer: sockopt::socket_recv_buffer_size(&socket)?,
@@ -74,10 +82,38 @@ impl Udp {
 
     #[inline(always)]
     fn send_once(&self, to: &SocketAddr, datagram: &[u8]) -> Result<usize, Errno> {
-        match self.partner() {
-            Some(_) => send(&self.socket, datagram, SendFlags::empty()),
-            None => sendto(&self.socket, datagram, SendFlags::empty(), to),
+        if self.partner().is_some() {
+            return send(&self.socket, datagram, SendFlags::empty());
         }
+        if self.answers.is_some() {
+            return self.send_message(to, &[IoSlice::new(datagram)], None);
+        }
+        sendto(&self.socket, datagram, SendFlags::empty(), &reach(to, self.local.is_ipv6()))
+    }
+
+    /// Sends a datagram, or several of `each` bytes, from the address that was asked if that is to be.
+    #[cfg(target_os = "linux")]
+    #[inline(never)]
+    fn send_message(&self, to: &SocketAddr, parts: &[IoSlice<'_>], each: Option<u16>) -> Result<usize, Errno> {
+        let v6 = self.local.is_ipv6();
+        let name = reach(to, v6);
+        let name = if self.partner().is_some() { None } else { Some(&name) };
+        let source = self.answers.as_ref().and_then(|answers| answers.source(to));
+        let source = source.map(|source| reach(&SocketAddr::new(source, 0), v6).ip());
+        let send = |source| {
+            let sent = sys::send(&self.socket, &sys::Outgoing { to: name, source, parts, each });
+            sent.map_err(|why| Errno::from_io_error(&why).unwrap_or(Errno::IO))
+        };
+        match send(source) {
+            // The host has that address no longer.
+            Err(Errno::INVAL | Errno::ADDRNOTAVAIL) if source.is_some() => send(None),
+            sent => sent,
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn send_message(&self, _: &SocketAddr, _: &[IoSlice<'_>], _: Option<u16>) -> Result<usize, Errno> {
+        Err(Errno::INVAL)
     }
 
     /// What the first try reported may be of another datagram.
@@ -88,8 +124,8 @@ impl Udp {
 
     #[inline(always)]
     fn receive_once(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
-        if self.trains {
-            return self.receive_train(buffer, wait);
+        if self.messages {
+            return self.receive_message(buffer, wait);
         }
         let flags = if wait == Wait::No { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
         if let Some(partner) = self.partner() {
@@ -101,7 +137,9 @@ impl Udp {
             };
         }
         match recvfrom(&self.socket, buffer, flags) {
-            Ok((len, _, Some(from))) if len > 0 => Ok(Received::Datagrams { from: from.try_into()?, len, each: len }),
+            Ok((len, _, Some(from))) if len > 0 => {
+                Ok(Received::Datagrams { from: canonical(from.try_into()?), len, each: len })
+            }
             nothing => self.nothing(nothing.map(drop), wait),
         }
     }
@@ -122,29 +160,28 @@ impl Udp {
     }
 
     /// Sends a train that the kernel takes whole.
-    #[cfg(target_os = "linux")]
-    fn send_part(&self, to: SocketAddr, part: &[u8], each: usize) -> io::Result<()> {
-        let to = if self.partner().is_some() { None } else { Some(&to) };
+    fn send_part(&self, to: SocketAddr, part: &[u8], each: usize) -> Result<usize, Errno> {
         let each = u16::try_from(each).map_err(|_| Errno::INVAL)?;
-        sys::send_train(&self.socket, to, part, each).inspect_err(|error| {
+        self.send_message(&to, &[IoSlice::new(part)], Some(each)).inspect_err(|error| {
             // A device that computes no checksums cannot.
-            if let Some(Errno::IO | Errno::INVAL) = Errno::from_io_error(error) {
+            if let Errno::IO | Errno::INVAL = *error {
                 self.no_trains.store(true, Ordering::Relaxed);
             }
         })
     }
 
-    #[cfg(not(target_os = "linux"))]
-    fn send_part(&self, _: SocketAddr, _: &[u8], _: usize) -> io::Result<()> {
-        Err(Errno::INVAL.into())
-    }
-
     #[cfg(target_os = "linux")]
     #[inline(never)]
-    fn receive_train(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
-        match sys::receive_train(&self.socket, buffer, wait != Wait::No) {
-            Ok((_, 0, _) | (None, ..)) => Ok(Received::Woken),
-            Ok((Some(from), len, each)) => Ok(Received::Datagrams { from, len, each }),
+    fn receive_message(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
+        match sys::receive(&self.socket, buffer, wait != Wait::No) {
+            Ok(sys::Incoming { len: 0, .. } | sys::Incoming { from: None, .. }) => Ok(Received::Woken),
+            Ok(sys::Incoming { from: Some(from), at, len, each }) => {
+                let from = canonical(from);
+                if let (Some(answers), Some(at)) = (&self.answers, at) {
+                    answers.note(from, at.to_canonical());
+                }
+                Ok(Received::Datagrams { from, len, each })
+            }
             Err(error) => match Errno::from_io_error(&error) {
                 Some(error) => self.nothing(Err(error), wait),
                 None => Err(error),
@@ -153,8 +190,8 @@ impl Udp {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn receive_train(&self, _: &mut [u8], _: Wait) -> io::Result<Received> {
-        unreachable!("there are trains on Linux alone")
+    fn receive_message(&self, _: &mut [u8], _: Wait) -> io::Result<Received> {
+        unreachable!("there are control messages on Linux alone")
     }
 
     /// Looks for a datagram until the time is over.
@@ -215,7 +252,7 @@ impl Udp {
     fn unreachable(&self) -> Option<SocketAddr> {
         let flags = RecvFlags::ERRQUEUE | RecvFlags::DONTWAIT;
         let (_, _, to) = recvfrom(&self.socket, &mut [0u8; 0][..], flags).ok()?;
-        to?.try_into().ok()
+        to?.try_into().ok().map(canonical)
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -234,9 +271,11 @@ impl Socket for Udp {
 
     fn send_parts(&self, to: SocketAddr, parts: [&[u8]; 3]) -> io::Result<()> {
         let (parts, flags) = (parts.map(IoSlice::new), SendFlags::empty());
+        let name = reach(&to, self.local.is_ipv6());
         persist(|| match self.partner() {
             Some(_) => sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), flags),
-            None => sendmsg_addr(&self.socket, &to, &parts, &mut SendAncillaryBuffer::default(), flags),
+            None if self.answers.is_some() => self.send_message(&to, &parts, None),
+            None => sendmsg_addr(&self.socket, &name, &parts, &mut SendAncillaryBuffer::default(), flags),
         })
     }
 
@@ -349,16 +388,42 @@ fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
 #[cfg(target_os = "linux")]
 fn prepare(socket: &UdpSocket, address: SocketAddr) -> io::Result<()> {
     use sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
-    match address {
-        SocketAddr::V4(_) => sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE)?,
-        SocketAddr::V6(_) => sockopt::set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::PROBE)?,
+    if address.is_ipv4() {
+        sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE)?;
+    } else {
+        sockopt::set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::PROBE)?;
+        // It may speak IPv4 as well.
+        let _ = sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE);
+        let _ = sys::report_icmp_errors(socket, true);
     }
     // Only hints are lost where this is refused.
-    let _ = crate::sys::report_icmp_errors(socket, address.is_ipv6());
+    let _ = sys::report_icmp_errors(socket, false);
     Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
 fn prepare(_: &UdpSocket, _: SocketAddr) -> io::Result<()> {
     Ok(())
+}
+
+/// Whether datagrams that came together are given in one system call from now on.
+#[cfg(target_os = "linux")]
+fn receives_trains(socket: &UdpSocket) -> bool {
+    sys::receive_trains(socket).is_ok()
+}
+
+/// Whether each datagram comes from now on with the address at which it arrived.
+#[cfg(target_os = "linux")]
+fn reports_destinations(socket: &UdpSocket, address: SocketAddr) -> bool {
+    sys::report_destinations(socket, address.is_ipv6()).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn receives_trains(_: &UdpSocket) -> bool {
+    false
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reports_destinations(_: &UdpSocket, _: SocketAddr) -> bool {
+    false
 }

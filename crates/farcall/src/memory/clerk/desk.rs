@@ -8,13 +8,12 @@ use std::time::Duration;
 use super::cache::Known;
 use super::entry::check_name;
 use super::{
-    Address, Clerk, Core, Entry, Fault, How, Label, NAMES, Names, NamesClient, Settings, TABLE, TYPE, is_reserved,
-    listed,
+    Clerk, Core, Entry, Fault, How, Label, NAMES, Names, NamesClient, Settings, TABLE, TYPE, is_reserved, listed,
 };
 use crate::env::Event;
 use crate::memory::access::{Access, Facts};
 use crate::memory::{Memory, Remote, Rights, Segment};
-use crate::names::{self, Registration};
+use crate::names::Registration;
 use crate::sys::fork;
 use crate::{CallFailed, Error, Kind, Ran, Result, Runtime};
 
@@ -301,24 +300,17 @@ pub(super) fn homes(runtime: &Runtime, name: &str, here: IpAddr) -> Vec<SocketAd
 fn segments(runtime: &Runtime) -> Vec<(SocketAddr, Label)> {
     let Some((kind, _)) = labels(TABLE) else { return Vec::new() };
     let entries = runtime.registry().instances(&kind).unwrap_or_default().into_iter();
-    entries.filter_map(|entry| Some((udp(&entry)?, entry.instance))).collect()
+    entries.filter_map(|entry| Some((entry.address.socket()?, entry.instance))).collect()
 }
 
 /// The clerk of a machine, as far as the registry knows.
 fn clerk_of(runtime: &Runtime, machine: IpAddr) -> Option<SocketAddr> {
     let (kind, instance) = labels(&listed(TABLE, machine))?;
-    udp(&runtime.registry().lookup(&kind, &instance).ok()??)
+    runtime.registry().lookup(&kind, &instance).ok()??.address.socket()
 }
 
 fn labels(instance: &str) -> Option<(Label, Label)> {
     Some((TYPE.parse().ok()?, instance.parse().ok()?))
-}
-
-fn udp(entry: &names::Entry) -> Option<SocketAddr> {
-    match entry.address {
-        Address::Udp(address) => Some(address),
-        _ => None,
-    }
 }
 
 impl Named {

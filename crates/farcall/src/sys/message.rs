@@ -1,0 +1,222 @@
+//! Datagrams and what the kernel is told, and tells, beside them (cmsg(3)): that several of one size go in one system call
+//! (udp(7), UDP_SEGMENT and UDP_GRO), and at which of the host's addresses they arrive (ip(7), IP_PKTINFO; ipv6(7), IPV6_PKTINFO).
+
+use std::io::{self, IoSlice};
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use super::linux::turn_on;
+
+/// Has the kernel give datagrams that came together as a train. Then only [`receive`] can tell them apart.
+pub(crate) fn receive_trains(socket: &UdpSocket) -> io::Result<()> {
+    turn_on(socket, libc::SOL_UDP, libc::UDP_GRO)
+}
+
+/// Has the kernel say to which of the host's addresses each datagram was sent.
+pub(crate) fn report_destinations(socket: &UdpSocket, v6: bool) -> io::Result<()> {
+    match v6 {
+        false => turn_on(socket, libc::IPPROTO_IP, libc::IP_PKTINFO),
+        true => turn_on(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    }
+}
+
+/// What is sent in one system call.
+pub(crate) struct Outgoing<'a> {
+    /// To whom; none if the socket is connected.
+    pub(crate) to: Option<&'a SocketAddr>,
+    /// From which of the host's addresses, if the kernel is not to choose: of the socket's family.
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) parts: &'a [IoSlice<'a>],
+    /// How many bytes each datagram has but the last, if they are several.
+    pub(crate) each: Option<u16>,
+}
+
+/// What was received in one system call: a datagram or a train of them.
+pub(crate) struct Incoming {
+    pub(crate) from: Option<SocketAddr>,
+    /// To which of the host's addresses, if the kernel says so.
+    pub(crate) at: Option<IpAddr>,
+    pub(crate) len: usize,
+    /// How many bytes each datagram has but the last.
+    pub(crate) each: usize,
+}
+
+/// Room for control messages, aligned as the kernel reads and writes them.
+#[repr(C, align(8))]
+struct Control {
+    bytes: [u8; CONTROL],
+    used: usize,
+}
+
+/// For two of the largest, an address of IPv6 with its interface.
+const CONTROL: usize = 128;
+
+impl Control {
+    fn new() -> Control {
+        Control { bytes: [0; CONTROL], used: 0 }
+    }
+
+    /// Adds a control message.
+    fn push<T: Copy>(&mut self, level: libc::c_int, kind: libc::c_int, data: T) {
+        let size = size_of::<T>() as libc::c_uint;
+        // SAFETY: these only compute lengths.
+        let (head, len, space) = unsafe { (libc::CMSG_LEN(0), libc::CMSG_LEN(size), libc::CMSG_SPACE(size)) };
+        assert!(self.used + space as usize <= CONTROL, "two control messages at most, none larger than an in6_pktinfo");
+        // SAFETY: a header of zeros is valid.
+        let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
+        (header.cmsg_level, header.cmsg_type, header.cmsg_len) = (level, kind, len as _);
+        // SAFETY: the header and the data lie within the buffer, as was just seen. `used` is a sum of CMSG_SPACEs, so
+        // the header is aligned, for the buffer is.
+        unsafe {
+            let place = self.bytes.as_mut_ptr().add(self.used);
+            ptr::write(place.cast(), header);
+            ptr::write_unaligned(place.add(head as usize).cast(), data);
+        }
+        self.used += space as usize;
+    }
+
+    /// Has the kernel send from that address.
+    fn push_source(&mut self, source: IpAddr) {
+        match source {
+            IpAddr::V4(ip) => {
+                let address = libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) };
+                let any = libc::in_addr { s_addr: 0 };
+                let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: any };
+                self.push(libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+            }
+            IpAddr::V6(ip) => {
+                let address = libc::in6_addr { s6_addr: ip.octets() };
+                let info = libc::in6_pktinfo { ipi6_addr: address, ipi6_ifindex: 0 };
+                self.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+            }
+        }
+    }
+}
+
+/// Sends a datagram, or several of one size.
+pub(crate) fn send(socket: &UdpSocket, outgoing: &Outgoing<'_>) -> io::Result<usize> {
+    let (name, name_len) = outgoing.to.map(sockaddr).unzip();
+    let mut control = Control::new();
+    if let Some(source) = outgoing.source {
+        control.push_source(source);
+    }
+    if let Some(each) = outgoing.each {
+        control.push(libc::SOL_UDP, libc::UDP_SEGMENT, each);
+    }
+    // SAFETY: a msghdr of zeros is one that names no memory.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    // An IoSlice is laid out as an iovec. The kernel only reads it.
+    message.msg_iov = outgoing.parts.as_ptr().cast_mut().cast();
+    message.msg_iovlen = outgoing.parts.len() as _;
+    if let (Some(name), Some(len)) = (&name, name_len) {
+        message.msg_name = ptr::from_ref(name).cast_mut().cast();
+        message.msg_namelen = len;
+    }
+    if control.used > 0 {
+        message.msg_control = control.bytes.as_mut_ptr().cast();
+        message.msg_controllen = control.used as _;
+    }
+    // SAFETY: all that the message names outlives the call, and the kernel only reads it.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives a datagram or a train of them.
+pub(crate) fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::Result<Incoming> {
+    // SAFETY: addresses of zeros are addresses of no family.
+    let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut control = Control::new();
+    // SAFETY: as above.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_name = (&raw mut name).cast();
+    message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.bytes.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL as _;
+    let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
+    // SAFETY: the kernel writes no more than the lengths given into memory that outlives the call.
+    let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+    let Ok(len) = usize::try_from(len) else { return Err(io::Error::last_os_error()) };
+    let mut incoming = Incoming { from: address(&name), at: None, len, each: len };
+    // SAFETY: the kernel has set `msg_controllen` to what it wrote, whole headers within the buffer, which is aligned
+    // for them; the macros stay within it. What each holds its level and type say.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+        while !header.is_null() {
+            let data = libc::CMSG_DATA(header);
+            match ((*header).cmsg_level, (*header).cmsg_type) {
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    let size = ptr::read_unaligned(data.cast::<libc::c_int>());
+                    incoming.each = usize::try_from(size).ok().filter(|size| *size > 0).unwrap_or(len);
+                }
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info = ptr::read_unaligned(data.cast::<libc::in_pktinfo>());
+                    incoming.at = Some(Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()).into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = ptr::read_unaligned(data.cast::<libc::in6_pktinfo>());
+                    incoming.at = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
+                }
+                _ => {}
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+    }
+    Ok(incoming)
+}
+
+/// An address as the kernel reads it, and its length.
+fn sockaddr(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: zeros are valid.
+    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let len = match address {
+        SocketAddr::V4(v4) => {
+            let name = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: the storage is longer than any address, and aligned for all.
+            unsafe { ptr::write((&raw mut storage).cast(), name) };
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            let name = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { ptr::write((&raw mut storage).cast(), name) };
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, len as libc::socklen_t)
+}
+
+/// An address as the kernel wrote it.
+fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match libc::c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: of this family it is a sockaddr_in, which the storage is longer than, and aligned for.
+            let name: libc::sockaddr_in = unsafe { ptr::read(ptr::from_ref(storage).cast()) };
+            let ip = Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddrV4::new(ip, u16::from_be(name.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above, a sockaddr_in6.
+            let name: libc::sockaddr_in6 = unsafe { ptr::read(ptr::from_ref(storage).cast()) };
+            let ip = Ipv6Addr::from(name.sin6_addr.s6_addr);
+            let port = u16::from_be(name.sin6_port);
+            Some(SocketAddrV6::new(ip, port, name.sin6_flowinfo, name.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}

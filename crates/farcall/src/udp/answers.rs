@@ -1,0 +1,112 @@
+//! From which of a host's addresses a socket at all of them answers: from the one that was asked.
+//!
+//! The system would choose by the route, and a peer, or a firewall on the way, takes no answer from an address that it
+//! never asked. Most hosts are asked at one address alone; then nothing is looked up, and no lock is taken.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// At which address each peer asks.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// The first address at which somebody asked: that of all peers who are not among `others`.
+    usual: OnceLock<IpAddr>,
+    /// Somebody asked at another one.
+    several: AtomicBool,
+    others: Mutex<Others>,
+}
+
+/// Peers who ask at another address than the usual one. Those who were not heard of for as long as `MOST_OTHERS` others are
+/// forgotten: whoever asks again is noted again.
+#[derive(Default)]
+struct Others {
+    recent: HashMap<SocketAddr, IpAddr>,
+    before: HashMap<SocketAddr, IpAddr>,
+}
+
+/// Peers in one of the two tables.
+const MOST_OTHERS: usize = 16_384;
+
+impl Answers {
+    /// A datagram of `from` arrived at this address of the host.
+    pub(super) fn note(&self, from: SocketAddr, at: IpAddr) {
+        if at.is_multicast() {
+            return;
+        }
+        if *self.usual.get_or_init(|| at) != at {
+            self.several.store(true, Ordering::Relaxed);
+            return self.lock().put(from, at);
+        }
+        if self.several.load(Ordering::Relaxed) {
+            self.lock().remove(&from);
+        }
+    }
+
+    /// From which address to answer; none if that is not known, or of another family.
+    pub(super) fn source(&self, to: &SocketAddr) -> Option<IpAddr> {
+        let other = if self.several.load(Ordering::Relaxed) { self.lock().get(to) } else { None };
+        let source = other.or_else(|| self.usual.get().copied())?;
+        (source.is_ipv4() == to.is_ipv4()).then_some(source)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Others> {
+        // Nothing panics while it is held.
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Others {
+    fn put(&mut self, peer: SocketAddr, at: IpAddr) {
+        if self.recent.insert(peer, at).is_none() && self.recent.len() >= MOST_OTHERS {
+            self.before = std::mem::take(&mut self.recent);
+        }
+    }
+
+    fn remove(&mut self, peer: &SocketAddr) {
+        self.recent.remove(peer);
+        self.before.remove(peer);
+    }
+
+    fn get(&self, peer: &SocketAddr) -> Option<IpAddr> {
+        self.recent.get(peer).or_else(|| self.before.get(peer)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(number: u32) -> SocketAddr {
+        SocketAddr::from((number.to_be_bytes(), 7000))
+    }
+
+    #[test]
+    fn each_peer_is_answered_from_the_address_that_it_asked_last() {
+        let (answers, [one, two, six]) = (Answers::default(), ["10.0.0.1", "10.0.0.2", "fd00::1"]);
+        let [one, two, six]: [IpAddr; 3] = [one, two, six].map(|ip| ip.parse().unwrap());
+        assert_eq!(answers.source(&peer(1)), None);
+        answers.note(peer(1), one);
+        answers.note(peer(2), two);
+        answers.note("[fd00::2]:7000".parse().unwrap(), six);
+        assert_eq!([1, 2, 3].map(|number| answers.source(&peer(number))), [Some(one), Some(two), Some(one)]);
+        assert_eq!(answers.source(&"[fd00::2]:7000".parse().unwrap()), Some(six));
+        assert_eq!(answers.source(&"[fd00::3]:7000".parse().unwrap()), None, "an address of the other family");
+        answers.note(peer(2), one);
+        answers.note(peer(1), two);
+        assert_eq!([1, 2].map(|number| answers.source(&peer(number))), [Some(two), Some(one)]);
+    }
+
+    #[test]
+    fn what_is_kept_of_any_number_of_peers_is_bounded() {
+        let (answers, at) = (Answers::default(), [1u8, 2].map(|last| IpAddr::from([10, 0, 0, last])));
+        answers.note(peer(0), at[0]);
+        for number in 1..=3 * MOST_OTHERS as u32 {
+            answers.note(peer(number), at[1]);
+            assert_eq!(answers.source(&peer(number)), Some(at[1]));
+        }
+        let others = answers.lock();
+        assert!(others.recent.len() + others.before.len() <= 2 * MOST_OTHERS);
+    }
+}
