@@ -334,6 +334,16 @@ impl Table {
         (expired.into_iter().map(|xid| self.end(xid, Err(late()))).collect(), messages)
     }
 
+    /// The datagram that is to be sent again first is sent again at that time, if not earlier.
+    pub(crate) fn hasten(&mut self, at: Instant) {
+        let under_way = self.calls.values_mut().filter(|entry| entry.outcome.is_none());
+        let first = under_way.filter_map(|entry| entry.again.as_mut()).min_by_key(|again| again.at);
+        if let Some(again) = first.filter(|again| again.at > at) {
+            again.at = at;
+            self.timer = Some(self.timer.map_or(at, |timer| timer.min(at)));
+        }
+    }
+
     /// Whether calls are under way that no thread minds.
     pub(crate) fn is_unattended(&self) -> bool {
         self.unattended > 0
