@@ -6,7 +6,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread::{Thread, ThreadId};
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use farcall::multi::Bell;
-use farcall::{Kind, Ran};
+use farcall::{Kind, Ran, guard};
 
 use super::copies::Anew;
 
@@ -81,10 +80,12 @@ impl Watcher {
         match self {
             Watcher::Nobody => {}
             Watcher::Thread(thread) => thread.unpark(),
-            // A panic in it is its executor's affair, not of the caller who happens to lead.
-            Watcher::Task(waker) => drop(catch_unwind(AssertUnwindSafe(|| waker.wake()))),
-            Watcher::Gatherer(bell, here) if here && leading => bell.ring_serving(),
-            Watcher::Gatherer(bell, _) => bell.ring(),
+            // A panic in it is not that of the caller who happens to lead.
+            Watcher::Task(waker) => guard::run_alone("a waker", || waker.wake()),
+            Watcher::Gatherer(bell, here) => guard::run_alone("a waker", || match here && leading {
+                true => bell.ring_serving(),
+                false => bell.ring(),
+            }),
         }
     }
 }
