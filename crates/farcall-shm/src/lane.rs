@@ -55,9 +55,10 @@ pub struct Filler {
     which: usize,
     /// This use of the lane.
     uses: u32,
-    /// Whole parts.
+    /// Parts that the other side may empty.
     parts: u32,
-    /// Bytes of the next.
+    /// Bytes of the next, which may be all that it has room for: it is not shown before a byte follows it. So the last
+    /// part of all is emptied only by [`Emptier::finish`], and the lane is not over while its content is still needed.
     at: usize,
 }
 
@@ -92,18 +93,18 @@ impl Filler {
         self.flow().filled.0.store(word(self.uses, self.parts), Ordering::Release);
     }
 
-    /// Puts bytes in from the beginning, as many as there is room for now, and says how many. Whole parts can be
-    /// emptied from now on, the last one when the other side is told the length of all.
+    /// Puts bytes in from the beginning, as many as there is room for now, and says how many. Parts that others follow
+    /// can be emptied from now on, the last one when the other side is told the length of all.
     pub fn put(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() && self.has_room() {
-            let len = (PART - self.at).min(bytes.len() - taken);
-            self.put_at(&bytes[taken..taken + len]);
-            (taken, self.at) = (taken + len, self.at + len);
             if self.at == PART {
                 (self.parts, self.at) = (self.parts.wrapping_add(1), 0);
                 self.flow().filled.0.store(word(self.uses, self.parts), Ordering::Release);
             }
+            let len = (PART - self.at).min(bytes.len() - taken);
+            self.put_at(&bytes[taken..taken + len]);
+            (taken, self.at) = (taken + len, self.at + len);
         }
         taken
     }
@@ -131,7 +132,7 @@ impl Filler {
 
     /// How many bytes there is room for.
     pub fn room(&self) -> usize {
-        ((PARTS as u32).saturating_sub(self.ahead()) as usize * PART).saturating_sub(self.at)
+        ((PARTS as u32).saturating_sub(self.ahead()) as usize * PART).saturating_sub(self.at % PART)
     }
 
     /// Parts that are full, as far as is known.
@@ -139,7 +140,8 @@ impl Filler {
     fn ahead(&self) -> u32 {
         let emptied = self.flow().emptied.parts.load(Ordering::Acquire);
         let emptied = if uses(emptied) == self.uses { emptied as u32 } else { 0 };
-        self.parts.wrapping_sub(emptied)
+        let full = self.parts.wrapping_add(u32::from(self.at == PART));
+        full.wrapping_sub(emptied)
     }
 
     /// How many bytes were put in.
