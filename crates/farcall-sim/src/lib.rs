@@ -30,7 +30,7 @@
 //! network that loses, duplicates, reorders, corrupts and delays datagrams, cuts paths one way,
 //! crashes and stops machines, and moves clients to other addresses; an oracle knows every call
 //! and every execution and checks what the protocol promises. Everything that happens is decided
-//! by the seed: two runs of one seed give one trace hash. The command `farcall-sim soak`, and the
+//! by the seed: two runs of one seed give one trace hash. [`shared_memory`] does the same for calls through memory. The command `farcall-sim soak`, and the
 //! deliberate faults that it must catch, come with the feature `soak`.
 
 #![forbid(unsafe_code)]
@@ -48,7 +48,10 @@ mod plan;
 mod posting;
 mod rng;
 mod server;
+#[cfg(target_os = "linux")]
+pub mod shared_memory;
 pub mod sim;
+#[cfg(target_os = "linux")]
 mod soak;
 mod world;
 
@@ -57,5 +60,6 @@ pub use check::{Failure, Passed, check, find, replay};
 pub use net::Faults as FaultCounts;
 pub use oracle::{Outcomes, Violation};
 pub use sim::{Faults, Process, Sim};
-pub use soak::{Failing, Soak, Summary};
+#[cfg(target_os = "linux")]
+pub use soak::{Failing, SharedMemory, Soak, Summary};
 pub use world::{Report, run};

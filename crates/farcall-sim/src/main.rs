@@ -9,7 +9,7 @@ use std::time::Instant;
 use clap::{Args, Parser, Subcommand};
 use farcall_proto::{Mutant, Rule};
 use farcall_sim::net::{MICROS, Path, SECS};
-use farcall_sim::{Bulk, Soak, Summary, run};
+use farcall_sim::{Bulk, Soak, Summary, run, shared_memory};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// The packet exchange protocol of farcall under seeded faults.
@@ -42,8 +42,8 @@ struct SoakArgs {
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// Breaks a rule of the protocol on purpose; see --list-breaks.
-    #[arg(long = "break", value_name = "NAME", value_parser = rule)]
-    broken: Option<Rule>,
+    #[arg(long = "break", value_name = "NAME", value_parser = broken)]
+    broken: Option<Broken>,
     /// Prints the names of the rules that can be broken.
     #[arg(long)]
     list_breaks: bool,
@@ -61,8 +61,8 @@ struct ReplayArgs {
     #[arg(long, default_value_t = 1000)]
     calls: u64,
     /// The rule that was broken on purpose.
-    #[arg(long = "break", value_name = "NAME", value_parser = rule)]
-    broken: Option<Rule>,
+    #[arg(long = "break", value_name = "NAME", value_parser = broken)]
+    broken: Option<Broken>,
     /// Prints every datagram and event.
     #[arg(long)]
     verbose: bool,
@@ -93,10 +93,45 @@ struct BulkArgs {
     json: bool,
 }
 
+/// A rule that is broken on purpose.
+#[derive(Clone, Copy)]
+enum Broken {
+    Protocol(Rule),
+    SharedMemory(shared_memory::Rule),
+}
+
+impl Broken {
+    fn all() -> impl Iterator<Item = Broken> {
+        let protocol = Rule::ALL.iter().copied().map(Broken::Protocol);
+        protocol.chain(shared_memory::Rule::ALL.map(Broken::SharedMemory))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Broken::Protocol(rule) => rule.name(),
+            Broken::SharedMemory(rule) => rule.name(),
+        }
+    }
+
+    fn mutant(self) -> Mutant {
+        match self {
+            Broken::Protocol(rule) => Mutant::of(rule),
+            Broken::SharedMemory(_) => Mutant::NONE,
+        }
+    }
+
+    fn shared_memory(self) -> Option<shared_memory::Rule> {
+        match self {
+            Broken::Protocol(_) => None,
+            Broken::SharedMemory(rule) => Some(rule),
+        }
+    }
+}
+
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Soak(args) if args.list_breaks => {
-            Rule::ALL.iter().for_each(|rule| println!("{}", rule.name()));
+            Broken::all().for_each(|rule| println!("{}", rule.name()));
             ExitCode::SUCCESS
         }
         Command::Soak(args) => soak(&args),
@@ -105,13 +140,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn rule(name: &str) -> Result<Rule, String> {
-    let found = Rule::ALL.iter().find(|rule| rule.name() == name);
-    found.copied().ok_or_else(|| "no such rule (soak --list-breaks names them)".into())
-}
-
-fn mutant(rule: Option<Rule>) -> Mutant {
-    rule.map_or(Mutant::NONE, Mutant::of)
+fn broken(name: &str) -> Result<Broken, String> {
+    Broken::all().find(|rule| rule.name() == name).ok_or_else(|| "no such rule (soak --list-breaks names them)".into())
 }
 
 fn soak(args: &SoakArgs) -> ExitCode {
@@ -119,7 +149,8 @@ fn soak(args: &SoakArgs) -> ExitCode {
         seeds: args.seeds,
         calls: args.calls.unwrap_or(args.seeds.saturating_mul(1000)),
         from: args.from,
-        mutant: mutant(args.broken),
+        mutant: args.broken.map_or(Mutant::NONE, Broken::mutant),
+        broken: args.broken.and_then(Broken::shared_memory),
         threads: 0,
         first: false,
     };
@@ -165,10 +196,15 @@ fn tell(summary: &Summary, seconds: f64) {
         "readings answered at once {}, posted writes done {}, said to be done {} times",
         o.answered, o.posted, o.flushed
     );
+    let memory = summary.shared_memory;
+    eprintln!(
+        "through shared memory: {} calls, {} executed, {} returned, {} deaths",
+        memory.calls, memory.executed, memory.returned, memory.deaths
+    );
     eprintln!("violations: {} {:?}", summary.failing.len(), summary.broken());
 }
 
-fn tell_failing(summary: &Summary, broken: Option<Rule>) {
+fn tell_failing(summary: &Summary, broken: Option<Broken>) {
     for failing in summary.failing.iter().take(5) {
         let broken = broken.map(|rule| format!(" --break {}", rule.name())).unwrap_or_default();
         eprintln!("seed {}: {}", failing.seed, failing.violation);
@@ -180,18 +216,17 @@ fn tell_failing(summary: &Summary, broken: Option<Rule>) {
 }
 
 fn replay(args: &ReplayArgs) -> ExitCode {
-    let report = run(args.seed, args.calls, mutant(args.broken), args.verbose);
+    let mutant = args.broken.map_or(Mutant::NONE, Broken::mutant);
+    let report = run(args.seed, args.calls, mutant, args.verbose);
+    let memory = shared_memory::run(args.seed, args.calls.div_ceil(4), args.broken.and_then(Broken::shared_memory));
     println!(
         "seed {}: {} calls, {} datagrams, trace hash {:016x}",
         report.seed, report.calls, report.datagrams, report.trace_hash
     );
-    match report.violation {
-        None => ExitCode::SUCCESS,
-        Some(violation) => {
-            println!("{violation}");
-            ExitCode::FAILURE
-        }
-    }
+    println!("through shared memory: {} calls, trace hash {:016x}", memory.calls, memory.trace_hash);
+    let violations = [report.violation, memory.violation];
+    violations.iter().flatten().for_each(|violation| println!("{violation}"));
+    if violations.iter().any(Option::is_some) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn bulk(args: &BulkArgs) -> ExitCode {

@@ -11,6 +11,7 @@ use farcall_proto::Mutant;
 use crate::net::{Faults, Nanos, SECS};
 use crate::oracle::{Outcomes, Violation};
 use crate::rng::mix;
+use crate::shared_memory;
 use crate::world::{Report, run};
 
 /// What to run.
@@ -24,6 +25,8 @@ pub struct Soak {
     pub from: u64,
     /// A deliberate fault of the protocol.
     pub mutant: Mutant,
+    /// A deliberate fault of shared memory.
+    pub broken: Option<shared_memory::Rule>,
     /// Threads; 0 is one for each processor.
     pub threads: usize,
     /// Whether to stop at the first seed that fails.
@@ -56,10 +59,25 @@ pub struct Summary {
     pub datagrams: u64,
     /// Virtual time.
     pub simulated: u128,
+    /// The same seeds' calls through shared memory.
+    pub shared_memory: SharedMemory,
     /// Seeds that failed, in their order.
     pub failing: Vec<Failing>,
     /// A hash of all traces.
     pub trace_hash: u64,
+}
+
+/// What runs of the model of shared memory add up to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SharedMemory {
+    /// Calls made.
+    pub calls: u64,
+    /// Executions.
+    pub executed: u64,
+    /// Calls that returned.
+    pub returned: u64,
+    /// Processes that died.
+    pub deaths: u64,
 }
 
 impl Soak {
@@ -85,13 +103,15 @@ impl Soak {
                         if seed >= self.from + self.seeds {
                             return;
                         }
-                        let report = run_caught(seed, self.calls_of(seed), self.mutant);
+                        let calls = self.calls_of(seed);
+                        let report = run_caught(seed, calls, self.mutant);
                         done(&report);
-                        if self.first && report.violation.is_some() {
+                        let memory = run_memory_caught(seed, calls.div_ceil(4), self.broken);
+                        let failed = report.violation.is_some() || memory.violation.is_some();
+                        if self.first && failed {
                             next.store(self.from + self.seeds, Ordering::Relaxed);
                         }
-                        let calls = self.calls_of(seed);
-                        total.lock().expect("no thread panics").add(report, calls);
+                        total.lock().expect("no thread panics").add(report, memory, calls);
                     }
                 });
             }
@@ -104,25 +124,36 @@ impl Soak {
 
 /// A run in which a panic is a violation like any other.
 fn run_caught(seed: u64, calls: u64, mutant: Mutant) -> Report {
-    catch_unwind(AssertUnwindSafe(|| run(seed, calls, mutant, false))).unwrap_or_else(|panic| {
+    caught(|| run(seed, calls, mutant, false)).unwrap_or_else(|violation| Report {
+        seed,
+        calls,
+        outcomes: Outcomes::default(),
+        faults: Faults::default(),
+        datagrams: 0,
+        elapsed: 0,
+        violation: Some(violation),
+        trace_hash: 0,
+    })
+}
+
+/// The same of the model of shared memory.
+fn run_memory_caught(seed: u64, calls: u64, broken: Option<shared_memory::Rule>) -> shared_memory::Report {
+    caught(|| shared_memory::run(seed, calls, broken)).unwrap_or_else(|violation| shared_memory::Report {
+        violation: Some(violation),
+        ..shared_memory::Report::default()
+    })
+}
+
+fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Violation> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
-        let what = text.unwrap_or_else(|| "a panic".into());
-        Report {
-            seed,
-            calls,
-            outcomes: Outcomes::default(),
-            faults: Faults::default(),
-            datagrams: 0,
-            elapsed: 0,
-            violation: Some(Violation { rule: "no-panic", at: 0, what }),
-            trace_hash: 0,
-        }
+        Violation { rule: "no-panic", at: 0, what: text.unwrap_or_else(|| "a panic".into()) }
     })
 }
 
 impl Summary {
-    fn add(&mut self, report: Report, calls: u64) {
+    fn add(&mut self, report: Report, memory: shared_memory::Report, calls: u64) {
         self.seeds += 1;
         self.calls += report.calls;
         self.outcomes.add(&report.outcomes);
@@ -130,12 +161,16 @@ impl Summary {
         self.datagrams += report.datagrams;
         self.simulated += u128::from(report.elapsed);
         // A sum, so that the order in which runs end does not matter.
-        let part = mix(report.seed ^ mix(report.trace_hash));
+        let part = mix(report.seed ^ mix(report.trace_hash ^ mix(memory.trace_hash)));
         self.trace_hash = self.trace_hash.wrapping_add(part);
-        if let Some(violation) = report.violation {
-            let seed = report.seed;
-            self.failing.push(Failing { seed, calls, violation });
-        }
+        let total = &mut self.shared_memory;
+        total.calls += memory.calls;
+        total.executed += memory.executed;
+        total.returned += memory.returned;
+        total.deaths += memory.deaths;
+        let seed = report.seed;
+        let violations = [report.violation, memory.violation].into_iter().flatten();
+        self.failing.extend(violations.map(|violation| Failing { seed, calls, violation }));
     }
 
     /// The invariants that did not hold, each with its number of seeds.
@@ -164,7 +199,7 @@ impl Summary {
         let o = &self.outcomes;
         let _ = write!(
             line,
-            r#","executed":{},"returned":{},"ran_no":{},"ran_maybe":{},"ran_yes":{},"abandoned":{},"answered":{},"posted":{},"flushed":{},"datagrams":{},"simulated_hours":{}}}"#,
+            r#","executed":{},"returned":{},"ran_no":{},"ran_maybe":{},"ran_yes":{},"abandoned":{},"answered":{},"posted":{},"flushed":{},"datagrams":{},"simulated_hours":{}"#,
             o.executed,
             o.returned,
             o.no,
@@ -176,6 +211,11 @@ impl Summary {
             o.flushed,
             self.datagrams,
             self.simulated_hours()
+        );
+        let SharedMemory { calls, executed, returned, deaths } = self.shared_memory;
+        let _ = write!(
+            line,
+            r#","shared_memory":{{"calls":{calls},"executed":{executed},"returned":{returned},"deaths":{deaths}}}}}"#
         );
         line
     }

@@ -10,7 +10,7 @@ const CAUGHT_WITHIN: u64 = 1000;
 
 fn soak(seeds: u64, mutant: Mutant, threads: usize, first: bool) -> Summary {
     let calls = seeds * if cfg!(debug_assertions) { 300 } else { 1000 };
-    Soak { seeds, calls, from: 0, mutant, threads, first }.run(&|_| {})
+    Soak { seeds, calls, from: 0, mutant, broken: None, threads, first }.run(&|_| {})
 }
 
 #[test]
