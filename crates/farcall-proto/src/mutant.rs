@@ -37,6 +37,24 @@ mutants! {
     RestartSaysNo = "restart-says-no",
     /// A refusal because of the horizon always says that the call did not run.
     HorizonSaysNo = "horizon-says-no",
+    /// A refusal of the ticket says that a call did not run though the former end was heard after the new one began.
+    StaleIgnoresSilence = "stale-ignores-silence",
+    /// That a call was cancelled while it ran says that it did not run.
+    CancelSaysNo = "cancel-says-no",
+    /// That a result is gone says that its call did not run.
+    GoneSaysNo = "gone-says-no",
+    /// A deadline that passes says that its call did not run.
+    DeadlineSaysNo = "deadline-says-no",
+    /// A server is given up after half of the patience.
+    Impatient = "impatient",
+    /// Calls that were sent in a conversation that is over are sent again in the next.
+    LostSessionResends = "lost-session-resends",
+    /// A conversation is forgotten, and its ticket is still good.
+    ForgetsSilently = "forgets-silently",
+    /// A ticket that is refused for want of room may come again.
+    FullUnrecorded = "full-not-recorded",
+    /// Datagrams of a conversation are accepted from any address.
+    AddressUnchecked = "address-unchecked",
     /// The client takes the first result that arrives, whatever its sequence number.
     ResultSequence = "result-sequence",
     /// The checksum of a datagram is not checked.
@@ -79,6 +97,9 @@ mutants! {
     StreamReused = "stream-reused",
     /// What was posted is taken to be done whatever the exporter says.
     FlushBelieves = "flush-believes",
+    /// The end of a call is dropped if it comes in a datagram that bears no conversation (for whoever drives the calling
+    /// end).
+    EndDroppedOnOtherRoute = "end-dropped-on-other-route",
     /// The clock is read after a call has left, not before (for whoever drives the calling end).
     DepartedLate = "departed-late",
 }

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use farcall_proto::client::{self, Brief, CallId, Conversation, Departure, Outcome, Whole};
-use farcall_proto::{Failure, Kind, Route, Time, route};
+use farcall_proto::{Failure, Kind, Route, Rule, Time, route};
 
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
 use crate::memory::{FACTS, Head, OPEN, POSTED, READ, WRITE};
 use crate::net::{MICROS, MILLIS, Nanos, SECS, address};
-use crate::oracle::{Call, State};
+use crate::oracle::{Call, Oracle, State};
 use crate::posting::Import;
 use crate::server::{NAME, SOCKET_BUFFER};
 
@@ -36,6 +36,8 @@ pub struct ClientNode {
     /// How long the process is stopped between reading its clock and sending, and how much later it sends for that.
     gap: Nanos,
     pub(crate) later: Nanos,
+    /// It has done nothing for long.
+    rested: bool,
     /// What ended in the datagram or timer being handled.
     ended: Vec<Ended>,
 }
@@ -54,6 +56,8 @@ pub(crate) struct Talk {
     brief: Option<Briefly>,
     /// When something happened to it last that was not a timer.
     touched: Nanos,
+    /// When the server was heard last, as far as the client can know.
+    heard: Nanos,
 }
 
 struct Left {
@@ -76,6 +80,17 @@ impl Talk {
     /// How many calls its user waits for.
     fn calls(&self) -> usize {
         self.open.len() + usize::from(self.brief.is_some())
+    }
+
+    /// The calls that its user waits for.
+    fn open_calls(&self) -> impl Iterator<Item = usize> {
+        self.open.iter().map(|(call, _)| *call).chain(self.brief.iter().map(|brief| brief.call))
+    }
+
+    /// Those of them of which nothing was sent yet.
+    fn unsent(&mut self) -> Vec<usize> {
+        let unsent = self.open.iter().filter(|(_, id)| !self.core.is_sent(*id));
+        unsent.map(|(call, _)| *call).collect()
     }
 
     /// Tells the conversation when the call left whose thread receives, and all else of a brief one: something else than its
@@ -164,6 +179,7 @@ impl ClientNode {
             conversations: Vec::new(),
             gap: 0,
             later: 0,
+            rested: false,
             ended: Vec::new(),
         }
     }
@@ -171,6 +187,7 @@ impl ClientNode {
     /// The process starts.
     pub fn start(&mut self, g: &mut Ground) {
         self.life += 1;
+        self.clock.go_on(g.now());
         (self.alive, self.stopped) = (true, false);
         self.conversations = (0..g.plan.servers).map(|_| None).collect();
         g.net.bind(self.address);
@@ -213,6 +230,10 @@ impl ClientNode {
     /// The process goes on: first what came in the meantime, then the timers.
     pub fn resume(&mut self, g: &mut Ground) {
         (self.stopped, self.resumed_at) = (false, g.now());
+        let paused = self.clock.go_on(g.now());
+        for talk in self.conversations.iter().flatten().filter(|_| paused > 0) {
+            talk.open_calls().for_each(|call| g.oracle.client_paused(call, paused));
+        }
         for (from, bytes) in std::mem::take(&mut self.inbox) {
             self.handle(g, from, bytes);
         }
@@ -256,7 +277,8 @@ impl ClientNode {
             talk.depart(now);
             g.note(&[5, self.index as u64, server as u64], || format!("client {} timer", self.index));
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
-            talk.core.handle_timeout(now, &mut |event| take(oracle, ended, at, event));
+            let heard = talk.heard;
+            talk.core.handle_timeout(now, &mut |event| take(oracle, ended, (at, heard), event));
             self.after_events(g, server);
         }
         self.settle(g);
@@ -281,6 +303,11 @@ impl ClientNode {
             }
             self.use_server(g, server);
             self.settle(g);
+            // A server that was idle for long is the one to which an address moves while it is called.
+            if std::mem::take(&mut self.rested) && g.plan.moves > 0 && g.rng.chance(500_000) {
+                let later = g.rng.spread(MICROS, 4 * g.plan.path.delay);
+                g.net.after(later, Event::Move(server));
+            }
             self.stop(g);
         }
         if g.budget == 0 {
@@ -292,7 +319,8 @@ impl ClientNode {
             let later = g.rng.spread(1, 8 * g.plan.pause);
             g.net.after(later, Event::Chaos);
         }
-        let pause = if g.rng.chance(g.plan.rest) {
+        self.rested = g.rng.chance(g.plan.rest);
+        let pause = if self.rested {
             g.rng.spread(SECS, 6 * 3600 * SECS)
         } else {
             g.rng.spread(g.plan.pause / 16, g.plan.pause)
@@ -358,6 +386,7 @@ impl ClientNode {
             left: None,
             brief: None,
             touched: at,
+            heard: 0,
         });
         if talk.binding {
             return;
@@ -413,7 +442,8 @@ impl ClientNode {
         g.budget -= 1;
         let call = g.oracle.calls.len();
         let wait = g.rng.chance(g.plan.deadline).then(|| g.rng.spread(MILLIS, 10 * SECS));
-        let meant = Call { deadline: wait.map(|d| at + d), ..ClientNode::draw(g, server, export, op) };
+        let mut meant = ClientNode::draw(g, server, export, op);
+        meant.deadline = wait.map(|d| at + d);
         g.oracle.made(meant);
         let args = meant.args;
         g.note(&[7, call as u64], || {
@@ -446,7 +476,7 @@ impl ClientNode {
         match usual.map_or_else(|| talk.core.start(now, &what, body), |usual| Ok(usual.id)) {
             Ok(id) => talk.open.push((call, id)),
             Err((failure, _)) => {
-                g.oracle.failed(at, call, &failure);
+                g.oracle.failed(at, call, &failure, at);
                 return false;
             }
         }
@@ -471,7 +501,9 @@ impl ClientNode {
         if server < g.plan.servers {
             g.server_reached(server, self.address);
         }
-        let to = match route(&bytes) {
+        let route = route(&bytes);
+        let to_sender = route == Some(Route::Sender);
+        let to = match route {
             None => None,
             Some(Route::Sender) => Some(server),
             Some(Route::Conversation(id)) => {
@@ -483,23 +515,42 @@ impl ClientNode {
             && let Some(Some(talk)) = self.conversations.get_mut(server)
         {
             talk.touched = at;
-            let (oracle, ended) = (&mut g.oracle, &mut self.ended);
+            let (oracle, ended, when) = (&mut g.oracle, &mut self.ended, (at, talk.heard));
+            // A process that was stopped while it waited does not know how late a result came (docs/protocol.md 7.4).
+            let dated = |oracle: &Oracle, call: usize| oracle.calls[call].sent > self.resumed_at;
             if let Some(Briefly { call, brief, at: sent, looked, .. }) = &talk.brief
                 && let Some(body) = talk.core.end_brief(|| now, brief, looked.then_some(*sent), &bytes)
             {
-                end(oracle, ended, at, *call, Outcome::Result(body.into()));
+                if !looked || dated(oracle, *call) {
+                    talk.heard = at;
+                }
+                end(oracle, ended, when, *call, Outcome::Result(body.into()));
                 talk.brief = None;
                 self.after_events(g, server);
                 return g.net.recycle(bytes);
             }
             talk.go_on(now);
-            let mut sink = |event: client::Event<'_>| take(oracle, ended, at, event);
+            let others = to_sender && g.plan.client.mutant.breaks(Rule::EndDroppedOnOtherRoute);
             match talk.take_mine(now, &bytes) {
-                None => talk.core.handle(now, &bytes, &mut sink),
+                None => {
+                    let before = talk.core.stats();
+                    talk.core.handle(now, &bytes, &mut |event| match event {
+                        client::Event::Ended { .. } if others => {}
+                        event => take(oracle, ended, when, event),
+                    });
+                    let after = talk.core.stats();
+                    if is_word(&bytes, after.duplicates > before.duplicates) && after.received > before.received {
+                        talk.heard = at;
+                    }
+                }
                 Some((id, Whole { token, exception, body })) => {
+                    if dated(oracle, token as usize) {
+                        talk.heard = at;
+                    }
                     let body = Cow::Borrowed(&bytes[body]);
                     let outcome = if exception { Outcome::Exception(body) } else { Outcome::Result(body) };
-                    sink(client::Event::Ended { id, token, outcome, arguments: &mut Vec::new() });
+                    let event = client::Event::Ended { id, token, outcome, arguments: &mut Vec::new() };
+                    take(oracle, ended, when, event);
                 }
             }
             self.after_events(g, server);
@@ -549,6 +600,11 @@ impl ClientNode {
             let Some(talk) = &mut self.conversations[server] else {
                 continue;
             };
+            let begins = g.plan.moves > 0 && talk.core.outstanding() > 0;
+            let unsent: Vec<usize> = match begins {
+                true => talk.unsent(),
+                false => Vec::new(),
+            };
             let idle = talk.core.outstanding() == 0 && !talk.binding && at - talk.touched > IDLE_AFTER;
             let mut sent = 0;
             while let Some(len) = talk.core.transmit(now, &mut g.scratch) {
@@ -556,6 +612,11 @@ impl ClientNode {
                 sent += 1;
                 if sent > 100_000 {
                     return g.oracle.violate("sending-ends", at, || format!("client {}", self.index));
+                }
+            }
+            for call in unsent {
+                if talk.open.iter().any(|(open, id)| *open == call && talk.core.is_sent(*id)) {
+                    g.oracle.calls[call].sent = at;
                 }
             }
             if idle && sent > 0 {
@@ -585,18 +646,21 @@ impl ClientNode {
     }
 }
 
+/// The time, and when the server was heard last as far as the client can know.
+type When = (Nanos, Nanos);
+
 /// Tells the oracle how a call ended and keeps what the user wants to know.
-fn take(oracle: &mut crate::oracle::Oracle, ended: &mut Vec<Ended>, at: Nanos, event: client::Event<'_>) {
+fn take(oracle: &mut Oracle, ended: &mut Vec<Ended>, when: When, event: client::Event<'_>) {
     let (token, outcome) = match event {
         client::Event::Bound { answer, .. } => {
             return ended.push(Ended::Bound(answer.ok().map(|bound| bound.export)));
         }
         client::Event::Ended { token, outcome, .. } => (token, outcome),
     };
-    end(oracle, ended, at, token as usize, outcome);
+    end(oracle, ended, when, token as usize, outcome);
 }
 
-fn end(oracle: &mut crate::oracle::Oracle, ended: &mut Vec<Ended>, at: Nanos, call: usize, outcome: Outcome<'_>) {
+fn end(oracle: &mut Oracle, ended: &mut Vec<Ended>, (at, heard): When, call: usize, outcome: Outcome<'_>) {
     if call >= oracle.calls.len() {
         return oracle.violate("ends-once", at, || format!("call {call} does not exist"));
     }
@@ -612,7 +676,19 @@ fn end(oracle: &mut crate::oracle::Oracle, ended: &mut Vec<Ended>, at: Nanos, ca
     match outcome {
         Outcome::Result(body) => oracle.returned(at, call, &body, false),
         Outcome::Exception(body) => oracle.returned(at, call, &body, true),
-        Outcome::Failed(failure) => oracle.failed(at, call, &failure),
+        Outcome::Failed(failure) => oracle.failed(at, call, &failure, heard),
     }
     ended.push(Ended::Call { call, rebind, reply });
+}
+
+/// Whether a datagram that was accepted is a word of the server that the client's ticket is of: a frame about a call, or a
+/// welcome that was asked for and grants something. (A refusal of the ticket is not.)
+fn is_word(datagram: &[u8], duplicate: bool) -> bool {
+    const WELCOME: u8 = 0x02;
+    const REFUSED_AT: usize = 20 + 4 + 8 + 8 + 40 + 2 + 2;
+    match datagram.get(20) {
+        Some(0x11 | 0x12 | 0x15 | 0x17) => datagram[4..12] != [0; 8],
+        Some(&WELCOME) => !duplicate && datagram.get(REFUSED_AT..REFUSED_AT + 2) == Some(&[0, 0]),
+        _ => false,
+    }
 }

@@ -18,6 +18,8 @@ pub struct Clock {
     drift: i64,
     /// It reads multiples of this, in nanoseconds.
     grain: u64,
+    /// The machine is paused, and its clock with it, as by a hypervisor.
+    paused: bool,
 }
 
 impl Clock {
@@ -26,9 +28,24 @@ impl Clock {
         Clock {
             origin: rng.spread(1, 1 << 56),
             since: now,
-            drift: rng.within(0, 2 * max_drift) as i64 - max_drift as i64,
+            drift: rng.pick(&[-2, -1, 0, 1, 2]) * max_drift as i64 / 2,
             grain: rng.spread(1, max_grain),
+            paused: false,
         }
+    }
+
+    /// The machine is paused: nothing happens on it, and its clock will never know.
+    pub fn pause(&mut self, now: Nanos) {
+        (self.origin, self.since) = (self.exact(now), now);
+        self.paused = true;
+    }
+
+    /// The machine goes on, if it was paused: for how long it was.
+    pub fn go_on(&mut self, now: Nanos) -> Nanos {
+        if !std::mem::take(&mut self.paused) {
+            return 0;
+        }
+        now - std::mem::replace(&mut self.since, now)
     }
 
     /// The machine starts anew: its clock begins near zero.
@@ -39,10 +56,13 @@ impl Clock {
 
     /// What it reads at `now`.
     pub fn read(&self, now: Nanos) -> Time {
-        let elapsed = i128::from(now - self.since);
-        let local = i128::from(self.origin) + elapsed + elapsed * i128::from(self.drift) / MILLION;
-        let local = local as u64;
+        let local = self.exact(now);
         Time::from_nanos(local - local % self.grain)
+    }
+
+    fn exact(&self, now: Nanos) -> u64 {
+        let elapsed = if self.paused { 0 } else { i128::from(now - self.since) };
+        (i128::from(self.origin) + elapsed + elapsed * i128::from(self.drift) / MILLION) as u64
     }
 
     /// When, from `now` on, it first reads `time` or more (to within a grain).
@@ -52,7 +72,8 @@ impl Clock {
         let elapsed = (ahead.max(0) * MILLION).div_euclid(MILLION + i128::from(self.drift)) + 1;
         let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
         let mut at = self.since.saturating_add(elapsed).max(now);
-        while at < u64::MAX / 2 && self.read(at) < time {
+        // (That of a paused machine is looked at again when it goes on.)
+        while at < u64::MAX / 2 && !self.paused && self.read(at) < time {
             at += self.grain;
         }
         at

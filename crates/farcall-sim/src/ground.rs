@@ -42,6 +42,8 @@ pub enum Event {
     Restart(usize),
     /// A process that was stopped goes on.
     Resume(usize),
+    /// The address of this host moves to another server.
+    Move(usize),
     /// Faults end.
     Heal,
     /// Every call must have ended soon after faults did.
@@ -154,6 +156,16 @@ impl Ground {
         self.net.send_after(gap, from, to, &self.scratch[..len]);
     }
 
+    /// If what is to be sent refuses a ticket it is addressed to conversation zero.
+    pub fn make_refusal_anonymous(&mut self, len: usize) {
+        const STALE: u8 = 0x04;
+        let datagram = &mut self.scratch[..len];
+        if datagram.get(20) == Some(&STALE) {
+            datagram[4..12].fill(0);
+            seal(datagram);
+        }
+    }
+
     /// A server took in a datagram.
     pub fn server_received(&mut self, server: usize, from: SocketAddr, len: usize) {
         self.accounts.entry((server, from)).or_default().received += len as u64;
@@ -172,7 +184,11 @@ impl Ground {
 
     /// A datagram of a server reached an address, which can prove now that it receives.
     pub fn server_reached(&mut self, server: usize, to: SocketAddr) {
-        self.accounts.entry((server, to)).or_default().reached = true;
+        // (Where addresses move nobody knows any more which server it was.)
+        let all = if self.plan.moves > 0 { 0..self.plan.servers } else { server..server + 1 };
+        for server in all {
+            self.accounts.entry((server, to)).or_default().reached = true;
+        }
     }
 
     /// A server's new life knows no address.
@@ -190,8 +206,14 @@ fn forge(rng: &mut Rng, bytes: &mut [u8]) {
     for _ in 0..rng.within(1, 4) {
         bytes[4 + rng.index(body - 4)] = rng.next() as u8;
     }
-    let tag = xxh3_64(&bytes[..body]);
-    bytes[body..].copy_from_slice(&tag.to_be_bytes());
+    seal(bytes);
+}
+
+/// Makes the tag right of a datagram that was changed.
+fn seal(datagram: &mut [u8]) {
+    if let Some((body, tag)) = datagram.split_last_chunk_mut::<8>() {
+        *tag = xxh3_64(body).to_be_bytes();
+    }
 }
 
 /// A datagram, for people, in one line.

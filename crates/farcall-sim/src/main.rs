@@ -193,8 +193,8 @@ fn tell(summary: &Summary, seconds: f64) {
         o.executed, o.returned, o.no, o.maybe, o.yes, o.abandoned
     );
     eprintln!(
-        "readings answered at once {}, posted writes done {}, said to be done {} times",
-        o.answered, o.posted, o.flushed
+        "readings answered at once {}, posted writes done {}, said to be done {} times; beyond a client's knowledge {}",
+        o.answered, o.posted, o.flushed, o.beyond_knowledge
     );
     let memory = summary.shared_memory;
     eprintln!(

@@ -141,6 +141,10 @@ faults! {
     clock_steps,
     /// Clients stopped between reading their clock and sending.
     gaps,
+    /// Machines that were paused with their clocks.
+    pauses,
+    /// Addresses that moved between two servers.
+    address_moves,
     /// Clients that moved to another address in the middle of a conversation.
     address_changes,
     /// Exports withdrawn and offered anew.

@@ -1,5 +1,6 @@
 //! Who knows everything: every call, every execution, and the invariants that join them.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use farcall_proto::server::{CallKey, Incoming, Reading};
@@ -77,6 +78,14 @@ pub struct Call {
     pub done: u64,
     /// What the result of the last execution of an access begins with.
     pub head: Head,
+    /// When it was sent first, as far as that is known, and for how long its caller's machine was paused since.
+    pub sent: Nanos,
+    /// See `sent`.
+    pub paused: Nanos,
+    /// Which life of a server executed it.
+    executor: usize,
+    /// Which lives its caller took for the server's when it was told that it did not run.
+    excuse: Excuse,
     /// The import that it is of, and its stream, if it is about posted writes.
     pub import: Option<usize>,
     /// See `import`.
@@ -104,6 +113,10 @@ impl Call {
             version: 0,
             done: 0,
             head: Head::default(),
+            sent: started,
+            paused: 0,
+            executor: NOBODY,
+            excuse: Excuse::None,
             import: None,
             stream: 0,
         }
@@ -129,6 +142,32 @@ impl Call {
     }
 }
 
+/// The life of a server's that never was.
+const NOBODY: usize = usize::MAX;
+
+/// Why a call may be said not to have run though it did: what a client cannot know (docs/protocol.md 7.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Excuse {
+    /// There is none.
+    None,
+    /// The server that refuses its ticket began before the call was sent, and after its client last heard of the former
+    /// one, which lives nevertheless.
+    TwoLive {
+        /// When the client last heard of the former server.
+        heard: Nanos,
+    },
+    /// Its client's machine was paused meanwhile, and its server forgot a conversation.
+    Paused,
+}
+
+/// One life of a server.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    born: Nanos,
+    /// For how long its machine was paused since.
+    paused: Nanos,
+}
+
 /// Counts of how calls ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
@@ -150,6 +189,8 @@ pub struct Outcomes {
     pub posted: u64,
     /// How often all that was posted was said to be done.
     pub flushed: u64,
+    /// Calls that were said not to have run, though they had, to clients that could not know (docs/protocol.md 7.4).
+    pub beyond_knowledge: u64,
 }
 
 impl Outcomes {
@@ -164,6 +205,7 @@ impl Outcomes {
         self.answered += other.answered;
         self.posted += other.posted;
         self.flushed += other.flushed;
+        self.beyond_knowledge += other.beyond_knowledge;
     }
 }
 
@@ -182,6 +224,11 @@ pub struct Oracle {
     pub imports: Vec<Import>,
     /// How many writes each server has done.
     versions: Vec<u64>,
+    /// All lives of servers, and which is whose now.
+    lives: Vec<Life>,
+    living: Vec<usize>,
+    /// Whose each export is.
+    exports: HashMap<u64, usize>,
     counts: Outcomes,
 }
 
@@ -196,14 +243,44 @@ impl Oracle {
             violation: None,
             imports: Vec::new(),
             versions: vec![0; servers],
+            lives: Vec::new(),
+            living: vec![NOBODY; servers],
+            exports: HashMap::new(),
             counts: Outcomes::default(),
         }
     }
 
-    /// A call has been made.
-    pub fn made(&mut self, call: Call) {
+    /// A server begins to live.
+    pub fn born(&mut self, now: Nanos, server: usize) {
+        self.living[server] = self.lives.len();
+        self.lives.push(Life { born: now, paused: 0 });
+    }
+
+    /// A server's machine was paused for so long.
+    pub fn server_paused(&mut self, server: usize, paused: Nanos) {
+        if let Some(life) = self.lives.get_mut(self.living[server]) {
+            life.paused += paused;
+        }
+    }
+
+    /// The machine of a call's client was paused for so long.
+    pub fn client_paused(&mut self, call: usize, paused: Nanos) {
+        let call = &mut self.calls[call];
+        call.paused += paused;
+        call.deadline = call.deadline.map(|deadline| deadline + paused);
+    }
+
+    /// A server exports under that identifier.
+    pub fn exported(&mut self, server: usize, export: u64) {
+        self.exports.insert(export, server);
+    }
+
+    /// A call has been made, to whoever is where the server was.
+    pub fn made(&mut self, mut call: Call) {
+        call.server = self.exports.get(&call.export).copied().unwrap_or(call.server);
         let done = call.import.map_or(0, |import| self.imports[import].done);
-        self.calls.push(Call { version: self.versions[call.server], done, ..call });
+        (call.version, call.done) = (self.versions[call.server], done);
+        self.calls.push(call);
     }
 
     /// Notes that an invariant does not hold; the first such note is kept.
@@ -320,6 +397,7 @@ impl Oracle {
 
     /// A new import of what a server exports.
     pub fn import(&mut self, server: usize, export: u64) -> usize {
+        let server = self.exports.get(&export).copied().unwrap_or(server);
         self.imports.push(Import { server, export, done: 0, refused: false });
         self.imports.len() - 1
     }
@@ -387,11 +465,14 @@ impl Oracle {
         if !c.reads() {
             c.nonce = nonce;
         }
+        c.executor = self.living[c.server];
         let c = *c;
         if c.executed > 1 && !c.reads() {
             self.violate("at-most-once", now, || format!("call {call} was executed again: {c:?}"));
         }
-        if c.refused || c.state == State::Failed(Ran::No) {
+        if c.state == State::Failed(Ran::No) && self.is_excused(&c) {
+            self.counts.beyond_knowledge += 1;
+        } else if c.refused || c.state == State::Failed(Ran::No) {
             self.violate("no-means-never", now, || {
                 format!("call {call} was executed after it was said not to run: {c:?}")
             });
@@ -448,10 +529,18 @@ impl Oracle {
         (call.version..=self.versions[call.server]).contains(&head.version) && (posted || call.exception)
     }
 
-    /// A call failed, as its caller was told.
-    pub fn failed(&mut self, now: Nanos, call: usize, failure: &Failure) {
-        let c = self.end(now, call, State::Failed(failure.ran));
-        if failure.ran == Ran::No && c.executed > 0 {
+    /// A call failed, as its caller was told, which last heard of its server then.
+    pub fn failed(&mut self, now: Nanos, call: usize, failure: &Failure, heard: Nanos) {
+        let mut c = self.end(now, call, State::Failed(failure.ran));
+        c.excuse = match failure.kind {
+            Kind::ServerRestarted => Excuse::TwoLive { heard },
+            Kind::Forgotten if c.paused > 0 => Excuse::Paused,
+            _ => Excuse::None,
+        };
+        self.calls[call].excuse = c.excuse;
+        if failure.ran == Ran::No && c.executed > 0 && self.is_excused(&c) {
+            self.counts.beyond_knowledge += 1;
+        } else if failure.ran == Ran::No && c.executed > 0 {
             self.violate("no-means-never", now, || format!("call {call} had run: {failure:?} {c:?}"));
         }
         if failure.ran == Ran::Yes && c.executed == 0 {
@@ -473,6 +562,18 @@ impl Oracle {
         }
     }
 
+    /// Whether a call's client could not know that it ran: another server than the one that executed it began before the
+    /// call was sent, by the client's clock, and after the client last heard of the one, by the other server's clock.
+    fn is_excused(&self, call: &Call) -> bool {
+        match call.excuse {
+            Excuse::None => false,
+            Excuse::Paused => true,
+            Excuse::TwoLive { heard } => self.lives.iter().enumerate().any(|(which, life)| {
+                which != call.executor && life.born < call.sent + call.paused && heard < life.born + life.paused
+            }),
+        }
+    }
+
     fn end(&mut self, now: Nanos, call: usize, state: State) -> Call {
         let before = self.calls[call];
         self.calls[call].state = state;
@@ -485,7 +586,8 @@ impl Oracle {
     /// A caller that runs freely notices a deadline soon.
     pub fn deadline_kept(&mut self, now: Nanos, call: usize) {
         let c = self.calls[call];
-        if c.deadline.is_some_and(|d| now > d + 50 * MILLIS) {
+        // (Its clock may be slow.)
+        if c.deadline.is_some_and(|d| now > d + 50 * MILLIS + d.saturating_sub(c.started) / 8) {
             self.violate("deadline-kept", now, || format!("call {call} outlived its deadline: {c:?}"));
         }
     }

@@ -66,6 +66,12 @@ pub struct Plan {
     pub deferred: u32,
     /// Actions in which the process is stopped between reading its clock and sending, in parts per million.
     pub gap: u32,
+    /// Of what happens to machines and paths, addresses that move between two servers, in parts per million.
+    pub moves: u32,
+    /// The same, machines that are paused with their clocks.
+    pub pauses: u32,
+    /// Whether servers address refusals of tickets to conversation zero, as those of another make may.
+    pub anonymous: bool,
     /// Whether clients read the clock only when that is over: a deliberate fault.
     pub departs_late: bool,
     /// Calls that follow the end of another at once, in parts per million.
@@ -103,6 +109,9 @@ impl Plan {
             streams: 1024,
             deferred: rng.pick(&[0, 100_000]),
             gap: 0,
+            moves: 0,
+            pauses: 0,
+            anonymous: rng.chance(200_000),
             departs_late: mutant.breaks(Rule::DepartedLate),
             chain: rng.pick(&[0, 300_000, 900_000]),
         };
@@ -130,6 +139,13 @@ impl Plan {
         }
         self.chaos = rng.pick(&[0, 2_000, 10_000, 50_000]);
         self.gap = rng.pick(&[0, 5_000, 50_000]);
+        self.moves = rng.pick(&[0, 0, 50_000, 400_000]);
+        self.pauses = rng.pick(&[0, 0, 50_000, 300_000]);
+        if self.moves > 0 {
+            self.rest = rng.pick(&[self.rest, 20_000, 100_000]);
+        }
+        // Two clocks of which one is made to run faster and the other slower, as chrony and adjtimex(2) do.
+        self.drift = rng.pick(&[100, 55_000]);
     }
 
     /// Tables so small, and holds so short, that forgetting happens all the time.

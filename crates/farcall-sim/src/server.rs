@@ -102,8 +102,10 @@ impl ServerNode {
     pub fn start(&mut self, g: &mut Ground) {
         let mut secret = [0; 32];
         g.rng.fill(&mut secret);
+        self.clock.go_on(g.now());
         let now = self.clock.read(g.now());
         self.core = Some(Server::new(g.plan.server.clone(), now, secret));
+        g.oracle.born(g.net.now(), self.index);
         self.life += 1;
         self.stopped = false;
         self.export_anew(g);
@@ -139,6 +141,7 @@ impl ServerNode {
             core.withdraw(self.export);
         }
         self.export = g.rng.next() | 1;
+        g.oracle.exported(self.index, self.export);
         self.streams = Streams::new(g.plan.streams, g.plan.server.mutant);
         core.export(Export {
             id: self.export,
@@ -167,6 +170,7 @@ impl ServerNode {
     /// The process goes on: first what came in the meantime, then the timers.
     pub fn resume(&mut self, g: &mut Ground) {
         self.stopped = false;
+        g.oracle.server_paused(self.index, self.clock.go_on(g.net.now()));
         for (from, bytes) in std::mem::take(&mut self.inbox) {
             self.handle(g, from, bytes);
         }
@@ -468,6 +472,9 @@ impl ServerNode {
         let mut sent = 0;
         while let Some(t) = core.transmit(now, &mut g.scratch) {
             g.server_sent(self.index, t.to, t.len);
+            if g.plan.anonymous {
+                g.make_refusal_anonymous(t.len);
+            }
             g.send(self.address, t.to, t.len);
             sent += 1;
             if sent > 100_000 {

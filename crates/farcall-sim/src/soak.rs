@@ -199,7 +199,7 @@ impl Summary {
         let o = &self.outcomes;
         let _ = write!(
             line,
-            r#","executed":{},"returned":{},"ran_no":{},"ran_maybe":{},"ran_yes":{},"abandoned":{},"answered":{},"posted":{},"flushed":{},"datagrams":{},"simulated_hours":{}"#,
+            r#","executed":{},"returned":{},"ran_no":{},"ran_maybe":{},"ran_yes":{},"abandoned":{},"answered":{},"posted":{},"flushed":{},"beyond_knowledge":{},"datagrams":{},"simulated_hours":{}"#,
             o.executed,
             o.returned,
             o.no,
@@ -209,6 +209,7 @@ impl Summary {
             o.answered,
             o.posted,
             o.flushed,
+            o.beyond_knowledge,
             self.datagrams,
             self.simulated_hours()
         );

@@ -107,9 +107,12 @@ impl World {
         match step {
             Step::Datagram { from, to, bytes } => {
                 self.g.note_arrival(from, to, &bytes);
-                let node = host(to);
-                match node.checked_sub(self.servers.len()) {
-                    None => self.servers[node].receive(&mut self.g, from, bytes),
+                match host(to).checked_sub(self.servers.len()) {
+                    None => {
+                        if let Some(server) = self.servers.iter_mut().find(|server| server.address == to) {
+                            server.receive(&mut self.g, from, bytes);
+                        }
+                    }
                     Some(client) => self.clients[client].receive(&mut self.g, from, bytes),
                 }
             }
@@ -136,6 +139,11 @@ impl World {
             Event::Chaos => {}
             Event::Restart(node) => self.restart(node),
             Event::Resume(node) => self.resume(node),
+            Event::Move(place) if self.servers.len() > 1 && !self.g.healed => {
+                let server = self.servers.iter().position(|server| host(server.address) == place);
+                self.move_address(server.unwrap_or(place));
+            }
+            Event::Move(_) => {}
             Event::Heal => self.heal(),
             Event::Judge => self.judge(),
         }
@@ -147,11 +155,17 @@ impl World {
         let (servers, clients) = (self.servers.len(), self.clients.len());
         let (server, client) = (g.rng.index(servers), g.rng.index(clients));
         let node = g.rng.index(servers + clients);
+        if servers > 1 && g.rng.chance(g.plan.moves) {
+            return self.move_address(server);
+        }
+        if g.rng.chance(g.plan.pauses) {
+            return self.stop(node, true);
+        }
         match g.rng.below(100) {
             0..20 => self.cut(server, servers + client),
             20..40 => self.crash_server(server),
             40..48 => self.crash_client(client),
-            48..68 => self.stop(node),
+            48..68 => self.stop(node, false),
             68..83 if self.clients[client].alive => {
                 g.net.faults.address_changes += 1;
                 self.clients[client].move_away(g);
@@ -194,6 +208,14 @@ impl World {
         self.servers[server].crash(g);
         let away = g.rng.spread(MILLIS, 400 * SECS);
         g.net.after(away, Event::Restart(server));
+        // Often nobody hears of it before the next one has lived for long.
+        if g.rng.chance(300_000) {
+            let until = g.now() + away.saturating_mul(g.rng.within(1, 40));
+            let host = host(self.servers[server].address);
+            for client in 0..self.clients.len() {
+                g.net.path(host, self.servers.len() + client).cut_until = until;
+            }
+        }
     }
 
     fn crash_client(&mut self, client: usize) {
@@ -220,17 +242,59 @@ impl World {
         }
     }
 
-    /// A process is stopped for a while; its machine's clock goes on.
-    fn stop(&mut self, node: usize) {
-        let stopped = match node.checked_sub(self.servers.len()) {
-            None => &mut self.servers[node].stopped,
-            Some(client) => &mut self.clients[client].stopped,
+    /// A server's address moves to another one, whose address it takes. Both live on, if they do: a virtual address, or a
+    /// rolling update. Perhaps it comes back soon.
+    fn move_address(&mut self, server: usize) {
+        let (servers, clients) = (self.servers.len(), self.clients.len());
+        let other = (server + 1) % servers;
+        let g = &mut self.g;
+        g.net.faults.address_moves += 1;
+        let addresses = [self.servers[server].address, self.servers[other].address];
+        g.note(&[21, server as u64, other as u64], || format!("servers {server} and {other} have changed places"));
+        for (which, address) in [other, server].into_iter().zip(addresses) {
+            let node = &mut self.servers[which];
+            node.address = address;
+            g.net.unbind(address);
+            if node.core.is_some() {
+                g.net.bind(address);
+            }
+        }
+        if g.rng.chance(300_000) {
+            let later = g.rng.spread(MILLIS, 10 * SECS);
+            g.net.after(later, Event::Move(host(addresses[0])));
+        }
+        // Often what the two send is lost until networks know where they are.
+        if g.rng.chance(500_000) {
+            let until = g.now() + g.rng.spread(MILLIS, 10 * SECS);
+            for (host, client) in [server, other].into_iter().flat_map(|s| (0..clients).map(move |c| (s, servers + c)))
+            {
+                g.net.path(host, client).cut_until = until;
+            }
+        }
+    }
+
+    /// A process is stopped for a while. Its machine's clock goes on, or it is the machine that is paused.
+    fn stop(&mut self, node: usize, pause: bool) {
+        let (stopped, clock) = match node.checked_sub(self.servers.len()) {
+            None => {
+                let server = &mut self.servers[node];
+                (&mut server.stopped, &mut server.clock)
+            }
+            Some(client) => {
+                let client = &mut self.clients[client];
+                (&mut client.stopped, &mut client.clock)
+            }
         };
         if std::mem::replace(stopped, true) {
             return;
         }
-        self.g.net.faults.clock_steps += 1;
-        self.g.note(&[14, node as u64], || format!("machine {node} is stopped"));
+        if pause {
+            clock.pause(self.g.net.now());
+            self.g.net.faults.pauses += 1;
+        } else {
+            self.g.net.faults.clock_steps += 1;
+        }
+        self.g.note(&[14, node as u64], || format!("machine {node} is stopped, with its clock: {pause}"));
         let away = self.g.rng.spread(MILLIS, 100 * SECS);
         self.g.net.after(away, Event::Resume(node));
     }
@@ -265,7 +329,9 @@ impl World {
             return;
         }
         let (died, noticed) = (server.dead_since, now.saturating_sub(NOTICED_WITHIN));
-        if noticed > died && self.clients.iter().all(|c| !c.stopped && c.resumed_at < died) {
+        // (A call to a server that has moved meanwhile is another one's to refuse.)
+        let moved = g.net.faults.address_moves > 0;
+        if !moved && noticed > died && self.clients.iter().all(|c| !c.stopped && c.resumed_at < died) {
             g.oracle.all_ended("a-dead-server-is-noticed", now, Some(node), noticed);
         }
         if reboot {

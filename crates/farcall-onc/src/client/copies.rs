@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farcall::CallFailed;
@@ -46,7 +47,7 @@ impl Copies {
             message.extend_from_slice(&arguments);
             self.auth.protect(&mut message, at, seal)
         };
-        farcall::guard::run(write).is_ok_and(|written| written.is_ok()).then_some(message)
+        catch_unwind(AssertUnwindSafe(write)).is_ok_and(|written| written.is_ok()).then_some(message)
     }
 
     fn lock(&self) -> MutexGuard<'_, Plain> {

@@ -6,5 +6,4 @@ mod calc;
 mod calls;
 mod flavours;
 mod hostile;
-mod panics;
 mod twice;

@@ -13,6 +13,7 @@ use crate::{BASE_DATAGRAM, READINGS, Time};
 pub struct Brief {
     callee: Callee,
     sequence: u64,
+    number: u64,
     patience: u64,
     bytes: usize,
     timed: bool,
@@ -62,7 +63,8 @@ impl Conversation {
         self.stats.calls += 1;
         let (patience, (export, procedure)) = (self.patience_for(callee), callee);
         let timed = procedure < READINGS || self.round_trip.wants(sequence);
-        let mut brief = Brief { callee, sequence, patience, bytes: 0, timed };
+        let number = header.number;
+        let mut brief = Brief { callee, sequence, number, patience, bytes: 0, timed };
         let mut writer = Writer::new(out, BASE_DATAGRAM, header);
         let head = CallHead { position: brief.position(), export, procedure, meta: Meta::default() };
         writer.call(&head, Part { fragment: None, bytes: args });
@@ -88,10 +90,13 @@ impl Conversation {
         }
         self.newest_ended = brief.sequence;
         self.stats.received += 1;
+        self.session.answered_call(sent);
         if let Some(sent) = sent
             && self.round_trip.wants(brief.sequence)
         {
-            let took = clock().nanos_since(sent);
+            let now = clock();
+            self.session.heard(now);
+            let took = now.nanos_since(sent);
             self.usual.took(brief.callee, took);
             self.round_trip.sample_call(took);
         }
@@ -108,8 +113,8 @@ impl Conversation {
         slot.args.clear();
         slot.args.extend_from_slice(args);
         match sent {
-            Some(sent) => slot.sent(sent, brief.patience),
-            None => slot.sent_before(now, brief.patience),
+            Some(sent) => slot.sent(sent, brief.number, brief.patience),
+            None => slot.sent_before(now, brief.number, brief.patience),
         }
         self.check = self.check.min(slot.due);
         CallId { activity, sequence }

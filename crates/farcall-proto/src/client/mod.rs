@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `slots.rs` | the pool of activities, the order in which their calls began |
 //! | `session.rs` | tickets and binding |
+//! | `evidence.rs` | what a refusal of the ticket proves about calls |
 //! | `receive.rs` | what each frame from the server means |
 //! | `send.rs` | what goes into the next datagram |
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
@@ -12,6 +13,7 @@
 //! | `posts.rs` | posted writes that are not acknowledged, for who imported a segment |
 
 mod brief;
+mod evidence;
 mod posts;
 mod receive;
 mod send;

@@ -27,6 +27,7 @@ impl Conversation {
         self.stats.received += 1;
         match wire::only_result(frames) {
             Some((head, body)) if ours && head.status == Status::Result => {
+                self.session.heard(now);
                 self.on_result(now, head.position, Outcome::Result(body.into()), sink);
             }
             _ => self.handle_frames(now, header, datagram.len(), frames, &mut |event| sink(event)),
@@ -63,10 +64,11 @@ impl Conversation {
             return None;
         }
         self.stats.received += 1;
-        self.session.answered();
+        self.session.answered_call(Some(sent));
         let token = slot.call.token;
         if self.round_trip.wants(id.sequence) {
             let now = clock();
+            self.session.heard(now);
             let took = now.nanos_since(sent);
             self.usual.took(slot.call.callee(), took);
             self.round_trip.sample_call(took);
@@ -93,6 +95,7 @@ impl Conversation {
                 && let Ok(raw) = &raw
                 && let Some((head, body)) = raw.whole_result()
             {
+                self.session.heard(now);
                 self.on_result(now, head.position, outcome(head.status, body.into()), sink);
                 continue;
             }
@@ -106,6 +109,10 @@ impl Conversation {
 
     fn on_frame(&mut self, now: Time, header: Header, len: usize, frame: Frame<'_>, sink: &mut dyn FnMut(Event<'_>)) {
         let ours = header.conversation == self.id;
+        // (What refuses the ticket comes from whoever is there now.)
+        if ours && !matches!(frame, Frame::Welcome(_) | Frame::Stale(_)) {
+            self.session.heard(now);
+        }
         match frame {
             Frame::Result(head, Part { fragment: None, bytes }) if ours => {
                 self.on_result(now, head.position, outcome(head.status, bytes.into()), sink);
@@ -132,6 +139,7 @@ impl Conversation {
             self.stats.duplicates += 1;
             return None;
         }
+        self.slots.at_mut(position.activity).mentioned = true;
         self.session.answered();
         Some(position.activity)
     }
@@ -242,7 +250,9 @@ impl Conversation {
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         match progress {
             Progress::Running if cancelling => {
-                self.end(activity, Outcome::Failed(Failure::new(Kind::Cancelled, Ran::Maybe)), sink);
+                let says_no = self.config.mutant.breaks(Rule::CancelSaysNo);
+                let ran = if says_no { Ran::No } else { Ran::Maybe };
+                self.end(activity, Outcome::Failed(Failure::new(Kind::Cancelled, ran)), sink);
             }
             Progress::Running => {
                 slot.stage = Stage::Running;
@@ -254,7 +264,8 @@ impl Conversation {
             }
             Progress::Gone => {
                 let kind = if cancelling { Kind::Cancelled } else { Kind::ResultLost };
-                self.end(activity, Outcome::Failed(Failure::new(kind, Ran::Yes)), sink);
+                let ran = if self.config.mutant.breaks(Rule::GoneSaysNo) { Ran::No } else { Ran::Yes };
+                self.end(activity, Outcome::Failed(Failure::new(kind, ran)), sink);
             }
             Progress::Unknown if cancelling => self.want(activity, Want::CANCEL),
             Progress::Unknown => {

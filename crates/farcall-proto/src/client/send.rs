@@ -88,7 +88,7 @@ impl Conversation {
         let call = Call { export, procedure, deadline: None, trace: None, token };
         let activity = self.slots.open(sequence, &call, args);
         self.stats.calls += 1;
-        self.slots.at_mut(activity).depart();
+        self.slots.at_mut(activity).depart(self.next_number);
         let len = self.write_usual(activity, header, out);
         Some(Departure { id: CallId { activity, sequence }, len, patience: self.patience_for((export, procedure)) })
     }
@@ -113,7 +113,7 @@ impl Conversation {
         let patience = self.patience();
         let Some(slot) = self.slots.find(id).filter(|slot| slot.departs()) else { return };
         slot.first_sent = None;
-        slot.sent(at, self.usual.lengthen(patience, slot.call.callee()));
+        slot.sent(at, slot.first_number, self.usual.lengthen(patience, slot.call.callee()));
         self.check = self.check.min(slot.due);
     }
 
@@ -129,7 +129,7 @@ impl Conversation {
             return None;
         }
         slot.wants = Want::NONE;
-        slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
+        slot.sent(now, header.number, self.usual.lengthen(patience, slot.call.callee()));
         self.check = self.check.min(slot.due);
         self.slots.dequeue();
         Some(self.write_usual(activity, header, out))
@@ -306,7 +306,7 @@ impl Conversation {
             if writer.call_room(&head.meta, false).is_some_and(|room| slot.args.len() <= room) {
                 slot.wants.take(Want::CALL);
                 writer.call(&head, Part { fragment: None, bytes: &slot.args });
-                slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
+                slot.sent(now, self.next_number, self.usual.lengthen(patience, slot.call.callee()));
                 self.check = self.check.min(slot.due);
                 return Written::All;
             }
@@ -354,7 +354,7 @@ impl Conversation {
         sending.sent(now, number, start, end, ask);
         self.in_flight += sending.in_flight() - before;
         self.stats.retransmitted += u64::from(again);
-        slot.sent(now, patience);
+        slot.sent(now, number, patience);
         self.check = self.check.min(slot.due);
         self.wake_next();
         Written::Part

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::evidence::{self, LastWord};
 use super::{Bound, Conversation, Event, Outcome};
 use crate::scheme;
 use crate::wire::{Bind, Header, Stale, StaleReason, Ticket, VERSION, Welcome, Writer};
@@ -32,6 +33,7 @@ pub(super) struct Granted {
     /// Whether the server has answered in this conversation: until then every datagram shows the
     /// ticket.
     pub known: bool,
+    pub last_word: LastWord,
 }
 
 /// A question that is under way.
@@ -79,6 +81,23 @@ impl Session {
     pub fn answered(&mut self) {
         if let Some(granted) = &mut self.granted {
             granted.known = true;
+        }
+    }
+
+    /// The server has answered a call that was sent then, if that is known, before it was to be sent again.
+    #[inline(always)]
+    pub fn answered_call(&mut self, sent: Option<Time>) {
+        if let Some(granted) = &mut self.granted {
+            granted.known = true;
+            granted.last_word.answered(sent);
+        }
+    }
+
+    /// A datagram of the server's has come.
+    #[inline]
+    pub fn heard(&mut self, now: Time) {
+        if let Some(granted) = &mut self.granted {
+            granted.last_word = LastWord::new(now);
         }
     }
 
@@ -241,7 +260,9 @@ impl Conversation {
     }
 
     fn take_ticket(&mut self, now: Time, w: &Welcome<'_>, renewed: Option<u64>, sink: &mut dyn FnMut(Event<'_>)) {
-        let granted = Granted { conversation: w.conversation, ticket: w.ticket, address: w.seen, known: false };
+        let last_word = LastWord::new(now);
+        let granted =
+            Granted { conversation: w.conversation, ticket: w.ticket, address: w.seen, known: false, last_word };
         match self.session.granted {
             Some(old) if renewed == Some(old.conversation) && w.conversation == old.conversation => {}
             Some(old) if renewed == Some(old.conversation) => {
@@ -249,7 +270,7 @@ impl Conversation {
             }
             // We have a ticket; this question was about something else. But an answer of another
             // incarnation says that ours is worth nothing any more.
-            Some(old) if old.ticket.incarnation == w.ticket.incarnation => return,
+            Some(old) if old.ticket.incarnation == w.ticket.incarnation => return self.session.heard(now),
             Some(_) => self.lose_session(Kind::ServerRestarted, None, now, sink),
             None => {}
         }
@@ -275,18 +296,21 @@ impl Conversation {
         if self.session.granted.is_none_or(|g| g.conversation != stale.conversation) {
             return;
         }
-        let age = Some(Duration::from_nanos(stale.age));
-        match stale.reason {
-            StaleReason::Address => self.session.renew(now, stale.conversation, self.config.min_retransmit),
-            StaleReason::Incarnation => self.lose_session(Kind::ServerRestarted, age, now, sink),
-            StaleReason::Horizon => self.lose_session(Kind::Forgotten, age, now, sink),
-            StaleReason::Full => self.lose_session(Kind::Overloaded, Some(Duration::MAX), now, sink),
-        }
+        let kind = match stale.reason {
+            StaleReason::Address => {
+                return self.session.renew(now, stale.conversation, self.config.min_retransmit);
+            }
+            StaleReason::Incarnation => Kind::ServerRestarted,
+            StaleReason::Horizon => Kind::Forgotten,
+            StaleReason::Full => Kind::Overloaded,
+        };
+        self.lose_session(kind, Some(stale), now, sink);
     }
 
-    /// The conversation is over at the server since `age`. Calls that were first sent after that
-    /// cannot have run and never will; the others may have. Calls not sent yet go to the next one.
-    fn lose_session(&mut self, kind: Kind, age: Option<Duration>, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
+    /// The conversation is over at the server, which says so in `stale`, if it said anything. Calls that certainly did
+    /// not run end so; the others may have run. Calls not sent yet go to the next conversation.
+    fn lose_session(&mut self, kind: Kind, stale: Option<&Stale>, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
+        let proof = stale.filter(|stale| stale.reason == StaleReason::Full || self.was_silent_before(stale));
         self.session.granted = None;
         self.completed.clear();
         let mutant = self.config.mutant;
@@ -298,9 +322,12 @@ impl Conversation {
             let Some(first) = self.slots.at(activity).first_sent else {
                 continue;
             };
-            let waited = now.since(first);
-            // Two clocks run alike to an eighth, with a margin for the coarsest of them.
-            let certain = age.is_some_and(|age| age > waited + waited / 8 + Duration::from_millis(1));
+            if mutant.breaks(Rule::LostSessionResends) {
+                self.slots.at_mut(activity).first_sent = None;
+                continue;
+            }
+            let slot = self.slots.at(activity);
+            let certain = proof.is_some_and(|stale| evidence::did_not_run(slot, first, now, stale));
             let ran = if certain || says_no { Ran::No } else { Ran::Maybe };
             self.end(activity, Outcome::Failed(Failure::new(kind, ran)), sink);
         }

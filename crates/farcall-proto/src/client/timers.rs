@@ -93,7 +93,8 @@ impl Conversation {
         if slot.stage == (Stage::Cancelling { silent: true }) {
             return slot.unanswered >= CANCEL_REMINDERS;
         }
-        slot.unanswered >= self.config.patience_probes && now.since(slot.heard) >= self.config.patience
+        let hurry = if self.config.mutant.breaks(Rule::Impatient) { 2 } else { 1 };
+        slot.unanswered >= self.config.patience_probes / hurry && now.since(slot.heard) >= self.config.patience / hurry
     }
 
     /// The deadline has passed: the caller is told now, and the server for as long as is decent.
@@ -105,7 +106,8 @@ impl Conversation {
         slot.receiving = None;
         self.restart_timer(now, activity);
         self.want(activity, Want::CANCEL);
-        let outcome = failed(Kind::Deadline, Ran::Maybe);
+        let says_no = self.config.mutant.breaks(Rule::DeadlineSaysNo);
+        let outcome = failed(Kind::Deadline, if says_no { Ran::No } else { Ran::Maybe });
         sink(Event::Ended { id, token, outcome, arguments: &mut Vec::new() });
     }
 

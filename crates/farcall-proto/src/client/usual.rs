@@ -71,6 +71,11 @@ impl Usual {
         if self.known.is_empty() { patience } else { patience.max(self.patience(callee)) }
     }
 
+    /// How long any call waits at most before it asks, for what it usually takes; nanoseconds.
+    pub fn longest(&self) -> u64 {
+        self.known.iter().map(|known| known.nanos.saturating_mul(2)).max().unwrap_or(0).min(self.most)
+    }
+
     #[cold]
     fn patience(&self, callee: Callee) -> u64 {
         self.place(callee).map_or(0, |at| (self.known[at].nanos.saturating_mul(2)).min(self.most))

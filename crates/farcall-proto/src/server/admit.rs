@@ -87,7 +87,9 @@ impl Server {
             }
             let full = self.table.len() >= self.config.max_conversations;
             if (full || ticket.issued <= self.horizon) && !mutant.breaks(Rule::HorizonIgnored) {
-                self.horizon = self.horizon.max(ticket.issued);
+                if !mutant.breaks(Rule::FullUnrecorded) {
+                    self.horizon = self.horizon.max(ticket.issued);
+                }
                 return self.refuse_ticket(from, header, ticket.client, StaleReason::Full, 0);
             }
         }
@@ -136,7 +138,9 @@ impl Server {
     /// Forgets a conversation, so that no ticket as old as its own is accepted any more.
     pub(super) fn forget(&mut self, now: Time, place: usize) {
         let entry = self.table.remove(place);
-        self.horizon = self.horizon.max(entry.issued);
+        if !self.config.mutant.breaks(Rule::ForgetsSilently) {
+            self.horizon = self.horizon.max(entry.issued);
+        }
         self.forgot = now;
         self.stats.evicted += 1;
         if let Some(more) = entry.more {

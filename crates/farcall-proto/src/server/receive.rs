@@ -72,7 +72,9 @@ impl Server {
             return self.reject();
         }
         self.stats.received += 1;
-        let place = self.table.find(header.conversation).filter(|place| self.table.at(*place).is_at(from));
+        let anywhere = self.config.mutant.breaks(Rule::AddressUnchecked);
+        let place = self.table.find(header.conversation);
+        let place = place.filter(|place| anywhere || self.table.at(*place).is_at(from));
         if let Some(place) = place {
             self.table.at_mut(place).heard = self.coarse(now) | u32::from(header.local);
         }

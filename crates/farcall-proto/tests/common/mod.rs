@@ -270,6 +270,8 @@ pub fn frames_of(datagram: &[u8]) -> Vec<u8> {
 
 pub const PADDING: u8 = 0x00;
 pub const BIND: u8 = 0x01;
+pub const CHALLENGE: u8 = 0x03;
+pub const STALE: u8 = 0x04;
 pub const CALL: u8 = 0x10;
 pub const RESULT: u8 = 0x11;
 pub const SELECT: u8 = 0x12;

@@ -10,7 +10,7 @@ use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
 use crate::stub::{Dispatched, Interface, Procedure};
 use crate::xdr::{Decoder, Encoder};
-use crate::{builtin, context, guard, idl};
+use crate::{builtin, idl};
 
 /// What executes calls.
 pub(crate) trait Dispatch: Send + Sync + 'static {
@@ -32,14 +32,11 @@ pub(crate) enum Executor {
     Here(Box<dyn Dispatch>),
     /// As futures.
     Elsewhere(Box<dyn Spawn>),
-    /// Nowhere: the export is being dropped.
-    Gone,
 }
 
 /// An interface that is offered.
 pub(crate) struct Exported {
     pub(crate) id: u64,
-    env: Arc<dyn Env>,
     executor: Executor,
     /// Memory that is offered beside the interface.
     accesses: Option<Arc<dyn Accesses>>,
@@ -163,7 +160,7 @@ impl Exported {
         procedures: &[Procedure],
         described: Option<&'static idl::Interface>,
         executor: Executor,
-        env: &Arc<dyn Env>,
+        env: &dyn Env,
     ) -> Exported {
         let known = |facts: &Procedure| Known {
             facts: *facts,
@@ -174,7 +171,6 @@ impl Exported {
         };
         Exported {
             id,
-            env: env.clone(),
             executor,
             accesses: None,
             accessed: AtomicU64::new(0),
@@ -188,9 +184,8 @@ impl Exported {
     }
 
     /// The same, which offers memory too.
-    pub(crate) fn with_accesses(mut self, accesses: Option<Arc<dyn Accesses>>) -> Exported {
-        self.accesses = accesses;
-        self
+    pub(crate) fn with_accesses(self, accesses: Option<Arc<dyn Accesses>>) -> Exported {
+        Exported { accesses, ..self }
     }
 
     /// The memory that it offers.
@@ -272,7 +267,7 @@ impl Exported {
     #[inline]
     pub(crate) fn elsewhere(&self) -> Option<&dyn Spawn> {
         match &self.executor {
-            Executor::Here(_) | Executor::Gone => None,
+            Executor::Here(_) => None,
             Executor::Elsewhere(spawn) => Some(&**spawn),
         }
     }
@@ -306,18 +301,5 @@ impl Exported {
         // An event wakes one; another may wait too.
         self.idle.set();
         true
-    }
-}
-
-/// The server is the user's: its drop may panic, and block. A thread that serves calls leaves it to another.
-impl Drop for Exported {
-    fn drop(&mut self) {
-        let executor = std::mem::replace(&mut self.executor, Executor::Gone);
-        let drop_it = || guard::run_alone("the drop of a server", || drop(executor));
-        if !context::is_serving_thread() {
-            return drop_it();
-        }
-        // Where there can be no thread it is dropped here.
-        guard::run_alone("the drop of a server", || drop(self.env.spawn("farcall-drop", Box::new(drop_it))));
     }
 }

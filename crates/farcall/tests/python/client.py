@@ -106,6 +106,7 @@ class Client:
             procedures[number] = fingerprint
         if self.ticket is None and not refused:
             self.conversation, self.ticket, self.shown = conversation, ticket, False
+            self.last_word = time.monotonic()
             loopback = all(ipaddress.ip_address(host).is_loopback for host in (self.host, seen))
             self.scheme = self.wanted if loopback else wire.OPEN
         return refused, export, total, procedures
@@ -205,6 +206,7 @@ class Call:
         if kind not in (wire.RESULT, wire.STATE, wire.SELECT) or reader.position() != self.position:
             return None
         self.client.shown, self.heard, self.tries = True, time.monotonic(), 0
+        self.client.last_word = self.heard
         if kind == wire.SELECT and self.outgoing:
             self.outgoing.take(reader, bool(flags & wire.PULL))
             self.transmit()
@@ -255,9 +257,10 @@ class Call:
                 self.transmit()
             return None
         reason, _, _, age = reader.unpack("IIQQ")
-        since = time.monotonic() - self.began
+        # Section 7.2: the other server must have begun before the call was sent, and after the last word of this one.
+        since, quiet = time.monotonic() - self.began, self.began - self.client.last_word
         self.client.ticket = None
         if reason == 4:
             raise CallFailed(6, wire.NO, "the server can take on no conversation")
-        gone = age / 1e9 > since * 9 / 8 + 0.001
+        gone = age / 1e9 > since * 9 / 8 + 0.002 and quiet > age / 1e9 * 9 / 8 + 0.002
         raise CallFailed(3 if reason == 1 else 22, wire.NO if gone else wire.MAYBE, "the conversation is over")

@@ -1,0 +1,126 @@
+//! What a refusal of the ticket proves: which calls did certainly not run (docs/protocol.md 7.2).
+//!
+//! A new server says how long it has lived. That the former one was gone by then is a conclusion: the address
+//! may have moved between two servers that both live. So everything that the former one said counts against it.
+
+use std::time::Duration;
+
+use super::Conversation;
+use super::slots::Slot;
+use crate::wire::{Stale, StaleReason};
+use crate::{Rule, Time};
+
+/// When a server was heard last in a conversation, as far as that is known without reading a clock for each result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastWord {
+    /// The last word that was dated had come by then.
+    heard: Time,
+    /// Since then results came that nobody dated: the latest time at which a call of one of them was sent. Such a
+    /// result came before its call was to be sent again.
+    undated: Time,
+}
+
+/// In [`LastWord::undated`]: nobody knows when the call was sent either.
+const UNKNOWN: Time = Time::from_nanos(u64::MAX);
+
+impl LastWord {
+    /// The server has been heard now.
+    pub fn new(now: Time) -> LastWord {
+        LastWord { heard: now, undated: Time::default() }
+    }
+
+    /// A result came of a call that was sent then, if that is known, and not sent again.
+    #[inline(always)]
+    pub fn answered(&mut self, sent: Option<Time>) {
+        self.undated = self.undated.max(sent.unwrap_or(UNKNOWN));
+    }
+
+    /// The server cannot have been heard after that; `None` if that is not known. `patience` is the longest, in
+    /// nanoseconds, after which a call is sent again.
+    fn latest(&self, patience: u64) -> Option<Time> {
+        match self.undated {
+            UNKNOWN => None,
+            undated if undated == Time::default() => Some(self.heard),
+            undated => Some(self.heard.max(undated.plus(patience))),
+        }
+    }
+}
+
+impl Conversation {
+    /// Whether the former end was silent already when the end that refuses its ticket began (or forgot a conversation).
+    ///
+    /// The refusal was written after the datagram that it answers was sent; it may have been under way for long. So the
+    /// time since the former end's last word counts up to that datagram, not to now.
+    pub(super) fn was_silent_before(&self, stale: &Stale) -> bool {
+        if self.config.mutant.breaks(Rule::StaleIgnoresSilence) {
+            return true;
+        }
+        let Some(granted) = self.session.granted() else { return false };
+        let patience = self.patience().max(self.usual.longest());
+        let Some(heard) = granted.last_word.latest(patience) else { return false };
+        self.sent_before(stale.number).is_some_and(|sent| exceeds(sent.since(heard), age(stale)))
+    }
+
+    /// The latest time that is known to be before the datagram of this number was sent.
+    fn sent_before(&self, number: u64) -> Option<Time> {
+        let mut latest = None;
+        let mut next = self.slots.first();
+        while let Some(activity) = next {
+            next = self.slots.after(activity);
+            let slot = self.slots.at(activity);
+            if slot.first_number <= number {
+                latest = latest.max(slot.first_sent);
+            }
+        }
+        latest
+    }
+}
+
+/// Whether a call that was first sent then did certainly not run, and never will, though `stale` refuses its
+/// conversation's ticket; the former end [was silent](Conversation::was_silent_before) when that began.
+pub(super) fn did_not_run(slot: &Slot, first_sent: Time, now: Time, stale: &Stale) -> bool {
+    // (Of a call that was mentioned the former end was heard after it was sent; so this is new for a full end only.)
+    if slot.mentioned {
+        return false;
+    }
+    stale.reason == StaleReason::Full || exceeds(age(stale), now.since(first_sent))
+}
+
+fn age(stale: &Stale) -> Duration {
+    Duration::from_nanos(stale.age)
+}
+
+/// Whether the longer of two durations is certainly the longer, though each was measured by another clock: two clocks
+/// run alike to an eighth, and each of the two durations is right to a millisecond.
+fn exceeds(longer: Duration, shorter: Duration) -> bool {
+    longer > shorter.saturating_add(shorter / 8 + Duration::from_millis(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn a_result_that_nobody_dated_came_before_its_call_was_due_again() {
+        let mut word = LastWord::new(at(100));
+        assert_eq!(word.latest(20_000_000), Some(at(100)));
+        word.answered(Some(at(500)));
+        word.answered(Some(at(400)));
+        assert_eq!(word.latest(20_000_000), Some(at(520)));
+        word.answered(None);
+        assert_eq!(word.latest(20_000_000), None);
+        word = LastWord::new(at(900));
+        assert_eq!(word.latest(20_000_000), Some(at(900)));
+    }
+
+    #[test]
+    fn clocks_that_run_unlike_each_other_by_a_tenth_make_nothing_certain() {
+        let second = Duration::from_secs(1);
+        assert!(!exceeds(second, second * 9 / 10) && exceeds(second, second * 8 / 10));
+        assert!(!exceeds(Duration::from_millis(2), Duration::ZERO) && !exceeds(Duration::MAX, Duration::MAX));
+    }
+}

@@ -1,0 +1,85 @@
+//! An address that moves between two servers that both live: what a caller is told of its calls.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{CHALLENGE, Datagram, Pair, STALE, Told, conversation_of, forged, frame, frames_of};
+use farcall_proto::server::Server;
+use farcall_proto::{Kind, Ran, ServerConfig};
+
+/// A pair whose server A has another one, B, beside it, which began `born` before A was heard last.
+fn two_servers(born: Duration) -> (Pair, Server) {
+    let mut pair = Pair::acquainted();
+    let b = Server::new(ServerConfig::default(), pair.now, [9; 32]);
+    pair.pass(born);
+    (pair, b)
+}
+
+#[test]
+fn a_server_that_takes_over_the_address_of_one_that_lives_does_not_say_that_its_calls_did_not_run() {
+    // A says that it executes the call; then the address is B's, who has lived for longer than the call.
+    let (mut pair, b) = two_servers(Duration::from_secs(10));
+    pair.start(1, b"slow");
+    let call = pair.sent();
+    pair.receive(&call);
+    pair.pass(Duration::from_millis(30));
+    pair.tick();
+    let again = pair.sent();
+    pair.receive(&again);
+    let running = pair.answered();
+    pair.hear(&running);
+    pair.server = b;
+    pair.pass(Duration::from_millis(3000));
+    pair.tick();
+    pair.settle();
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::ServerRestarted, Ran::Maybe))]);
+    // A says nothing of this call, but was heard since B began, in the result of another.
+    let (mut pair, b) = two_servers(Duration::from_secs(10));
+    pair.start(1, b"fast");
+    pair.settle();
+    pair.pass(Duration::from_secs(5));
+    pair.start(2, b"lost");
+    let call = pair.sent();
+    pair.receive(&call);
+    pair.server = b;
+    pair.pass(Duration::from_millis(30));
+    pair.tick();
+    pair.settle();
+    assert_eq!(pair.told[1], (2, Told::Failed(Kind::ServerRestarted, Ran::Maybe)));
+}
+
+#[test]
+fn a_refusal_that_was_long_under_way_says_no_more_than_when_it_left() {
+    // B, 2 s old, refuses a call, which returns from A nevertheless, to whom the address comes back.
+    let (mut pair, b) = two_servers(Duration::from_secs(2));
+    let a = std::mem::replace(&mut pair.server, b);
+    pair.start(1, b"call");
+    let call = pair.sent();
+    pair.receive(&call);
+    assert_eq!(pair.answered().len(), 1, "a challenge");
+    let shown = {
+        pair.hear(&[forged_challenge(conversation_of(&call[0]))]);
+        pair.sent()
+    };
+    pair.receive(&shown);
+    let stale = pair.answered();
+    assert_eq!(frames_of(&stale[0]), [STALE]);
+    pair.server = a;
+    pair.pass(Duration::from_millis(100));
+    pair.tick();
+    pair.settle();
+    assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
+    // Long after that, and after A was heard, comes the refusal.
+    pair.pass(Duration::from_secs(60));
+    pair.start(2, b"more");
+    let call = pair.sent();
+    pair.receive(&call);
+    pair.hear(&stale);
+    assert_eq!(pair.told[1], (2, Told::Failed(Kind::ServerRestarted, Ran::Maybe)));
+}
+
+fn forged_challenge(conversation: u64) -> Datagram {
+    let [high, low] = [(conversation >> 32) as u32, conversation as u32];
+    forged(0, 1, &[frame(CHALLENGE, 0, &[high, low, 0, 1])])
+}
