@@ -30,7 +30,9 @@
 //! **Failures** are [`CallFailed`], and say whether the call ran. It did not if the server refused
 //! it (no such program, version or procedure, arguments that it cannot read, credentials that it does not accept), or if
 //! it was never sent whole. It may have if no reply came, if the connection broke after it was sent, or if it was sent
-//! more than once. Those that did not run are made again once on a new connection, and so are others whose procedure is
+//! more than once. Over UDP it may have whatever the network says of the server's port: a datagram that was refused may be the
+//! second copy of one that ran. A refused port hastens the next try, and ends the calls after three tries in a row, half a
+//! second at least. Those that did not run are made again once on a new connection, and so are others whose procedure is
 //! `#[idempotent]`.
 //!
 //! **Threads.** The thread that waits for a reply receives, for all that wait at the same connection. Started calls
@@ -43,6 +45,7 @@
 //! carrier    sockets, and the seam for TLS  auth     credentials, and the seam for RPCSEC_GSS
 //! service    the thread for all links       gather   a thread that waits for any of several calls
 //! copies     calls sealed anew              incoming what has come, and for whom it is
+//! refusals   a port that takes no datagrams
 //! ```
 
 mod address;
@@ -54,6 +57,7 @@ mod copies;
 mod gather;
 mod incoming;
 pub(crate) mod link;
+mod refusals;
 mod service;
 mod table;
 #[cfg(test)]

@@ -3,13 +3,13 @@
 
 mod common;
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use common::{Asked, Echo, Stream, tcp, udp};
+use common::{Asked, Datagrams, Echo, Stream, tcp, udp};
 use farcall::{CallFailed, Calls, Kind, Ran};
 use farcall_onc::wire::auth::{AuthStat, Flavor, OpaqueAuth};
 use farcall_onc::wire::message::{Accepted, Answer, Rejected};
@@ -271,17 +271,77 @@ fn silence_ends_a_call_by_the_clients_patience_or_the_callers_deadline() {
     drop(gone);
 }
 
+/// An address that no other test's ports are of: one of them could be the one that was let go of. (Not every system has
+/// more than one there.)
+fn ours() -> &'static str {
+    if UdpSocket::bind("127.0.7.4:0").is_ok() { "127.0.7.4:0" } else { "127.0.0.1:0" }
+}
+
+/// A client whose datagrams only a refusal hastens, and its server's port, which is shut.
+fn client_of_a_refused_port() -> (Client, SocketAddr) {
+    let port = UdpSocket::bind(ours()).unwrap().local_addr().unwrap();
+    let client = Client::builder().retransmit(Duration::from_secs(3600)).patience(None);
+    (client.connect(&format!("udp://{port}")).unwrap(), port)
+}
+
+// The datagram that was refused may have been the second copy of one that ran.
 #[test]
-fn where_nobody_listens_nothing_ran() {
-    // At an address that no other test's ports are of: one of them could be the one that was let go of.
-    // (Not every system has more than one there.)
-    let ours = if UdpSocket::bind("127.0.7.4:0").is_ok() { "127.0.7.4:0" } else { "127.0.0.1:0" };
-    let tcp = TcpListener::bind(ours).unwrap().local_addr().unwrap();
+fn a_refused_port_never_says_that_a_call_did_not_run() {
+    let refused = |why: CallFailed| {
+        assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe), "{why}");
+        assert!(why.detail().contains("refused"), "{why}");
+    };
+    let (client, _) = client_of_a_refused_port();
+    let echo = client.bind::<dyn Echo>();
+    refused(failure(echo.next(1)));
+    refused(failure(echo.start().next(1).wait()));
+    let mut calls = Calls::new();
+    (0..3).for_each(|n| calls.add(n, echo.start().next(n)));
+    (0..3).for_each(|_| refused(failure(calls.wait().unwrap().1)));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    refused(failure(runtime.block_on(echo.start().next(1))));
+    std::thread::scope(|scope| {
+        (0..3).for_each(|n| {
+            drop(scope.spawn({
+                let echo = &echo;
+                move || refused(failure(echo.next(n)))
+            }))
+        });
+    });
+    // Its time is over before the refusals are enough.
+    let why = failure(echo.within(Duration::from_millis(50)).next(1));
+    assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::Maybe), "{why}");
+}
+
+#[test]
+fn a_server_that_comes_up_at_a_refused_port_is_tried_again_at_once() {
+    for waits in [false, true] {
+        let (client, port) = client_of_a_refused_port();
+        let echo = client.bind::<dyn Echo>();
+        // Sent, and refused, when this returns.
+        let pending = echo.start().next(41);
+        let socket = UdpSocket::bind(port).unwrap();
+        let server = std::thread::spawn(move || {
+            let socket = Datagrams(socket);
+            let (asked, from) = socket.next();
+            socket.0.send_to(&asked.result(), from).unwrap();
+        });
+        if waits {
+            assert_eq!(pending.wait().unwrap(), 42);
+            server.join().unwrap();
+            continue;
+        }
+        // Nobody waits for it: the thread that looks after it hears of the refusal.
+        server.join().unwrap();
+        assert_eq!(pending.wait().unwrap(), 42);
+    }
+}
+
+#[test]
+fn where_nobody_takes_connections_nothing_ran() {
+    let tcp = TcpListener::bind(ours()).unwrap().local_addr().unwrap();
     let why = Client::connect(&format!("tcp://{tcp}")).unwrap_err();
     assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No));
-    let udp = UdpSocket::bind(ours).unwrap().local_addr().unwrap();
-    let why = failure(Client::connect(&format!("udp://{udp}")).unwrap().bind::<dyn Echo>().next(1));
-    assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No), "{why}");
     let why = Client::connect("unix:/no/such/socket").unwrap_err();
     assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No));
     for address in ["localhost:1", "tcp://localhost", "ftp://localhost:1", ""] {

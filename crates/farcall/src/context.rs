@@ -134,6 +134,12 @@ pub(crate) fn is_same_user() -> bool {
     ANY.get() && CALL.get().is_some_and(|call| call.same_user)
 }
 
+/// Whether this thread is one of those that serve calls.
+pub(crate) fn is_serving_thread() -> bool {
+    // A thread that is ending serves none.
+    CREW.try_with(|crew| crew.try_borrow().is_ok_and(|crew| crew.is_some())).unwrap_or(false)
+}
+
 /// Whom this thread takes turns with, if it is serving a call as one of them.
 #[inline]
 pub(crate) fn crew() -> Option<Arc<dyn Aside>> {

@@ -43,6 +43,8 @@ mod depart;
 pub mod dynamic;
 pub mod env;
 mod error;
+#[doc(hidden)]
+pub mod guard;
 pub mod intercept;
 mod local;
 pub mod memory;

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use crate::stub::{AsyncServer, Binding, Call, Channel, Dispatched, Interface, PendingCall, Reply, Sink};
 use crate::stub::{bad_arguments, catch, reply as reply_of};
 use crate::xdr::{Decoder, Encode, Encoder};
-use crate::{CallFailed, Error, Kind, Ran};
+use crate::{CallFailed, Error, Kind, Ran, guard};
 
 use workers::{Run, Workers};
 
@@ -205,7 +205,7 @@ impl<T: ?Sized> Job<T> {
         let waker = self.progress().waker.take();
         self.ended.notify_all();
         if let Some(waker) = waker {
-            waker.wake();
+            guard::run_alone("a waker", || waker.wake());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The serving end: one socket, threads that take turns at receiving from it, and what they offer.
 //!
 //! ```text
-//! work       a worker's life: receive, execute, give back;  call: what is executed
+//! work       a worker's life: receive, execute, give back;  call: what is executed;  errands: what else it does
 //! crew       who receives, who executes, who rests; when another is needed
 //! queue      calls that wait for a worker, fair between conversations
 //! exported   an interface that is offered, and what is known of its procedures

@@ -20,15 +20,14 @@
 //! - Whoever calls [`Interface::dispatch`] catches its panics ([`catch`] does), and discards what stands in the reply
 //!   unless it says [`Dispatched::Result`] or [`Dispatched::Exception`].
 
-use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::guard::{self, Panic};
 use crate::multi::{Bells, Members, Parking, Station};
 use crate::pending::Pending;
 use crate::xdr::{Decode, Decoder, Encode, Encoder, ErrorKind};
@@ -421,19 +420,16 @@ pub(crate) fn no_reply() -> CallFailed {
 pub fn catch(dispatch: impl FnOnce() -> Dispatched) -> Dispatched {
     // The procedure's server decides by itself (by poisoned locks, say) what a panic means for its state; the reply
     // is discarded.
-    catch_unwind(AssertUnwindSafe(dispatch)).unwrap_or_else(|panic| Dispatched::Failed(panicked(&*panic)))
+    guard::run(dispatch).unwrap_or_else(|panic| Dispatched::Failed(panicked(panic)))
 }
 
-/// The failure of a call whose procedure, or what stands before it, panicked with this payload.
+/// The failure of a call whose procedure, or what stands before it, panicked.
 #[cold]
-pub fn panicked(panic: &(dyn Any + Send)) -> CallFailed {
+pub(crate) fn panicked(panic: Panic) -> CallFailed {
     let ran = if UNBEGUN.take() { Ran::No } else { Ran::Yes };
     let why = CallFailed::new(Kind::Panicked, ran);
-    if let Some(text) = panic.downcast_ref::<&'static str>() {
-        return why.because(*text);
-    }
-    match panic.downcast_ref::<String>() {
-        Some(text) => why.because(text.clone()),
+    match panic.message() {
+        Some(text) => why.because(text.to_owned()),
         None => why,
     }
 }

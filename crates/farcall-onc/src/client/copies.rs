@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farcall::CallFailed;
@@ -47,7 +46,7 @@ impl Copies {
             message.extend_from_slice(&arguments);
             self.auth.protect(&mut message, at, seal)
         };
-        catch_unwind(AssertUnwindSafe(write)).is_ok_and(|written| written.is_ok()).then_some(message)
+        farcall::guard::run(write).is_ok_and(|written| written.is_ok()).then_some(message)
     }
 
     fn lock(&self) -> MutexGuard<'_, Plain> {

@@ -18,6 +18,7 @@ use super::alarm::Alarm;
 use super::carrier::{self, Carrier, Wait};
 use super::copies::Anew;
 use super::incoming::{Mine, Posted};
+use super::refusals::{Next, Refusals};
 use super::service;
 use super::table::{Again, Body, Entry, Lost, Outcome, Table, Watcher, later};
 use crate::wire::record::{Limits, Records};
@@ -46,8 +47,6 @@ pub(crate) struct Link {
     reader: Mutex<Reader>,
     /// `Table::way` is blocked: the leader must see when it is not.
     blocked: AtomicBool,
-    /// Datagrams are out whose calls may have ended: what the system reports may be about them.
-    strays: AtomicBool,
     /// `Table::broken` says why.
     dead: AtomicBool,
     /// Wakes one who gathers here.
@@ -56,7 +55,7 @@ pub(crate) struct Link {
 
 enum Reader {
     Stream(Box<Records>),
-    Datagrams(Box<[u8]>),
+    Datagrams(Box<[u8]>, Refusals),
 }
 
 /// What a caller asks for.
@@ -78,8 +77,10 @@ enum Came {
     /// Something, perhaps.
     Something,
     Nothing,
-    /// Datagrams are not taken.
-    Refused(Lost),
+    /// Datagrams are not taken: the next try is not to be later than that.
+    Refused(Instant),
+    /// They have not been for long enough.
+    GivenUp(Lost),
     Broken,
 }
 
@@ -96,7 +97,7 @@ impl Link {
         back: Option<Arc<dyn Back>>,
     ) -> Arc<Link> {
         let reader = match datagrams {
-            true => Reader::Datagrams(vec![0; DATAGRAM].into()),
+            true => Reader::Datagrams(vec![0; DATAGRAM].into(), Refusals::default()),
             false => Reader::Stream(Box::new(Records::new(limits))),
         };
         let link = Arc::new_cyclic(|me| Link {
@@ -107,7 +108,6 @@ impl Link {
             table: Mutex::default(),
             reader: Mutex::new(reader),
             blocked: AtomicBool::new(false),
-            strays: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             alarm: OnceLock::new(),
         });
@@ -147,16 +147,10 @@ impl Link {
         self.await_reply(&mine, terms, !mine.entered, self.datagrams.then_some(message), &waits)
     }
 
-    /// What the system says of a datagram may be of an earlier one from now on.
-    pub(crate) fn expect_strays(&self) {
-        self.strays.store(true, Ordering::Relaxed);
-    }
-
     /// Sends a call that has no reply.
     pub(crate) fn send_only(self: &Arc<Self>, message: &[u8]) -> Result<(), Lost> {
         let mut table = self.lock();
         let end = self.admit(&mut table, None, message)?;
-        self.expect_strays();
         self.depart(table, message, false);
         self.engage_if_blocked();
         let table = self.lock();
@@ -219,7 +213,6 @@ impl Link {
     /// Gives a call up; true if it had not ended.
     pub(crate) fn give_up(&self, xid: u32) -> bool {
         let entry = self.lock().remove(xid);
-        self.strays.store(true, Ordering::Relaxed);
         entry.is_some_and(|entry| entry.outcome.is_none())
     }
 
@@ -405,7 +398,6 @@ impl Link {
                 let ended = table.remove(xid).and_then(|entry| entry.outcome);
                 drop(table);
                 wake(next);
-                self.strays.store(true, Ordering::Relaxed);
                 return Some(ended.unwrap_or_else(|| Err(late())));
             }
             self.send_again(timers, now);
@@ -427,12 +419,17 @@ impl Link {
             match self.receive(&mut reader, wait, Some(mine)) {
                 Came::Mine(body) => return Ok(body),
                 Came::Broken => return self.finish(mine, None),
-                Came::Refused(lost) => return self.finish(mine, Some(lost)),
-                Came::Something | Came::Nothing if is_late => return self.finish(mine, Some(late())),
-                Came::Something | Came::Nothing => {}
+                Came::GivenUp(lost) => return self.finish(mine, Some(lost)),
+                Came::Something | Came::Nothing | Came::Refused(_) if is_late => {
+                    return self.finish(mine, Some(late()));
+                }
+                Came::Something | Came::Nothing => timers.set(terms.now),
+                Came::Refused(at) => {
+                    timers.set(terms.now);
+                    timers.hasten(at);
+                }
             }
             let now = Instant::now();
-            timers.set(terms.now);
             self.send_again(timers, now);
             wait = match timers.next(now) {
                 _ if timers.is_late(now) => Wait::No,
@@ -450,7 +447,6 @@ impl Link {
         let ran = table.way.may_have_run(mine.end);
         let broken = table.broken.clone().map(|lost| Lost { ran, ..lost });
         self.pass(table);
-        self.strays.store(true, Ordering::Relaxed);
         ended.unwrap_or_else(|| Err(lost.or(broken).unwrap_or_else(late)))
     }
 
@@ -466,7 +462,6 @@ impl Link {
 
     fn send_again(&self, timers: &mut Timers<'_>, now: Instant) {
         let Some(message) = timers.again.filter(|_| timers.at.is_some_and(|at| at <= now)) else { return };
-        self.strays.store(true, Ordering::Relaxed);
         self.send_datagram(message);
         timers.pause = later(timers.pause);
         timers.at = Some(now + timers.pause);
@@ -486,15 +481,17 @@ impl Link {
         }
         let space = match reader {
             Reader::Stream(records) => records.space(),
-            Reader::Datagrams(buffer) => buffer,
+            Reader::Datagrams(buffer, _) => buffer,
         };
         match self.carrier.receive(space, wait) {
             Ok(0) if !self.datagrams => self.break_off(Kind::Unreachable, "the server ended the connection"),
             Ok(len) => self.take_in(reader, len, mine),
             Err(why) => match why.kind() {
                 ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::TimedOut => Came::Nothing,
-                _ if self.datagrams => self.refused(&why, mine),
-                _ => self.break_off(Kind::Unreachable, &why.to_string()),
+                _ => match reader {
+                    Reader::Stream(_) => self.break_off(Kind::Unreachable, &why.to_string()),
+                    Reader::Datagrams(_, refusals) => self.refused(&why, refusals),
+                },
             },
         }
     }
@@ -503,7 +500,10 @@ impl Link {
     #[inline]
     fn take_in(self: &Arc<Self>, reader: &mut Reader, len: usize, mine: Option<&Mine>) -> Came {
         let alone = match &mut *reader {
-            Reader::Datagrams(buffer) => buffer.get(..len),
+            Reader::Datagrams(buffer, refusals) => {
+                refusals.heard();
+                buffer.get(..len)
+            }
             Reader::Stream(records) => {
                 records.filled(len);
                 records.alone()
@@ -520,7 +520,7 @@ impl Link {
         let mut posted = Posted::default();
         let mut fault = None;
         match reader {
-            Reader::Datagrams(buffer) => posted.sort(&mut table, Cow::Borrowed(&buffer[..len]), mine),
+            Reader::Datagrams(buffer, _) => posted.sort(&mut table, Cow::Borrowed(&buffer[..len]), mine),
             Reader::Stream(records) => {
                 fault = loop {
                     match records.next() {
@@ -556,18 +556,27 @@ impl Link {
         mine.map_or(Came::Something, Came::Mine)
     }
 
-    /// The system says that nobody takes our datagrams.
+    /// The system says that nobody takes our datagrams. That hastens the next try; if it goes on, all calls end.
     #[cold]
-    fn refused(&self, why: &io::Error, mine: Option<&Mine>) -> Came {
-        let mut table = self.lock();
-        // It may speak of an earlier datagram than the last, if there were several.
-        let calls = table.len() + usize::from(mine.is_some_and(|mine| !mine.entered));
-        let ran = if calls == 1 && !self.strays.load(Ordering::Relaxed) { Ran::No } else { Ran::Maybe };
-        let lost = Lost::new(Kind::Unreachable, ran, why.to_string());
-        let watchers = table.end_all(&lost);
-        drop(table);
-        watchers.into_iter().for_each(|watcher| watcher.wake(false));
-        Came::Refused(lost)
+    fn refused(&self, why: &io::Error, refusals: &mut Refusals) -> Came {
+        let next = match Refusals::is_one(why.kind()) {
+            true => refusals.refused(Instant::now()),
+            false => Next::GiveUp,
+        };
+        match next {
+            Next::Retry(at) => Came::Refused(at),
+            Next::FirstRetry(at) => {
+                self.lock().hasten(at);
+                service::wake();
+                Came::Refused(at)
+            }
+            Next::GiveUp => {
+                let lost = Lost::new(Kind::Unreachable, Ran::Maybe, why.to_string());
+                let watchers = self.lock().end_all(&lost);
+                watchers.into_iter().for_each(|watcher| watcher.wake(false));
+                Came::GivenUp(lost)
+            }
+        }
     }
 
     fn break_off(&self, kind: Kind, why: &str) -> Came {
@@ -595,13 +604,13 @@ impl Link {
         self.pass(self.lock());
     }
 
-    /// Takes in something that has come, as one who leads; false if there was nothing.
+    /// Takes in something that has come, a refusal too, as one who leads; false if there was nothing.
     pub(crate) fn take_some(self: &Arc<Self>) -> bool {
         let former = LEADS.replace(true);
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let came = self.receive(&mut reader, Wait::No, None);
         LEADS.set(former);
-        matches!(came, Came::Something)
+        !matches!(came, Came::Nothing | Came::Broken)
     }
 
     /// Leads, or follows, no longer.
@@ -693,6 +702,11 @@ impl Timers<'_> {
         if self.again.is_some() && self.at.is_none() {
             self.at = Some(start + self.pause);
         }
+    }
+
+    /// It is sent again at that time, if not earlier.
+    fn hasten(&mut self, at: Instant) {
+        self.at = self.at.map(|later| later.min(at));
     }
 
     fn is_late(&self, now: Instant) -> bool {

@@ -178,9 +178,6 @@ impl Tended {
         drop(table);
         self.link.send_held();
         self.write = self.link.is_blocked();
-        if !messages.is_empty() {
-            self.link.expect_strays();
-        }
         for (message, copies) in messages {
             let message = copies.map_or(Some(message), |copies| copies.another());
             message.iter().for_each(|message| self.link.send_datagram(message));

@@ -6,7 +6,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread::{Thread, ThreadId};
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use farcall::multi::Bell;
-use farcall::{Kind, Ran};
+use farcall::{Kind, Ran, guard};
 
 use super::copies::Anew;
 
@@ -81,10 +80,12 @@ impl Watcher {
         match self {
             Watcher::Nobody => {}
             Watcher::Thread(thread) => thread.unpark(),
-            // A panic in it is its executor's affair, not of the caller who happens to lead.
-            Watcher::Task(waker) => drop(catch_unwind(AssertUnwindSafe(|| waker.wake()))),
-            Watcher::Gatherer(bell, here) if here && leading => bell.ring_serving(),
-            Watcher::Gatherer(bell, _) => bell.ring(),
+            // A panic in it is not that of the caller who happens to lead.
+            Watcher::Task(waker) => guard::run_alone("a waker", || waker.wake()),
+            Watcher::Gatherer(bell, here) => guard::run_alone("a waker", || match here && leading {
+                true => bell.ring_serving(),
+                false => bell.ring(),
+            }),
         }
     }
 }
@@ -332,6 +333,16 @@ impl Table {
         }
         self.timer = timer;
         (expired.into_iter().map(|xid| self.end(xid, Err(late()))).collect(), messages)
+    }
+
+    /// The datagram that is to be sent again first is sent again at that time, if not earlier.
+    pub(crate) fn hasten(&mut self, at: Instant) {
+        let under_way = self.calls.values_mut().filter(|entry| entry.outcome.is_none());
+        let first = under_way.filter_map(|entry| entry.again.as_mut()).min_by_key(|again| again.at);
+        if let Some(again) = first.filter(|again| again.at > at) {
+            again.at = at;
+            self.timer = Some(self.timer.map_or(at, |timer| timer.min(at)));
+        }
     }
 
     /// Whether calls are under way that no thread minds.

@@ -13,6 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use farcall::guard;
+
 use super::connection::Connection;
 
 /// What a thread is wanted for.
@@ -285,7 +287,8 @@ impl Crew {
     fn work(self: &Arc<Self>, seat: &Arc<Seat>) {
         SEAT.set(Some((self.clone(), seat.clone())));
         while let Some(job) = self.next() {
-            job(seat);
+            // All that is the user's is guarded where it is run; should anything else panic, the others go on.
+            guard::run_alone("a server's thread", || job(seat));
         }
         SEAT.set(None);
         let mut state = self.lock();

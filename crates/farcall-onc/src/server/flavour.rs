@@ -1,7 +1,6 @@
 //! What a flavour of authentication makes of a call, and of the reply to it.
 
 use std::borrow::Cow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::wire::auth::{AuthStat, Flavor, OpaqueAuth};
@@ -113,5 +112,5 @@ impl<'a> Stands<'a> {
 /// Runs what a user wrote, which is no procedure; none if it panics. What it leaves behind is its own.
 #[inline]
 pub(super) fn guarded<R>(user: impl FnOnce() -> R) -> Option<R> {
-    catch_unwind(AssertUnwindSafe(user)).ok()
+    farcall::guard::run(user).ok()
 }

@@ -1,7 +1,7 @@
 //! A reply on its way out: its bytes, and perhaps a long part that is sent from where it stands.
 
-use farcall::Bytes;
 use farcall::xdr::{Encoder, Spill};
+use farcall::{Bytes, guard};
 
 use super::flavour::{Seal, Verifier, guarded};
 use super::programs::Verdict;
@@ -122,7 +122,8 @@ impl Outgoing {
 
     /// Puts its result into the form that a flavour gives it; false if there is none.
     pub(super) fn seal(&mut self, seal: Box<dyn Seal>, at: usize) -> bool {
-        guarded(|| seal.seal(&mut self.bytes, at)).is_some() && self.longest.is_none_or(|most| self.bytes.len() <= most)
+        let bytes = &mut self.bytes;
+        guarded(move || seal.seal(bytes, at)).is_some() && self.longest.is_none_or(|most| self.bytes.len() <= most)
     }
 
     /// The call has no result after all.
@@ -163,7 +164,7 @@ impl Spill for Keep<'_> {
     }
 
     fn keep(&mut self, at: usize, bytes: &Bytes) -> bool {
-        *self.kept = Some((self.base + at, bytes.clone()));
+        *self.kept = Some((self.base + at, guard::shared(bytes)));
         true
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use farcall::Bytes;
 use farcall::stub::{self, Dispatched, Interface, Procedure, Program};
 use farcall::xdr::{Decoder, Encoder, Limits};
+use farcall::{Bytes, guard};
 
 use super::caller::{self, Caller, Peer};
 use super::duplicates::{Duplicates, Seen, Ticket};
@@ -291,6 +291,8 @@ impl Programs {
         };
         if let Some(how) = failure {
             reply.failed(call.xid, stands.verifier(), how);
+            // Its cause may be of the user's making.
+            guard::run_alone("the drop of an error", || drop((dispatched, stands)));
         }
         !silent
     }

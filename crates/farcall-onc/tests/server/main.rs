@@ -6,4 +6,5 @@ mod calc;
 mod calls;
 mod flavours;
 mod hostile;
+mod panics;
 mod twice;

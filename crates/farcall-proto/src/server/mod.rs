@@ -288,6 +288,12 @@ impl Server {
         std::mem::take(&mut self.loose)
     }
 
+    /// Whether there is any of that.
+    #[inline]
+    pub fn has_loose(&self) -> bool {
+        !self.loose.is_empty()
+    }
+
     /// This incarnation's identifier.
     pub fn incarnation(&self) -> u64 {
         self.issuer.incarnation()

@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::Endpoint;
@@ -32,6 +32,7 @@ pub(super) struct Service {
     waiter: Arc<Waiter>,
     /// The thread was started.
     running: AtomicBool,
+    starting: Mutex<()>,
     /// A task has waited for a call since it last led: it leads without a nap.
     polled: AtomicBool,
     stopped: AtomicBool,
@@ -40,17 +41,25 @@ pub(super) struct Service {
 impl Service {
     pub(super) fn new(env: &dyn Env) -> Arc<Service> {
         let [running, polled, stopped] = [const { AtomicBool::new(false) }; 3];
-        Arc::new(Service { waiter: Waiter::new(env), running, polled, stopped })
+        Arc::new(Service { waiter: Waiter::new(env), running, starting: Mutex::default(), polled, stopped })
     }
 
     /// Starts the thread, unless it was started. Where there can be none now, the next call tries again.
     pub(super) fn run(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> io::Result<()> {
-        if self.running.load(Ordering::SeqCst) || self.running.swap(true, Ordering::SeqCst) {
+        if self.running.load(Ordering::SeqCst) { Ok(()) } else { self.start(endpoint) }
+    }
+
+    #[cold]
+    fn start(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> io::Result<()> {
+        // Nobody counts on a thread that another is still trying to start.
+        let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.running.load(Ordering::SeqCst) {
             return Ok(());
         }
         let (service, weak) = (self.clone(), Arc::downgrade(endpoint));
-        let started = endpoint.env.spawn("farcall-service", Box::new(move || service.live(&weak)));
-        started.inspect_err(|_| self.running.store(false, Ordering::SeqCst))
+        endpoint.env.spawn("farcall-service", Box::new(move || service.live(&weak)))?;
+        self.running.store(true, Ordering::SeqCst);
+        Ok(())
     }
 
     fn live(&self, endpoint: &Weak<Endpoint>) {

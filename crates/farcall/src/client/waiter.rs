@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
@@ -16,6 +15,7 @@ use super::lead::Seat;
 use super::lent::{Lent, Train};
 use super::owners::Watcher;
 use crate::env::{Env, Event, place};
+use crate::guard;
 use crate::multi::Bell;
 use crate::{CallFailed, Kind, Ran, depart};
 
@@ -266,9 +266,9 @@ impl Wakes {
         self.waiters.drain(..).for_each(|waiter| waiter.wake());
         for other in self.others.drain(..) {
             match other {
-                // A panic in it is its executor's affair, not of the caller who happens to lead.
-                Other::Task(waker) => drop(catch_unwind(AssertUnwindSafe(|| waker.wake()))),
-                Other::Gatherer(bell) => bell.ring_serving(),
+                // A panic in it is not that of the caller who happens to lead.
+                Other::Task(waker) => guard::run_alone("a waker", || waker.wake()),
+                Other::Gatherer(bell) => guard::run_alone("a waker", || bell.ring_serving()),
             }
         }
     }

@@ -1,11 +1,11 @@
 //! The in-process channel to a server of `async fn`s: whoever waits for a call drives its future.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use super::{Ended, encode};
+use crate::guard;
 use crate::stub::{AsyncDispatched, AsyncServer, Call, Channel, Dispatched, PendingCall, Reply, Sink, panicked};
 use crate::{CallFailed, Kind, Ran};
 
@@ -49,14 +49,14 @@ impl Started {
             return Poll::Ready(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
         };
         self.polled = true;
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        match guard::run(|| future.as_mut().poll(context)) {
             Ok(Poll::Pending) => {
                 self.waker = Some(context.waker().clone());
                 Poll::Pending
             }
             Ok(Poll::Ready((dispatched, reply))) => Poll::Ready(Ended { dispatched, reply: reply.into() }),
             Err(panic) => {
-                Poll::Ready(Ended { dispatched: Dispatched::Failed(panicked(&*panic)), reply: Vec::new().into() })
+                Poll::Ready(Ended { dispatched: Dispatched::Failed(panicked(panic)), reply: Vec::new().into() })
             }
         }
     }
@@ -86,7 +86,7 @@ impl PendingCall for Started {
     fn cancel(&mut self) {
         self.future = None;
         if let Some(waker) = self.waker.take() {
-            waker.wake();
+            guard::run_alone("a waker", || waker.wake());
         }
     }
 

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, guard};
 
 /// Threads at most.
 const THREADS: usize = 64;
 /// Calls at most that no thread has come to yet.
 const QUEUE: usize = 65_536;
 
-/// What a thread is given to do. It does not panic.
+/// What a thread is given to do.
 pub(super) trait Run: Send + Sync {
     fn run(&self);
 }
@@ -78,7 +78,10 @@ impl Shared {
 
     fn serve(&self) {
         while let Some(job) = self.next() {
-            job.run();
+            guard::run_alone("a call in this process", || {
+                job.run();
+                drop(job);
+            });
         }
     }
 

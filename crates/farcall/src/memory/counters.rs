@@ -110,7 +110,7 @@ pub(crate) fn offer_counters(server: &Server, export: u64, generation: u64) {
     let words: Arc<[AtomicU64]> = super::area::zeros(WORDS * 8).into();
     let core = Arc::new(Core::to_read(words.clone(), generation, &**env));
     let executor = Executor::Here(Box::new(Direct::<dyn access::Access>(core.clone())));
-    let exported = Exported::new(export, &[], Some(<dyn access::Access>::interface()), executor, &**env);
+    let exported = Exported::new(export, &[], Some(<dyn access::Access>::interface()), executor, env);
     let (type_name, instance) = (TYPE.to_owned(), NAME.to_owned());
     let offer = proto::Export { id: export, type_name, instance, procedures: Vec::new() };
     server.export_tally(offer, Arc::new(exported.with_accesses(Some(core))), words);

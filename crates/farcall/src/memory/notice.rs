@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::env::{Env, Event};
+use crate::guard;
 use crate::server::Accessor;
 
 /// Somebody wrote.
@@ -72,7 +73,7 @@ impl Notices {
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         self.event.set();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(|waker| guard::run_alone("a waker", || waker.wake()));
     }
 
     /// The oldest, if there is one.

@@ -15,7 +15,7 @@ use super::access::{READ, Refused};
 use crate::env::{Env, Event};
 use crate::stub::{Binding, PendingCall, Reply, Sink, decode_reply};
 use crate::xdr::{Decoder, Encode, Encoder};
-use crate::{Error, Pending};
+use crate::{Error, Pending, guard};
 
 /// The reads of one import.
 pub(super) struct Pipeline {
@@ -184,7 +184,7 @@ impl Batch {
     fn wake_all(&self) {
         for watcher in std::mem::take(&mut *lock(&self.watchers)) {
             match watcher {
-                Watcher::Task(waker) => waker.wake(),
+                Watcher::Task(waker) => guard::run_alone("a waker", || waker.wake()),
                 Watcher::Thread(event) => event.set(),
             }
         }

@@ -79,7 +79,7 @@ fn offer<T: ?Sized + Interface>(
     let id = inner.random();
     let described = inner.settings.describe.then(T::interface);
     let executor = watched(&inner.serving, T::NAME, T::PROCEDURES, &inner.env, executor);
-    let exported = Exported::new(id, T::PROCEDURES, described, executor, &*inner.env).with_accesses(accesses);
+    let exported = Exported::new(id, T::PROCEDURES, described, executor, &inner.env).with_accesses(accesses);
     let exported = Arc::new(exported);
     let fingerprints = T::interface().fingerprints();
     let offer = proto::Export {

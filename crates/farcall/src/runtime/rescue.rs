@@ -16,7 +16,7 @@ use crate::context::Trace;
 use crate::env::{Event, Time};
 use crate::stub::{Procedure, Reply, Sink, bad_arguments, no_reply};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, guard};
 
 /// What it takes to make a call again.
 pub(super) struct Again {
@@ -163,7 +163,7 @@ impl Rescue {
         }
         // It waits for a binding no longer.
         if let Some(task) = task {
-            task.wake();
+            guard::run_alone("a waker", || task.wake());
         }
     }
 
@@ -185,7 +185,7 @@ impl Rescue {
         };
         self.ended.set();
         if let Some(waker) = waker {
-            waker.wake();
+            guard::run_alone("a waker", || waker.wake());
         }
     }
 

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -15,7 +14,7 @@ use std::time::Duration;
 
 use super::Inner;
 use crate::env::{Env, Event, Time};
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, guard};
 
 /// Threads, at most: as many tasks may be held up at once.
 const MOST_THREADS: usize = 256;
@@ -243,10 +242,10 @@ fn step(inner: &Arc<Inner>, id: u64, mut steps: Steps) {
     let waker = waker(inner, id);
     let go = || steps.as_mut().poll(&mut Context::from_waker(&waker));
     // A registry of the user's may panic, and so may what is dropped. Who waits for the task hears that it ended.
-    match catch_unwind(AssertUnwindSafe(go)) {
+    match guard::run(go) {
         Ok(Poll::Pending) => inner.tasks.put_back(id, steps),
         Ok(Poll::Ready(())) | Err(_) => {
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(steps)));
+            let _ = guard::run(|| drop(steps));
             inner.tasks.remove(id);
         }
     }
@@ -395,7 +394,7 @@ mod tests {
     fn who_is_unwound_while_it_rests_rests_no_more() {
         let tasks = Tasks { state: Mutex::default(), work: Arc::new(Unwinds) };
         tasks.lock().rests = true;
-        catch_unwind(AssertUnwindSafe(|| tasks.rest(None))).unwrap_err();
+        assert!(guard::run(|| tasks.rest(None)).is_err());
         assert!(!tasks.lock().rests);
     }
 }

@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 use farcall_proto::server::{CallKey, Finish, Glance, Incoming, SHORT, Transmit};
@@ -14,6 +13,7 @@ use farcall_proto::{Failure, Kind, READINGS, Ran, Time};
 
 use super::call::finish;
 use super::{Core, tally};
+use crate::guard;
 use crate::stub::Dispatched;
 use crate::xdr::{Decoder, Encoder};
 
@@ -32,10 +32,10 @@ impl Accessor {
         Accessor { from, woken: Vec::new() }
     }
 
-    /// Wakes them. A panic of one is not ours.
+    /// Wakes them.
     pub(crate) fn wake(self) {
         for waker in self.woken {
-            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            guard::run_alone("a waker", || waker.wake());
         }
     }
 }

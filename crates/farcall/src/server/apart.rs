@@ -5,8 +5,8 @@ use std::time::Duration;
 use farcall_proto::server::Insert;
 
 use super::Outlet;
-use crate::Bytes;
 use crate::xdr::Spill;
+use crate::{Bytes, guard};
 
 /// Shorter ones are copied: less than a datagram is, too, whatever is configured.
 const SHORTEST: usize = 64 << 10;
@@ -23,7 +23,7 @@ impl Spill for Apart {
     fn keep(&mut self, at: usize, bytes: &Bytes) -> bool {
         let long = bytes.len() >= SHORTEST;
         if long {
-            self.0 = Some(Insert { at, bytes: bytes.clone() });
+            self.0 = Some(Insert { at, bytes: guard::shared(bytes) });
         }
         long
     }

@@ -3,7 +3,6 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use super::handed::{Back, Outlet};
 use super::task::{Serving, Spawn};
 use crate::context;
 use crate::env::place;
+use crate::guard;
 use crate::stub::{Dispatched, catch, panicked};
 use crate::xdr::{Decoder, Encoder};
 
@@ -242,14 +242,14 @@ impl Work {
         }
         let (call, exported) = (self.call, self.exported.clone());
         // What makes and executes futures is the user's, and this thread may be the one that receives.
-        let future = match catch_unwind(AssertUnwindSafe(|| spawn.begin(self.procedure, arguments))) {
+        let future = match guard::run(|| spawn.begin(self.procedure, arguments)) {
             Ok(future) => future,
-            Err(panic) => return Some(finish(Dispatched::Failed(panicked(&*panic)))),
+            Err(panic) => return Some(finish(Dispatched::Failed(panicked(panic)))),
         };
         let back = self.back.clone();
         let serving = Serving { server: server.clone(), exported, which, call, since: now, future: Some(future), back };
         // If this panics, the task has been dropped, and its caller told.
-        let _ = catch_unwind(AssertUnwindSafe(|| spawn.spawn(Box::pin(serving))));
+        guard::run_alone("an executor", || spawn.spawn(Box::pin(serving)));
         None
     }
 
@@ -289,8 +289,9 @@ pub(super) fn finish(dispatched: Dispatched) -> Finish {
 
 #[cold]
 fn failure(dispatched: Dispatched) -> Failure {
-    dispatched.failure().map_or_else(
-        || Failure::new(Kind::Other, Ran::Yes),
-        |why| Failure::new(why.kind(), why.ran()).with_detail(why.detail()),
-    )
+    let Some(why) = dispatched.failure() else { return Failure::new(Kind::Other, Ran::Yes) };
+    let failure = Failure::new(why.kind(), why.ran()).with_detail(why.detail());
+    // Its cause may be of the user's making.
+    guard::run_alone("the drop of an error", || drop(why));
+    failure
 }

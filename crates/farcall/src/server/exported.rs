@@ -10,7 +10,7 @@ use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
 use crate::stub::{Dispatched, Interface, Procedure};
 use crate::xdr::{Decoder, Encoder};
-use crate::{builtin, idl};
+use crate::{builtin, context, guard, idl};
 
 /// What executes calls.
 pub(crate) trait Dispatch: Send + Sync + 'static {
@@ -32,11 +32,14 @@ pub(crate) enum Executor {
     Here(Box<dyn Dispatch>),
     /// As futures.
     Elsewhere(Box<dyn Spawn>),
+    /// Nowhere: the export is being dropped.
+    Gone,
 }
 
 /// An interface that is offered.
 pub(crate) struct Exported {
     pub(crate) id: u64,
+    env: Arc<dyn Env>,
     executor: Executor,
     /// Memory that is offered beside the interface.
     accesses: Option<Arc<dyn Accesses>>,
@@ -160,7 +163,7 @@ impl Exported {
         procedures: &[Procedure],
         described: Option<&'static idl::Interface>,
         executor: Executor,
-        env: &dyn Env,
+        env: &Arc<dyn Env>,
     ) -> Exported {
         let known = |facts: &Procedure| Known {
             facts: *facts,
@@ -171,6 +174,7 @@ impl Exported {
         };
         Exported {
             id,
+            env: env.clone(),
             executor,
             accesses: None,
             accessed: AtomicU64::new(0),
@@ -184,8 +188,9 @@ impl Exported {
     }
 
     /// The same, which offers memory too.
-    pub(crate) fn with_accesses(self, accesses: Option<Arc<dyn Accesses>>) -> Exported {
-        Exported { accesses, ..self }
+    pub(crate) fn with_accesses(mut self, accesses: Option<Arc<dyn Accesses>>) -> Exported {
+        self.accesses = accesses;
+        self
     }
 
     /// The memory that it offers.
@@ -267,7 +272,7 @@ impl Exported {
     #[inline]
     pub(crate) fn elsewhere(&self) -> Option<&dyn Spawn> {
         match &self.executor {
-            Executor::Here(_) => None,
+            Executor::Here(_) | Executor::Gone => None,
             Executor::Elsewhere(spawn) => Some(&**spawn),
         }
     }
@@ -301,5 +306,18 @@ impl Exported {
         // An event wakes one; another may wait too.
         self.idle.set();
         true
+    }
+}
+
+/// The server is the user's: its drop may panic, and block. A thread that serves calls leaves it to another.
+impl Drop for Exported {
+    fn drop(&mut self) {
+        let executor = std::mem::replace(&mut self.executor, Executor::Gone);
+        let drop_it = || guard::run_alone("the drop of a server", || drop(executor));
+        if !context::is_serving_thread() {
+            return drop_it();
+        }
+        // Where there can be no thread it is dropped here.
+        guard::run_alone("the drop of a server", || drop(self.env.spawn("farcall-drop", Box::new(drop_it))));
     }
 }

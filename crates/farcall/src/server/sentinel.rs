@@ -47,15 +47,18 @@ impl Server {
     fn stand(self: Arc<Self>) {
         while !self.is_stopped() {
             let now = self.now();
-            let (timer, guarded, loose) = {
+            let (timer, guarded) = {
                 let mut core = self.lock();
                 self.act_on_timer(&mut core, now);
                 let timer = core.protocol.timeout();
                 // While it watches nobody needs to wake it.
                 core.sleeping = if core.crew.guarded { Some(Time::default()) } else { timer };
-                (timer, core.crew.guarded, core.protocol.take_loose())
+                if core.protocol.has_loose() {
+                    // Its drop is the user's code, and may take its time.
+                    self.socket.wake();
+                }
+                (timer, core.crew.guarded)
             };
-            drop(loose);
             if guarded {
                 self.watch();
             } else {

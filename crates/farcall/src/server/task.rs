@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,7 +16,7 @@ use crate::context::{self, Incoming};
 use crate::depart;
 use crate::env::Time;
 use crate::stub::{AsyncDispatched, AsyncServer, Dispatched, panicked};
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, guard};
 
 /// A future that serves one call, for an executor.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -65,7 +64,7 @@ impl Future for Serving {
         let Some(mut future) = self.future.take() else { return Poll::Ready(()) };
         let polled = {
             let _serving = context::enter_task(self.server.clone(), self.call);
-            catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)))
+            guard::run(|| future.as_mut().poll(cx))
         };
         let (dispatched, reply) = match polled {
             Ok(Poll::Pending) => {
@@ -73,14 +72,21 @@ impl Future for Serving {
                 return Poll::Pending;
             }
             Ok(Poll::Ready(ended)) => ended,
-            Err(panic) => (Dispatched::Failed(panicked(&*panic)), Vec::new()),
+            Err(panic) => (Dispatched::Failed(panicked(panic)), Vec::new()),
         };
         self.end(dispatched, reply);
+        self.drop_future(future);
         Poll::Ready(())
     }
 }
 
 impl Serving {
+    /// Drops what the user made, with nothing of ours left to do.
+    fn drop_future(&self, future: AsyncDispatched) {
+        let _serving = context::enter_task(self.server.clone(), self.call);
+        guard::run_alone("the drop of an async procedure", || drop(future));
+    }
+
     fn end(&self, dispatched: Dispatched, reply: Vec<u8>) {
         let known = self.exported.known(self.which);
         count(known, &dispatched);
@@ -99,9 +105,8 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        if self.future.take().is_none() {
-            return;
-        }
+        let Some(future) = self.future.take() else { return };
+        self.drop_future(future);
         let why = CallFailed::new(Kind::Other, Ran::Maybe).because("the server's executor dropped it");
         self.end(Dispatched::Failed(why), Vec::new());
     }

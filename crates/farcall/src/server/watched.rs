@@ -34,6 +34,7 @@ pub(crate) fn watched(
     match executor {
         Executor::Here(dispatch) => Executor::Here(Box::new(Watched(watch, dispatch))),
         Executor::Elsewhere(spawn) => Executor::Elsewhere(Box::new(Watched(watch, spawn))),
+        Executor::Gone => Executor::Gone,
     }
 }
 

@@ -1,5 +1,8 @@
 //! A worker's life: it receives, executes, gives back, and rests when another receives.
 
+#[path = "errands.rs"]
+mod errands;
+
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -10,10 +13,12 @@ use std::time::Duration;
 use farcall_proto::server::{CallKey, Finish, Glance, Incoming, Parted, Request, Taken, Transmit, Unread};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
+use errands::{ALARM, USERS};
+
 use super::apart::Apart;
 use super::call::{Train, Work};
 use super::crew::{Plan, Relief, Seat};
-use super::{Accessor, Aside, Core, Outlet, Server, tally};
+use super::{Aside, Core, Outlet, Server, tally};
 use crate::Bytes;
 use crate::context;
 use crate::depart::{self, send_around};
@@ -24,6 +29,8 @@ use farcall_proto::ACCESSES;
 enum Next {
     /// The call that stands in `current`.
     Execute,
+    /// Whatever waits to be done, or to receive.
+    Look,
     Receive,
     Rest,
 }
@@ -71,13 +78,6 @@ struct Worker<'s> {
     /// Who is to help with a train's calls that are not quick.
     relief: Option<Relief>,
 }
-
-/// The sentinel sleeps too long.
-const ALARM: u8 = 1;
-/// There is something to be dropped.
-const LOOSE: u8 = 2;
-/// There are tasks to be woken.
-const WOKEN: u8 = 4;
 
 /// Has a procedure executed whose results are long: they are not all copied.
 #[cold]
@@ -189,6 +189,7 @@ impl<'s> Worker<'s> {
         while !server.is_stopped() {
             next = match next {
                 Next::Execute => self.execute(),
+                Next::Look => self.next(),
                 Next::Receive => self.receive(),
                 Next::Rest if self.seat.rest(&|| server.is_stopped()) => self.next(),
                 Next::Rest => return,
@@ -237,24 +238,24 @@ impl<'s> Worker<'s> {
     fn woken(&mut self) -> Next {
         let waits = {
             let core = self.server.lock();
-            !core.backlog.is_empty() || !core.queue.is_empty()
+            !core.backlog.is_empty() || !core.is_free() || core.protocol.has_loose()
         };
         if waits { self.next() } else { Next::Receive }
+    }
+
+    /// Whether it may rest, if others receive: it has nothing to do.
+    #[inline]
+    fn may_rest(&self, planned: &Option<Plan>) -> bool {
+        planned.is_none() && self.errands & USERS == 0
     }
 
     /// Notes what the next wait depends on, and whether the sentinel is to be woken.
     fn look(&mut self, core: &mut Core) {
         self.errands |= if core.alarm() { ALARM } else { 0 };
-        if !core.accessor.woken.is_empty() {
-            self.note_woken(core);
+        if !core.accessor.woken.is_empty() || core.protocol.has_loose() {
+            self.note_users(core);
         }
         self.alone = core.crew.nobody_executes();
-    }
-
-    #[cold]
-    fn note_woken(&mut self, core: &mut Core) {
-        self.errands |= WOKEN;
-        self.woken.append(&mut core.accessor.woken);
     }
 
     /// Takes in what was received: one call is executed here, others are queued.
@@ -423,8 +424,6 @@ impl<'s> Worker<'s> {
         if !self.cancelled.is_empty() {
             self.cancel(core);
         }
-        self.loose.append(&mut core.protocol.take_loose());
-        self.errands |= if self.loose.is_empty() { 0 } else { LOOSE };
     }
 
     /// Refuses the calls that were given up and have not begun. (That the others were the protocol remembers.)
@@ -552,29 +551,26 @@ impl<'s> Worker<'s> {
     /// Does what was planned, as far as it concerns others.
     #[inline(always)]
     fn begin(&mut self, planned: Option<Plan>) -> Next {
-        if self.errands != 0 {
-            self.run_errands();
-        }
         if let Some(relief) = self.relief.take() {
             self.server.relieve(relief);
         }
-        let Some(plan) = planned else { return Next::Receive };
+        let next = match planned {
+            Some(plan) => {
+                self.leave_to_others(plan);
+                Next::Execute
+            }
+            None => Next::Receive,
+        };
+        if self.errands == 0 { next } else { self.run_errands(next) }
+    }
+
+    /// Has others receive, or look after this one, as was planned.
+    #[inline(always)]
+    fn leave_to_others(&self, plan: Plan) {
         match plan {
             Plan::Execute(Some(relief)) => self.server.relieve(relief),
             Plan::Guarded(true) => self.server.sentinel.set(),
             _ => {}
-        }
-        Next::Execute
-    }
-
-    /// Sees to what there is but rarely.
-    #[cold]
-    fn run_errands(&mut self) {
-        let errands = std::mem::take(&mut self.errands);
-        self.loose.clear();
-        Accessor { from: None, woken: std::mem::take(&mut self.woken) }.wake();
-        if errands & ALARM != 0 {
-            self.server.sentinel.set();
         }
     }
 
@@ -632,8 +628,8 @@ impl<'s> Worker<'s> {
             core.crew.done();
             let executed = self.current.take().map(|work| work.end(&mut core.protocol)).filter(|_| !elsewhere);
             let planned = if core.is_free() { None } else { self.next_in_line(core) };
-            let rest = planned.is_none() && core.crew.rest(&self.seat);
             self.look(core);
+            let rest = self.may_rest(&planned) && core.crew.rest(&self.seat);
             (planned, alone, sent, rest, executed)
         };
         if alone && left.is_none() {
@@ -705,7 +701,7 @@ impl<'s> Worker<'s> {
             self.look(&mut core);
             let planned = if behind { None } else { self.next_in_line(&mut core) };
             // One who was called to a call that somebody else has taken since is one too many.
-            let rest = planned.is_none() && !behind && core.crew.rest(&self.seat);
+            let rest = self.may_rest(&planned) && !behind && core.crew.rest(&self.seat);
             self.transmit(&mut core);
             (planned, rest)
         };

@@ -1,6 +1,5 @@
 //! A thread that waits for started calls which are awaited, and wakes whoever awaits them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -10,30 +9,44 @@ use farcall_shm::Caller;
 use super::link::{FIRST_NAP, LONGEST_NAP, Link};
 use super::started::Started;
 use crate::env::Time;
+use crate::guard;
 
 /// Started by the first call that is awaited.
+#[derive(Default)]
 pub(crate) struct Service {
     calls: Mutex<Vec<Arc<Started>>>,
+    /// The thread was started.
+    running: AtomicBool,
+    starting: Mutex<()>,
     /// It may sleep for ever.
     idle: AtomicBool,
     stopped: AtomicBool,
 }
 
 impl Service {
-    /// That of a connection.
+    /// That of a connection. Where there can be no thread now, the next call tries again.
     ///
     /// # Errors
     /// When there can be no thread.
     pub(super) fn of(link: &Arc<Link>) -> std::io::Result<Awaited<'_>> {
-        let mut spawned = Ok(());
-        let service = link.service.get_or_init(|| {
-            let (idle, stopped) = (AtomicBool::new(false), AtomicBool::new(false));
-            let service = Arc::new(Service { calls: Mutex::default(), idle, stopped });
-            let (ours, caller, weak) = (service.clone(), link.caller.clone(), Arc::downgrade(link));
-            spawned = link.env.spawn("farcall-await", Box::new(move || ours.live(&caller, &weak)));
-            service
-        });
-        spawned.map(|()| Awaited { service, link })
+        let service = link.service.get_or_init(Arc::default);
+        if !service.running.load(Ordering::Acquire) {
+            service.start(link)?;
+        }
+        Ok(Awaited { service, link })
+    }
+
+    #[cold]
+    fn start(self: &Arc<Self>, link: &Arc<Link>) -> std::io::Result<()> {
+        // Nobody counts on a thread that another is still trying to start.
+        let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.running.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let (ours, caller, weak) = (self.clone(), link.caller.clone(), Arc::downgrade(link));
+        link.env.spawn("farcall-await", Box::new(move || ours.live(&caller, &weak)))?;
+        self.running.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// It keeps no connection alive while nothing is awaited.
@@ -82,8 +95,7 @@ impl Service {
         let awaited = newer.len();
         drop(newer);
         for waker in wakers {
-            // A panic in it is its executor's affair.
-            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            guard::run_alone("a waker", || waker.wake());
         }
         (now, ended, awaited)
     }

@@ -1,0 +1,94 @@
+//! What a client makes of the system's word that nobody takes its datagrams: when it tries again, and when it gives up.
+//!
+//! That word (ICMP port unreachable, RFC 792) says nothing of a call. The network may have duplicated a datagram: the first
+//! copy ran, and the server's end refused the second. So a refusal only brings the next try forward, and refusals that
+//! go on end the calls with `Ran::Maybe`.
+
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+/// The pause after a refusal before the next try. Refusals within it count as one.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
+/// So many refusals, each of a try of its own, end the calls: at least 500 ms after the first.
+const ENOUGH: u32 = 3;
+/// Refusals that are further apart do not follow one another: tries between them were not refused.
+const LONGEST_GAP: Duration = Duration::from_secs(3);
+
+/// The refusals since the server was last heard.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    count: u32,
+    /// When the last one was counted.
+    last: Option<Instant>,
+}
+
+/// What follows from a refusal.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The next try is at this time, or earlier if it was to be earlier.
+    Retry(Instant),
+    /// The same; this refusal is the one of several that counts.
+    FirstRetry(Instant),
+    /// There is no server.
+    GiveUp,
+}
+
+impl Refusals {
+    /// Whether an error of a socket is the word of the network, and not of this machine alone.
+    pub(crate) fn is_one(kind: ErrorKind) -> bool {
+        matches!(kind, ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
+    }
+
+    /// A datagram came from the server.
+    #[inline]
+    pub(crate) fn heard(&mut self) {
+        self.count = 0;
+    }
+
+    /// The system refused a datagram.
+    pub(crate) fn refused(&mut self, now: Instant) -> Next {
+        let gap = self.last.map_or(Duration::MAX, |last| now.saturating_duration_since(last));
+        if gap > LONGEST_GAP {
+            self.count = 0;
+        }
+        if let Some(last) = self.last.filter(|_| self.count > 0 && gap < RETRY_AFTER) {
+            return Next::Retry(last + RETRY_AFTER);
+        }
+        self.count += 1;
+        self.last = Some(now);
+        if self.count < ENOUGH {
+            return Next::FirstRetry(now + RETRY_AFTER);
+        }
+        self.count = 0;
+        Next::GiveUp
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_tries_in_a_row_over_half_a_second_are_enough() {
+        let (mut refusals, start) = (Refusals::default(), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!(refusals.refused(at(0)), Next::FirstRetry(at(250)));
+        assert_eq!(refusals.refused(at(1)), Next::Retry(at(250)), "of a datagram that left with it");
+        assert_eq!(refusals.refused(at(250)), Next::FirstRetry(at(500)));
+        assert_eq!(refusals.refused(at(499)), Next::Retry(at(500)));
+        assert_eq!(refusals.refused(at(500)), Next::GiveUp);
+        assert_eq!(refusals.refused(at(501)), Next::FirstRetry(at(751)), "the next call has tries of its own");
+    }
+
+    #[test]
+    fn a_word_of_the_server_or_tries_that_are_not_refused_begin_it_anew() {
+        let (mut refusals, start) = (Refusals::default(), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!(refusals.refused(at(0)), Next::FirstRetry(at(250)));
+        assert_eq!(refusals.refused(at(300)), Next::FirstRetry(at(550)));
+        refusals.heard();
+        assert_eq!(refusals.refused(at(550)), Next::FirstRetry(at(800)));
+        assert_eq!(refusals.refused(at(800)), Next::FirstRetry(at(1050)));
+        assert_eq!(refusals.refused(at(3801)), Next::FirstRetry(at(4051)));
+    }
+}

@@ -1,0 +1,100 @@
+//! The one way in which threads that serve others run the user's code: a panic in it stops none of them.
+//!
+//! A procedure, a type's encoding and decoding, an interceptor, a waker, an executor, and the drop of anything of
+//! these may panic; so may the drop of what they panicked with. [`run`] catches all that. Where nobody is told of the
+//! panic, [`run_alone`] writes it to standard error. A thread that also *receives* for others lets another receive
+//! before it runs what may block (`server.rs` says how).
+
+use std::any::Any;
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::Bytes;
+
+/// What the user's code panicked with. Its drop, which is the user's code too, may panic without harm.
+#[derive(Debug)]
+pub struct Panic(Option<Box<dyn Any + Send>>);
+
+/// Runs the user's code. What it leaves behind when it panics is its own affair.
+///
+/// # Errors
+/// It panicked.
+#[inline]
+pub fn run<R>(user: impl FnOnce() -> R) -> Result<R, Panic> {
+    catch_unwind(AssertUnwindSafe(user)).map_err(|payload| Panic(Some(payload)))
+}
+
+/// Runs the user's code where nobody else hears of its panic. `what` it is stands in the report.
+pub fn run_alone(what: &str, user: impl FnOnce()) {
+    let Err(panic) = run(user) else { return };
+    let why = panic.message().unwrap_or("(no text)");
+    // Not by `eprintln`, which panics when nobody reads.
+    let _ = writeln!(std::io::stderr(), "farcall: {what} panicked: {why}");
+}
+
+impl Panic {
+    /// What it says, if it is text.
+    pub fn message(&self) -> Option<&str> {
+        let payload = self.0.as_ref()?;
+        let text = payload.downcast_ref::<&'static str>().copied();
+        text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+    }
+}
+
+impl Drop for Panic {
+    fn drop(&mut self) {
+        let payload = self.0.take();
+        if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            // Each may bring another: this one stays.
+            std::mem::forget(second);
+        }
+    }
+}
+
+/// The same bytes, of which the owner may be the user's: dropped by whoever drops the last of these.
+pub fn shared(bytes: &Bytes) -> Bytes {
+    Bytes::from_owner(Shared(bytes.clone()))
+}
+
+struct Shared(Bytes);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.0);
+        run_alone("the drop of a result", || drop(bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new(Bomb));
+        }
+    }
+
+    #[test]
+    fn a_panic_whose_payload_panics_for_ever_is_caught() {
+        let panic = run(|| std::panic::resume_unwind(Box::new(Bomb))).err().expect("it panicked");
+        assert_eq!(panic.message(), None);
+        drop(panic);
+        run_alone("a test", || std::panic::resume_unwind(Box::new("as it wants")));
+    }
+
+    #[test]
+    fn a_panic_says_what_its_text_says() {
+        let panic = run(|| std::panic::resume_unwind(Box::new(String::from("text")))).err().expect("it panicked");
+        assert_eq!(panic.message(), Some("text"));
+        assert_eq!(run(|| 7).ok(), Some(7));
+    }
+}
