@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use farcall::memory::Counters;
-use farcall::names::{Address, Entry, Name};
+use farcall::names::{Entry, Name};
 use farcall::stats::{Export, Procedure, Serving};
 use farcall::{Kind, Runtime};
 use serde_json::{Map, Value, json};
