@@ -122,7 +122,7 @@ impl World {
         let (up, down) = (vec![0; MAX_DATAGRAM], vec![0; MAX_DATAGRAM]);
         let before = alloc::live_bytes();
         let mut server = Server::new(ServerConfig::default(), now, [7; 32]);
-        let procedures = vec![(0, 1)];
+        let procedures = vec![farcall_proto::Fingerprint { number: 0, types: 1, name: 2 }];
         server.export(Export { id: 42, type_name: "Echo".into(), instance: String::new(), procedures });
         World { server, now, clients: 0, up, down, before }
     }

@@ -4,6 +4,7 @@ mod types;
 
 use std::fmt;
 
+use crate::binding::Refusal;
 use crate::{Interface, Procedure};
 
 /// One difference between two versions of an interface.
@@ -79,15 +80,20 @@ impl Comparison<'_> {
         let here = self.new.by_number(was.number);
         let elsewhere = self.new.by_name(&was.name).filter(|is| is.number != was.number);
         if let Some(is) = elsewhere {
-            let what =
-                format!("moved from number {} to {}; pin it with #[procedure({})]", was.number, is.number, was.number);
-            return self.add(true, place, what);
+            return self.add(true, place, Refusal::Moved { from: was.number, to: is.number }.to_string());
         }
         let Some(is) = here else {
-            return self.add(true, place, format!("procedure {} is gone", was.number));
+            return self.add(true, place, Refusal::Gone { number: was.number }.to_string());
         };
-        if was.name != is.name {
+        if was.name != is.name && self.old.by_name(&is.name).is_some() {
+            let refusal = Refusal::Another { number: was.number, name: is.name.clone() };
+            return self.add(true, place, refusal.to_string());
+        }
+        if was.name != is.name && (was.pinned || is.pinned) {
             self.add(false, &*place, format!("is named {} now", is.name));
+        } else if was.name != is.name {
+            let what = format!("is named {} now; pin it with #[procedure({})]", is.name, was.number);
+            self.add(true, &*place, what);
         }
         let before = self.changes.len();
         self.arguments(&place, was, is);

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod binding;
 mod check;
 mod model;
 mod spell;
@@ -18,8 +19,9 @@ pub mod values;
 #[cfg(feature = "x")]
 pub mod x;
 
+pub use binding::{Refusal, refusals};
 pub use check::{Change, check};
-pub use model::{Argument, Builder, Interface, Procedure};
+pub use model::{Argument, Builder, Fingerprint, Interface, Procedure};
 pub use spell::{spell, spell_program};
 pub use to_x::to_x;
 #[cfg(feature = "x")]

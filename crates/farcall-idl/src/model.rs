@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use farcall_xdr::schema::{Type, Types, fingerprint};
+use farcall_xdr::schema::{Type, Types, fingerprint, name_hash};
 use farcall_xdr::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
 /// The version of the model's own encoding.
@@ -50,6 +50,31 @@ pub struct Procedure {
     pub blocking: bool,
     /// How long a call may take unless its caller says less, in milliseconds.
     pub deadline_ms: Option<u64>,
+    /// Its number is written down, so that it may be renamed: the number says which procedure it is.
+    pub pinned: bool,
+}
+
+/// What a binding compares of a procedure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// What the wire calls it.
+    pub number: u32,
+    /// Equal if calls cross unharmed.
+    pub types: u64,
+    /// A hash of its name, whose last bit says instead whether the number is pinned.
+    pub name: u64,
+}
+
+impl Fingerprint {
+    /// Whether the number is pinned.
+    pub fn is_pinned(&self) -> bool {
+        self.name & 1 == 1
+    }
+
+    /// Equal for two procedures of one name.
+    pub fn name_hash(&self) -> u64 {
+        self.name & !1
+    }
 }
 
 /// One argument of a [`Procedure`].
@@ -86,6 +111,7 @@ impl Interface {
             idempotent: false,
             blocking: false,
             deadline_ms: None,
+            pinned: false,
         };
         self.procedures.push(procedure);
         let last = self.procedures.len() - 1;
@@ -102,9 +128,14 @@ impl Interface {
         self.procedures.iter().find(|procedure| procedure.number == number)
     }
 
-    /// Number and fingerprint of each procedure: what a binding compares.
-    pub fn fingerprints(&self) -> Vec<(u32, u64)> {
-        self.procedures.iter().map(|procedure| (procedure.number, procedure.fingerprint(&self.types))).collect()
+    /// What a binding compares of each procedure.
+    pub fn fingerprints(&self) -> Vec<Fingerprint> {
+        let fingerprint = |procedure: &Procedure| Fingerprint {
+            number: procedure.number,
+            types: procedure.fingerprint(&self.types),
+            name: name_hash(&procedure.name) & !1 | u64::from(procedure.pinned),
+        };
+        self.procedures.iter().map(fingerprint).collect()
     }
 
     /// The procedure on one line: `get(key: string<255>) -> u64 raises NoSuchKey`.
@@ -180,6 +211,12 @@ impl Builder<'_> {
         self.procedure.deadline_ms = Some(ms);
         self
     }
+
+    /// The number is written down, by `#[procedure(n)]` or in an `.x` file.
+    pub fn pinned(self) -> Self {
+        self.procedure.pinned = true;
+        self
+    }
 }
 
 impl Procedure {
@@ -237,13 +274,14 @@ impl Encode for Procedure {
             self.exception.encode(e)?;
             self.idempotent.encode(e)?;
             self.blocking.encode(e)?;
-            self.deadline_ms.encode(e)
+            self.deadline_ms.encode(e)?;
+            self.pinned.encode(e)
         })
     }
 }
 
 impl<'a> Decode<'a> for Procedure {
-    const MIN_SIZE: usize = 40;
+    const MIN_SIZE: usize = 44;
 
     fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
         d.sized(|d| {
@@ -257,6 +295,7 @@ impl<'a> Decode<'a> for Procedure {
                 idempotent: Decode::decode(d)?,
                 blocking: Decode::decode(d)?,
                 deadline_ms: Decode::decode(d)?,
+                pinned: Decode::decode(d)?,
             })
         })
     }

@@ -61,6 +61,8 @@ pub struct Procedure {
     pub name: Ident,
     /// What the wire calls it; unique in its interface.
     pub number: u32,
+    /// The number is written down, not counted.
+    pub pinned: bool,
     /// In order; the receiver is not among them.
     pub arguments: Vec<Argument>,
     /// The return type as written: some spelling of `farcall::Result<result, exception>`.

@@ -1,6 +1,6 @@
 //! `check`: what breaks, and the place of the first difference.
 
-use farcall_idl::{Builder, Interface, check};
+use farcall_idl::{Builder, Interface, check, refusals};
 use farcall_macros::Xdr;
 
 /// Ends what is told of a procedure.
@@ -11,9 +11,15 @@ fn told(old: impl FnOnce(&mut Interface), new: impl FnOnce(&mut Interface)) -> V
     old(&mut before);
     new(&mut after);
     let changes = check(&before, &after);
-    let breaking = changes.iter().any(|change| change.breaking);
-    let same = before.fingerprints().iter().all(|print| after.fingerprints().contains(print));
-    assert!(breaking || same, "a fingerprint changed, and nothing breaking was told: {changes:?}");
+    // A binding of an importer of the old version refuses just the procedures of which something breaking is told.
+    let refused = refusals(&before, &after.fingerprints());
+    for procedure in &before.procedures {
+        let place = format!("Store.{}", procedure.name);
+        let is_there = |found: &str| found == place || found.starts_with(&format!("{place} "));
+        let breaking = changes.iter().any(|change| change.breaking && is_there(&change.place));
+        let refusal = refused.iter().find(|(number, _)| *number == procedure.number);
+        assert_eq!(breaking, refusal.is_some(), "{place}: told {changes:?}, refused {refusal:?}");
+    }
     changes.iter().map(ToString::to_string).collect()
 }
 
@@ -24,7 +30,7 @@ fn procedures() {
     assert_eq!(told(|_| (), |new| done(new.procedure(4, "list"))), ["fine: Store.list: is new, as procedure 4"]);
     assert_eq!(
         told(|old| done(old.procedure(1, "get")), |new| done(new.procedure(1, "fetch"))),
-        ["fine: Store.get: is named fetch now"]
+        ["breaking: Store.get: is named fetch now; pin it with #[procedure(1)]"]
     );
     let swapped = told(
         |old| {
@@ -43,9 +49,37 @@ fn procedures() {
             "breaking: Store.put: moved from number 2 to 1; pin it with #[procedure(2)]",
         ]
     );
+    let stolen = told(
+        |old| {
+            old.procedure(1, "get");
+            old.procedure(2, "put");
+        },
+        |new| done(new.procedure(1, "put").pinned()),
+    );
+    assert_eq!(
+        stolen,
+        [
+            "breaking: Store.get: procedure 1 is put now; pin it with #[procedure(1)]",
+            "breaking: Store.put: moved from number 2 to 1; pin it with #[procedure(2)]",
+        ]
+    );
     let mut renamed = Interface::new("Shop");
     renamed.procedure(1, "get");
     assert!(check(&Interface::new("Store"), &renamed)[0].breaking);
+}
+
+#[test]
+fn a_number_that_either_side_has_pinned_keeps_its_procedure_under_another_name() {
+    for pinned in [[true, false], [false, true], [true, true]] {
+        let one = |x: &mut Interface, name: &str, pinned: bool| {
+            let procedure = x.procedure(1, name);
+            if pinned {
+                procedure.pinned();
+            }
+        };
+        let changes = told(|old| one(old, "get", pinned[0]), |new| one(new, "fetch", pinned[1]));
+        assert_eq!(changes, ["fine: Store.get: is named fetch now"]);
+    }
 }
 
 #[test]

@@ -34,16 +34,28 @@ fn survives_the_wire() {
 }
 
 #[test]
-fn fingerprints_are_of_wire_types_alone() {
+fn a_fingerprint_has_the_name_and_whether_the_number_is_pinned() {
+    let mut interface = Interface::new("Store");
+    interface.procedure(1, "get");
+    interface.procedure(2, "get").pinned();
+    interface.procedure(3, "put").pinned();
+    let [get, pinned, put] = interface.fingerprints()[..] else { unreachable!() };
+    assert_eq!((get.is_pinned(), pinned.is_pinned(), put.is_pinned()), (false, true, true));
+    assert_eq!(get.name_hash(), pinned.name_hash());
+    assert_ne!(pinned.name_hash(), put.name_hash());
+}
+
+#[test]
+fn types_are_compared_by_their_wire_form_alone() {
     let tree = tree();
     let mut renamed = Interface::new("Other");
     renamed.procedure(9, "set").docs("Docs.").argument::<Node>("a").argument::<u8>("b");
-    assert_eq!(tree.fingerprints()[1], renamed.fingerprints()[0]);
+    assert_eq!(tree.fingerprints()[1].types, renamed.fingerprints()[0].types);
 
     let print = |build: fn(&mut Interface)| {
         let mut interface = Interface::new("X");
         build(&mut interface);
-        interface.fingerprints()[0].1
+        interface.fingerprints()[0].types
     };
     let all = [
         print(|x| done(x.procedure(1, "p"))),
@@ -84,11 +96,11 @@ fn a_later_version_may_say_more_of_a_procedure() {
     let mut one = Interface::new("One");
     one.procedure(1, "p");
     let mut packet = to_vec(&one).unwrap();
-    // The procedure is the last thing; its length stands before its nine fields.
-    let start = packet.len() - 4 - 40;
-    assert_eq!(packet[start..start + 4], 40u32.to_be_bytes());
+    // The procedure is the last thing; its length stands before its ten fields.
+    let start = packet.len() - 4 - 44;
+    assert_eq!(packet[start..start + 4], 44u32.to_be_bytes());
     packet.extend([0, 0, 0, 1]);
-    packet[start..start + 4].copy_from_slice(&44u32.to_be_bytes());
+    packet[start..start + 4].copy_from_slice(&48u32.to_be_bytes());
     assert_eq!(from_slice::<Interface>(&packet).unwrap(), one);
     packet[3] = 2;
     let why = from_slice::<Interface>(&packet).unwrap_err();

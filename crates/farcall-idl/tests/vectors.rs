@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use farcall_idl::Interface;
+use farcall_idl::{Fingerprint, Interface};
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types, fingerprint};
 use farcall_xdr::{Schema, to_vec};
 
@@ -60,14 +60,20 @@ fn made() -> String {
     out += "\n# An interface as `describe` has it, and the fingerprints of its procedures.\n";
     let mut forest = Interface::new("Forest").docs("Trees.");
     forest.procedure(1, "plant").docs("Plants it.").argument::<Tree>("tree").result::<u64>().idempotent();
-    forest.procedure(4, "cut").argument::<String>("name").argument::<Shape>("shape").exception::<Shape>().blocking();
+    forest
+        .procedure(4, "cut")
+        .argument::<String>("name")
+        .argument::<Shape>("shape")
+        .exception::<Shape>()
+        .blocking()
+        .pinned();
     forest.procedure(5, "count").result::<Option<BTreeMap<String, u32>>>().deadline_ms(1500);
     for line in forest.to_string().lines() {
         writeln!(out, "# {line}").unwrap();
     }
     write!(out, "interface {}", hex(&to_vec(&forest).unwrap())).unwrap();
-    for (number, print) in forest.fingerprints() {
-        write!(out, " {number}:{print:016x}").unwrap();
+    for Fingerprint { number, types, name } in forest.fingerprints() {
+        write!(out, " {number}:{types:016x}:{name:016x}").unwrap();
     }
     out + "\n"
 }

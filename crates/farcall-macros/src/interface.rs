@@ -148,6 +148,7 @@ fn read_procedure(method: TraitItemFn, next: u32, onc: bool) -> Result<Procedure
         attributes: settings.kept,
         name: sig.ident,
         number,
+        pinned: settings.number.is_some(),
         arguments,
         output,
         result,

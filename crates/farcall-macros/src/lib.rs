@@ -110,8 +110,9 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///
 /// **On a procedure**:
 /// - `#[procedure(n)]` pins its number. Without it a procedure takes the number after its predecessor's, the first one
-///   1; so appending is safe, and when one is removed its successor is pinned. 0 and the numbers from 0xffff0000 up
-///   are the runtime's.
+///   1; so appending is safe, and when one is removed its successor is pinned. Programs of both versions know a
+///   procedure by its number and its name; one that is renamed is still known if it is pinned, in either version. 0 and
+///   the numbers from 0xffff0000 up are the runtime's.
 /// - `#[idempotent]`: running twice does no harm, so a call that may have run is repeated when its server fails.
 /// - `#[blocking]`: it may take long, so it never runs on the thread that receives packets.
 /// - `#[deadline(ms = n)]`: a call may take that long, unless its caller says less.

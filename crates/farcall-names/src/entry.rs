@@ -21,13 +21,23 @@ pub struct Entry {
     /// The export's identifier, random, checked on each call: a restart breaks every binding
     /// (Birrell & Nelson 1984, section 2.3).
     pub export: u64,
-    /// The fingerprint of each procedure's wire types, by its number. At most
-    /// [`MAX_FINGERPRINTS`].
-    pub fingerprints: Vec<(u32, u64)>,
+    /// What a binding compares of each procedure. At most [`MAX_FINGERPRINTS`].
+    pub fingerprints: Vec<Fingerprint>,
     /// The exporter's public key; empty if it has none. At most [`MAX_PUBLIC_KEY`] bytes.
     pub public_key: Vec<u8>,
     /// The process that exports it. When that is dead, so is the entry.
     pub owner: Owner,
+}
+
+/// What a binding compares of a procedure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// The procedure's number.
+    pub number: u32,
+    /// A hash of its wire types.
+    pub types: u64,
+    /// A hash of its name; the last bit says whether the number is pinned.
+    pub name: u64,
 }
 
 impl Entry {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! farcall-names 1 57
-//! FileAccess/ebbets udp://127.0.0.1:7000 export=5eed000000000001 owner=4711,99001,8f…,4026531836 revision=57 fingerprints=0:1f…,1:2e… key=0a0b…
+//! FileAccess/ebbets udp://127.0.0.1:7000 export=5eed000000000001 owner=4711,99001,8f…,4026531836 revision=57 fingerprints=0:1f…:3c…,1:2e…:4b… key=0a0b…
 //! end 1
 //! ```
 //!
@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use crate::entry::{MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
 use crate::table::{Held, Table};
-use crate::{Address, Entry, Label, Owner};
+use crate::{Address, Entry, Fingerprint, Label, Owner};
 
 /// The most bytes of a registry's file.
 pub const MAX_FILE: usize = 4 << 20;
@@ -47,9 +47,9 @@ fn render_entry(text: &mut String, Held { entry, revision }: &Held) {
     let Owner { pid, started, boot, namespace } = entry.owner;
     push(text, format_args!("{} {} export={:016x}", entry.name(), entry.address, entry.export));
     push(text, format_args!(" owner={pid},{started},{boot:016x},{namespace} revision={revision}"));
-    for (i, (procedure, fingerprint)) in entry.fingerprints.iter().enumerate() {
+    for (i, Fingerprint { number, types, name }) in entry.fingerprints.iter().enumerate() {
         let before = if i == 0 { " fingerprints=" } else { "," };
-        push(text, format_args!("{before}{procedure}:{fingerprint:016x}"));
+        push(text, format_args!("{before}{number}:{types:016x}:{name:016x}"));
     }
     for (i, byte) in entry.public_key.iter().enumerate() {
         let before = if i == 0 { " key=" } else { "" };
@@ -129,7 +129,7 @@ struct Fields {
     export: Option<u64>,
     owner: Option<Owner>,
     revision: Option<u64>,
-    fingerprints: Option<Vec<(u32, u64)>>,
+    fingerprints: Option<Vec<Fingerprint>>,
     key: Option<Vec<u8>>,
 }
 
@@ -195,10 +195,11 @@ fn owner(value: &str) -> Option<Owner> {
     parts.next().is_none().then_some(owner)
 }
 
-fn fingerprints(value: &str) -> Option<Vec<(u32, u64)>> {
+fn fingerprints(value: &str) -> Option<Vec<Fingerprint>> {
     let pairs = value.split(',').take(MAX_FINGERPRINTS + 1).map(|pair| {
-        let (procedure, fingerprint) = pair.split_once(':')?;
-        Some((decimal(procedure)?, hex(fingerprint)?))
+        let (number, hashes) = pair.split_once(':')?;
+        let (types, name) = hashes.split_once(':')?;
+        Some(Fingerprint { number: decimal(number)?, types: hex(types)?, name: hex(name)? })
     });
     let pairs: Vec<_> = pairs.collect::<Option<_>>()?;
     (pairs.len() <= MAX_FINGERPRINTS).then_some(pairs)

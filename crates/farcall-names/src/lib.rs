@@ -48,7 +48,7 @@ mod owner;
 mod registry;
 mod table;
 
-pub use entry::{Entry, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
+pub use entry::{Entry, Fingerprint, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
 pub use error::{Distrust, Error, Result};
 pub use file::File;
 pub use format::MAX_FILE;

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Scratch, entry, instances, label};
-use farcall_names::{Error, File, Memory, Registry};
+use farcall_names::{Error, File, Fingerprint, Memory, Registry};
 
 fn with_each(test: fn(Arc<dyn Registry>)) {
     test(Arc::new(Memory::new()));
@@ -28,7 +28,7 @@ fn an_empty_registry_has_nothing() {
 fn what_is_published_is_found_as_it_was() {
     with_each(|registry| {
         let mut ebbets = entry("ebbets");
-        ebbets.fingerprints = vec![(0, u64::MAX), (7, 1)];
+        ebbets.fingerprints = [0, 7].map(|number| Fingerprint { number, types: u64::MAX, name: 1 }).into();
         ebbets.public_key = vec![0, 1, 0xff];
         let luther = entry("luther");
         let mut mail = entry("ebbets");

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Datagram, EXPORT, Pair, Told};
+use common::{Datagram, EXPORT, Pair, Told, fingerprint};
 use farcall_proto::client::{Call, Conversation, Event};
 use farcall_proto::server::{Export, Finish, Request, Taken};
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
@@ -109,7 +109,7 @@ fn an_export_with_many_procedures_comes_in_pages() {
         id: 5,
         type_name: "Wide".into(),
         instance: "x".into(),
-        procedures: (0..1000).map(|n| (n, u64::from(n) * 3)).collect(),
+        procedures: (0..1000).map(|n| fingerprint(n, u64::from(n) * 3)).collect(),
     });
     pair.client.bind(pair.now, "Wide", 9);
     let mut bound = None;
@@ -126,7 +126,7 @@ fn an_export_with_many_procedures_comes_in_pages() {
     }
     let bound = bound.expect("all pages came");
     assert_eq!(bound.procedures.len(), 1000);
-    assert_eq!(bound.procedures[999], (999, 2997));
+    assert_eq!(bound.procedures[999], fingerprint(999, 2997));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn pages_of_two_exports_are_not_mixed() {
         id,
         type_name: "Wide".into(),
         instance: "x".into(),
-        procedures: (0..200).map(|n| (n, print)).collect(),
+        procedures: (0..200).map(|n| fingerprint(n, print)).collect(),
     };
     pair.server.export(wide(5, 55));
     pair.client.bind(pair.now, "Wide", 9);
@@ -161,7 +161,7 @@ fn pages_of_two_exports_are_not_mixed() {
     }
     let bound = answer.unwrap();
     assert_eq!((bound.export, bound.procedures.len()), (6, 200));
-    assert!(bound.procedures.iter().all(|p| p.1 == 66));
+    assert!(bound.procedures.iter().all(|p| p.types == 66));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use farcall_proto::client::{Call, CallId, Conversation};
 use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
-use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig, Time, Trace, dump};
+use farcall_proto::{ClientConfig, Failure, Fingerprint, Kind, Ran, ServerConfig, Time, Trace, dump};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vectors/datagrams.txt");
 
@@ -137,7 +137,10 @@ fn client_config() -> ClientConfig {
 
 fn server(config: ServerConfig, now: Time, secret: [u8; 32]) -> Server {
     let mut server = Server::new(config, now, secret);
-    let procedures = vec![(1, 0x1111_2222_3333_4444), (2, 0x5555_6666_7777_8888)];
+    let procedures = vec![
+        Fingerprint { number: 1, types: 0x1111_2222_3333_4444, name: 0x9999_aaaa_bbbb_cccc },
+        Fingerprint { number: 2, types: 0x5555_6666_7777_8888, name: 0xdddd_eeee_ffff_0001 },
+    ];
     server.export(Export { id: 0xe4_9067, type_name: "Store".into(), instance: "one".into(), procedures });
     server
 }

@@ -2,7 +2,7 @@
 
 use farcall_proto::client::{Call, Conversation, Event, Outcome};
 use farcall_proto::server::{Export, Finish, Request, Server};
-use farcall_proto::{ClientConfig, ServerConfig, Time};
+use farcall_proto::{ClientConfig, Fingerprint, ServerConfig, Time};
 
 use crate::net::{Nanos, Net, Path, SECS, Step, address};
 use crate::rng::Rng;
@@ -66,7 +66,12 @@ impl Bulk {
         net.bind(address(SERVER.0, SERVER.1));
         let mut server = Server::new(ServerConfig::default(), Time::from_nanos(1), [7; 32]);
         let (type_name, instance) = ("Bulk".to_string(), String::new());
-        server.export(Export { id: 1, type_name, instance, procedures: vec![(1, 1)] });
+        server.export(Export {
+            id: 1,
+            type_name,
+            instance,
+            procedures: vec![Fingerprint { number: 1, types: 1, name: 0 }],
+        });
         let client = Conversation::new(ClientConfig::default(), rng.next() | 1);
         let (out, armed) = (vec![0; 1 << 16], [Nanos::MAX; 2]);
         let mut pair = Pair { net, client, server, armed, out, ended: None, late: 0 };

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use farcall_proto::server::{
     CallKey, Envelope, Export, Finish, Glance, Incoming, Insert, Request, Server, Streams, Taken, Write,
 };
-use farcall_proto::{Failure, Kind, Ran};
+use farcall_proto::{Failure, Fingerprint, Kind, Ran};
 
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
@@ -147,7 +147,7 @@ impl ServerNode {
             id: self.export,
             type_name: NAME.into(),
             instance: String::new(),
-            procedures: vec![(1, 1), (2, 2)],
+            procedures: [1, 2].map(|n| Fingerprint { number: n, types: n.into(), name: n.into() }).into(),
         });
     }
 

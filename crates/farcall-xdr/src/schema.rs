@@ -12,7 +12,7 @@ mod check;
 mod fingerprint;
 mod wire;
 
-pub use fingerprint::fingerprint;
+pub use fingerprint::{fingerprint, name_hash};
 
 use std::collections::BTreeMap;
 

@@ -466,8 +466,8 @@ fn versions_are_compared_by_the_procedures_that_the_importer_knows() {
     assert_eq!(gate.ping().unwrap(), 1);
     assert_eq!(told(gate.added()), (Kind::NoSuchProcedure, Ran::No));
     assert_eq!(told(gate.start().added().wait()), (Kind::NoSuchProcedure, Ran::No));
-    let why = s.runtime.import::<dyn later::Other>("Gate").map(|other| other.ping(true)).unwrap_err();
-    let why = CallFailed::from(why);
+    let other = s.runtime.import::<dyn later::Other>("Gate").unwrap();
+    let why = CallFailed::from(other.ping(true).unwrap_err());
     assert_eq!((why.kind(), why.ran()), (Kind::Mismatch, Ran::No));
     assert!(why.detail().contains("ping"), "{why}");
 }

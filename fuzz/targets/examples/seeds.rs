@@ -9,7 +9,7 @@ use farcall_fuzz_targets::acquaintance::{Acquaintance, ROOM, address, call};
 use farcall_fuzz_targets::script::Writer;
 use farcall_fuzz_targets::specimen;
 use farcall_idl::{Interface, values};
-use farcall_names::{Entry, Label};
+use farcall_names::{Entry, Fingerprint, Label};
 use farcall_proto::client::CallId;
 use farcall_proto::server::{CallKey, Finish, Request};
 use farcall_proto::{Failure, Kind, Ran, Trace, fuzzing};
@@ -328,7 +328,7 @@ fn registry() {
     let label = |text: &str| text.parse::<Label>().expect("a label");
     let address = "udp://127.0.0.1:7000".parse().expect("an address");
     let mut entry = Entry::new(label("FileAccess"), label("ebbets"), address, 0x5eed);
-    entry.fingerprints = vec![(0, 0x1f), (1, 0x2e)];
+    entry.fingerprints = [0, 1].map(|number| Fingerprint { number, types: 0x1f, name: 0x3c }).into();
     entry.public_key = vec![10, 11];
     let first = farcall_names::Registry::publish(&registry, &entry).expect("published");
     entry.instance = label("two");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use farcall_proto::client::{Call, Conversation};
 use farcall_proto::server::{Export, Finish, Request, Server};
-use farcall_proto::{ClientConfig, ServerConfig, Time};
+use farcall_proto::{ClientConfig, Fingerprint, ServerConfig, Time};
 
 /// The export that the server has.
 pub const EXPORT: u64 = 77;
@@ -74,7 +74,7 @@ impl Acquaintance {
             server: Server::new(server, now, [7; 32]),
             conversation: 0,
         };
-        let procedures = vec![(1, 11), (2, 22)];
+        let procedures = [1, 2].map(|number| Fingerprint { number, types: 11, name: 22 }).into();
         both.server.export(Export { id: EXPORT, type_name: "Store".into(), instance: "one".into(), procedures });
         both.client.start(now, &call(0), Vec::new()).expect("room for a call");
         both.settle();

@@ -14,13 +14,14 @@ pub fn interface(data: &[u8]) {
     let Ok(interface) = from_slice::<Interface>(data) else { return };
     let bytes = to_vec(&interface).expect("what was decoded can be encoded");
     assert_eq!(from_slice::<Interface>(&bytes).as_ref(), Ok(&interface));
-    interface.fingerprints();
+    let refused = farcall_idl::refusals(&interface, &interface.fingerprints());
     let _ = interface.to_string();
     let changes = check(&interface, &interface);
     let numbers: HashSet<u32> = interface.procedures.iter().map(|procedure| procedure.number).collect();
     let names: HashSet<&str> = interface.procedures.iter().map(|procedure| procedure.name.as_str()).collect();
     if numbers.len() == interface.procedures.len() && names.len() == numbers.len() {
         assert_eq!(changes, [], "unlike itself");
+        assert_eq!(refused, [], "an importer of the same version");
     }
     for procedure in &interface.procedures {
         let mut packet = Vec::new();

@@ -69,6 +69,7 @@ fn of(interface: &Interface, procedure: &Procedure) -> Value {
         "idempotent": procedure.idempotent,
         "blocking": procedure.blocking,
         "deadline_ms": procedure.deadline_ms,
+        "pinned": procedure.pinned,
         "fingerprint": format!("{:016x}", procedure.fingerprint(&interface.types)),
     })
 }

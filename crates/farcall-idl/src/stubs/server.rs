@@ -123,6 +123,7 @@ fn described(procedure: &Procedure) -> TokenStream {
     let idempotent = procedure.idempotent.then(|| quote!(.idempotent()));
     let blocking = procedure.blocking.then(|| quote!(.blocking()));
     let deadline = procedure.deadline_ms.map(|ms| quote!(.deadline_ms(#ms)));
+    let pinned = procedure.pinned.then(|| quote!(.pinned()));
     quote! {
         __interface
             .procedure(#number, #name)
@@ -132,7 +133,8 @@ fn described(procedure: &Procedure) -> TokenStream {
             #exception
             #idempotent
             #blocking
-            #deadline;
+            #deadline
+            #pinned;
     }
 }
 

@@ -63,6 +63,7 @@ fn describe(plan: &Plan, version: &Trait) -> Version {
             idempotent: method.is_null(),
             blocking: false,
             deadline_ms: None,
+            pinned: true,
         });
     }
     interface.types = types;

@@ -279,7 +279,8 @@ impl ::farcall::stub::Interface for dyn Store {
                     .argument::<Owner>("owner")
                     .argument::<u32>("count")
                     .result::<()>()
-                    .blocking();
+                    .blocking()
+                    .pinned();
                 __interface.procedure(8u32, "size").result::<u64>();
                 __interface
             })

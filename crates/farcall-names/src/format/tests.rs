@@ -7,7 +7,7 @@ use super::*;
 
 const GOOD: &str = "\
 farcall-names 1 57
-A/b udp://127.0.0.1:7000 export=00000000000000ff owner=4711,99,00000000000000aa,5 revision=57 fingerprints=0:000000000000000a,1:000000000000000b key=0aff
+A/b udp://127.0.0.1:7000 export=00000000000000ff owner=4711,99,00000000000000aa,5 revision=57 fingerprints=0:000000000000000a:000000000000000c,1:000000000000000b:000000000000000d key=0aff
 A/c udp://[::1]:7000 export=0000000000000000 owner=1,0,0000000000000000,0 revision=3
 end 2
 ";
@@ -28,7 +28,8 @@ fn the_documented_form_reads_and_renders_the_same() {
     let table = parse(GOOD.as_bytes()).unwrap();
     assert_eq!(table.version(), 57);
     let first = table.find(&"A".parse().unwrap(), &"b".parse().unwrap()).unwrap();
-    assert_eq!(first.fingerprints, [(0, 10), (1, 11)]);
+    let expected = [(0, 10, 12), (1, 11, 13)].map(|(number, types, name)| Fingerprint { number, types, name });
+    assert_eq!(first.fingerprints, expected);
     assert_eq!(first.public_key, [0x0a, 0xff]);
     assert_eq!((first.export, first.owner.pid, first.owner.boot), (0xff, 4711, 0xaa));
     assert_eq!(render(&table), GOOD);
@@ -95,7 +96,8 @@ fn what_is_not_text_and_what_is_too_long_are_refused() {
 fn an_entry_at_its_bounds_is_read_and_one_beyond_is_not() {
     let mut entry = Entry::new("A".parse().unwrap(), "b".parse().unwrap(), "udp://[::1]:1".parse().unwrap(), 1);
     for (more, reads) in [(0, true), (1, false)] {
-        entry.fingerprints = vec![(u32::MAX, u64::MAX); MAX_FINGERPRINTS + more];
+        entry.fingerprints =
+            vec![Fingerprint { number: u32::MAX, types: u64::MAX, name: u64::MAX }; MAX_FINGERPRINTS + more];
         entry.public_key = vec![0xff; MAX_PUBLIC_KEY];
         assert_eq!(entry.check().is_ok(), reads);
         let mut table = Table::default();
@@ -111,7 +113,7 @@ prop_compose! {
         ip: std::net::IpAddr,
         port in 1u16..,
         export: u64,
-        fingerprints in vec(any::<(u32, u64)>(), 0..6),
+        fingerprints in vec(any::<(u32, u64, u64)>(), 0..6),
         public_key in vec(any::<u8>(), 0..40),
         (pid, started, boot, namespace) in any::<(u32, u64, u64, u64)>(),
     ) -> Entry {
@@ -120,7 +122,7 @@ prop_compose! {
             instance: instance.parse().unwrap(),
             address: Address::Udp((ip, port).into()),
             export,
-            fingerprints,
+            fingerprints: fingerprints.into_iter().map(|(number, types, name)| Fingerprint { number, types, name }).collect(),
             public_key,
             owner: Owner { pid, started, boot, namespace },
         }

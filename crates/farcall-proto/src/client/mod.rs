@@ -33,7 +33,7 @@ use crate::config::{LOCAL_WINDOW, SHARED_LOCAL_WINDOW};
 use crate::path::{Congestion, Mtu, RoundTrip};
 use crate::time::nanos;
 use crate::wire;
-use crate::{ClientConfig, Failure, Kind, Ran, Rule, Time, Trace};
+use crate::{ClientConfig, Failure, Fingerprint, Kind, Ran, Rule, Time, Trace};
 pub use brief::Brief;
 pub use posts::{Answer, Asking, Posts, may_ask_again};
 use session::Session;
@@ -99,8 +99,8 @@ pub struct Whole {
 pub struct Bound {
     /// The export's identifier: random, good for one incarnation.
     pub export: u64,
-    /// The exported procedures: number and fingerprint.
-    pub procedures: Vec<(u32, u64)>,
+    /// What a binding compares of the exported procedures.
+    pub procedures: Vec<Fingerprint>,
     /// How long the answer took.
     pub round_trip: Duration,
 }

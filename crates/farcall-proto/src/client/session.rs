@@ -8,7 +8,7 @@ use super::evidence::{self, LastWord};
 use super::{Bound, Conversation, Event, Outcome};
 use crate::scheme;
 use crate::wire::{Bind, Header, Stale, StaleReason, Ticket, VERSION, Welcome, Writer};
-use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
+use crate::{BASE_DATAGRAM, Failure, Fingerprint, Kind, Ran, Rule, Time};
 
 /// The most procedures of one export that a binding collects.
 const MAX_PROCEDURES: usize = 65_536;
@@ -47,7 +47,7 @@ struct Request {
     renew: Option<u64>,
     /// What the pages so far said: of which export, and its procedures.
     export: u64,
-    procedures: Vec<(u32, u64)>,
+    procedures: Vec<Fingerprint>,
     began: Time,
     sent: Option<Time>,
     /// Sent once only, so that its answer times a round trip.

@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::ticket::Issuer;
-use crate::{Failure, ServerConfig, Spares, Time, Trace};
+use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
 use exports::Exports;
 pub use reading::{Glance, Reading};
 pub use receive::{Origin, Taken, Unread};
@@ -60,8 +60,8 @@ pub struct Export {
     pub type_name: String,
     /// This instance of it.
     pub instance: String,
-    /// Its procedures: number and fingerprint.
-    pub procedures: Vec<(u32, u64)>,
+    /// What a binding compares of its procedures.
+    pub procedures: Vec<Fingerprint>,
 }
 
 /// A call to execute.

@@ -237,13 +237,26 @@ pub(crate) struct Welcome<'a> {
     pub procedures: &'a [u8],
 }
 
+/// What a binding compares of a procedure: WELCOME has one for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// The procedure's number.
+    pub number: u32,
+    /// A hash of its wire types.
+    pub types: u64,
+    /// A hash of its name; the last bit says whether the number is pinned.
+    pub name: u64,
+}
+
+/// How many bytes a [`Fingerprint`] has in WELCOME.
+const FINGERPRINT: usize = 20;
+
 impl Welcome<'_> {
-    /// The procedures in this answer: number and fingerprint.
-    pub fn procedures(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        self.procedures.chunks_exact(12).map(|c| {
-            let number = u32::from_be_bytes([c[0], c[1], c[2], c[3]]);
-            let print = u64::from_be_bytes([c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11]]);
-            (number, print)
+    /// The procedures in this answer.
+    pub fn procedures(&self) -> impl Iterator<Item = Fingerprint> + '_ {
+        self.procedures.chunks_exact(FINGERPRINT).map_while(|entry| {
+            let mut r = Reader::new(entry);
+            Some(Fingerprint { number: r.u32().ok()?, types: r.u64().ok()?, name: r.u64().ok()? })
         })
     }
 }
@@ -474,7 +487,7 @@ fn read_welcome<'a>(mut r: Reader<'a>) -> Result<Welcome<'a>, Malformed> {
     r.opaque(MAX_HANDSHAKE)?;
     let total = r.u32()?;
     let procedures = r.rest();
-    if !procedures.len().is_multiple_of(12) || conversation == 0 {
+    if !procedures.len().is_multiple_of(FINGERPRINT) || conversation == 0 {
         return Err(Malformed);
     }
     Ok(Welcome { nonce, conversation, ticket, versions, refused, export, total, seen, procedures })
@@ -687,21 +700,21 @@ impl Writer<'_> {
     }
 
     /// Writes as many of `procedures` as fit; false when not even the rest does.
-    pub fn welcome(&mut self, w: &Welcome<'_>, procedures: &[(u32, u64)]) -> bool {
+    pub fn welcome(&mut self, w: &Welcome<'_>, procedures: &[Fingerprint]) -> bool {
         let fixed = 16 + TICKET_LEN + 8 + 8 + ADDRESS + 4 + 4;
         if self.room() < fixed {
             return false;
         }
-        let fits = (self.room() - fixed) / 12;
+        let fits = (self.room() - fixed) / FINGERPRINT;
         let procedures = &procedures[..procedures.len().min(fits)];
-        let mut body = self.frame(WELCOME, 0, fixed + 12 * procedures.len());
+        let mut body = self.frame(WELCOME, 0, fixed + FINGERPRINT * procedures.len());
         body.u64(w.nonce).u64(w.conversation);
         write_ticket(&mut body, &w.ticket);
         body.u16(w.versions.0).u16(w.versions.1).u16(w.refused).u16(0).u64(w.export);
         write_address(&mut body, w.seen);
         body.u32(0).u32(w.total);
-        for (number, print) in procedures {
-            body.u32(*number).u64(*print);
+        for Fingerprint { number, types, name } in procedures {
+            body.u32(*number).u64(*types).u64(*name);
         }
         true
     }

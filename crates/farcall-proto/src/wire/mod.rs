@@ -7,6 +7,7 @@
 mod frame;
 mod usual;
 
+pub use frame::Fingerprint;
 pub(crate) use frame::{
     Ack, Bind, CALL_HEAD, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, RESULT_HEAD, ResultHead,
     Select, Stale, StaleReason, Status, Ticket, Welcome,

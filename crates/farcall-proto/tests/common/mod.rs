@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use farcall_proto::client::{Call, CallId, Conversation, Event, Outcome};
 use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
-use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig, Time};
+use farcall_proto::{ClientConfig, Fingerprint, Kind, Ran, ServerConfig, Time};
 
 pub const EXPORT: u64 = 77;
 
@@ -69,7 +69,7 @@ impl Pair {
             id: EXPORT,
             type_name: "Store".into(),
             instance: "one".into(),
-            procedures: vec![(1, 11), (2, 22)],
+            procedures: vec![fingerprint(1, 11), fingerprint(2, 22)],
         });
     }
 
@@ -280,3 +280,8 @@ pub const PROBE: u8 = 0x14;
 pub const STATE: u8 = 0x15;
 pub const MTU_PROBE: u8 = 0x16;
 pub const ACK: u8 = 0x80;
+
+/// What a binding compares of a procedure.
+pub fn fingerprint(number: u32, types: u64) -> Fingerprint {
+    Fingerprint { number, types, name: u64::from(number) << 1 }
+}

@@ -77,6 +77,11 @@ fn of_type(ty: &Type, hashes: &[u64]) -> u64 {
     hash.finish()
 }
 
+/// A hash of a procedure's name, by which two ends see that they mean the same one.
+pub fn name_hash(name: &str) -> u64 {
+    name.bytes().fold(Hash::new(23), |hash, byte| hash.word(u64::from(byte))).finish()
+}
+
 /// FNV-1a, 64 bits.
 struct Hash(u64);
 

@@ -11,8 +11,9 @@ use super::Inner;
 use super::tasks::Tasks;
 use crate::client::{Asking, Endpoint, Peer};
 use crate::env::Time;
-use crate::idl;
+use crate::idl::{self, Refusal};
 use crate::shm::Link;
+use crate::stub::Procedure;
 use crate::{CallFailed, Kind, Ran};
 
 /// An export that calls can be made to.
@@ -23,15 +24,40 @@ pub(super) struct Target {
     pub(super) export: u64,
     /// The connection through shared memory, if there is one.
     pub(super) link: Option<Arc<Link>>,
-    /// Procedures of the importer's that the exporter does not have.
-    lacking: Vec<u32>,
+    /// Procedures of the importer's that are not the exporter's, or are other ones there.
+    refused: Vec<Refused>,
+}
+
+/// A procedure that must not be called at an exporter.
+pub(super) struct Refused {
+    number: u32,
+    /// As in `Store.get`.
+    procedure: String,
+    why: Refusal,
 }
 
 impl Target {
-    /// Whether the exporter has the procedure.
+    /// Whether the exporter has the procedure that the importer means.
     #[inline]
     pub(super) fn has(&self, procedure: u32) -> bool {
-        self.lacking.is_empty() || !self.lacking.contains(&procedure)
+        self.refused.is_empty() || !self.refused.iter().any(|refused| refused.number == procedure)
+    }
+
+    /// Why the exporter [has](Target::has) it not.
+    #[cold]
+    pub(super) fn refusal(&self, procedure: &Procedure) -> CallFailed {
+        let refused = self.refused.iter().find(|refused| refused.number == procedure.number);
+        let (kind, what) = match refused {
+            Some(Refused { procedure, why, .. }) => (kind_of(why), format!("{procedure}: {why}")),
+            None => (Kind::NoSuchProcedure, procedure.name.to_owned()),
+        };
+        CallFailed::new(kind, Ran::No).because(format!("{what} (at {})", self.address))
+    }
+
+    /// Whether it has other procedures where the importer's are: another exporter may do better. (One that only lacks some
+    /// is of an older version, as usual while servers are brought up to date.)
+    fn differs(&self) -> bool {
+        self.refused.iter().any(|refused| kind_of(&refused.why) == Kind::Mismatch)
     }
 
     /// How often the server was heard.
@@ -155,9 +181,9 @@ impl Inner {
             let peers: Vec<(Arc<Peer>, String)> = now.iter().map(peer).collect();
             endpoint.bind(&peers, Some(deadline), &mut |place, answer| {
                 let address = peers[place].0.address();
-                if let Ok((export, lacking)) = self.judge(address, answer, interface) {
+                if let Ok((export, refused)) = self.judge(address, answer, interface) {
                     let (endpoint, peer, link) = (endpoint.clone(), peers[place].0.clone(), None);
-                    targets[now[place]] = Some(Target { endpoint, peer, address, export, link, lacking });
+                    targets[now[place]] = Some(Target { endpoint, peer, address, export, link, refused });
                 }
                 false
             })?;
@@ -222,13 +248,13 @@ impl Inner {
         Ok(entries.iter().filter_map(candidate).collect())
     }
 
-    /// Whether an exporter will do; then its identifier, and the procedures that it lacks.
+    /// Whether an exporter will do; then its identifier, and the procedures that must not be called there.
     fn judge(
         &self,
         address: SocketAddr,
         answer: Result<Bound, Failure>,
         interface: &idl::Interface,
-    ) -> Result<(u64, Vec<u32>), CallFailed> {
+    ) -> Result<(u64, Vec<Refused>), CallFailed> {
         let bound = answer.map_err(|failure| {
             let detail = match &failure.detail[..] {
                 "" => address.to_string(),
@@ -236,19 +262,17 @@ impl Inner {
             };
             CallFailed::new(failure.kind, Ran::No).because(detail)
         })?;
-        let mut lacking = Vec::new();
-        for (number, ours) in interface.fingerprints() {
-            match bound.procedures.iter().find(|(theirs, _)| *theirs == number) {
-                None => lacking.push(number),
-                Some((_, theirs)) if *theirs != ours => return Err(mismatch(address, interface, number)),
-                Some(_) => {}
-            }
-        }
-        Ok((bound.export, lacking))
+        let known = |&farcall_proto::Fingerprint { number, types, name }: &_| idl::Fingerprint { number, types, name };
+        let theirs: Vec<idl::Fingerprint> = bound.procedures.iter().map(known).collect();
+        let refused = |(number, why)| {
+            let name = interface.by_number(number).map_or("", |procedure| &procedure.name);
+            Refused { number, procedure: format!("{}.{name}", interface.name), why }
+        };
+        Ok((bound.export, idl::refusals(interface, &theirs).into_iter().map(refused).collect()))
     }
 }
 
-/// Candidates that are asked at the same time. The first good answer is taken.
+/// Candidates that are asked at the same time. The first good answer is taken; one of other procedures if there is no other.
 struct Poll<'a> {
     inner: &'a Inner,
     name: &'a Name,
@@ -287,12 +311,19 @@ impl Poll<'_> {
     fn hear(&mut self, peer: &Arc<Peer>, answer: Result<Bound, Failure>) -> bool {
         let (endpoint, address) = (self.endpoint.clone(), peer.address());
         match self.inner.judge(address, answer, self.interface) {
-            Ok((export, lacking)) => {
-                self.bound = Some(Target { endpoint, peer: peer.clone(), address, export, link: None, lacking });
+            Ok((export, refused)) => {
+                let target = Target { endpoint, peer: peer.clone(), address, export, link: None, refused };
+                let good = !target.differs();
+                if good || self.bound.is_none() {
+                    self.bound = Some(target);
+                }
+                good
             }
-            Err(why) => self.failed = Some(worse(self.failed.take(), why)),
+            Err(why) => {
+                self.failed = Some(worse(self.failed.take(), why));
+                false
+            }
         }
-        self.bound.is_some()
     }
 
     fn outcome(&mut self, late: bool) -> Result<Target, CallFailed> {
@@ -321,14 +352,14 @@ pub(super) fn too_late(name: &Name) -> CallFailed {
     CallFailed::new(Kind::Deadline, Ran::No).because(format!("nobody has answered to {name} so far"))
 }
 
-#[cold]
-fn mismatch(address: SocketAddr, interface: &idl::Interface, number: u32) -> CallFailed {
-    let ours = match interface.by_number(number) {
-        Some(procedure) => interface.signature(procedure),
-        None => format!("procedure {number}"),
-    };
-    let why = format!("at {address} the procedure {number} of {} has other types than here: {ours}", interface.name);
-    CallFailed::new(Kind::Mismatch, Ran::No).because(why)
+/// What a call of such a procedure fails with.
+fn kind_of(why: &Refusal) -> Kind {
+    match why {
+        Refusal::Gone { .. } => Kind::NoSuchProcedure,
+        Refusal::Moved { .. } | Refusal::Another { .. } | Refusal::Renamed { .. } | Refusal::Types { .. } => {
+            Kind::Mismatch
+        }
+    }
 }
 
 /// Of two reasons why nobody could be bound, the one that says more: a server that answered no

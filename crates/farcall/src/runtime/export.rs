@@ -13,7 +13,7 @@ use crate::env::Event;
 use crate::server::{Accesses, Direct, Executor, Exported, Server, Spawned, Task, watched};
 use crate::stub::{AsyncServer, Interface};
 use crate::sys::fork;
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, idl};
 
 /// An interface that is offered. Dropping it takes the offer back; calls that have begun are
 /// finished, and those that come later fail as not exported, `Ran::No`.
@@ -82,16 +82,18 @@ fn offer<T: ?Sized + Interface>(
     let exported = Exported::new(id, T::PROCEDURES, described, executor, &inner.env).with_accesses(accesses);
     let exported = Arc::new(exported);
     let fingerprints = T::interface().fingerprints();
+    let on_wire = |&idl::Fingerprint { number, types, name }: &_| farcall_proto::Fingerprint { number, types, name };
+    let listed = |&idl::Fingerprint { number, types, name }: &_| farcall_names::Fingerprint { number, types, name };
     let offer = proto::Export {
         id,
         type_name: type_name.as_str().to_owned(),
         instance: instance.as_str().to_owned(),
-        procedures: fingerprints.clone(),
+        procedures: fingerprints.iter().map(on_wire).collect(),
     };
     server.export(offer, exported.clone());
     let name = format!("{type_name}/{instance}");
     let mut entry = Entry::new(type_name, instance, server.address().into(), id);
-    entry.fingerprints = fingerprints;
+    entry.fingerprints = fingerprints.iter().map(listed).collect();
     let offer = Arc::new(Offer { server, exported, name, entry, ended: inner.env.event() });
     Ok(Export { offer, runtime: runtime.clone(), registration: None })
 }

@@ -238,7 +238,7 @@ impl Importer {
     #[inline(always)]
     fn call_once(&self, target: &Target, trip: &Trip<'_>, sink: Sink<'_>) -> Result<Option<Failure>, CallFailed> {
         if !target.has(trip.procedure.number) {
-            return Err(lacking(trip.procedure, target.address));
+            return Err(target.refusal(trip.procedure));
         }
         let mut failed = None;
         let outgoing = Outgoing { export: target.export, trip };
@@ -459,10 +459,4 @@ fn either_ran(a: Ran, b: Ran) -> Ran {
         (Ran::No, Ran::No) => Ran::No,
         _ => Ran::Maybe,
     }
-}
-
-#[cold]
-pub(super) fn lacking(procedure: &Procedure, address: SocketAddr) -> CallFailed {
-    let why = format!("{} is unknown to the exporter at {address}", procedure.name);
-    CallFailed::new(Kind::NoSuchProcedure, Ran::No).because(why)
 }

@@ -7,7 +7,7 @@ use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
 
 use super::bind::Target;
-use super::import::{self, Importer, describe, lacking};
+use super::import::{self, Importer, describe};
 use super::rescue::{Again, Rescue};
 use crate::CallFailed;
 use crate::client::{self, Outgoing, Taker, Trip};
@@ -111,7 +111,7 @@ pub(super) fn start(importer: &Arc<Importer>, trip: &Trip<'_>) -> Box<dyn Pendin
 
 pub(super) fn send(target: &Target, trip: &Trip<'_>) -> Result<Started, CallFailed> {
     if !target.has(trip.procedure.number) {
-        return Err(lacking(trip.procedure, target.address));
+        return Err(target.refusal(trip.procedure));
     }
     Started::start(target, &Outgoing { export: target.export, trip })
 }

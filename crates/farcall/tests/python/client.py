@@ -102,8 +102,8 @@ class Client:
         total = reader.unpack("I")
         procedures = {}
         while reader.at < len(reader.data):
-            number, fingerprint = reader.unpack("IQ")
-            procedures[number] = fingerprint
+            number, *fingerprint = reader.unpack("IQQ")
+            procedures[number] = tuple(fingerprint)
         if self.ticket is None and not refused:
             self.conversation, self.ticket, self.shown = conversation, ticket, False
             self.last_word = time.monotonic()

@@ -166,7 +166,19 @@ def decode_procedure(reader):
     reader = wire.Reader(reader.take(reader.unpack("I")))
     number, name, _ = reader.unpack("I"), decode_text(reader), decode_text(reader)
     arguments = decode_many(reader, lambda r: (decode_text(r), decode_type(r)))
-    return number, name, arguments, decode_type(reader), decode_type(reader)
+    result, exception = decode_type(reader), decode_type(reader)
+    reader.unpack("II")
+    if reader.unpack("I"):
+        reader.unpack("Q")
+    return number, name, arguments, result, exception, bool(reader.unpack("I"))
+
+
+def name_hash(name, pinned):
+    """What WELCOME says of a name: the last bit is whether the number is pinned."""
+    hashed = Hash(23)
+    for byte in name.encode():
+        hashed.word(byte)
+    return hashed.finish() & ~1 | pinned
 
 
 def decode_interface(reader):
@@ -178,7 +190,8 @@ def decode_interface(reader):
 
 
 class Interface:
-    """An interface: its named types, and its procedures as (number, name, [(argument, type)], result, exception)."""
+    """An interface: its named types, and its procedures as (number, name, [(argument, type)], result, exception, whether
+    the number is pinned)."""
 
     def __init__(self, name, definitions=(), procedures=()):
         self.name, self.definitions, self.procedures = name, list(definitions), list(procedures)
@@ -193,17 +206,18 @@ class Interface:
         return hashes
 
     def listed(self):
-        """What WELCOME lists: number and fingerprint of each procedure."""
+        """What WELCOME lists: number, fingerprint and name of each procedure."""
         hashes = self.hashes()
-        return [(number, of_types([(TUPLE, *(ty for _, ty in arguments)), result, exception], hashes))
-                for number, _, arguments, result, exception in self.procedures]
+        return [(number, of_types([(TUPLE, *(ty for _, ty in arguments)), result, exception], hashes),
+                 name_hash(name, pinned))
+                for number, name, arguments, result, exception, pinned in self.procedures]
 
     def describe(self):
         procedures = []
-        for number, name, arguments, result, exception in self.procedures:
+        for number, name, arguments, result, exception, pinned in self.procedures:
             data = struct.pack(">I", number) + text(name) + text("")
             data += many([text(a) + encode_type(ty) for a, ty in arguments])
-            data += encode_type(result) + encode_type(exception) + struct.pack(">III", 0, 0, 0)
+            data += encode_type(result) + encode_type(exception) + struct.pack(">IIII", 0, 0, 0, pinned)
             procedures.append(sized(data))
         data = struct.pack(">I", 1) + text(self.name) + text("")
         data += many([encode_definition(*d) for d in self.definitions]) + many(procedures)

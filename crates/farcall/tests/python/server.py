@@ -134,8 +134,8 @@ class Server:
             export, found = next(((n, e) for n, e in self.exports.items() if matches(name, e.name)), (0, None))
             refused = 0 if found else 4
             listed = found.interface.listed() if found else []
-        entries = [struct.pack(">IQ", *entry) for entry in listed[skip:]]
-        room = (min(size, wire.BASE) - wire.HEADER - wire.TAG - wire.FRAME_HEAD - 100) // 12
+        entries = [struct.pack(">IQQ", *entry) for entry in listed[skip:]]
+        room = (min(size, wire.BASE) - wire.HEADER - wire.TAG - wire.FRAME_HEAD - 100) // 20
         body = struct.pack(">QQ", nonce, conversation) + self.ticket(client, conversation, address)
         body += struct.pack(">HHHHQ", 1, 1, refused, 0, export) + wire.address(*address[:2])
         body += wire.opaque(b"") + struct.pack(">I", len(listed)) + b"".join(entries[:room])

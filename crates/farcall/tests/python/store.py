@@ -28,7 +28,7 @@ def interface(numbers):
         ("counted", [], idl.U32, idl.VOID),
         ("pairs", [("pairs", idl.list_of(pair))], idl.U32, idl.VOID),
     ]
-    return idl.Interface("Store", DEFINITIONS, [(n, *p) for n, p in zip(numbers, procedures)])
+    return idl.Interface("Store", DEFINITIONS, [(n, *p, False) for n, p in zip(numbers, procedures)])
 
 
 class Store:

@@ -1,0 +1,92 @@
+//! Which procedures of an importer's interface can be called at an exporter, and why the others cannot.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::{Fingerprint, Interface};
+
+/// Why a procedure of the importer's cannot be called at an exporter. It reads as what `farcall check` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The exporter has none of that number, and none of that name.
+    Gone {
+        /// The procedure's number at the importer.
+        number: u32,
+    },
+    /// The exporter has it under another number.
+    Moved {
+        /// Its number at the importer.
+        from: u32,
+        /// Its number at the exporter.
+        to: u32,
+    },
+    /// The exporter's procedure of that number has a name that the importer knows as another one's.
+    Another {
+        /// The number.
+        number: u32,
+        /// What the importer knows by the name.
+        name: String,
+    },
+    /// The exporter's procedure of that number has another name, and neither side has pinned the number.
+    Renamed {
+        /// The number.
+        number: u32,
+    },
+    /// It has other types at the exporter.
+    Types {
+        /// As the importer knows it.
+        signature: String,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone { number } => write!(f, "procedure {number} is gone"),
+            Self::Moved { from, to } => {
+                write!(f, "moved from number {from} to {to}; pin it with #[procedure({from})]")
+            }
+            Self::Another { number, name } => {
+                write!(f, "procedure {number} is {name} now; pin it with #[procedure({number})]")
+            }
+            Self::Renamed { number } => {
+                write!(f, "procedure {number} has another name now; pin it with #[procedure({number})]")
+            }
+            Self::Types { signature } => write!(f, "has other types now than {signature}"),
+        }
+    }
+}
+
+/// The procedures of an interface that cannot be called at an exporter with these: their numbers, and why.
+///
+/// A number alone does not say which procedure it is: two procedures of the same types may have changed places. So the
+/// names are compared as well. One that was renamed is known by its number if either side has pinned that; but not if its
+/// name, or its new one, is found where it would be another procedure's.
+pub fn refusals(ours: &Interface, theirs: &[Fingerprint]) -> Vec<(u32, Refusal)> {
+    let by_number: HashMap<u32, &Fingerprint> = theirs.iter().map(|their| (their.number, their)).collect();
+    let numbers: HashMap<u64, u32> = theirs.iter().map(|their| (their.name_hash(), their.number)).collect();
+    let prints = ours.fingerprints();
+    let names: HashMap<u64, &str> =
+        prints.iter().zip(&ours.procedures).map(|(our, procedure)| (our.name_hash(), &procedure.name[..])).collect();
+    let refusal = |(our, procedure): (&Fingerprint, &crate::Procedure)| {
+        let number = our.number;
+        let their = by_number.get(&number);
+        if their.is_none_or(|their| their.name_hash() != our.name_hash())
+            && let Some(to) = numbers.get(&our.name_hash())
+        {
+            return Some((number, Refusal::Moved { from: number, to: *to }));
+        }
+        let Some(their) = their else { return Some((number, Refusal::Gone { number })) };
+        if their.name_hash() != our.name_hash() {
+            if let Some(name) = names.get(&their.name_hash()) {
+                return Some((number, Refusal::Another { number, name: (*name).to_owned() }));
+            }
+            if !our.is_pinned() && !their.is_pinned() {
+                return Some((number, Refusal::Renamed { number }));
+            }
+        }
+        let signature = || ours.signature(procedure);
+        (their.types != our.types).then(|| (number, Refusal::Types { signature: signature() }))
+    };
+    prints.iter().zip(&ours.procedures).filter_map(refusal).collect()
+}
