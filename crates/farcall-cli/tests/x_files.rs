@@ -68,6 +68,50 @@ fn an_x_file_made_of_an_x_file_means_the_same() {
 }
 
 #[test]
+fn an_x_file_that_is_written_keeps_names_and_can_be_read_back() {
+    let place = Place::new();
+    for protocol in ["mount", "nfs3", "rpcbind", "vxi11"] {
+        let file = format!("{protocol}.x");
+        assert_eq!(place.run(&["gen", protocol, "--to", "x", "-o", &file]).ok(), "");
+        let [before, after] = [protocol, &file].map(|name| place.run(&["describe", name, "--json"]).json());
+        let facts = |versions: &[serde_json::Value]| -> Vec<_> {
+            let signature =
+                |procedure: &serde_json::Value| (procedure["spelled"].clone(), procedure["signature"].clone());
+            let of_version = |version: &serde_json::Value| {
+                let procedures = version["procedures"].as_array().unwrap().iter().map(signature).collect::<Vec<_>>();
+                (version["program"].clone(), version["version"].clone(), procedures)
+            };
+            versions.iter().map(of_version).collect()
+        };
+        assert_eq!(facts(&before), facts(&after), "{protocol}");
+    }
+    place.write("peer.x", "struct peer { sockaddr at; };");
+    let said = place.run(&["gen", "peer.x", "--to", "x", "--external", "sockaddr"]);
+    assert!(said.code == 1 && said.err.contains("`sockaddr` is declared elsewhere"), "{}", said.err);
+    let say = |text: &str| {
+        place.write("c.x", text);
+        let said = place.run(&["gen", "c.x", "--to", "x"]);
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{text}");
+        said.err
+    };
+    for (text, why) in [
+        ("struct nothing {};", "`nothing` has no fields"),
+        ("struct q { quadruple q; };", "`quadruple`"),
+        ("namespace a { enum e { RED }; } namespace b { enum f { RED }; }", "`RED` is the name of two things"),
+        ("const size = 4; struct s { int size; };", "`size` is the name of two things"),
+        ("typedef int restrict;", "`restrict` cannot be a name in C"),
+        ("typedef opaque bytes<>;", "`xdr_bytes`"),
+        (
+            "union u switch (bool more) { case TRUE: struct { u next; } e; case FALSE: void; };",
+            "contains itself in place",
+        ),
+        ("program P { version V { void F(int<>) = 1; } = 1; } = 1;", "an argument of `F` has no name of its own"),
+    ] {
+        assert!(say(text).contains(why), "{text}: {}", say(text));
+    }
+}
+
+#[test]
 fn what_is_wrong_is_underlined_and_what_is_left_out_is_told() {
     let place = Place::new();
     place.write("wrong.x", "struct s { int a };\n");

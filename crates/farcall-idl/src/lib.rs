@@ -23,6 +23,6 @@ pub use binding::{Refusal, refusals};
 pub use check::{Change, check};
 pub use model::{Argument, Builder, Fingerprint, Interface, Procedure};
 pub use spell::{spell, spell_program};
-pub use to_x::to_x;
+pub use to_x::{NotDescribed, to_x};
 #[cfg(feature = "x")]
 pub use x::{Build, build};

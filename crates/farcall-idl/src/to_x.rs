@@ -1,7 +1,7 @@
 //! An interface written in Rust as an `.x` file, so that others make stubs of it: rpcgen for C, and whoever reads the language.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use farcall_xdr::schema::{Arm, Body, Definition, Field, Type, Types};
 
@@ -22,11 +22,16 @@ const KEYWORDS: &str = "asm auto bool break case char class const continue defau
 /// use farcall_idl::{Interface, to_x};
 /// let mut echo = Interface::new("Echo");
 /// echo.procedure(1, "twice").argument::<u32>("number").result::<Vec<u32>>();
-/// let text = to_x(&echo, 0x2000_0001, 1);
+/// let text = to_x(&echo, 0x2000_0001, 1)?;
 /// assert!(text.contains("typedef unsigned int Echo_twice_result<>;"));
 /// assert!(text.contains("Echo_twice_result ECHO_TWICE(unsigned int /* number */) = 1;"));
+/// # Ok::<(), farcall_idl::NotDescribed>(())
 /// ```
-pub fn to_x(interface: &Interface, program: u32, version: u32) -> String {
+///
+/// # Errors
+/// If the interface needs a type of which it says nothing: one that an `.x` file left to be declared elsewhere.
+pub fn to_x(interface: &Interface, program: u32, version: u32) -> Result<String, NotDescribed> {
+    check(interface)?;
     let names = names(interface);
     let states = vec![State::Unknown; names.len()];
     let taken = KEYWORDS.split_whitespace().map(String::from).chain(names.iter().cloned()).collect();
@@ -43,7 +48,42 @@ pub fn to_x(interface: &Interface, program: u32, version: u32) -> String {
         procedures.concat(),
         spell_program(program)
     );
-    printer.text
+    Ok(printer.text)
+}
+
+/// A type of which an interface says nothing but the name; it has no values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotDescribed {
+    name: String,
+}
+
+impl fmt::Display for NotDescribed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is declared elsewhere, and what it is, is not known", self.name)
+    }
+}
+
+impl std::error::Error for NotDescribed {}
+
+/// Refuses an interface with types that are not described. Those are structs of one field, of a union without variants, which the
+/// interface cannot be spoken without.
+fn check(interface: &Interface) -> Result<(), NotDescribed> {
+    let types = &interface.types;
+    let is_empty = |ty: &Type| match ty {
+        Type::Named(place) => {
+            types.get(*place).is_none_or(|found| matches!(&found.body, Body::Union { arms } if arms.is_empty()))
+        }
+        _ => false,
+    };
+    let wraps_nothing = |definition: &&Definition| match &definition.body {
+        Body::Struct { fields, .. } => matches!(fields.as_slice(), [only] if is_empty(&only.ty)),
+        Body::Union { arms } => arms.is_empty(),
+    };
+    // The wrapper's name says more than that of what it wraps, and stands before it.
+    match types.definitions().iter().find(wraps_nothing) {
+        Some(found) => Err(NotDescribed { name: found.name.clone() }),
+        None => Ok(()),
+    }
 }
 
 struct Printer<'t> {
@@ -374,7 +414,7 @@ fn identifier(name: &str) -> String {
 }
 
 /// Text that does not end the comment that it stands in.
-fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
     text.replace("*/", "* /").replace("/*", "/ *")
 }

@@ -18,6 +18,7 @@ mod names;
 mod parse;
 mod plan;
 mod preprocess;
+mod print;
 mod resolve;
 mod rust;
 mod scan;
@@ -147,6 +148,15 @@ fn rust_items(specification: &Specification, config: &Config, leave: bool) -> Re
         text += &prettyplease::unparse(&alone);
     }
     Ok(text)
+}
+
+/// The tree as an `.x` file again, for rpcgen and other readers of the language: macros, namespaces and included files are gone, all else
+/// is there, by the same names. What is written is read back first, and is the same.
+///
+/// # Errors
+/// If the language has no form for something that rpcgen, and the C that it makes, would take as it is meant; the reason is said.
+pub fn to_x(specification: &Specification) -> Result<String, Refused> {
+    print::to_x(specification)
 }
 
 /// Each version of each program as tools see it, with the wire types of the generated Rust.

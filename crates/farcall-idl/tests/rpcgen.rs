@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use farcall_idl::x::{Undeclared, tree::Specification};
-use farcall_idl::{values, x};
+use farcall_idl::{Procedure, to_x, values, x};
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{Decoder, Encoder};
 use serde_json::{Value, json};
@@ -22,9 +22,7 @@ const DEPTH: usize = 5;
 
 #[test]
 fn c_encodes_the_same_bytes() {
-    if !Path::new("/usr/include/tirpc/rpc/rpc.h").exists() || Command::new("rpcgen").arg("--version").output().is_err()
-    {
-        let _ = writeln!(std::io::stderr(), "skipped: needs rpcgen, gcc and libtirpc");
+    if !there_is_c() {
         return;
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -35,12 +33,8 @@ fn c_encodes_the_same_bytes() {
         println!("{file}: {types} types");
         assert!(types >= 14, "{file}: only {types} types");
     }
-    let Some(corpus) = std::env::var_os("FARCALL_X_CORPUS") else { return };
-    let mut files = Vec::new();
-    collect(Path::new(&corpus), &mut files);
-    files.sort();
     let mut wrong = Vec::new();
-    for file in files {
+    for file in corpus() {
         match compare(&file) {
             Ok(types) => println!("{}: {types} types", file.display()),
             Err(why @ Failure::Differ(_)) => wrong.push(format!("{}: {why}", file.display())),
@@ -48,6 +42,128 @@ fn c_encodes_the_same_bytes() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// `farcall gen --to x` and `farcall_idl::to_x`: whatever is written is read back, by us as the same and by rpcgen as what makes the
+/// same bytes; what cannot be written is refused with a reason.
+#[test]
+fn what_is_written_is_read_back_by_us_and_by_c() {
+    if !there_is_c() {
+        return;
+    }
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let own = ["nfs3", "mount", "rpcbind", "vxi11"].map(|name| here.join(format!("../farcall-onc/x/{name}.x")));
+    for file in own.iter().chain([&here.join("tests/rpcgen/wire.x")]) {
+        println!("{}: {:?}", file.display(), written(file).unwrap_or_else(|why| panic!("{}: {why}", file.display())));
+    }
+    let (mut wrong, mut refused, mut taken) = (Vec::new(), 0, 0);
+    for file in corpus() {
+        match written(&file) {
+            Ok(_) => taken += 1,
+            Err(why @ Failure::NotOurs(_)) => {
+                refused += 1;
+                println!("{}: {why}", file.display());
+            }
+            Err(why) => wrong.push(format!("{}: {why}", file.display())),
+        }
+    }
+    println!("{taken} written, {refused} refused");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Writes a file anew and reads that; gives how many types were compared with C.
+fn written(file: &Path) -> Result<usize, Failure> {
+    let refused = |why: &dyn std::fmt::Display| Failure::NotOurs(why.to_string());
+    let tree = read(file).map_err(|why| refused(&why))?;
+    let text = x::to_x(&tree).map_err(|why| refused(&why))?;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("written.x");
+    fs::write(&path, &text).unwrap();
+    let again = x::read(&path, &x::Options::default()).map_err(|why| Failure::Differ(why.to_string()))?;
+    let both = [&tree, &again].map(|tree| x::interfaces(tree).unwrap());
+    let [before, after] = &both;
+    if before.len() != after.len() {
+        return Err(Failure::Differ("other programs".into()));
+    }
+    for (before, after) in before.iter().zip(after) {
+        let facts = |version: &x::Version| {
+            let x::Version { program_name, version_name, program, version, procedure_names, interface, .. } = version;
+            let signatures: Vec<String> = interface.procedures.iter().map(|each| interface.signature(each)).collect();
+            let names = (program_name.clone(), version_name.clone(), procedure_names.clone());
+            (*program, *version, names, interface.fingerprints(), signatures)
+        };
+        if facts(before) != facts(after) {
+            return Err(Failure::Differ(format!("{:?} became {:?}", facts(before), facts(after))));
+        }
+        interface_written(before)?;
+    }
+    match compare_as(&path, &tree) {
+        Err(Failure::NoC("it declares no types")) => Ok(0),
+        Err(Failure::NoC(why)) => Err(Failure::Differ(why.into())),
+        other => other,
+    }
+}
+
+/// The same of the interface alone, as an exporter describes it: names may be others, the bytes of values may not.
+fn interface_written(before: &x::Version) -> Result<(), Failure> {
+    let text = match to_x(&before.interface, before.program, before.version) {
+        Ok(text) => text,
+        // It says of which type nothing is known.
+        Err(_) => return Ok(()),
+    };
+    let differ = |how: String| Failure::Differ(format!("{}, by itself: {how}", before.version_name));
+    let tree = x::read_text(Path::new("interface.x"), &text, &x::Options::default());
+    let after =
+        x::interfaces(&tree.map_err(|why| differ(format!("{why}\n{text}")))?).map_err(|why| differ(why.to_string()))?;
+    let [after] = after.as_slice() else { return Err(differ("not one version".into())) };
+    let (seed, types) = (seed(), &before.interface.types);
+    let mut random = Random { state: seed | 1, types };
+    for procedure in &before.interface.procedures {
+        let same = after.interface.by_number(procedure.number);
+        let Some(same) = same.filter(|same| same.arguments.len() == procedure.arguments.len()) else {
+            return Err(differ(format!("no {} of as many arguments", procedure.name)));
+        };
+        let arguments =
+            |procedure: &Procedure| procedure.arguments.iter().map(|each| each.ty.clone()).collect::<Vec<_>>();
+        let both = arguments(procedure).into_iter().zip(arguments(same));
+        for (ty, other) in both.chain([(procedure.result.clone(), same.result.clone())]) {
+            let bytes = |types, ty, value| {
+                let mut out = Vec::new();
+                values::encode(types, ty, value, &mut Encoder::new(&mut out)).map(|()| out)
+            };
+            let value = random.value(&ty, DEPTH);
+            let ours = bytes(types, &ty, &value).map_err(|why| differ(why.to_string()))?;
+            let read = values::decode(&after.interface.types, &other, &mut Decoder::new(&ours));
+            let read = read.map_err(|why| differ(format!("{}, seed {seed}: {why}: {value}", procedure.name)))?;
+            if bytes(&after.interface.types, &other, &read).ok().as_ref() != Some(&ours) {
+                return Err(differ(format!("{}, seed {seed}: {value} is {read}", procedure.name)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn there_is_c() -> bool {
+    let there =
+        Path::new("/usr/include/tirpc/rpc/rpc.h").exists() && Command::new("rpcgen").arg("--version").output().is_ok();
+    if !there {
+        let _ = writeln!(std::io::stderr(), "skipped: needs rpcgen, gcc and libtirpc");
+    }
+    there
+}
+
+/// The files of `$FARCALL_X_CORPUS`, if that is set.
+fn corpus() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    if let Some(corpus) = std::env::var_os("FARCALL_X_CORPUS") {
+        collect(Path::new(&corpus), &mut files);
+    }
+    files.sort();
+    files
+}
+
+fn seed() -> u64 {
+    std::env::var("FARCALL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed)
 }
 
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
@@ -82,10 +198,15 @@ impl std::fmt::Display for Failure {
 
 /// Compares values of all types of a file; gives how many types that were.
 fn compare(file: &Path) -> Result<usize, Failure> {
+    let tree = read(file).map_err(|why| Failure::NotOurs(why.to_string()))?;
+    compare_as(file, &tree)
+}
+
+/// The same, where `tree` says what the file means.
+fn compare_as(file: &Path, tree: &Specification) -> Result<usize, Failure> {
     let directory = tempfile::tempdir().unwrap();
     let names = make_c(file, directory.path())?;
-    let tree = read(file).map_err(|why| Failure::NotOurs(why.to_string()))?;
-    let described = x::types(&tree).map_err(|why| Failure::NotOurs(why.to_string()))?;
+    let described = x::types(tree).map_err(|why| Failure::NotOurs(why.to_string()))?;
     let harness = directory.path().join("harness");
     let mut c = Command::new(harness).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let compared = compare_types(&names, &described, c.stdin.take().unwrap(), c.stdout.take().unwrap());
@@ -119,7 +240,7 @@ fn compare_types(
     mut to: ChildStdin,
     mut from: ChildStdout,
 ) -> Result<usize, Failure> {
-    let seed = std::env::var("FARCALL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_u64);
+    let seed = seed();
     let mut random = Random { state: seed | 1, types: &described.types };
     let mut compared = 0;
     for (index, name) in names.iter().enumerate() {

@@ -70,7 +70,7 @@ trait Everything {
 struct Gone;
 
 fn text() -> String {
-    to_x(<dyn Everything>::interface(), <dyn Everything>::PROGRAM, <dyn Everything>::VERSION)
+    to_x(<dyn Everything>::interface(), <dyn Everything>::PROGRAM, <dyn Everything>::VERSION).unwrap()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use farcall_idl::to_x;
-use farcall_idl::x::{Config, interfaces, to_rust, tree::Specification};
+use farcall_idl::x::{self, Config, to_rust, tree::Specification};
 use serde_json::json;
 
 use crate::commands::describe;
@@ -60,7 +60,9 @@ impl Gen {
     pub fn run(&self, output: &Output) -> Outcome {
         let (text, left_out) = match self.to {
             To::X if !onc::is_definition(&self.source) => {
-                (to_x(&describe::interface(&self.source)?, self.program, self.version), Vec::new())
+                let text = to_x(&describe::interface(&self.source)?, self.program, self.version);
+                let refused = |why| Failure::new(format!("no .x file can be made of it: {why}")).about(&self.source);
+                (text.map_err(refused)?, Vec::new())
             }
             to => {
                 let external = self.externs.iter().map(|(name, _)| name.as_str());
@@ -81,11 +83,9 @@ impl Gen {
         }
     }
 
-    /// The same file as farcall understands it: each version of each program by itself.
+    /// The same file as farcall understands it, without macros and included files.
     fn x(&self, tree: &Specification) -> Outcome<String> {
-        let versions = interfaces(tree).map_err(|why| Failure::new(why.to_string()).about(&self.source))?;
-        let each = versions.iter().map(|version| to_x(&version.interface, version.program, version.version));
-        Ok(each.collect::<Vec<_>>().join("\n"))
+        x::to_x(tree).map_err(|why| Failure::new(format!("no .x file can be made of it: {why}")).about(&self.source))
     }
 
     fn rust(&self, tree: &Specification) -> Outcome<String> {

@@ -13,6 +13,7 @@ use self::names::{Scope, camel, screaming, snake};
 use super::Config;
 use super::tree::{self, Body, Declared, Specification};
 
+pub use graph::stripped;
 pub use traits::{Method, Trait, by_value};
 
 /// How deep types may refer to one another: what is recursive over them, rustc's own searches among it, ends.

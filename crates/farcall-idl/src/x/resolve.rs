@@ -12,6 +12,7 @@ mod used;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use self::constants::Enumeration;
+pub(in crate::x) use self::used::{each_type, each_type_of_programs};
 use super::error::{Diagnostic, Diagnostics};
 use super::preprocess::Number;
 use super::scan::in_64_bits;

@@ -23,11 +23,23 @@ impl<'a> Resolver<'a> {
                 }
             }
         }
-        for (place, item) in self.syntax.constants.iter().enumerate() {
-            let own = place < self.own.constants && !item.lent;
-            self.check_value((item.scope, &item.name), ValueId::Constant(place), own);
+        // What the file says itself goes before what is lent.
+        let is_own = |place: usize, item: &ConstantItem| place < self.own.constants && !item.lent;
+        let (own, lent): (Vec<_>, Vec<_>) =
+            self.syntax.constants.iter().enumerate().partition(|(place, item)| is_own(*place, item));
+        for (place, item) in own {
+            self.check_value((item.scope, &item.name), ValueId::Constant(place), true);
         }
-        for (place, item) in self.syntax.types.iter().enumerate() {
+        self.add_enumerators(0..self.own.types);
+        for (place, item) in lent {
+            self.check_value((item.scope, &item.name), ValueId::Constant(place), false);
+        }
+        self.add_enumerators(self.own.types..self.syntax.types.len());
+    }
+
+    fn add_enumerators(&mut self, places: std::ops::Range<usize>) {
+        for place in places {
+            let item = &self.syntax.types[place];
             let BodyItem::Enum(enumerators) = &item.body else { continue };
             for (position, (name, _)) in enumerators.iter().enumerate() {
                 self.values.entry((item.scope, &name.text)).or_insert(ValueId::Enumerator(place, position));

@@ -68,7 +68,7 @@ fn place_of(ty: &Type) -> Option<usize> {
     }
 }
 
-fn each_type(body: &mut Body, f: &mut impl FnMut(&mut Type)) {
+pub(in crate::x) fn each_type(body: &mut Body, f: &mut impl FnMut(&mut Type)) {
     match body {
         Body::Alias(declared) => declared_type(declared).into_iter().for_each(f),
         Body::Enum(_) => {}
@@ -83,7 +83,7 @@ fn each_type(body: &mut Body, f: &mut impl FnMut(&mut Type)) {
     }
 }
 
-fn each_type_of_programs(specification: &mut Specification, f: &mut impl FnMut(&mut Type)) {
+pub(in crate::x) fn each_type_of_programs(specification: &mut Specification, f: &mut impl FnMut(&mut Type)) {
     let versions = specification.programs.iter_mut().flat_map(|program| &mut program.versions);
     for procedure in versions.flat_map(|version| &mut version.procedures) {
         let arguments = procedure.arguments.iter_mut().map(|argument| &mut argument.declared);

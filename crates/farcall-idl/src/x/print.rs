@@ -1,0 +1,479 @@
+//! A tree as an `.x` file again: what rpcgen takes, and what reads back as the same tree.
+//!
+//! The text is plain: macros, namespaces and types in line are gone, since the tree has them resolved. What rpcgen or the C that it
+//! makes has no form for is refused, with the reason.
+
+mod same;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+use self::same::comparable;
+use super::plan::Refused;
+use super::tree::*;
+use super::{Options, read_text};
+use crate::spell_program;
+use crate::to_x::harmless;
+
+/// Words that are no names for rpcgen, or in C.
+const KEYWORDS: &str = "asm auto bool break case char const continue default do double else enum extern float for goto hyper if \
+    inline int long opaque program quadruple register restrict return short signed sizeof static string struct switch typedef \
+    union unsigned version void volatile while";
+
+/// What `<rpc/rpc.h>` of libtirpc 1.3 declares, with what it includes of the C library: types, enumerators, functions, macros. Macros stand
+/// after a `#`. Where a file has such a name, C is told another.
+const HEADER_NAMES: &str = include_str!("print/c_names.txt");
+
+/// How deep types may need one another first.
+const MAX_DEPTH: usize = 256;
+
+type Done<T = ()> = Result<T, Refused>;
+
+/// The `.x` file of a tree. It is read back before it is given: it declares the same types and programs.
+pub fn to_x(tree: &Specification) -> Done<String> {
+    let states = vec![State::Unknown; tree.types.len()];
+    let mut printer = Printer { tree, states, text: String::new() };
+    check_names(tree)?;
+    printer.constants()?;
+    for place in 0..tree.types.len() {
+        printer.definition(place, 0)?;
+    }
+    tree.programs.iter().try_for_each(|program| printer.program(program))?;
+    let text = printer.text.trim_end().to_owned() + "\n";
+    let again = read_text(Path::new("made.x"), &text, &Options::default())
+        .map_err(|why| Refused(format!("what would be written cannot be read back:\n{why}")))?;
+    if comparable(&again) != comparable(tree) {
+        return Err(Refused("what would be written means something else when it is read back".into()));
+    }
+    Ok(text)
+}
+
+/// How far a type has been written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unknown,
+    Begun,
+    Declared,
+}
+
+struct Printer<'t> {
+    tree: &'t Specification,
+    states: Vec<State>,
+    text: String,
+}
+
+impl Printer<'_> {
+    /// `const`; and what labels name that the file takes from elsewhere, as C is told of it.
+    fn constants(&mut self) -> Done {
+        let tree = self.tree;
+        for Constant { named, value } in &tree.constants {
+            self.docs("", &named.docs);
+            let value = match value {
+                Value::Integer(value) => value.to_string(),
+                Value::Text(text) => quoted(text)?,
+            };
+            let _ = writeln!(self.text, "const {} = {value};", named.name);
+        }
+        let known: BTreeSet<&str> = global_names(tree).chain(macros(tree)).map(|(name, _)| name).collect();
+        let mut lent = BTreeMap::new();
+        for union in tree.types.iter().filter_map(|definition| match &definition.body {
+            Body::Union(union) if !self.is_bool(&union.discriminant) => Some(union),
+            _ => None,
+        }) {
+            for label in union.arms.iter().flat_map(|arm| &arm.labels) {
+                let Some(name) = label.name.as_deref().filter(|name| !known.contains(name)) else { continue };
+                let value = lent.entry(name).or_insert(label.value);
+                if *value != label.value {
+                    return refuse(format!("`{name}` stands for two values"));
+                }
+            }
+        }
+        for (name, value) in lent {
+            let _ = writeln!(self.text, "%#define {name} {value}");
+        }
+        for name in renamed(tree) {
+            let _ = writeln!(self.text, "%#define {name} {name}_of_file");
+        }
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        Ok(())
+    }
+
+    /// Declares the type at that place, after what C must know before.
+    fn definition(&mut self, place: usize, depth: usize) -> Done {
+        let tree = self.tree;
+        let definition = &tree.types[place];
+        let name = &definition.named.name;
+        match self.states[place] {
+            State::Declared => return Ok(()),
+            State::Begun => return refuse(format!("`{name}` contains itself in place, which nothing in C can")),
+            State::Unknown if depth > MAX_DEPTH => return refuse(format!("`{name}` needs too many types before it")),
+            State::Unknown => {}
+        }
+        self.states[place] = State::Begun;
+        match &definition.body {
+            Body::Alias(declared) => match declared {
+                Declared::Array { element, .. } => self.complete(element, depth + 1)?,
+                Declared::One(ty) | Declared::Optional(ty) | Declared::List { element: ty, .. } => {
+                    self.nameable(ty, depth + 1)?;
+                }
+                _ => {}
+            },
+            Body::Enum(_) => {}
+            Body::Struct(fields) => {
+                fields.iter().try_for_each(|field| self.before(&field.declared, depth + 1))?;
+            }
+            Body::Union(union) => {
+                self.complete(&union.discriminant, depth + 1)?;
+                let fields = union.arms.iter().filter_map(|arm| arm.field.as_ref());
+                let mut fields = fields.chain(union.default.iter().flatten());
+                fields.try_for_each(|field| self.before(&field.declared, depth + 1))?;
+            }
+        }
+        let text = self.body(name, &definition.body)?;
+        self.docs("", &definition.named.docs);
+        self.text += &text;
+        self.text += "\n";
+        self.states[place] = State::Declared;
+        Ok(())
+    }
+
+    fn before(&mut self, declared: &Declared, depth: usize) -> Done {
+        match declared {
+            Declared::One(ty) | Declared::Array { element: ty, .. } => self.complete(ty, depth),
+            Declared::Optional(ty) | Declared::List { element: ty, .. } => self.nameable(ty, depth),
+            Declared::Opaque { .. } | Declared::Bytes { .. } | Declared::String { .. } => Ok(()),
+        }
+    }
+
+    /// Declares a type so that a value of it can stand in place.
+    fn complete(&mut self, ty: &Type, depth: usize) -> Done {
+        let Type::Defined(place) = ty else { return Ok(()) };
+        self.definition(*place, depth)?;
+        match &self.tree.types[*place].body {
+            Body::Alias(Declared::One(ty) | Declared::Array { element: ty, .. }) if depth <= MAX_DEPTH => {
+                self.complete(ty, depth + 1)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Declares a type so that a pointer to it can be: of structs and unions C needs to know no more than the name.
+    fn nameable(&mut self, ty: &Type, depth: usize) -> Done {
+        match ty {
+            Type::Defined(place) => match &self.tree.types[*place].body {
+                Body::Struct(_) | Body::Union(_) => Ok(()),
+                Body::Alias(_) | Body::Enum(_) => self.definition(*place, depth),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn body(&self, name: &str, body: &Body) -> Done<String> {
+        let mut text = String::new();
+        match body {
+            Body::Alias(declared) => {
+                let _ = writeln!(text, "typedef {};", self.declaration(declared, name)?);
+            }
+            Body::Enum(all) if all.is_empty() => {
+                return refuse(format!("`{name}` has no enumerators, which rpcgen wants"));
+            }
+            Body::Enum(all) => {
+                let line = |each: &Enumerator| {
+                    let docs = documented("    ", &each.named.docs);
+                    format!("{docs}    {} = {}", each.named.name, each.value)
+                };
+                let lines: Vec<String> = all.iter().map(line).collect();
+                let _ = writeln!(text, "enum {name} {{\n{}\n}};", lines.join(",\n"));
+            }
+            Body::Struct(fields) if fields.is_empty() => {
+                return refuse(format!("`{name}` has no fields, which rpcgen wants"));
+            }
+            Body::Struct(fields) => {
+                let _ = writeln!(text, "struct {name} {{");
+                for field in fields {
+                    text += &documented("    ", &field.named.docs);
+                    let _ = writeln!(text, "    {};", self.declaration(&field.declared, &field.named.name)?);
+                }
+                text += "};\n";
+            }
+            Body::Union(union) => self.union(name, union, &mut text)?,
+        }
+        Ok(text)
+    }
+
+    fn union(&self, name: &str, union: &Union, text: &mut String) -> Done {
+        if union.arms.is_empty() {
+            return refuse(format!("`{name}` has no `case`, which rpcgen wants"));
+        }
+        let switch = self.declaration(&Declared::One(union.discriminant.clone()), &union.switch.name)?;
+        let _ = writeln!(text, "union {name} switch ({switch}) {{");
+        for arm in &union.arms {
+            *text += &documented("", &arm.docs);
+            for label in &arm.labels {
+                let _ = writeln!(text, "case {}:", self.label(&union.discriminant, label));
+            }
+            self.arm(arm.field.as_ref(), text)?;
+        }
+        if let Some(default) = &union.default {
+            *text += "default:\n";
+            self.arm(default.as_ref(), text)?;
+        }
+        *text += "};\n";
+        Ok(())
+    }
+
+    fn arm(&self, field: Option<&Field>, text: &mut String) -> Done {
+        let Some(field) = field else {
+            *text += "    void;\n";
+            return Ok(());
+        };
+        *text += &documented("    ", &field.named.docs);
+        let _ = writeln!(text, "    {};", self.declaration(&field.declared, &field.named.name)?);
+        Ok(())
+    }
+
+    fn label(&self, discriminant: &Type, label: &Label) -> String {
+        match (&label.name, self.stripped(discriminant)) {
+            (_, Type::Bool) if label.value == 1 => "TRUE".into(),
+            (_, Type::Bool) if label.value == 0 => "FALSE".into(),
+            (Some(name), _) => name.clone(),
+            (None, Type::U32) => label.value.cast_unsigned().to_string(),
+            (None, _) => label.value.to_string(),
+        }
+    }
+
+    /// `T name<4>`.
+    fn declaration(&self, declared: &Declared, name: &str) -> Done<String> {
+        let most = |max: &u32| if *max == u32::MAX { String::new() } else { max.to_string() };
+        Ok(match declared {
+            Declared::One(ty) => format!("{} {name}", self.spelled(ty)?),
+            Declared::Optional(ty) => format!("{} *{name}", self.spelled(ty)?),
+            Declared::Array { element, size } => format!("{} {name}[{size}]", self.spelled(element)?),
+            Declared::List { element, max } => format!("{} {name}<{}>", self.spelled(element)?, most(max)),
+            Declared::Opaque { size } => format!("opaque {name}[{size}]"),
+            Declared::Bytes { max } => format!("opaque {name}<{}>", most(max)),
+            Declared::String { max } => format!("string {name}<{}>", most(max)),
+        })
+    }
+
+    fn spelled(&self, ty: &Type) -> Done<String> {
+        Ok(match ty {
+            Type::Void => "void",
+            Type::Bool => "bool",
+            Type::I8 => "char",
+            Type::I16 => "short",
+            Type::I32 => "int",
+            Type::I64 => "hyper",
+            Type::U8 => "unsigned char",
+            Type::U16 => "unsigned short",
+            Type::U32 => "unsigned int",
+            Type::U64 => "unsigned hyper",
+            Type::F32 => "float",
+            Type::F64 => "double",
+            Type::Quadruple => return refuse("C has no type for a `quadruple`".into()),
+            Type::Foreign(name) => {
+                return refuse(format!("`{name}` is declared elsewhere, and what it is, is not known"));
+            }
+            Type::Defined(place) => {
+                let Definition { named, body, .. } = &self.tree.types[*place];
+                let is_tag = matches!(body, Body::Struct(_) | Body::Union(_)) && self.states[*place] != State::Declared;
+                return Ok(if is_tag { format!("struct {}", named.name) } else { named.name.clone() });
+            }
+        }
+        .into())
+    }
+
+    fn program(&mut self, program: &Program) -> Done {
+        let name = &program.named.name;
+        if program.versions.is_empty() {
+            return refuse(format!("program `{name}` has no versions, which rpcgen wants"));
+        }
+        self.docs("", &program.named.docs);
+        let _ = writeln!(self.text, "program {name} {{");
+        for version in &program.versions {
+            if version.procedures.is_empty() {
+                return refuse(format!("version `{}` has no procedures, which rpcgen wants", version.named.name));
+            }
+            self.docs("    ", &version.named.docs);
+            let _ = writeln!(self.text, "    version {} {{", version.named.name);
+            for procedure in &version.procedures {
+                let line = self.procedure(procedure)?;
+                self.docs("        ", &procedure.named.docs);
+                let _ = writeln!(self.text, "        {line}");
+            }
+            let _ = writeln!(self.text, "    }} = {};", version.number);
+        }
+        let _ = writeln!(self.text, "}} = {};\n", spell_program(program.number));
+        Ok(())
+    }
+
+    fn procedure(&self, procedure: &Procedure) -> Done<String> {
+        let name = &procedure.named.name;
+        let typedef = |what: &str| {
+            refuse(format!(
+                "{what} of `{name}` has no name of its own, and rpcgen takes only names: give it one by `typedef`"
+            ))
+        };
+        let result = match &procedure.result {
+            Declared::One(ty) => self.spelled(ty)?,
+            Declared::String { max: u32::MAX } => "string".into(),
+            _ => return typedef("the result"),
+        };
+        let mut arguments = Vec::new();
+        for Argument { name, declared } in &procedure.arguments {
+            let name = name.as_deref().unwrap_or("");
+            let argument = match declared {
+                Declared::One(ty) => format!("{} {name}", self.spelled(ty)?),
+                Declared::Optional(ty) => format!("{} *{name}", self.spelled(ty)?),
+                Declared::String { max: u32::MAX } => format!("string {name}"),
+                Declared::String { max } if !name.is_empty() => format!("string {name}<{max}>"),
+                _ => return typedef("an argument"),
+            };
+            arguments.push(argument.trim_end().to_owned());
+        }
+        let arguments = if arguments.is_empty() { "void".into() } else { arguments.join(", ") };
+        Ok(format!("{result} {name}({arguments}) = {};", procedure.number))
+    }
+
+    fn is_bool(&self, ty: &Type) -> bool {
+        matches!(self.stripped(ty), Type::Bool)
+    }
+
+    /// What a type is behind other names.
+    fn stripped<'a>(&'a self, ty: &'a Type) -> &'a Type {
+        super::plan::stripped(self.tree, ty)
+    }
+
+    fn docs(&mut self, indent: &str, docs: &str) {
+        self.text += &documented(indent, docs);
+    }
+}
+
+/// A comment; nothing if there is nothing to say.
+fn documented(indent: &str, docs: &str) -> String {
+    let lines: Vec<String> = docs.lines().map(harmless).collect();
+    match lines.as_slice() {
+        [] => String::new(),
+        [line] => format!("{indent}/* {line} */\n"),
+        lines => {
+            let lines: String =
+                lines.iter().map(|line| format!("{indent} * {line}").trim_end().to_owned() + "\n").collect();
+            format!("{indent}/*\n{lines}{indent} */\n")
+        }
+    }
+}
+
+fn quoted(text: &str) -> Done<String> {
+    match text.chars().any(|c| c.is_control() || matches!(c, '"' | '\\')) {
+        true => refuse("a text with quotes or control characters in it has no form that all read alike".into()),
+        false => Ok(format!("\"{text}\"")),
+    }
+}
+
+fn refuse<T>(why: String) -> Done<T> {
+    Err(Refused(why))
+}
+
+/// Refuses names that meet in C, where types, enumerators and macros are told apart by nothing, and a macro changes fields too.
+fn check_names(tree: &Specification) -> Done {
+    let fields: BTreeSet<&str> = tree.types.iter().flat_map(|definition| field_names(&definition.body)).collect();
+    let all = global_names(tree).chain(macros(tree)).map(|(name, _)| name).chain(fields.iter().copied());
+    if let Some(name) = all.into_iter().find(|name| KEYWORDS.split_whitespace().any(|word| word == *name)) {
+        return refuse(format!("`{name}` cannot be a name in C"));
+    }
+    if let Some(name) = tree.types.iter().map(|definition| &definition.named.name).find(|name| is_routine(name)) {
+        return refuse(format!("`{name}` cannot be a type in C: `xdr_{name}` is a routine of the library"));
+    }
+    let twice = |name: &str| refuse(format!("`{name}` is the name of two things, which C cannot tell apart"));
+    let mut global = BTreeSet::new();
+    for (name, _) in global_names(tree) {
+        if !global.insert(name) {
+            return twice(name);
+        }
+    }
+    let mut values = BTreeMap::new();
+    for (name, value) in macros(tree) {
+        let differs = values.insert(name, value).is_some_and(|other| other != value);
+        if differs || global.contains(name) || fields.contains(name) {
+            return twice(name);
+        }
+    }
+    Ok(())
+}
+
+/// Whether what rpcgen makes calls `xdr_NAME` itself.
+fn is_routine(name: &str) -> bool {
+    const ROUTINES: &str = "array bool bytes char double enum float free hyper int int16_t int32_t int64_t int8_t long opaque pointer \
+        quad_t reference short string u_char u_hyper u_int u_long u_quad_t u_short uint16_t uint32_t uint64_t uint8_t union vector void \
+        wrapstring";
+    ROUTINES.split_whitespace().any(|routine| routine == name)
+}
+
+/// The names of types, and those of enumerators with their values.
+fn global_names(tree: &Specification) -> impl Iterator<Item = (&str, Option<i128>)> {
+    tree.types.iter().flat_map(|definition| {
+        let enumerators = match &definition.body {
+            Body::Enum(all) => all.as_slice(),
+            _ => &[],
+        };
+        let enumerators = enumerators.iter().map(|each| (each.named.name.as_str(), Some(each.value.into())));
+        [(definition.named.name.as_str(), None)].into_iter().chain(enumerators)
+    })
+}
+
+/// The names of the file that C's headers have, too.
+fn renamed(tree: &Specification) -> BTreeSet<String> {
+    let headers: BTreeSet<&str> = HEADER_NAMES.lines().map(|line| line.trim_start_matches('#')).collect();
+    let macros: BTreeSet<&str> = HEADER_NAMES.lines().filter_map(|line| line.strip_prefix('#')).collect();
+    let fields = tree.types.iter().flat_map(|definition| field_names(&definition.body)).map(str::to_owned);
+    let fields = fields.filter(|name| macros.contains(name.as_str()));
+    c_names(tree).filter(|name| headers.contains(name.as_str())).chain(fields).collect()
+}
+
+/// What rpcgen makes names of in C that are no macros: types, the routines that code them, enumerators, stubs.
+fn c_names(tree: &Specification) -> impl Iterator<Item = String> {
+    let types = global_names(tree).flat_map(|(name, value)| {
+        let routine = value.is_none().then(|| format!("xdr_{name}"));
+        [name.to_owned()].into_iter().chain(routine)
+    });
+    let versions = tree.programs.iter().flat_map(|program| &program.versions);
+    let stubs = versions.flat_map(|version| {
+        let stub = |procedure: &Procedure| format!("{}_{}", procedure.named.name.to_lowercase(), version.number);
+        version.procedures.iter().map(stub).flat_map(|stub| [format!("{stub}_svc"), stub])
+    });
+    types.chain(stubs)
+}
+
+/// What rpcgen makes macros of: constants, and what has a number in a program.
+fn macros(tree: &Specification) -> impl Iterator<Item = (&str, Option<i128>)> {
+    let constants = tree.constants.iter().map(|constant| match constant.value {
+        Value::Integer(value) => (constant.named.name.as_str(), Some(value)),
+        Value::Text(_) => (constant.named.name.as_str(), None),
+    });
+    let programs = tree.programs.iter().flat_map(move |program| {
+        let versions = program.versions.iter().flat_map(move |version| {
+            let procedures = version.procedures.iter().map(move |each| numbered_macro(&each.named, each.number));
+            [numbered_macro(&version.named, version.number)].into_iter().chain(procedures)
+        });
+        [numbered_macro(&program.named, program.number)].into_iter().chain(versions)
+    });
+    constants.chain(programs)
+}
+
+fn field_names(body: &Body) -> Vec<&str> {
+    match body {
+        Body::Struct(fields) => fields.iter().map(|field| field.named.name.as_str()).collect(),
+        Body::Union(union) => {
+            let arms = union.arms.iter().filter_map(|arm| arm.field.as_ref()).chain(union.default.iter().flatten());
+            arms.map(|field| field.named.name.as_str()).chain([union.switch.name.as_str()]).collect()
+        }
+        Body::Alias(_) | Body::Enum(_) => Vec::new(),
+    }
+}
+
+fn numbered_macro(named: &Named, number: u32) -> (&str, Option<i128>) {
+    (&named.name, Some(number.into()))
+}

@@ -1,0 +1,59 @@
+//! Whether two trees mean the same.
+
+use std::collections::BTreeMap;
+
+use super::super::tree::*;
+
+/// What two trees have in common that mean the same: types and programs, with names for places; without comments, namespaces, and
+/// the order of types.
+pub(super) fn comparable(
+    tree: &Specification,
+) -> (BTreeMap<String, Definition>, Vec<Program>, BTreeMap<String, Value>) {
+    let mut tree = tree.clone();
+    let names: Vec<String> = tree.types.iter().map(|definition| definition.named.name.clone()).collect();
+    // A name in the place of a number.
+    let by_name = |ty: &mut Type| {
+        if let Type::Defined(place) = ty {
+            *ty = Type::Foreign(names[*place].clone());
+        }
+    };
+    let bools: Vec<bool> = tree
+        .types
+        .iter()
+        .map(|definition| match &definition.body {
+            Body::Union(union) => *super::super::plan::stripped(&tree, &union.discriminant) == Type::Bool,
+            _ => false,
+        })
+        .collect();
+    for (definition, is_bool) in tree.types.iter_mut().zip(bools) {
+        definition.namespace.clear();
+        definition.named.docs.clear();
+        super::super::resolve::each_type(&mut definition.body, &mut { by_name });
+        match &mut definition.body {
+            Body::Alias(_) => {}
+            Body::Enum(all) => all.iter_mut().for_each(|each| each.named.docs.clear()),
+            Body::Struct(fields) => fields.iter_mut().for_each(|field| field.named.docs.clear()),
+            Body::Union(union) => {
+                union.switch.docs.clear();
+                for arm in &mut union.arms {
+                    arm.docs.clear();
+                    arm.field.iter_mut().for_each(|field| field.named.docs.clear());
+                    // `TRUE` and `true`, and 1, are the same there.
+                    arm.labels.iter_mut().filter(|_| is_bool).for_each(|label| label.name = None);
+                }
+                union.default.iter_mut().flatten().for_each(|field| field.named.docs.clear());
+            }
+        }
+    }
+    super::super::resolve::each_type_of_programs(&mut tree, &mut { by_name });
+    for program in &mut tree.programs {
+        program.named.docs.clear();
+        for version in &mut program.versions {
+            version.named.docs.clear();
+            version.procedures.iter_mut().for_each(|procedure| procedure.named.docs.clear());
+        }
+    }
+    let types = tree.types.into_iter().map(|definition| (definition.named.name.clone(), definition)).collect();
+    let constants = tree.constants.into_iter().map(|constant| (constant.named.name, constant.value)).collect();
+    (types, tree.programs, constants)
+}
