@@ -27,6 +27,10 @@
 //! **Time.** A server cannot be asked whether it is still at it. So a call whose caller says nothing fails after 25
 //! seconds ([`Builder::patience`]), unlike other calls of farcall.
 //!
+//! A connection over which nothing came from when a call was sent until its deadline, or the beginning of a reply and not the
+//! rest, may be dead: the next call makes another. Other calls under way stay where they are, until they are answered
+//! or their own time is over. The system is told to probe a silent TCP connection after 30 seconds and to end it after 60.
+//!
 //! **Failures** are [`CallFailed`], and say whether the call ran. It did not if the server refused
 //! it (no such program, version or procedure, arguments that it cannot read, credentials that it does not accept), or if
 //! it was never sent whole. It may have if no reply came, if the connection broke after it was sent, or if it was sent
@@ -45,7 +49,7 @@
 //! carrier    sockets, and the seam for TLS  auth     credentials, and the seam for RPCSEC_GSS
 //! service    the thread for all links       gather   a thread that waits for any of several calls
 //! copies     calls sealed anew              incoming what has come, and for whom it is
-//! refusals   a port that takes no datagrams
+//! refusals   a port that takes no datagrams timers   when a thread that waits must act
 //! ```
 
 mod address;
@@ -62,6 +66,7 @@ mod service;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod tools;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -394,7 +399,7 @@ impl Connection {
             current = self.lock();
         }
         current.stale = now + IDLE;
-        if current.link.is_usable() {
+        if current.link.is_usable(!self.reconnect) {
             return Ok(current.link.clone());
         }
         self.renew(current, until)
@@ -418,12 +423,15 @@ impl Connection {
                 Some(left) => self.dialled.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0,
                 None => self.dialled.wait(current).unwrap_or_else(PoisonError::into_inner),
             };
-            if current.link.is_usable() {
+            if current.link.is_usable(!self.reconnect) {
                 return Ok(current.link.clone());
             }
         }
+        let former = current.link.clone();
         drop(current);
         let dialling = Dialling(self);
+        // First: there are servers that take one connection at a time.
+        former.replace();
         let carrier = self.dial.dial(left()).map_err(|why| match why.kind() {
             io::ErrorKind::TimedOut => late(),
             _ => unreachable_by(&why.to_string()),

@@ -10,10 +10,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use common::{Echo, Stream, udp};
-use farcall::{CallFailed, Kind, Ran};
+use common::{Asked, Echo, EchoClient, Stream, tcp, udp};
+use farcall::{CallFailed, Calls, Kind, Ran};
 use farcall_onc::wire::auth::{AuthStat, Flavor, OpaqueAuth};
 use farcall_onc::wire::message::{Accepted, Answer, Rejected};
+use farcall_onc::wire::record::Limits;
 use farcall_onc::{AuthSys, Client};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
 
@@ -177,4 +178,119 @@ fn datagrams_that_were_sent_before_leave_it_open_what_an_error_is_about() {
     client.one_way().bind::<dyn Echo>().null().unwrap();
     server.join().unwrap();
     refused(failure(client.bind::<dyn Echo>().next(1)));
+}
+
+/// Half a reply, of which the other half never comes.
+fn half(asked: &Asked) -> Vec<u8> {
+    let reply = asked.result();
+    [&(0x8000_0000 | reply.len() as u32).to_be_bytes()[..], &reply[..10]].concat()
+}
+
+/// A server that answers the first call of its first connection by that, and then nobody there; on others it serves.
+fn falls_silent(first: impl Fn(&Asked) -> Vec<u8> + Send + 'static) -> String {
+    let mut silent = Vec::new();
+    tcp(move |number, mut stream| {
+        if number > 0 {
+            return stream.serve();
+        }
+        let asked = stream.next().unwrap();
+        stream.raw(&first(&asked));
+        silent.push(stream);
+    })
+}
+
+const SHORT: Duration = Duration::from_millis(20);
+
+/// Every way to wait for a call.
+fn ways() -> [fn(&EchoClient) -> farcall::Result<u32>; 4] {
+    [
+        |echo| echo.next(41),
+        |echo| echo.start().next(41).wait(),
+        |echo| {
+            let mut calls = Calls::new();
+            calls.add((), echo.start().next(41));
+            calls.wait().unwrap().1
+        },
+        |echo| tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(echo.start().next(41)),
+    ]
+}
+
+#[test]
+fn after_a_deadline_with_no_reply_or_half_of_one_the_next_call_makes_another_connection() {
+    let answers: [fn(&Asked) -> Vec<u8>; 2] = [|_| Vec::new(), half];
+    for (way, first) in ways().into_iter().flat_map(|way| answers.map(|first| (way, first))) {
+        let address = falls_silent(first);
+        let client = Client::builder().patience(Some(SHORT)).connect(&address).unwrap();
+        let why = failure(way(&client.bind::<dyn Echo>()));
+        assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe), "{why}");
+        let echo = client.bind::<dyn Echo>().within(Duration::from_secs(20));
+        assert_eq!(echo.next(41).unwrap(), 42);
+        assert_eq!(echo.start().next(41).wait().unwrap(), 42);
+    }
+}
+
+#[test]
+fn a_reply_that_never_ends_ends_its_calls_when_a_record_may_take_no_longer() {
+    for way in ways() {
+        let address = falls_silent(half);
+        let limits = Limits { time: SHORT, ..Limits::default() };
+        let client = Client::builder().patience(None).limits(limits).connect(&address).unwrap();
+        let why = failure(way(&client.bind::<dyn Echo>()));
+        assert_eq!((why.kind(), why.ran()), (Kind::BadResult, Ran::Maybe), "{why}");
+        assert!(why.detail().contains("took more than 20ms"), "{why}");
+        assert_eq!(way(&client.bind::<dyn Echo>()).unwrap(), 42);
+    }
+}
+
+#[test]
+fn other_calls_under_way_on_a_silent_connection_may_still_be_answered() {
+    let (answer, answered) = mpsc::channel::<()>();
+    let mut first = Some(answered);
+    let address = tcp(move |_, mut stream| {
+        let Some(answer) = first.take() else { return stream.serve() };
+        thread::spawn(move || {
+            let (slow, _) = (stream.next().unwrap(), stream.next().unwrap());
+            answer.recv().unwrap();
+            stream.send(&slow.result());
+            // The client has no further use for it.
+            assert!(stream.next().is_none());
+        });
+    });
+    let echo = Client::builder().patience(None).connect(&address).unwrap().bind::<dyn Echo>();
+    let slow = echo.start().next(1);
+    let why = failure(echo.within(SHORT).next(2));
+    assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::Maybe), "{why}");
+    assert_eq!(echo.next(3).unwrap(), 4, "on another connection");
+    answer.send(()).unwrap();
+    assert_eq!(slow.wait().unwrap(), 2);
+}
+
+#[test]
+fn a_connection_on_which_others_are_answered_is_not_given_up_for_a_slow_call() {
+    let address = tcp(|number, mut stream| {
+        assert_eq!(number, 0, "the client made another connection");
+        let slow = stream.next().unwrap();
+        let other = stream.next().unwrap();
+        stream.send(&other.result());
+        stream.serve();
+        drop(slow);
+    });
+    let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
+    let slow = echo.within(Duration::from_secs(1)).start().next(1);
+    assert_eq!(echo.next(2).unwrap(), 3);
+    assert_eq!(failure(slow.wait()).kind(), Kind::Deadline);
+    assert_eq!(echo.next(4).unwrap(), 5);
+}
+
+#[test]
+fn a_connection_with_state_stays_however_silent() {
+    let address = tcp(|number, mut stream| {
+        assert_eq!(number, 0);
+        stream.next().unwrap();
+        stream.serve();
+    });
+    let client = Client::builder().reconnect(false).connect(&address).unwrap();
+    let echo = client.bind::<dyn Echo>();
+    assert_eq!(failure(echo.within(SHORT).next(1)).ran(), Ran::Maybe);
+    assert_eq!(echo.next(2).unwrap(), 3);
 }

@@ -14,8 +14,9 @@ use farcall::{CallFailed, Kind, Ran};
 
 use super::auth::Seal;
 use super::copies::{Anew, Copies};
-use super::link::{Link, Terms, late};
+use super::link::{Link, late};
 use super::table::{Body, Kept, Lost, Outcome, Watcher};
+use super::timers::Terms;
 use super::{Client, tools};
 use crate::wire::message::{Accepted, Answer, Rejected, Reply as Message};
 use crate::wire::record;

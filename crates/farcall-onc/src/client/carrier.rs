@@ -26,6 +26,18 @@ pub enum Wait {
     Forever,
 }
 
+impl Wait {
+    /// The same, and no longer than until then. (What is no wait stays none, and nothing else becomes that.)
+    pub(super) fn until(self, then: Instant, now: Instant) -> Wait {
+        let left = then.saturating_duration_since(now);
+        match self {
+            Wait::No => Wait::No,
+            Wait::For(time) => Wait::For(time.min(left)),
+            Wait::Forever => Wait::For(left),
+        }
+    }
+}
+
 /// Carries bytes to one server and back: a stream of them, or datagrams. Any number of threads may use it at the same
 /// time, but one at a time receives.
 ///
@@ -153,6 +165,7 @@ impl Socket {
             Address::Tcp(to) => {
                 let socket = open(plain, *to, SocketType::STREAM)?;
                 sockopt::set_tcp_nodelay(&socket, true)?;
+                keep_alive(&socket);
                 begin(&socket, || connect(&socket, to))?;
                 socket
             }
@@ -261,6 +274,25 @@ impl Carrier for Socket {
     fn shutdown(&self) {
         // One that is not connected has nobody to wake.
         let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+}
+
+/// A connection is probed after so long without a word, and then so often.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+const PROBE_EVERY: Duration = Duration::from_secs(10);
+/// It ends if the other machine has taken nothing of what was sent, or answered no probe, for so long.
+const DEAD_AFTER: Duration = Duration::from_secs(60);
+
+/// Has the system find out that the other machine is gone. Where it cannot, the callers' deadlines do.
+fn keep_alive(socket: &OwnedFd) {
+    let _ = sockopt::set_socket_keepalive(socket, true);
+    #[cfg(target_os = "linux")]
+    {
+        let _ = sockopt::set_tcp_keepidle(socket, PROBE_AFTER);
+        let _ = sockopt::set_tcp_keepintvl(socket, PROBE_EVERY);
+        let probes = (DEAD_AFTER - PROBE_AFTER).as_secs() / PROBE_EVERY.as_secs();
+        let _ = sockopt::set_tcp_keepcnt(socket, probes as u32);
+        let _ = sockopt::set_tcp_user_timeout(socket, DEAD_AFTER.as_millis() as u32);
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Mine {
     pub(crate) end: u64,
     /// The table knows of it.
     pub(crate) entered: bool,
+    /// How much had come when it was sent.
+    pub(crate) heard: u64,
 }
 
 impl Mine {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ use super::incoming::{Mine, Posted};
 use super::refusals::{Next, Refusals};
 use super::service;
 use super::table::{Again, Body, Entry, Lost, Outcome, Table, Watcher, later};
-use crate::wire::record::{Limits, Records};
+use super::timers::{Terms, Timers};
+use crate::wire::record::{Limits, RecordError, Records};
 
 /// Started calls are held back until so many bytes may leave together.
 const HOLD: usize = 32 << 10;
@@ -47,27 +48,26 @@ pub(crate) struct Link {
     reader: Mutex<Reader>,
     /// `Table::way` is blocked: the leader must see when it is not.
     blocked: AtomicBool,
-    /// `Table::broken` says why.
-    dead: AtomicBool,
+    state: AtomicU8,
+    /// How much has come: greater after each reception, and odd while a part of a record has come and not the rest.
+    heard: AtomicU64,
     /// Wakes one who gathers here.
     alarm: OnceLock<Option<Arc<Alarm>>>,
 }
 
+/// What becomes of a link, in this order.
+const LIVE: u8 = 0;
+/// A call's deadline has passed, and since the call was sent nothing has come, or a part of a record: the next call is better
+/// made elsewhere. Other calls under way may still be answered.
+const SILENT: u8 = 1;
+/// That has happened: there is another link for new calls.
+const REPLACED: u8 = 2;
+/// `Table::broken` says why.
+const DEAD: u8 = 3;
+
 enum Reader {
     Stream(Box<Records>),
     Datagrams(Box<[u8]>, Refusals),
-}
-
-/// What a caller asks for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    pub(crate) xid: u32,
-    pub(crate) deadline: Option<Instant>,
-    /// How long that is.
-    pub(crate) within: Option<Duration>,
-    /// How long to wait before a datagram is sent again.
-    pub(crate) pause: Duration,
-    pub(crate) now: Instant,
 }
 
 /// What came of receiving once.
@@ -89,6 +89,24 @@ thread_local! {
     static LEADS: Cell<bool> = const { Cell::new(false) };
 }
 
+impl Reader {
+    /// When the record under way will have taken too long.
+    fn due(&self) -> Option<Instant> {
+        match self {
+            Reader::Stream(records) => records.patience(),
+            Reader::Datagrams(..) => None,
+        }
+    }
+
+    /// Says so if it has.
+    fn overdue(&mut self) -> Option<RecordError> {
+        match self {
+            Reader::Stream(records) if records.is_partial() => records.check(Instant::now()).err(),
+            Reader::Stream(_) | Reader::Datagrams(..) => None,
+        }
+    }
+}
+
 impl Link {
     pub(crate) fn new(
         carrier: Box<dyn Carrier>,
@@ -108,7 +126,8 @@ impl Link {
             table: Mutex::default(),
             reader: Mutex::new(reader),
             blocked: AtomicBool::new(false),
-            dead: AtomicBool::new(false),
+            state: AtomicU8::new(LIVE),
+            heard: AtomicU64::new(0),
             alarm: OnceLock::new(),
         });
         if link.back.is_some() {
@@ -117,10 +136,30 @@ impl Link {
         link
     }
 
-    /// Whether calls can be made.
+    /// Whether calls are to be made here: `only` says that there will be no other link.
     #[inline]
-    pub(crate) fn is_usable(&self) -> bool {
-        !self.dead.load(Ordering::Relaxed)
+    pub(crate) fn is_usable(&self, only: bool) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        state == LIVE || (only && state < DEAD)
+    }
+
+    /// New calls are made elsewhere from now on. It ends when none is under way here any more.
+    pub(crate) fn replace(&self) {
+        self.state.fetch_max(REPLACED, Ordering::SeqCst);
+        let table = self.lock();
+        if table.is_empty() && !table.is_led() {
+            self.fail(table, Kind::Unreachable, "the connection was silent for too long");
+        }
+    }
+
+    /// A call's time is over which was sent when so much had come.
+    #[cold]
+    pub(crate) fn late(&self, then: u64) -> Lost {
+        let now = self.heard.load(Ordering::Relaxed);
+        if !self.datagrams && (now == then || now % 2 == 1) {
+            self.state.fetch_max(SILENT, Ordering::SeqCst);
+        }
+        late()
     }
 
     /// Looks whether the server has ended the connection, unless somebody would hear of it anyway.
@@ -137,7 +176,8 @@ impl Link {
         let waits = Waits::begin()?;
         let mut table = self.lock();
         let end = self.admit(&mut table, Some(terms.xid), message)?;
-        let mine = Mine { xid: terms.xid, end, entered: !table.try_lead_for(terms.xid) };
+        let entered = !table.try_lead_for(terms.xid);
+        let mine = Mine { xid: terms.xid, end, entered, heard: self.heard.load(Ordering::Relaxed) };
         if mine.entered {
             self.enter(&mut table, &mine, Entry::default())?;
             table.follow(thread::current());
@@ -164,7 +204,8 @@ impl Link {
         let again = self.datagrams.then(|| Box::new(Again::new(message, anew, terms.now, terms.pause)));
         let entry = Entry { deadline: terms.deadline, again, unattended: true, ..Entry::default() };
         let mut table = self.lock();
-        let mine = Mine { xid: terms.xid, end: self.admit(&mut table, Some(terms.xid), message)?, entered: true };
+        let end = self.admit(&mut table, Some(terms.xid), message)?;
+        let mine = Mine { xid: terms.xid, end, entered: true, heard: self.heard.load(Ordering::Relaxed) };
         self.enter(&mut table, &mine, entry)?;
         table.started += 1;
         let hold = !self.datagrams && table.len() > 1 && table.way.out.len() + message.len() < HOLD;
@@ -182,6 +223,7 @@ impl Link {
         }
         let waits = may_wait().and_then(|()| Waits::begin()).map_err(|lost| Lost { ran: Ran::Maybe, ..lost })?;
         table.attend(xid, true);
+        let mine = Mine { xid, end: 0, entered: true, heard: table.heard(xid) };
         let leads = table.join(thread::current);
         let watcher = if leads { Watcher::Nobody } else { Watcher::Thread(thread::current()) };
         let former = table.watch(xid, watcher);
@@ -190,7 +232,7 @@ impl Link {
         let now = Instant::now();
         let within = deadline.map(|deadline| deadline.saturating_duration_since(now));
         let terms = Terms { xid, deadline, within, pause: Duration::ZERO, now };
-        self.await_reply(&Mine { xid, end: 0, entered: true }, &terms, leads, None, &waits)
+        self.await_reply(&mine, &terms, leads, None, &waits)
     }
 
     /// The outcome of a call that was started, if there is one; else `watcher` is told of it.
@@ -247,7 +289,7 @@ impl Link {
             table.way.length = table.way.handed + table.way.out.len() as u64;
             return Err(overloaded("too many calls are under way"));
         }
-        table.enter(mine.xid, Entry { end: mine.end, ..entry });
+        table.enter(mine.xid, Entry { end: mine.end, heard: mine.heard, ..entry });
         Ok(())
     }
 
@@ -395,10 +437,10 @@ impl Link {
             if timers.is_late(now) {
                 let mut table = self.lock();
                 let next = table.leave(me);
-                let ended = table.remove(xid).and_then(|entry| entry.outcome);
+                let entry = table.remove(xid).unwrap_or_default();
                 drop(table);
                 wake(next);
-                return Some(ended.unwrap_or_else(|| Err(late())));
+                return Some(entry.outcome.unwrap_or_else(|| Err(self.late(entry.heard))));
             }
             self.send_again(timers, now);
             match timers.next(now) {
@@ -413,6 +455,9 @@ impl Link {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         // The first wait needs no clock: hardly any time has passed.
         let mut wait = terms.first_wait(timers);
+        if let Some(due) = reader.due() {
+            wait = wait.until(due, Instant::now());
+        }
         loop {
             // What came before the time was over counts.
             let is_late = wait == Wait::No;
@@ -421,7 +466,7 @@ impl Link {
                 Came::Broken => return self.finish(mine, None),
                 Came::GivenUp(lost) => return self.finish(mine, Some(lost)),
                 Came::Something | Came::Nothing | Came::Refused(_) if is_late => {
-                    return self.finish(mine, Some(late()));
+                    return self.finish(mine, Some(self.late(mine.heard)));
                 }
                 Came::Something | Came::Nothing => timers.set(terms.now),
                 Came::Refused(at) => {
@@ -436,6 +481,9 @@ impl Link {
                 Some(time) => Wait::For(time),
                 None => Wait::Forever,
             };
+            if let Some(due) = reader.due() {
+                wait = wait.until(due, now);
+            }
         }
     }
 
@@ -475,7 +523,7 @@ impl Link {
             match carrier::wait(&*self.carrier, true, None, time) {
                 Ok(ready) if ready.write => self.unblock(),
                 Ok(ready) if ready.read => {}
-                _ => return Came::Nothing,
+                _ => return self.nothing(reader),
             }
             return self.receive(reader, Wait::No, mine);
         }
@@ -487,12 +535,20 @@ impl Link {
             Ok(0) if !self.datagrams => self.break_off(Kind::Unreachable, "the server ended the connection"),
             Ok(len) => self.take_in(reader, len, mine),
             Err(why) => match why.kind() {
-                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::TimedOut => Came::Nothing,
+                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::TimedOut => self.nothing(reader),
                 _ => match reader {
                     Reader::Stream(_) => self.break_off(Kind::Unreachable, &why.to_string()),
                     Reader::Datagrams(_, refusals) => self.refused(&why, refusals),
                 },
             },
+        }
+    }
+
+    /// Nothing came, and a record that is under way may have taken too long.
+    fn nothing(&self, reader: &mut Reader) -> Came {
+        match reader.overdue() {
+            None => Came::Nothing,
+            Some(why) => self.break_off(Kind::BadResult, &why.to_string()),
         }
     }
 
@@ -509,6 +565,9 @@ impl Link {
                 records.alone()
             }
         };
+        // Nobody else receives.
+        let whole = (self.heard.load(Ordering::Relaxed) | 1) + 1;
+        self.heard.store(whole, Ordering::Relaxed);
         if let Some(body) = alone.and_then(|message| mine?.take(message)) {
             if let Reader::Stream(records) = reader {
                 records.skip();
@@ -530,6 +589,7 @@ impl Link {
                     }
                 };
                 if fault.is_none() && records.is_partial() {
+                    self.heard.store(whole + 1, Ordering::Relaxed);
                     fault = records.check(Instant::now()).err();
                 }
             }
@@ -590,7 +650,7 @@ impl Link {
             return;
         }
         let watchers = table.fail(kind, why.into());
-        self.dead.store(true, Ordering::SeqCst);
+        self.state.store(DEAD, Ordering::SeqCst);
         drop(table);
         self.carrier.shutdown();
         watchers.into_iter().for_each(|watcher| watcher.wake(false));
@@ -632,6 +692,7 @@ impl Link {
     /// descriptors for an alarm, it ends soon: then whoever waits looks for what an alarm would have told.
     pub(crate) fn watch(&self, alarm: Option<&Alarm>, until: Option<Instant>) {
         const SOON: Duration = Duration::from_millis(10);
+        let until = [until, self.due()].into_iter().flatten().min();
         let time = until.map(|until| until.saturating_duration_since(Instant::now()));
         let time = if alarm.is_some() { time } else { Some(time.map_or(SOON, |time| time.min(SOON))) };
         let blocked = self.blocked.load(Ordering::SeqCst);
@@ -657,66 +718,17 @@ impl Link {
     }
 
     pub(crate) fn is_served_back(&self) -> bool {
-        self.back.is_some()
+        self.back.is_some() && self.state.load(Ordering::Relaxed) < REPLACED
+    }
+
+    /// When the record under way will have taken too long; none if another thread receives, which minds that.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.reader.try_lock().ok()?.due()
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Table> {
         // Nothing of a user's runs while it is held.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Terms {
-    #[inline]
-    fn first_wait(&self, timers: &Timers<'_>) -> Wait {
-        match (self.within, timers.again) {
-            (Some(within), None) => Wait::For(within),
-            (None, None) => Wait::Forever,
-            (Some(within), Some(_)) => Wait::For(within.min(self.pause)),
-            (None, Some(_)) => Wait::For(self.pause),
-        }
-    }
-}
-
-/// When a thread that waits must do something though nothing came.
-struct Timers<'a> {
-    deadline: Option<Instant>,
-    /// What is to be sent again, and when, and how long to wait after that.
-    again: Option<&'a [u8]>,
-    at: Option<Instant>,
-    pause: Duration,
-    /// It was.
-    repeated: bool,
-}
-
-impl Timers<'_> {
-    fn mark(&self, mut outcome: Outcome) -> Outcome {
-        if let Ok(body) = &mut outcome {
-            body.repeated |= self.repeated;
-        }
-        outcome
-    }
-
-    /// Sets the first time at which it is sent again.
-    fn set(&mut self, start: Instant) {
-        if self.again.is_some() && self.at.is_none() {
-            self.at = Some(start + self.pause);
-        }
-    }
-
-    /// It is sent again at that time, if not earlier.
-    fn hasten(&mut self, at: Instant) {
-        self.at = self.at.map(|later| later.min(at));
-    }
-
-    fn is_late(&self, now: Instant) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= now)
-    }
-
-    /// How long until then.
-    fn next(&self, now: Instant) -> Option<Duration> {
-        let next = [self.deadline, self.at].into_iter().flatten().min()?;
-        Some(next.saturating_duration_since(now))
     }
 }
 

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::alarm::Alarm;
 use super::carrier::timespec;
-use super::link::{Link, late};
+use super::link::Link;
 
 /// The longest that a call may be held back: less than a thread may have to wait for a processor.
 const NAP: Duration = Duration::from_micros(100);
@@ -156,7 +156,7 @@ impl Tended {
     /// Does what is due; false if there is nothing more to look after.
     fn tend(&mut self, now: Instant) -> bool {
         let mut table = self.link.lock();
-        let (ended, messages) = table.run_timers(now, &late);
+        let (ended, messages) = table.run_timers(now, &|heard| self.link.late(heard));
         let moved = mem::replace(&mut self.started, table.started) != table.started;
         self.quiet = if moved { 0 } else { self.quiet.saturating_add(1) };
         let wanted = table.is_unattended()
@@ -176,6 +176,9 @@ impl Tended {
         table.watched = self.read;
         self.until = table.timer;
         drop(table);
+        if self.read {
+            self.until = [self.until, self.link.due()].into_iter().flatten().min();
+        }
         self.link.send_held();
         self.write = self.link.is_blocked();
         for (message, copies) in messages {
@@ -199,7 +202,8 @@ impl Tended {
         if self.write && (trouble || ready.contains(PollFlags::OUT)) {
             self.link.unblock();
         }
-        let some = trouble || ready.contains(PollFlags::IN) || self.link.carrier().holds();
+        let overdue = self.read && self.link.due().is_some_and(|due| due <= Instant::now());
+        let some = trouble || ready.contains(PollFlags::IN) || self.link.carrier().holds() || overdue;
         // One who leads now hears of it too.
         if self.read && some && self.link.lock().try_lead() {
             self.link.look();

@@ -119,6 +119,8 @@ pub(crate) struct Entry {
     pub(crate) outcome: Option<Outcome>,
     /// How long the stream was, with this call's record at its end.
     pub(crate) end: u64,
+    /// How much had come when it was sent.
+    pub(crate) heard: u64,
     pub(crate) deadline: Option<Instant>,
     /// Of a started call over datagrams.
     pub(crate) again: Option<Box<Again>>,
@@ -246,6 +248,11 @@ impl Table {
         watcher
     }
 
+    /// How much had come when a call was sent.
+    pub(crate) fn heard(&self, xid: u32) -> u64 {
+        self.calls.get(&xid).map_or(0, |entry| entry.heard)
+    }
+
     /// Takes a call out whose reply its thread has.
     pub(crate) fn remove(&mut self, xid: u32) -> Option<Entry> {
         let entry = self.calls.remove(&xid)?;
@@ -307,7 +314,7 @@ impl Table {
     }
 
     /// Acts on the timers of calls that no thread minds. Who is to be told, and what is to be sent again.
-    pub(crate) fn run_timers(&mut self, now: Instant, late: &dyn Fn() -> Lost) -> (Vec<Watcher>, Vec<Repeat>) {
+    pub(crate) fn run_timers(&mut self, now: Instant, late: &dyn Fn(u64) -> Lost) -> (Vec<Watcher>, Vec<Repeat>) {
         if self.timer.is_none_or(|timer| timer > now) {
             return (Vec::new(), Vec::new());
         }
@@ -316,7 +323,7 @@ impl Table {
         for (xid, entry) in self.calls.iter_mut().filter(|(_, entry)| entry.outcome.is_none()) {
             if let Some(deadline) = entry.deadline.filter(|_| entry.unattended) {
                 if deadline <= now {
-                    expired.push(*xid);
+                    expired.push((*xid, entry.heard));
                     continue;
                 }
                 expect(deadline);
@@ -332,7 +339,7 @@ impl Table {
             }
         }
         self.timer = timer;
-        (expired.into_iter().map(|xid| self.end(xid, Err(late()))).collect(), messages)
+        (expired.into_iter().map(|(xid, heard)| self.end(xid, Err(late(heard)))).collect(), messages)
     }
 
     /// The datagram that is to be sent again first is sent again at that time, if not earlier.

@@ -93,3 +93,18 @@ fn no_call_has_the_identifier_of_one_that_is_still_under_way() {
     let threads = [waiting, blocking].map(|thread| thread.join().unwrap());
     assert!(ended.chain(threads).all(|ended| ended.is_err()));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_system_ends_a_connection_to_a_machine_that_is_gone() {
+    use rustix::net::sockopt;
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client::connect(&format!("tcp://{}", listener.local_addr().unwrap())).unwrap();
+    let link = client.connection.lock().link.clone();
+    let socket = link.carrier().descriptor();
+    assert!(sockopt::socket_keepalive(socket).unwrap());
+    let after = sockopt::tcp_keepidle(socket).unwrap() + sockopt::tcp_keepintvl(socket).unwrap() * 3;
+    assert_eq!((after.as_secs(), sockopt::tcp_keepcnt(socket).unwrap()), (60, 3));
+    assert_eq!(sockopt::tcp_user_timeout(socket).unwrap(), 60_000);
+}
