@@ -78,17 +78,8 @@ impl Area {
     /// When it is no memory file, has not that size, could become smaller, or may not be written; or what the operating
     /// system says.
     pub fn open(file: &OwnedFd, len: usize, may: May) -> io::Result<Area> {
-        /// Where memory files are. (Of huge pages there may be too few at an access, which would be a fault.)
-        const TMPFS: u32 = 0x0102_1994;
         let len = whole_pages(len)?;
-        let is_memory = rustix::fs::fstatfs(file)?.f_type as u32 == TMPFS;
-        if !is_memory || !rustix::fs::fcntl_get_seals(file)?.contains(lasting() | SealFlags::SEAL) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "no memory file, or one that may shrink"));
-        }
-        // (A length that the seals have made final.)
-        if u64::try_from(rustix::fs::fstat(file)?.st_size) != Ok(len as u64) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a memory file of another size"));
-        }
+        check(file, len, lasting() | SealFlags::SEAL)?;
         Area::map(file, len, may)
     }
 
@@ -230,6 +221,27 @@ pub fn written(file: &OwnedFd, len: usize) -> Vec<std::ops::Range<usize>> {
         at = end;
     }
     parts
+}
+
+/// Whether a file that somebody else made is a memory file of that size, with these seals.
+///
+/// First the seals: only memory files have any, and of any other file this is known without asking its file system, which
+/// may hang.
+pub(crate) fn check(file: &OwnedFd, len: usize, seals: SealFlags) -> io::Result<()> {
+    /// Where memory files are. (Of huge pages there may be too few at an access, which would be a fault.)
+    const TMPFS: u32 = 0x0102_1994;
+    let wrong = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    if !rustix::fs::fcntl_get_seals(file).is_ok_and(|found| found.contains(seals)) {
+        return wrong("no memory file, or one that may shrink");
+    }
+    if rustix::fs::fstatfs(file)?.f_type as u32 != TMPFS {
+        return wrong("a memory file of huge pages");
+    }
+    // (A length that the seals have made final.)
+    if u64::try_from(rustix::fs::fstat(file)?.st_size) != Ok(len as u64) {
+        return wrong("a memory file of another size");
+    }
+    Ok(())
 }
 
 fn lasting() -> SealFlags {

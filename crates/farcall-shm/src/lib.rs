@@ -11,7 +11,7 @@
 //! turn       a slot's answer, and how one sleeps until it is there;  bell: how one sleeps until there is work
 //! sync       futexes: how long one may sleep where the other side could strand him
 //! page       the memory file, and unsafe code;  area: memory files for arguments and segments, and the rest of it
-//! meeting    Unix sockets: finding one another, passing the file, noticing a death
+//! meeting    Unix sockets: finding one another, passing the file, noticing a death;  disposal: closing them
 //! ```
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
@@ -19,6 +19,7 @@
 mod area;
 mod bell;
 mod caller;
+mod disposal;
 mod lane;
 mod layout;
 mod meeting;
@@ -30,9 +31,10 @@ mod words;
 
 pub use area::{Area, May, Sight, punch, written};
 pub use caller::{Caller, Lane, Ticket};
+pub use disposal::unclosed;
 pub use lane::{Emptier, Filler};
 pub use layout::{DETAIL, FETCHED, INLINE, LANES, PART, PARTS, SLOTS};
-pub use meeting::{Alarm, Ear, Heard, Listener, Wire};
+pub use meeting::{Alarm, Ear, Heard, Listener, Wire, file_limit};
 pub use page::Page;
 pub use server::{Added, Call, Request, Seen, Server, Taker};
 

@@ -11,7 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex::Flags;
 
 use crate::layout::{ARGUMENTS, Shared};
-use crate::{Area, May, words};
+use crate::{Area, May, area, words};
 
 /// The memory that two processes share, mapped here: a file of the server's, and one of the caller's with the lanes of
 /// arguments, which the server can only read.
@@ -59,11 +59,7 @@ impl Page {
     /// # Errors
     /// When it is not as large as it should be, or could become smaller; or what the operating system says.
     pub fn open(file: &OwnedFd, arguments: Area) -> io::Result<Page> {
-        let is_sealed = rustix::fs::fcntl_get_seals(file)?.contains(seals());
-        // (A length that the seals have made final.)
-        if !is_sealed || rustix::fs::fstat(file)?.st_size != LEN as i64 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "no memory file of farcall's"));
-        }
+        area::check(file, LEN, seals())?;
         Page::map(file, arguments)
     }
 

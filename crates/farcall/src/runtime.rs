@@ -487,7 +487,7 @@ impl Inner {
     fn watcher(&self) -> Option<Arc<Watcher>> {
         let mut state = self.lock();
         if state.watcher.is_none() {
-            state.watcher = Watcher::new(&*self.env).ok().map(Arc::new);
+            state.watcher = Watcher::new(&self.env).ok().map(Arc::new);
         }
         state.watcher.clone()
     }

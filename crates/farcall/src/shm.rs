@@ -5,23 +5,29 @@
 //! long       what a slot cannot hold, at the calling end;  large, outflow: the same at the serving end
 //! watch      whether the server is still there
 //! service    a thread that waits for started calls which are awaited
-//! host       the serving end: who meets callers, looks after receivers, notices deaths
+//! host       the serving end: who meets callers, looks after receivers, notices deaths;  meet: one caller's meeting
+//! budget     what peers make the host hold, and the share of each
+//! elsewhere  what a peer may block, in a thread that nobody waits for
 //! post       one caller's memory, and the threads that take turns at receiving from it
 //! ```
 //!
 //! `farcall-shm` has the memory itself, and `docs/shared-memory.md` the rules. What a call means here is what it means
 //! over UDP; how it is executed is the same code (`server/`). Binding asks by UDP in any case.
 
+mod budget;
+mod elsewhere;
 mod host;
 mod large;
 mod link;
 mod long;
+mod meet;
 mod outflow;
 mod post;
 mod service;
 mod started;
 mod watch;
 
+pub(crate) use elsewhere::elsewhere;
 pub(crate) use host::Host;
 pub(crate) use link::Link;
 pub(crate) use started::Started;

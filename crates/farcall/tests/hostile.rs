@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use common::builder;
-use farcall_shm::{Call, Caller, Heard, Listener, Page, Server, Status, Taker, Wire};
+use farcall_shm::{Call, Caller, Listener, Page, Server, Status, Taker, Wire};
 
 #[farcall::interface]
 pub trait Echo {
@@ -81,7 +81,7 @@ fn meet(address: SocketAddr, export: u64) -> (Wire, Arc<Page>) {
     let (lanes, file) = Page::arguments().unwrap();
     assert!(wire.send(&hello, Some(file.as_fd())));
     wire.wait(Duration::from_secs(600));
-    let Heard::Message(_, Some(file)) = wire.receive(&mut [0; 8]) else { panic!("no memory") };
+    let (_, file) = wire.receive_file(&mut [0; 8]).expect("no memory");
     (wire, Arc::new(Page::open(&file, lanes).unwrap()))
 }
 
@@ -121,13 +121,13 @@ fn a_caller_stands_servers_that_write_garbage() {
 
 fn serve_garbage(listener: &Listener, mut chance: Chance, over: &AtomicBool) {
     let wire = loop {
-        if let Ok(Some(wire)) = listener.accept() {
+        if let Ok(Some((wire, _))) = listener.accept() {
             break wire;
         }
         std::thread::yield_now();
     };
     wire.wait(Duration::from_secs(600));
-    let Heard::Message(_, Some(arguments)) = wire.receive(&mut [0; 64]) else { panic!("no lanes") };
+    let (_, arguments) = wire.receive_file(&mut [0; 64]).expect("no lanes");
     let (page, file) = Page::create(&arguments).unwrap();
     wire.send(b"!", Some(file.as_fd()));
     let page = Arc::new(page);

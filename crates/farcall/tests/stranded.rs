@@ -13,7 +13,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use common::{block_on, builder};
-use farcall_shm::{Caller, Heard, Listener, Page, Server, Status, Taker, Wire};
+use farcall_shm::{Caller, Listener, Page, Server, Status, Taker, Wire};
 use threads::Threads;
 
 #[farcall::interface]
@@ -114,7 +114,7 @@ fn meet(address: SocketAddr, export: u64) -> (Wire, Arc<Page>) {
     let (lanes, file) = Page::arguments().unwrap();
     assert!(wire.send(&hello, Some(file.as_fd())));
     wire.wait(LONG);
-    let Heard::Message(_, Some(file)) = wire.receive(&mut [0; 8]) else { panic!("no memory") };
+    let (_, file) = wire.receive_file(&mut [0; 8]).expect("no memory");
     let page = Arc::new(Page::open(&file, lanes).unwrap());
     drop(Caller::new(page.clone()));
     (wire, page)
@@ -128,13 +128,13 @@ fn strand(page: &Page, elsewhere: &AtomicU32) -> usize {
 /// Answers each call at once, with its arguments. When it is told to it moves the caller's thread that sleeps, once.
 fn serve(listener: &Listener, over: &AtomicBool, strands: &AtomicBool) {
     let wire = loop {
-        if let Ok(Some(wire)) = listener.accept() {
+        if let Ok(Some((wire, _))) = listener.accept() {
             break wire;
         }
         std::thread::yield_now();
     };
     wire.wait(LONG);
-    let Heard::Message(_, Some(arguments)) = wire.receive(&mut [0; 64]) else { panic!("no lanes") };
+    let (_, arguments) = wire.receive_file(&mut [0; 64]).expect("no lanes");
     let (page, file) = Page::create(&arguments).unwrap();
     wire.send(b"!", Some(file.as_fd()));
     let page = Arc::new(page);

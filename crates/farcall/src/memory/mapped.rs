@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use bytes::Bytes;
-use farcall_shm::{Area, Heard, May, Sight, Wire};
+use farcall_shm::{Area, May, Sight, Wire};
 
 use super::Result;
 use super::access::Refused;
@@ -25,6 +25,7 @@ use super::area::{self, Load};
 use super::carrier::Carrier;
 use super::segment::{Rights, TYPE};
 use super::served::Served;
+use crate::shm::elsewhere;
 use crate::{CallFailed, Kind, Pending, Ran};
 
 pub(crate) use farcall_shm::Wire as Guest;
@@ -85,20 +86,26 @@ pub(super) fn map(
     watcher: Option<Arc<Watcher>>,
     served: Served,
 ) -> Arc<dyn Carrier> {
-    let mapped =
-        watcher.zip(mappable(rights)).and_then(|(watcher, may)| meet(address, export, generation, size, may, &watcher));
+    /// The exporter has just answered a call.
+    const MOST: Duration = Duration::from_secs(1);
+    let mapped = watcher.zip(mappable(rights)).and_then(|(watcher, may)| {
+        let meet = move || meet(address, export, generation, size, may, MOST);
+        let (control, data, heard, wire) = elsewhere(watcher.env(), MOST, meet)?;
+        Some((control, data, heard, watcher.tie(wire).ok()?))
+    });
     let Some((control, data, heard, tie)) = mapped else { return Arc::new(served) };
     Arc::new(Mapped { data, control, generation, heard, tie, served, asked: AtomicBool::new(false) })
 }
 
+/// Meets the exporter at `address`. What it passes may block whoever looks at it.
 fn meet(
     address: SocketAddr,
     export: u64,
     generation: u64,
     size: u64,
     may: May,
-    watcher: &Watcher,
-) -> Option<(Area, Area, bool, Tie)> {
+    most: Duration,
+) -> Option<(Area, Area, bool, Wire)> {
     let wire = Wire::connect(address).ok()?;
     let mut hello = export.to_be_bytes().to_vec();
     hello.push(HELLO);
@@ -107,26 +114,20 @@ fn meet(
         return None;
     }
     let mut facts = [0; 2];
-    let control = receive(&wire, &mut facts)?;
-    let data = receive(&wire, &mut [0; 1])?;
+    let control = receive(&wire, &mut facts, most)?;
+    let data = receive(&wire, &mut [0; 1], most)?;
     if facts[0] != u8::from(may == May::Write) {
         return None;
     }
     let control = Area::open(&control, size_of::<u64>(), May::Read).ok()?;
     let data = Area::open(&data, usize::try_from(size).ok()?, may).ok()?;
-    Some((control, data, facts[1] != 0, watcher.tie(wire).ok()?))
+    Some((control, data, facts[1] != 0, wire))
 }
 
 /// A message of that length, and the file that comes with it.
-fn receive(wire: &Wire, message: &mut [u8]) -> Option<std::os::fd::OwnedFd> {
-    /// The exporter has just answered a call.
-    const MOST: Duration = Duration::from_secs(1);
-    let _waiting = crate::server::waiting();
-    wire.wait(MOST);
-    match wire.receive(message) {
-        Heard::Message(len, file) if len == message.len() => file,
-        _ => None,
-    }
+fn receive(wire: &Wire, message: &mut [u8], most: Duration) -> Option<std::os::fd::OwnedFd> {
+    wire.wait(most);
+    wire.receive_file(message).filter(|(len, _)| *len == message.len()).map(|(_, file)| file)
 }
 
 impl Mapped {

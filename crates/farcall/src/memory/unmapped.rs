@@ -35,7 +35,7 @@ pub(super) fn map(
 }
 
 impl Watcher {
-    pub(crate) fn new(_: &dyn Env) -> std::io::Result<Watcher> {
+    pub(crate) fn new(_: &Arc<dyn Env>) -> std::io::Result<Watcher> {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 

@@ -1,17 +1,18 @@
 //! The serving end on this machine: meets callers, answers their probes, notices that they are gone, and looks after
 //! their receivers as the sentinel does after the socket's.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use farcall_shm::{Alarm, Ear, Heard, Listener, Page, Wire};
+use farcall_shm::{Alarm, Ear, Heard, Listener, Wire};
 
+use super::budget::{Budget, Share};
+use super::meet::Meeting;
 use super::post::Post;
 use super::watch::PROBE;
+use crate::env::Time;
 use crate::memory::{Offers, wanted};
 use crate::server::Server;
 
@@ -22,10 +23,19 @@ pub(crate) struct Host(Arc<Watch>);
 pub(super) struct Watch {
     alarm: Alarm,
     stopped: AtomicBool,
+    /// Callers whose meetings are over, and what came of it.
+    met: Mutex<Vec<(u64, Option<Arc<Post>>)>>,
 }
 
-/// Callers at most; further ones call by UDP.
-const MOST_CALLERS: usize = 1024;
+/// Connections at most; further callers call by UDP.
+const MAX_CONNECTIONS: usize = 1024;
+/// Connections that a process may have in any case while there are any left.
+const LEAST_CONNECTIONS: usize = 4;
+/// Connections that may say nothing, and for how long. One too many takes the place of the one that has been silent longest.
+const MAX_SILENT: usize = 64;
+const SILENCE: Duration = Duration::from_secs(1);
+/// Nobody is met while so many connections cannot be closed: their peers have left what blocks that.
+const MAX_UNCLOSED: usize = 64;
 /// What the host hears besides its callers.
 const ALARM: u64 = 0;
 const LISTENER: u64 = 1;
@@ -43,6 +53,17 @@ impl Watch {
     pub(super) fn alarm(&self) {
         self.alarm.set();
     }
+
+    /// What came of a meeting. False: the host has stopped.
+    pub(super) fn met(&self, name: u64, post: Option<Arc<Post>>) -> bool {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner).push((name, post));
+        self.alarm();
+        !self.stopped.load(Ordering::SeqCst)
+    }
+
+    fn take_met(&self) -> Vec<(u64, Option<Arc<Post>>)> {
+        std::mem::take(&mut *self.met.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Host {
@@ -52,21 +73,25 @@ impl Host {
     /// What the operating system says.
     pub(crate) fn new(server: &Arc<Server>, offers: &Arc<Offers>, spin: Duration) -> std::io::Result<Host> {
         let listener = Listener::bind(server.address())?;
-        let watch = Arc::new(Watch { alarm: Alarm::new()?, stopped: AtomicBool::new(false) });
+        let (stopped, met) = (AtomicBool::new(false), Mutex::default());
+        let watch = Arc::new(Watch { alarm: Alarm::new()?, stopped, met });
         let ear = Ear::new()?;
         ear.hear(&watch.alarm, ALARM)?;
         ear.hear(&listener, LISTENER)?;
+        // The other half of the descriptors is for what else the process does.
+        let most = MAX_CONNECTIONS.min(farcall_shm::file_limit() / 2);
         let body = Keeper {
             ear,
             next: LISTENER + 1,
             server: server.clone(),
             watch: watch.clone(),
             listener,
+            resting: None,
             spin,
             offers: offers.clone(),
-            arriving: HashMap::new(),
-            guests: HashMap::new(),
-            posts: HashMap::new(),
+            places: Budget::new(most / 2, LEAST_CONNECTIONS, most),
+            connections: HashMap::new(),
+            silent: VecDeque::new(),
         };
         server.env().spawn("farcall-host", Box::new(move || body.live()))?;
         Ok(Host(watch))
@@ -83,16 +108,36 @@ struct Keeper {
     server: Arc<Server>,
     watch: Arc<Watch>,
     listener: Listener,
+    /// Until then nobody is met.
+    resting: Option<Time>,
     ear: Ear,
     /// By what name the ear knows who arrives next.
     next: u64,
     spin: Duration,
-    /// Those who have not said yet what they want.
-    arriving: HashMap<u64, Arc<Wire>>,
-    posts: HashMap<u64, Watched>,
-    /// Segments that may be mapped, and those who have mapped some.
+    /// Segments that may be mapped.
     offers: Arc<Offers>,
-    guests: HashMap<u64, Arc<Wire>>,
+    /// How many connections each process may have.
+    places: Arc<Budget>,
+    connections: HashMap<u64, Connection>,
+    /// Those that have not said yet what they want, and when each has to go, in that order.
+    silent: VecDeque<(Time, u64)>,
+}
+
+/// A connection, which has a place.
+struct Connection {
+    wire: Arc<Wire>,
+    place: Share,
+    stage: Stage,
+}
+
+enum Stage {
+    /// It has not said yet what it wants.
+    Silent,
+    /// Its own thread finds out what it has passed.
+    Meeting,
+    /// It has mapped some memory, and says nothing more.
+    Guest,
+    Calling(Watched),
 }
 
 /// A post, and what was seen at the last look.
@@ -116,104 +161,162 @@ impl Keeper {
                 match name {
                     ALARM => self.watch.alarm.clear(),
                     LISTENER => self.accept(),
-                    _ if self.posts.contains_key(&name) => self.hear(name),
-                    _ if self.guests.contains_key(&name) => self.part(name),
-                    _ => self.greet(name),
+                    _ => self.hear(name),
                 }
             }
-            self.posts.values_mut().for_each(Watched::look);
+            self.take_met();
+            self.end_silence();
+            self.watched().for_each(Watched::look);
         }
         self.end();
     }
 
     /// What was not taken by now never runs; only then may the callers hear it.
-    fn end(self) {
-        self.posts.values().for_each(|seen| seen.post.close());
-        self.posts.values().for_each(|seen| seen.post.wire().close());
+    fn end(mut self) {
+        self.take_met();
+        self.watched().for_each(|seen| seen.post.close());
+        self.watched().for_each(|seen| seen.post.wire().close());
+    }
+
+    fn watched(&mut self) -> impl Iterator<Item = &mut Watched> {
+        self.connections.values_mut().filter_map(|connection| match &mut connection.stage {
+            Stage::Calling(seen) => Some(seen),
+            Stage::Silent | Stage::Meeting | Stage::Guest => None,
+        })
     }
 
     /// How long to sleep.
-    fn nap(&self) -> Option<Duration> {
-        self.posts.values().filter(|seen| seen.guarded).map(|seen| seen.nap).min()
+    fn nap(&mut self) -> Option<Duration> {
+        let naps = self.watched().filter(|seen| seen.guarded).map(|seen| seen.nap).min();
+        let until = self.silent.front().map(|(until, _)| *until).into_iter().chain(self.resting).min();
+        let left = until.map(|until| until.since(self.server.env().now()));
+        naps.into_iter().chain(left).min()
     }
 
     fn accept(&mut self) {
-        let wire = match self.listener.accept() {
-            Ok(Some(wire)) => wire,
+        if farcall_shm::unclosed() >= MAX_UNCLOSED {
+            return self.rest();
+        }
+        let (wire, process) = match self.listener.accept() {
+            Ok(Some(arrived)) => arrived,
             Ok(None) => return,
             // Too many files, perhaps: keep off for a while.
-            Err(_) => {
-                self.server.env().event().wait(Some(REST));
-                return;
-            }
+            Err(_) => return self.rest(),
         };
-        if self.arriving.len() + self.posts.len() + self.guests.len() < MOST_CALLERS
-            && self.ear.hear(&wire, self.next).is_ok()
-        {
-            self.arriving.insert(self.next, Arc::new(wire));
-            self.next += 1;
+        let place = self.places.share(process);
+        if !place.take(1) {
+            return;
+        }
+        let name = self.next;
+        self.next += 1;
+        let connection = Connection { wire: Arc::new(wire), place, stage: Stage::Silent };
+        if self.ear.hear(&*connection.wire, name).is_err() {
+            return;
+        }
+        self.connections.insert(name, connection);
+        if self.silent.len() >= MAX_SILENT {
+            let longest = self.silent.pop_front();
+            longest.into_iter().for_each(|(_, name)| self.part(name));
+        }
+        self.silent.push_back((self.server.env().now() + SILENCE, name));
+    }
+
+    /// Meets nobody for a while.
+    fn rest(&mut self) {
+        self.ear.ignore(&self.listener);
+        self.resting = Some(self.server.env().now() + REST);
+    }
+
+    /// Parts with those who have been silent for too long, and meets others again after a rest.
+    fn end_silence(&mut self) {
+        if self.silent.is_empty() && self.resting.is_none() {
+            return;
+        }
+        let now = self.server.env().now();
+        while let Some((_, name)) = self.silent.front().copied().filter(|(until, _)| *until <= now) {
+            self.silent.pop_front();
+            self.part(name);
+        }
+        if self.resting.is_some_and(|until| until <= now) {
+            // (If there is no memory for that now, there is after another rest.)
+            self.resting = self.ear.hear(&self.listener, LISTENER).err().map(|_| now + REST);
+        }
+    }
+
+    /// Takes in what a connection says.
+    fn hear(&mut self, name: u64) {
+        let Some(connection) = self.connections.get_mut(&name) else { return };
+        match &connection.stage {
+            Stage::Silent => self.greet(name),
+            Stage::Calling(seen) => match seen.post.wire().receive(&mut [0; 8]) {
+                // A probe that cannot be answered now is one of many.
+                Heard::Message(_) => drop(seen.post.wire().send(PROBE, None)),
+                Heard::Nothing => {}
+                // No file is passed with a probe.
+                Heard::Gone | Heard::Files => self.part(name),
+            },
+            // One who has mapped memory says nothing more: it is gone.
+            Stage::Guest => self.part(name),
+            Stage::Meeting => {}
         }
     }
 
     /// One who has said what it wants gets its memory.
     fn greet(&mut self, name: u64) {
-        let Some(wire) = self.arriving.remove(&name) else { return };
+        let Some(connection) = self.connections.get_mut(&name) else { return };
         let mut hello = [0; 128];
-        let (hello, file) = match wire.receive(&mut hello) {
-            Heard::Message(len, file) => (&hello[..len], file),
-            Heard::Nothing | Heard::Gone => return self.ear.ignore(&*wire),
-        };
-        if let Some((export, generation)) = wanted(hello) {
-            match self.offers.pass(export, generation, &wire) {
-                true => drop(self.guests.insert(name, wire)),
-                false => self.ear.ignore(&*wire),
-            }
+        let heard = connection.wire.receive(&mut hello);
+        if heard == Heard::Nothing {
             return;
         }
-        let post = file.and_then(|file| self.welcome(hello, &file, &wire));
-        let Some(post) = post else { return self.ear.ignore(&*wire) };
-        let (progress, alone, guarded) = post.progress();
-        self.posts.insert(name, Watched { post, guarded, progress, alone, quiet: 0, nap: NAP });
+        self.silent.retain(|(_, silent)| *silent != name);
+        let stays = match heard {
+            Heard::Message(len) => wanted(&hello[..len]).is_some_and(|(export, generation)| {
+                connection.stage = Stage::Guest;
+                self.offers.pass(export, generation, &connection.wire)
+            }),
+            Heard::Files => {
+                connection.stage = Stage::Meeting;
+                self.ear.ignore(&*connection.wire);
+                let (wire, server, watch) = (connection.wire.clone(), self.server.clone(), self.watch.clone());
+                Meeting { name, wire, server, watch, spin: self.spin }.start().is_ok()
+            }
+            Heard::Nothing | Heard::Gone => false,
+        };
+        if !stays {
+            self.part(name);
+        }
     }
 
-    /// Answers a probe, or lets go of one who is gone.
-    fn hear(&mut self, name: u64) {
-        let Some(seen) = self.posts.get(&name) else { return };
-        match seen.post.wire().receive(&mut [0; 8]) {
-            // A probe that cannot be answered now is one of many.
-            Heard::Message(..) => drop(seen.post.wire().send(PROBE, None)),
-            Heard::Nothing => {}
-            Heard::Gone => {
-                self.ear.ignore(seen.post.wire());
-                seen.post.close();
-                self.posts.remove(&name);
+    /// Hears those whose meetings are over.
+    fn take_met(&mut self) {
+        for (name, post) in self.watch.take_met() {
+            let (Some(post), Some(connection)) = (post, self.connections.get_mut(&name)) else {
+                self.part(name);
+                continue;
+            };
+            let (progress, alone, guarded) = post.progress();
+            connection.stage = Stage::Calling(Watched { post, guarded, progress, alone, quiet: 0, nap: NAP });
+            if self.ear.hear(&*connection.wire, name).is_err() {
+                self.part(name);
             }
         }
     }
 
-    /// One who has mapped memory says nothing more: it is gone.
+    /// Lets go of one who is gone, or has to go.
     fn part(&mut self, name: u64) {
-        if let Some(wire) = self.guests.remove(&name) {
-            self.ear.ignore(&*wire);
+        let Some(connection) = self.connections.remove(&name) else { return };
+        self.ear.ignore(&*connection.wire);
+        if let Stage::Calling(seen) = &connection.stage {
+            seen.post.close();
         }
+        connection.wire.close();
     }
+}
 
-    /// A post for one who wants to call an export of ours, and gives the file in which its arguments will stand.
-    fn welcome(&self, hello: &[u8], arguments: &OwnedFd, wire: &Arc<Wire>) -> Option<Arc<Post>> {
-        let (export, from) = hello.split_first_chunk::<8>()?;
-        if !self.server.exports(u64::from_be_bytes(*export)) {
-            return None;
-        }
-        let (page, file) = Page::create(arguments).ok()?;
-        let mut id = [0; 8];
-        self.server.env().entropy(&mut id);
-        let (id, server, watch) = (u64::from_ne_bytes(id), self.server.clone(), self.watch.clone());
-        let post = Post::new(server, id, caller(from), page, wire.clone(), self.spin, watch);
-        post.spawn().ok()?;
-        if !wire.send(b"!", Some(file.as_fd())) {
-            post.close();
-        }
-        Some(post)
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.place.give(1);
     }
 }
 
@@ -236,11 +339,4 @@ impl Watched {
             self.guarded = false;
         }
     }
-}
-
-/// What the caller says is its address; one that is not of this machine's own it cannot have.
-fn caller(text: &[u8]) -> SocketAddr {
-    let said = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    said.filter(|address: &SocketAddr| address.ip().is_loopback())
-        .unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0))
 }

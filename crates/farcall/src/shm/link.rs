@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use farcall_proto::client::Outcome;
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, Spares};
-use farcall_shm::{Call, Caller, Heard, INLINE, Lane, Page, Status, Ticket, Wire};
+use farcall_shm::{Call, Caller, INLINE, Lane, Page, Status, Ticket, Wire};
 
+use super::elsewhere::elsewhere;
 use super::long::Long;
 use super::service::Service;
 use super::watch::{Broken, Watch};
@@ -68,20 +69,12 @@ impl Link {
     ) -> Option<Arc<Link>> {
         /// The server has just answered by UDP.
         const MOST: Duration = Duration::from_secs(1);
-        let wire = Wire::connect(address).ok()?;
         let mut hello = export.to_be_bytes().to_vec();
         hello.extend_from_slice(from.to_string().as_bytes());
-        let (lanes, file) = Page::arguments().ok()?;
-        if !wire.send(&hello, Some(file.as_fd())) {
-            return None;
-        }
-        let _waiting = crate::server::waiting();
-        wire.wait(MOST);
-        let Heard::Message(_, Some(file)) = wire.receive(&mut [0; 8]) else { return None };
-        let page = Arc::new(Page::open(&file, lanes).ok()?);
+        let (wire, page) = elsewhere(env, MOST, move || meet(address, &hello, MOST))?;
         Some(Arc::new(Link {
             env: env.clone(),
-            caller: Arc::new(Caller::new(page)),
+            caller: Arc::new(Caller::new(Arc::new(page))),
             watch: Watch::new(wire, config.patience),
             service: OnceLock::new(),
             address,
@@ -269,6 +262,18 @@ impl Drop for Link {
             self.caller.wake();
         }
     }
+}
+
+/// Meets the server at `address`. What it passes may block whoever looks at it.
+fn meet(address: SocketAddr, hello: &[u8], most: Duration) -> Option<(Wire, Page)> {
+    let wire = Wire::connect(address).ok()?;
+    let (lanes, file) = Page::arguments().ok()?;
+    if !wire.send(hello, Some(file.as_fd())) {
+        return None;
+    }
+    wire.wait(most);
+    let (_, file) = wire.receive_file(&mut [0; 8])?;
+    Some((wire, Page::open(&file, lanes).ok()?))
 }
 
 /// A slot that has no call yet: given back if it never gets one.

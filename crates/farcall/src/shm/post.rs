@@ -102,12 +102,13 @@ impl Post {
     /// Adds a thread that receives. It is counted already.
     pub(super) fn spawn(self: &Arc<Self>) -> std::io::Result<()> {
         let post = self.clone();
-        let run = move || {
-            context::serve_in_thread(post.server.clone(), post.clone());
-            let server = post.server.clone();
-            server.inside(&mut || Receiver::new(&post).live());
-        };
-        self.server.env().spawn("farcall-shm", Box::new(run))
+        self.server.env().spawn("farcall-shm", Box::new(move || post.live()))
+    }
+
+    /// Receives, in a thread that is counted already, until the post is closed or others receive.
+    pub(super) fn live(self: &Arc<Self>) {
+        context::serve_in_thread(self.server.clone(), self.clone());
+        self.server.inside(&mut || Receiver::new(self).live());
     }
 
     /// Has somebody receive.

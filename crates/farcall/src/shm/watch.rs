@@ -62,7 +62,8 @@ impl Watch {
         let Asked { wire, since } = &mut *asked;
         let Some(wire) = wire else { return };
         let broken = match self.hear(wire, since) {
-            Some(Heard::Gone) => Broken::Gone,
+            // (No file is passed with what answers a probe: it breaks the rules.)
+            Some(Heard::Gone | Heard::Files) => Broken::Gone,
             _ => match *since {
                 None => {
                     // What cannot be sent is a probe that is not answered.

@@ -10,7 +10,10 @@ use crate::env::Env;
 use crate::sys::fork;
 
 /// Hears it when exporters end. It ends when it is stopped.
-pub(crate) struct Watcher(Arc<Ears>);
+pub(crate) struct Watcher {
+    ears: Arc<Ears>,
+    env: Arc<dyn Env>,
+}
 
 struct Ears {
     ear: Ear,
@@ -38,7 +41,7 @@ const ALARM: u64 = 0;
 
 impl Watcher {
     /// Starts the thread.
-    pub(crate) fn new(env: &dyn Env) -> std::io::Result<Watcher> {
+    pub(crate) fn new(env: &Arc<dyn Env>) -> std::io::Result<Watcher> {
         let ears = Arc::new(Ears {
             ear: Ear::new()?,
             alarm: Alarm::new()?,
@@ -49,17 +52,21 @@ impl Watcher {
         ears.ear.hear(&ears.alarm, ALARM)?;
         let body = ears.clone();
         env.spawn("farcall-ties", Box::new(move || body.live()))?;
-        Ok(Watcher(ears))
+        Ok(Watcher { ears, env: env.clone() })
     }
 
     pub(crate) fn stop(&self) {
-        self.0.stopped.store(true, Ordering::SeqCst);
-        self.0.alarm.set();
+        self.ears.stopped.store(true, Ordering::SeqCst);
+        self.ears.alarm.set();
+    }
+
+    pub(super) fn env(&self) -> &Arc<dyn Env> {
+        &self.env
     }
 
     /// Ties an exporter to us.
     pub(super) fn tie(&self, wire: Wire) -> std::io::Result<Tie> {
-        let ears = &self.0;
+        let ears = &self.ears;
         let name = ears.next.fetch_add(1, Ordering::Relaxed);
         let held = Arc::new(Held { wire, gone: AtomicBool::new(false), process: fork::generation() });
         ears.lock().insert(name, Arc::downgrade(&held));

@@ -1,0 +1,112 @@
+//! A budget of what peers make this process hold, of which each peer process has a share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Whatever is counted in it: connections, bytes.
+///
+/// Each process has a least share. Beyond that all share a pool, and of that a process may have as much as it leaves to
+/// others: alone it gets half, beside one that has half a quarter. (Choudhury and Hahne 1998, "Dynamic queue length
+/// thresholds", with a factor of 1. Only processes of one user come here: its share is all of it.)
+#[derive(Debug)]
+pub(super) struct Budget {
+    pool: usize,
+    least: usize,
+    /// Of the pool and the least shares together.
+    most: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    /// Beyond the least shares.
+    pooled: usize,
+    by: HashMap<i32, usize>,
+}
+
+/// The budget as one process draws on it.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
+    budget: Arc<Budget>,
+    process: i32,
+}
+
+impl Budget {
+    pub(super) fn new(pool: usize, least: usize, most: usize) -> Arc<Budget> {
+        Arc::new(Budget { pool, least, most, taken: Mutex::default() })
+    }
+
+    pub(super) fn share(self: &Arc<Self>, process: i32) -> Share {
+        Share { budget: self.clone(), process }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// Takes so much more, or nothing (false).
+    pub(super) fn take(&self, more: usize) -> bool {
+        let (budget, mut taken) = (&*self.budget, self.budget.lock());
+        let before = taken.by.get(&self.process).copied().unwrap_or(0);
+        let (all, after) = (taken.all.saturating_add(more), before.saturating_add(more));
+        let (drawn, draws) = (before.saturating_sub(budget.least), after.saturating_sub(budget.least));
+        let pooled = (taken.pooled - drawn).saturating_add(draws);
+        if all > budget.most || (draws > 0 && pooled.saturating_add(draws) > budget.pool) {
+            return false;
+        }
+        (taken.all, taken.pooled) = (all, pooled);
+        taken.by.insert(self.process, after);
+        true
+    }
+
+    /// Gives so much back of what was taken.
+    pub(super) fn give(&self, less: usize) {
+        let (budget, mut taken) = (&*self.budget, self.budget.lock());
+        let Some(before) = taken.by.remove(&self.process) else { return };
+        let less = less.min(before);
+        let after = before - less;
+        taken.all -= less;
+        taken.pooled -= before.saturating_sub(budget.least) - after.saturating_sub(budget.least);
+        if after > 0 {
+            taken.by.insert(self.process, after);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As much as a process gets, one by one.
+    fn all(share: &Share) -> usize {
+        (0..).take_while(|_| share.take(1)).count()
+    }
+
+    #[test]
+    fn whoever_takes_all_that_it_gets_leaves_as_much_to_others() {
+        let budget = Budget::new(64, 4, 128);
+        let (first, second, third) = (budget.share(1), budget.share(2), budget.share(3));
+        assert_eq!(all(&first), 4 + 32);
+        assert_eq!(all(&second), 4 + 16);
+        assert_eq!(all(&third), 4 + 8);
+        first.give(36);
+        assert_eq!(all(&first), 4 + 20);
+        for share in [first, second, third] {
+            share.give(usize::MAX);
+        }
+        let taken = budget.lock();
+        assert_eq!((taken.all, taken.pooled, taken.by.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn each_process_has_its_least_share_until_there_is_no_more_at_all() {
+        let budget = Budget::new(64, 4, 128);
+        while all(&budget.share(1)) + all(&budget.share(2)) > 0 {}
+        let gets: Vec<usize> = (3..30).map(|process| all(&budget.share(process))).collect();
+        assert!(gets[..12].iter().all(|gets| *gets >= 4), "{gets:?}");
+        assert!(budget.lock().all <= 128);
+    }
+}

@@ -1,0 +1,43 @@
+//! What a peer may block for as long as it likes, done in a thread that nobody waits for longer than a moment.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::env::Env;
+
+/// Threads that a peer may hold, in the whole process. Whoever needs one more does without what it would have done.
+const MAX_THREADS: usize = 16;
+
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// What `meet` gives, if it does within `most`. What it gives later is dropped where it is.
+pub(crate) fn elsewhere<T: Send + 'static>(
+    env: &Arc<dyn Env>,
+    most: Duration,
+    meet: impl FnOnce() -> Option<T> + Send + 'static,
+) -> Option<T> {
+    let one_more = |threads| (threads < MAX_THREADS).then_some(threads + 1);
+    THREADS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+    // What was met, until it is taken; nothing once nobody waits for it.
+    let given = Arc::new(Mutex::new(Some(None)));
+    let (place, event) = (given.clone(), env.event());
+    let over = event.clone();
+    let run = move || {
+        let met = meet();
+        let late = match &mut *place.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(place) => std::mem::replace(place, met),
+            None => met,
+        };
+        over.set();
+        drop(late);
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+    };
+    if env.spawn("farcall-meet", Box::new(run)).is_err() {
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+        return None;
+    }
+    let _waiting = crate::server::waiting();
+    event.wait(Some(most));
+    given.lock().unwrap_or_else(PoisonError::into_inner).take().flatten()
+}

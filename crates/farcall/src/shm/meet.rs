@@ -1,0 +1,76 @@
+//! A caller's meeting with the host, in the thread that receives from that caller afterwards.
+//!
+//! Nobody else waits for that thread: what the caller passes instead of a memory file may block whoever looks at it or
+//! closes it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall_shm::{Page, Wire};
+
+use super::host::Watch;
+use super::post::Post;
+use crate::server::Server;
+
+/// What one caller's thread needs.
+pub(super) struct Meeting {
+    /// By what name the host knows the caller.
+    pub(super) name: u64,
+    pub(super) wire: Arc<Wire>,
+    pub(super) server: Arc<Server>,
+    pub(super) watch: Arc<Watch>,
+    pub(super) spin: Duration,
+}
+
+impl Meeting {
+    /// Starts the thread. The host is told of what came of it.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub(super) fn start(self) -> std::io::Result<()> {
+        let env = self.server.env().clone();
+        env.spawn("farcall-shm", Box::new(move || self.live()))
+    }
+
+    fn live(self) {
+        let post = self.hold();
+        // (Who was told of nothing has nobody to close what it made.)
+        if !self.watch.met(self.name, post.clone())
+            && let Some(post) = &post
+        {
+            post.close();
+        }
+        if let Some(post) = post {
+            post.live();
+        }
+    }
+
+    /// Gives the caller its memory if it wants to call an export of ours, and passes the file in which its arguments will
+    /// stand.
+    fn hold(&self) -> Option<Arc<Post>> {
+        let mut hello = [0; 128];
+        let (len, arguments) = self.wire.receive_file(&mut hello)?;
+        let (export, from) = hello[..len].split_first_chunk::<8>()?;
+        if !self.server.exports(u64::from_be_bytes(*export)) {
+            return None;
+        }
+        let (page, file) = Page::create(&arguments).ok()?;
+        let mut id = [0; 8];
+        self.server.env().entropy(&mut id);
+        let (id, server, watch) = (u64::from_ne_bytes(id), self.server.clone(), self.watch.clone());
+        let post = Post::new(server, id, caller(from), page, self.wire.clone(), self.spin, watch);
+        if !self.wire.send(b"!", Some(file.as_fd())) {
+            post.close();
+        }
+        Some(post)
+    }
+}
+
+/// What the caller says is its address; one that is not of this machine's own it cannot have.
+fn caller(text: &[u8]) -> SocketAddr {
+    let said = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    said.filter(|address: &SocketAddr| address.ip().is_loopback())
+        .unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0))
+}
