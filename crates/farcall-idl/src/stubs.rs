@@ -75,6 +75,8 @@ pub struct Procedure {
     pub idempotent: bool,
     /// Known to be slow: it never runs on the thread that receives packets.
     pub blocking: bool,
+    /// At a server of `async fn`s its future is not dropped when the call is given up.
+    pub uncancelled: bool,
     /// How long a call may take, in milliseconds, unless its caller says less.
     pub deadline_ms: Option<u64>,
     /// What it does at a server that does not say.

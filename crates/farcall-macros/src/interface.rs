@@ -155,6 +155,7 @@ fn read_procedure(method: TraitItemFn, next: u32, onc: bool) -> Result<Procedure
         exception,
         idempotent: settings.idempotent,
         blocking: settings.blocking,
+        uncancelled: settings.uncancelled,
         deadline_ms: settings.deadline_ms,
         body: default,
     })

@@ -115,6 +115,8 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///   the numbers from 0xffff0000 up are the runtime's.
 /// - `#[idempotent]`: running twice does no harm, so a call that may have run is repeated when its server fails.
 /// - `#[blocking]`: it may take long, so it never runs on the thread that receives packets.
+/// - `#[uncancelled]`: at a server of `async fn`s its future goes on when its call is given up. (That of any other is
+///   dropped; a server of plain functions is told by `context().cancelled()`.)
 /// - `#[deadline(ms = n)]`: a call may take that long, unless its caller says less.
 ///
 /// **On an argument**: `#[xdr(max = n)]`, the most bytes of a string or opaque data, or elements of a list.

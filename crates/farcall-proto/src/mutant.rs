@@ -87,6 +87,8 @@ mutants! {
     ReadingRefusedLater = "reading-refused-later",
     /// That a call was given up is taken to be so of the activity's next.
     CancelLeavesMark = "cancel-leaves-mark",
+    /// What a procedure gave after its caller had given it up reaches the caller.
+    LateResult = "late-result",
     /// A posted write is done though one before it was not.
     PostEarly = "post-early",
     /// A posted write is done as often as it comes.

@@ -60,6 +60,8 @@ pub struct Call {
     pub traced: bool,
     /// Whether its caller cancelled it.
     pub cancelled: bool,
+    /// Whether the procedure was told to stop while it was executed.
+    pub told: bool,
     /// What its caller knows.
     pub state: State,
     /// How often it was executed, by anyone.
@@ -104,6 +106,7 @@ impl Call {
             deadline: None,
             traced: false,
             cancelled: false,
+            told: false,
             state: State::Open,
             executed: 0,
             refused: false,
@@ -508,6 +511,9 @@ impl Oracle {
             && head.is_some() == c.is_access()
             && is_pattern(key, c.result, rest)
             && head.is_none_or(|head| self.is_right(&c, head));
+        if c.told {
+            self.violate("no-result-after-cancel", now, || format!("call {call} {c:?} returned"));
+        }
         if !right {
             self.violate("result-is-the-executions", now, || {
                 format!("call {call} {c:?} returned {} bytes", body.len())

@@ -407,6 +407,7 @@ impl ServerNode {
             self.remove(number);
             return self.refuse(g, job, Kind::Cancelled);
         }
+        g.oracle.calls[job.call].told = true;
         if g.rng.chance(500_000) {
             self.remove(number);
             self.executing -= 1;
@@ -430,7 +431,9 @@ impl ServerNode {
             payload.extend(tail);
             return core.finish_around(now, job.key, finish, &mut payload, insert);
         }
+        // Nothing leaves unseen of a call that was given up.
         if let Some((to, envelope)) = job.envelope
+            && !core.is_given_up(job.key)
             && let Some(len) = envelope.write(job.key, &finish, &payload, &mut g.scratch)
         {
             core.recycle(payload);

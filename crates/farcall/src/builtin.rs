@@ -11,11 +11,17 @@ use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
 
 /// Takes nothing and gives a [`Health`].
 pub(crate) static HEALTH: Procedure =
-    Procedure { number: 0, name: "health", idempotent: true, blocking: false, deadline: None };
+    Procedure { number: 0, name: "health", idempotent: true, blocking: false, uncancelled: false, deadline: None };
 
 /// Takes nothing and gives a [`Description`].
-pub(crate) static DESCRIBE: Procedure =
-    Procedure { number: 0xffff_0000, name: "describe", idempotent: true, blocking: false, deadline: None };
+pub(crate) static DESCRIBE: Procedure = Procedure {
+    number: 0xffff_0000,
+    name: "describe",
+    idempotent: true,
+    blocking: false,
+    uncancelled: false,
+    deadline: None,
+};
 
 /// What an exporter says of itself, by being able to.
 #[derive(Clone, Debug, PartialEq, Eq)]

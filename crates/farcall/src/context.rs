@@ -1,8 +1,11 @@
 //! Of the call that is being served: who calls, until when, and whether they still want it.
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
 use farcall_proto::Time;
@@ -10,7 +13,13 @@ use farcall_proto::server::CallKey;
 
 pub use farcall_proto::Trace;
 
-use crate::server::{Aside, Server};
+use crate::env::{Env, Event};
+use crate::local::GivenUp;
+use crate::notice::Notice;
+use crate::server::{self, Aside, Server};
+use crate::stub::Dispatched;
+use crate::system::System;
+use crate::{CallFailed, Kind, Ran};
 
 /// The call that this thread, or task, is serving. Outside a procedure there is none, and
 /// everything is as if somebody with all the time in the world had called.
@@ -34,6 +43,8 @@ enum Serving {
     Here { server: Arc<Server>, call: Incoming },
     /// By one that speaks another protocol, and says only who calls.
     Elsewhere(SocketAddr),
+    /// By one in this process that was started, and says only whether it was given up.
+    Near(Arc<GivenUp>),
 }
 
 /// A call that is being served.
@@ -47,6 +58,23 @@ pub(crate) struct Incoming {
     pub(crate) same_user: bool,
 }
 
+impl Incoming {
+    /// Whether the caller's deadline has passed.
+    pub(crate) fn is_late(&self, now: Time) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// What a procedure gave after its caller's deadline was perhaps made because of that: it is nobody's.
+    pub(crate) fn unless_late(&self, now: Time, dispatched: Dispatched) -> Dispatched {
+        match dispatched {
+            Dispatched::Result | Dispatched::Exception if self.is_late(now) => {
+                Dispatched::Failed(CallFailed::new(Kind::Deadline, Ran::Yes))
+            }
+            other => other,
+        }
+    }
+}
+
 thread_local! {
     /// Whether there is a call, apart, because it is asked by each call that is made.
     static ANY: Cell<bool> = const { Cell::new(false) };
@@ -54,6 +82,8 @@ thread_local! {
     static TASK: Cell<bool> = const { Cell::new(false) };
     /// Who calls, if the call came by another protocol.
     static ELSEWHERE: Cell<Option<SocketAddr>> = const { Cell::new(None) };
+    /// Whether the call is given up that was started in this process.
+    static NEAR: RefCell<Option<Arc<GivenUp>>> = const { RefCell::new(None) };
     static CALL: Cell<Option<Incoming>> = const { Cell::new(None) };
     /// Who serves in this thread. It changes less often than the call.
     static SERVER: RefCell<Option<Arc<Server>>> = const { RefCell::new(None) };
@@ -63,7 +93,8 @@ thread_local! {
 
 fn current() -> Option<Serving> {
     if !ANY.get() {
-        return ELSEWHERE.get().map(Serving::Elsewhere);
+        let near = || NEAR.with_borrow(Clone::clone).map(Serving::Near);
+        return ELSEWHERE.get().map(Serving::Elsewhere).or_else(near);
     }
     Some(Serving::Here { call: CALL.get()?, server: SERVER.with_borrow(Clone::clone)? })
 }
@@ -71,10 +102,11 @@ fn current() -> Option<Serving> {
 impl Context {
     /// Who calls: the address that the call came from.
     pub fn caller(&self) -> Option<SocketAddr> {
-        self.0.as_ref().map(|serving| match serving {
-            Serving::Here { call, .. } => call.from,
-            Serving::Elsewhere(from) => *from,
-        })
+        match self.0.as_ref()? {
+            Serving::Here { call, .. } => Some(call.from),
+            Serving::Elsewhere(from) => Some(*from),
+            Serving::Near(_) => None,
+        }
     }
 
     /// How long the caller will wait from now on; `None` if for ever. Calls made while serving
@@ -85,11 +117,30 @@ impl Context {
     }
 
     /// Whether the caller has given the call up, or its deadline has passed. Whatever the procedure
-    /// returns then is thrown away, so a long one looks here now and then.
+    /// returns then is thrown away, so a long one looks here now and then, or waits for [`Context::cancelled`].
     pub fn is_cancelled(&self) -> bool {
+        if let Some(Serving::Near(given_up)) = &self.0 {
+            return given_up.is_given_up();
+        }
         let Some((server, call)) = self.here() else { return false };
-        let late = call.deadline.is_some_and(|deadline| deadline <= server.now());
-        late || server.is_cancelled(call.key)
+        call.deadline.is_some() && call.is_late(server.now()) || server.is_cancelled(call.key)
+    }
+
+    /// Ends when [`is_cancelled`](Context::is_cancelled) becomes true: a future to await beside others, and to
+    /// [`wait`](Cancelled::wait) for in a thread. Outside a procedure, and in one called by another protocol, it never ends.
+    ///
+    /// A server's `async fn` needs this only if it is `#[uncancelled]`: the future of any other is dropped when its call is
+    /// given up.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// // A procedure that does something every ten seconds, as long as its caller waits.
+    /// # fn step() -> bool { false }
+    /// while step() && !farcall::context().cancelled().wait(Duration::from_secs(10)) {}
+    /// ```
+    pub fn cancelled(&self) -> Cancelled {
+        Cancelled { context: self.clone(), notice: None }
     }
 
     /// The trace that the call is part of. Calls made while serving this one inherit it.
@@ -100,8 +151,92 @@ impl Context {
     fn here(&self) -> Option<(&Server, &Incoming)> {
         match self.0.as_ref()? {
             Serving::Here { server, call } => Some((server, call)),
-            Serving::Elsewhere(_) => None,
+            Serving::Elsewhere(_) | Serving::Near(_) => None,
         }
+    }
+}
+
+/// Ends when a call is given up: what [`Context::cancelled`] gives.
+#[must_use = "it says when the call is given up to whoever awaits it, or waits for it"]
+#[derive(Debug)]
+pub struct Cancelled {
+    context: Context,
+    /// Once somebody has asked.
+    notice: Option<Arc<Notice>>,
+}
+
+impl Cancelled {
+    /// Blocks until the call is given up, but no longer than `most`, and says whether it is. A thread that waits here
+    /// does not count among those that execute.
+    pub fn wait(self, most: Duration) -> bool {
+        let env: Arc<dyn Env> = match &self.context.0 {
+            Some(Serving::Here { server, .. }) => server.env().clone(),
+            _ => Arc::new(System),
+        };
+        let end = env.now() + most;
+        let event = env.event();
+        let waker = Waker::from(Arc::new(Set(event.clone())));
+        let mut cancelled = pin!(self);
+        let _waiting = server::waiting();
+        while cancelled.as_mut().poll(&mut task::Context::from_waker(&waker)).is_pending() {
+            let left = end.since(env.now());
+            if left.is_zero() {
+                return false;
+            }
+            event.wait(Some(left));
+        }
+        true
+    }
+
+    /// Has somebody woken when the call is given up. False: nobody can give it up.
+    fn watch(&mut self, waker: &Waker) -> bool {
+        if let Some(notice) = &self.notice {
+            notice.watch(waker);
+            return true;
+        }
+        let deadline = self.context.here().and_then(|(_, call)| call.deadline);
+        let notice = Notice::new(deadline);
+        notice.watch(waker);
+        match &self.context.0 {
+            Some(Serving::Here { server, call }) => server.notify(call.key, &notice),
+            Some(Serving::Near(given_up)) => given_up.notify(&notice),
+            Some(Serving::Elsewhere(_)) | None => return false,
+        }
+        self.notice = Some(notice);
+        true
+    }
+}
+
+impl Future for Cancelled {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<()> {
+        let is_new = self.notice.is_none();
+        if !self.watch(context.waker()) {
+            return Poll::Pending;
+        }
+        let told = self.notice.as_ref().is_some_and(|notice| notice.is_told());
+        if told || is_new && self.context.is_cancelled() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Cancelled {
+    fn drop(&mut self) {
+        let Some(notice) = &self.notice else { return };
+        match &self.context.0 {
+            Some(Serving::Here { server, call }) => server.notices().remove(call.key, notice),
+            Some(Serving::Near(given_up)) => given_up.forget(notice),
+            Some(Serving::Elsewhere(_)) | None => {}
+        }
+    }
+}
+
+/// Sets an event when it is woken.
+struct Set(Arc<dyn Event>);
+
+impl Wake for Set {
+    fn wake(self: Arc<Self>) {
+        self.0.set();
     }
 }
 
@@ -185,6 +320,20 @@ impl Drop for EnteredElsewhere {
     #[inline]
     fn drop(&mut self) {
         ELSEWHERE.set(self.0);
+    }
+}
+
+/// Says that this thread serves a call that was started in this process, until the guard is dropped.
+pub(crate) fn enter_near(given_up: Arc<GivenUp>) -> EnteredNear {
+    EnteredNear(NEAR.replace(Some(given_up)))
+}
+
+/// A call that was started in this process is being served.
+pub(crate) struct EnteredNear(Option<Arc<GivenUp>>);
+
+impl Drop for EnteredNear {
+    fn drop(&mut self) {
+        NEAR.replace(self.0.take());
     }
 }
 

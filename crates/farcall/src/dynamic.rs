@@ -166,6 +166,8 @@ fn facts(procedure: &idl::Procedure) -> Procedure {
         name: "the procedure",
         idempotent: procedure.idempotent,
         blocking: procedure.blocking,
+        // It concerns servers only.
+        uncancelled: false,
         deadline: procedure.deadline_ms.map(Duration::from_millis),
     }
 }

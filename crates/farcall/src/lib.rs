@@ -49,6 +49,7 @@ pub mod intercept;
 mod local;
 pub mod memory;
 pub mod multi;
+mod notice;
 mod pending;
 mod runtime;
 // Some of it only shared memory uses.
@@ -64,7 +65,7 @@ mod udp;
 
 pub use bytes::Bytes;
 pub use calls::Calls;
-pub use context::{Context, Trace, context};
+pub use context::{Cancelled, Context, Trace, context};
 pub use error::{CallFailed, Error, Exception, Kind, Never, Ran, Result, ResultExt};
 pub use farcall_idl as idl;
 #[cfg(feature = "x")]

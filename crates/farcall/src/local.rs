@@ -3,16 +3,20 @@
 //! A call runs on its caller's thread. One that is started runs on a thread of the channel's, or on that of whoever
 //! waits for it before such a thread has come to it.
 //!
-//! Nothing is lost on the way and a procedure on one's own thread cannot be left, so deadlines are not enforced here.
+//! Nothing is lost on the way and a procedure on one's own thread cannot be left, so deadlines are not enforced here. A
+//! started call that is cancelled ends at once, as through a network, and its procedure is told.
 
 mod asynchronous;
 mod workers;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
+use crate::context::enter_near;
+use crate::notice::Notice;
 use crate::stub::{AsyncServer, Binding, Call, Channel, Dispatched, Interface, PendingCall, Reply, Sink};
 use crate::stub::{bad_arguments, catch, reply as reply_of};
 use crate::xdr::{Decoder, Encode, Encoder};
@@ -82,6 +86,7 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
             server: self.server.clone(),
             procedure: call.procedure.number,
             progress: Mutex::new(Progress { stage: Stage::Queued(arguments), waker: None }),
+            given_up: Arc::default(),
             ended: Condvar::new(),
         });
         match self.workers.add(job.clone()) {
@@ -156,7 +161,44 @@ struct Job<T: ?Sized> {
     server: Arc<T>,
     procedure: u32,
     progress: Mutex<Progress>,
+    given_up: Arc<GivenUp>,
     ended: Condvar,
+}
+
+/// Whether a started call was given up, and who is to be told when it is.
+#[derive(Default)]
+pub(crate) struct GivenUp {
+    is: AtomicBool,
+    notices: Mutex<Vec<Arc<Notice>>>,
+}
+
+impl GivenUp {
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is.load(Ordering::SeqCst)
+    }
+
+    /// Has a notice told when the call is given up: whoever asks looks once more, after this, whether it was already.
+    pub(crate) fn notify(&self, notice: &Arc<Notice>) {
+        self.notices().push(notice.clone());
+    }
+
+    /// It is not to be told any more.
+    pub(crate) fn forget(&self, notice: &Arc<Notice>) {
+        self.notices().retain(|other| !Arc::ptr_eq(other, notice));
+    }
+
+    fn give_up(&self) {
+        self.is.store(true, Ordering::SeqCst);
+        let told = std::mem::take(&mut *self.notices());
+        for waker in told.iter().filter_map(|notice| notice.tell()) {
+            guard::run_alone("a waker", || waker.wake());
+        }
+    }
+
+    fn notices(&self) -> MutexGuard<'_, Vec<Arc<Notice>>> {
+        // Nothing panics while it is held.
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Progress {
@@ -215,8 +257,22 @@ impl<T: ?Sized + Interface> Run for Job<T> {
         let Some(arguments) = self.begin(Stage::Running) else {
             return;
         };
-        let ended = execute(&*self.server, self.procedure, arguments);
-        self.progress().stage = Stage::Ended(ended);
+        let ended = {
+            let _serving = enter_near(self.given_up.clone());
+            execute(&*self.server, self.procedure, arguments)
+        };
+        let late = {
+            let mut progress = self.progress();
+            match progress.stage {
+                Stage::Running => {
+                    progress.stage = Stage::Ended(ended);
+                    None
+                }
+                // It was cancelled meanwhile, and its caller has heard so.
+                _ => Some(ended),
+            }
+        };
+        drop(late);
         self.wake();
     }
 }
@@ -254,10 +310,17 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
     }
 
     fn cancel(&mut self) {
-        let cancelled = Ended::failed(CallFailed::new(Kind::Cancelled, Ran::No));
-        if self.job.begin(Stage::Ended(cancelled)).is_some() {
-            self.job.wake();
+        let cancelled = |ran| Stage::Ended(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
+        {
+            let mut progress = self.job.progress();
+            progress.stage = match &progress.stage {
+                Stage::Queued(_) => cancelled(Ran::No),
+                Stage::Running => cancelled(Ran::Maybe),
+                Stage::Ended(_) | Stage::Taken => return,
+            };
         }
+        self.job.given_up.give_up();
+        self.job.wake();
     }
 
     fn detach(mut self: Box<Self>) {

@@ -72,6 +72,7 @@ pub(crate) use watched::watched;
 
 use crate::depart::{Departing, depart};
 use crate::env::{Env, Event, Socket};
+use crate::notice::{Notice, Notices};
 use crate::sys::fork;
 use crate::{CallFailed, context, stats};
 use handed::Offers;
@@ -115,6 +116,10 @@ pub(crate) struct Server {
     /// What time it was when the sentinel last looked, in nanoseconds; 0 while it does not watch.
     looked: AtomicU64,
     stopped: AtomicBool,
+    /// Whether [`Core::cancelled`] has any.
+    any_cancelled: AtomicBool,
+    /// Procedures that are to be told when their calls are given up.
+    notices: Notices,
     /// What a worker does around its life: makes its runtime the current one.
     enter: Inside,
 }
@@ -133,8 +138,7 @@ struct Core {
     crew: Crew,
     /// None if nobody is to read what is counted.
     tally: Option<Tally>,
-    /// Calls that came otherwise than by the socket, execute, and whose callers have given them up. (Of the others the protocol
-    /// knows.)
+    /// Calls that execute, and whose callers have given them up.
     cancelled: HashSet<CallKey>,
     /// Until when the sentinel sleeps; `None` if it does until it is woken.
     sleeping: Option<Time>,
@@ -232,6 +236,8 @@ impl Server {
             offers: RwLock::default(),
             looked: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
+            any_cancelled: AtomicBool::new(false),
+            notices: Notices::default(),
             enter,
         });
         server.lock().crew.born();
@@ -322,6 +328,39 @@ impl Server {
     pub(crate) fn is_cancelled(&self, key: CallKey) -> bool {
         let core = self.lock();
         core.protocol.is_given_up(key) || core.cancelled.contains(&key)
+    }
+
+    /// Whether a call was given up that executes. While one was no outcome leaves before it is seen whether it is wanted.
+    #[inline]
+    pub(crate) fn any_cancelled(&self) -> bool {
+        self.any_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// A call that executes was given up. Its procedure is told by a worker: what is woken there is the user's.
+    fn note_cancelled(&self, core: &mut Core, key: CallKey) {
+        core.cancelled.insert(key);
+        self.any_cancelled.store(true, Ordering::SeqCst);
+        core.accessor.woken.append(&mut self.notices.take(key));
+    }
+
+    /// A call has ended: that it was given up matters no more.
+    #[inline]
+    fn forget_cancelled(&self, core: &mut Core, key: CallKey) {
+        if !core.cancelled.is_empty() && core.cancelled.remove(&key) {
+            self.any_cancelled.store(!core.cancelled.is_empty(), Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    /// Has a notice told when a call that executes is given up.
+    pub(crate) fn notify(&self, key: CallKey, notice: &Arc<Notice>) {
+        if self.notices.add(key, notice) {
+            // The sentinel is to know of the deadline.
+            self.sentinel.set();
+        }
     }
 
     pub(crate) fn check_process(&self) -> Result<(), CallFailed> {

@@ -95,6 +95,8 @@ pub struct Procedure {
     pub idempotent: bool,
     /// It never runs on the thread that receives packets.
     pub blocking: bool,
+    /// A future that executes it is not dropped when the call is given up.
+    pub uncancelled: bool,
     /// How long a call may take, unless its caller says less.
     pub deadline: Option<Duration>,
 }

@@ -330,14 +330,16 @@ fn a_detached_call_runs_though_client_and_handle_are_gone() {
 }
 
 #[test]
-fn cancelling_what_runs_leaves_its_result() {
+fn cancelling_what_runs_ends_the_call_and_discards_its_result() {
     let (server, entries) = gate();
     let client = local::<dyn Wait>(server.clone());
     let mut pending = client.start().wait();
     entries.recv().unwrap();
     pending.cancel();
+    // Though the procedure goes on.
+    let Err(Error::CallFailed(why)) = pending.wait() else { panic!() };
+    assert_eq!((why.kind(), why.ran()), (Kind::Cancelled, Ran::Maybe));
     server.open.wait();
-    assert_eq!(pending.wait(), Ok(0));
 }
 
 /// Calls itself by `start`, as deep as it is told: more than there are threads.

@@ -132,7 +132,8 @@ impl Ping {
 }
 
 /// What every program has, by convention (RFC 5531 section 12.1).
-static NULL: Procedure = Procedure { number: 0, name: "null", idempotent: true, blocking: false, deadline: None };
+static NULL: Procedure =
+    Procedure { number: 0, name: "null", idempotent: true, blocking: false, uncancelled: false, deadline: None };
 
 fn us(time: Duration) -> f64 {
     rounded(time.as_secs_f64() * 1e6, 1)

@@ -89,7 +89,7 @@ fn implementation(source: &Source) -> TokenStream {
 /// A `stub::Procedure`: what the runtime must know before it calls.
 fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
-    let Procedure { number, idempotent, blocking, .. } = procedure;
+    let Procedure { number, idempotent, blocking, uncancelled, .. } = procedure;
     let name = procedure.name.unraw().to_string();
     let deadline = match procedure.deadline_ms {
         Some(ms) => quote!(::core::option::Option::Some(::core::time::Duration::from_millis(#ms))),
@@ -101,6 +101,7 @@ fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
             name: #name,
             idempotent: #idempotent,
             blocking: #blocking,
+            uncancelled: #uncancelled,
             deadline: #deadline,
         }
     }

@@ -95,6 +95,7 @@ pub struct Settings {
     pub number: Option<u32>,
     pub idempotent: bool,
     pub blocking: bool,
+    pub uncancelled: bool,
     pub deadline_ms: Option<u64>,
     /// Those that stay on the trait's method.
     pub kept: Vec<Attribute>,
@@ -122,6 +123,10 @@ impl Settings {
                 attribute.meta.require_path_only()?;
                 self.blocking = true;
             }
+            "uncancelled" => {
+                attribute.meta.require_path_only()?;
+                self.uncancelled = true;
+            }
             "deadline" => self.deadline_ms = Some(deadline(&attribute)?),
             "doc" | "deprecated" | "must_use" | "allow" | "expect" | "warn" | "deny" | "forbid" => {
                 self.kept.push(attribute);
@@ -131,7 +136,8 @@ impl Settings {
                 return Err(refuse(attribute, what, "put the condition in the server's body"));
             }
             _ => {
-                let hint = "known are #[procedure(n)], #[idempotent], #[blocking] and #[deadline(ms = n)]";
+                let hint =
+                    "known are #[procedure(n)], #[idempotent], #[blocking], #[uncancelled] and #[deadline(ms = n)]";
                 return Err(refuse(attribute, "unknown attribute on a procedure", hint));
             }
         }

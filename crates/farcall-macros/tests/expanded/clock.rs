@@ -128,6 +128,7 @@ impl ::farcall::stub::Interface for dyn Clock {
             name: "now",
             idempotent: false,
             blocking: false,
+            uncancelled: false,
             deadline: ::core::option::Option::None,
         },
     ];

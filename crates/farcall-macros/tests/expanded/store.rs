@@ -239,6 +239,7 @@ impl ::farcall::stub::Interface for dyn Store {
             name: "get",
             idempotent: true,
             blocking: false,
+            uncancelled: false,
             deadline: ::core::option::Option::Some(
                 ::core::time::Duration::from_millis(500u64),
             ),
@@ -248,6 +249,7 @@ impl ::farcall::stub::Interface for dyn Store {
             name: "put_all",
             idempotent: false,
             blocking: true,
+            uncancelled: false,
             deadline: ::core::option::Option::None,
         },
         ::farcall::stub::Procedure {
@@ -255,6 +257,7 @@ impl ::farcall::stub::Interface for dyn Store {
             name: "size",
             idempotent: false,
             blocking: false,
+            uncancelled: false,
             deadline: ::core::option::Option::None,
         },
     ];

@@ -336,8 +336,9 @@ impl Conversation {
         Failure::new(Kind::TooLarge, Ran::No).with_detail(format!("arguments of {} bytes", args.len()))
     }
 
-    /// Asks the server to give the call up. It still ends by an [`Event::Ended`]: with its outcome
-    /// when that was on its way, else cancelled, saying whether it ran. Nothing if it had ended.
+    /// Asks the server to give the call up. It still ends by an [`Event::Ended`]: at once if it was not sent; else with
+    /// the server's word on it, or its outcome if that was on its way, within max(3 round trips, the least
+    /// retransmission time); else cancelled, and it may have run. Nothing if it had ended.
     pub fn cancel(&mut self, now: Time, id: CallId) {
         let Some(slot) = self.slots.find(id) else {
             return;
@@ -347,6 +348,7 @@ impl Conversation {
             return;
         }
         slot.stage = Stage::Cancelling { silent: false };
+        slot.receiving = None;
         self.restart_timer(now, id.activity);
         if self.slots.at(id.activity).first_sent.is_none() {
             self.check = now;

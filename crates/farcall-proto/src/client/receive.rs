@@ -203,8 +203,7 @@ impl Conversation {
         let slot = self.slots.at_mut(activity);
         match slot.stage {
             // Nobody waits for it any more; the server will hear so.
-            Stage::Cancelling { silent: true } => return,
-            Stage::Cancelling { .. } => {}
+            Stage::Cancelling { .. } => return,
             _ => slot.stage = Stage::Running,
         }
         let (status, incoming) = slot.receiving.get_or_insert_with(|| {

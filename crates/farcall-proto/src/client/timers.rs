@@ -72,12 +72,16 @@ impl Conversation {
         }
         if let (false, Some(deadline)) = (told, slot.call.deadline) {
             if deadline <= now {
-                return self.abandon(now, activity, sink);
+                return self.abandon(now, activity, Kind::Deadline, sink);
             }
             self.check = self.check.min(deadline);
         }
         let slot = self.slots.at_mut(activity);
         if slot.due <= now {
+            if cancelling && !told {
+                // The server's word has not come in time.
+                return self.abandon(now, activity, Kind::Cancelled, sink);
+            }
             if self.given_up(now, activity) {
                 let says_no = self.config.mutant.breaks(Rule::TimeoutSaysNo);
                 let ran = if says_no { Ran::No } else { Ran::Maybe };
@@ -97,8 +101,8 @@ impl Conversation {
         slot.unanswered >= self.config.patience_probes / hurry && now.since(slot.heard) >= self.config.patience / hurry
     }
 
-    /// The deadline has passed: the caller is told now, and the server for as long as is decent.
-    fn abandon(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
+    /// Ends a call for its caller, who is told that it may have run. The server is asked to stop, and reminded a few times.
+    fn abandon(&mut self, now: Time, activity: u32, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
         let id = super::CallId { activity, sequence: slot.sequence };
         let token = slot.call.token;
@@ -107,7 +111,7 @@ impl Conversation {
         self.restart_timer(now, activity);
         self.want(activity, Want::CANCEL);
         let says_no = self.config.mutant.breaks(Rule::DeadlineSaysNo);
-        let outcome = failed(Kind::Deadline, if says_no { Ran::No } else { Ran::Maybe });
+        let outcome = failed(kind, if says_no { Ran::No } else { Ran::Maybe });
         sink(Event::Ended { id, token, outcome, arguments: &mut Vec::new() });
     }
 
@@ -120,7 +124,6 @@ impl Conversation {
         slot.interval = (slot.interval * 2).min(self.most_patience);
         let unanswered = slot.unanswered;
         let want = match slot.stage {
-            Stage::Cancelling { silent: false } if slot.receiving.is_some() => Want::PULL,
             Stage::Cancelling { .. } => Want::CANCEL,
             _ if slot.receiving.is_some() => Want::PULL,
             Stage::Running => Want::PROBE,

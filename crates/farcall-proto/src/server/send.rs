@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::receive::Origin;
 use super::table::Last;
-use super::work::{LONG_ACCESS, PROMISED, Phase, Work};
+use super::work::{GIVEN_UP, LONG_ACCESS, PROMISED, Phase, Work};
 use super::{CallKey, Finish, Insert, Parted, Server, Transmit};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
@@ -220,9 +220,11 @@ impl Server {
         };
         let len = payload.len() + inserted;
         let fits = len.is_multiple_of(4) && u32::try_from(len).is_ok();
+        // What a procedure gave after its caller had given it up was perhaps made because of that: it is nobody's.
+        let wanted = work.marks & GIVEN_UP == 0 || self.config.mutant.breaks(Rule::LateResult);
         let status = match finish {
-            Finish::Result if fits => Status::Result,
-            Finish::Exception if fits => Status::Exception,
+            Finish::Result if fits && wanted => Status::Result,
+            Finish::Exception if fits && wanted => Status::Exception,
             finish => return self.conclude_failed(now, place?, key, finish, payload),
         };
         self.held += len;
@@ -243,8 +245,11 @@ impl Server {
         finish: Finish,
         payload: &mut Vec<u8>,
     ) -> Option<usize> {
+        let given_up = self.existing_work(place, key.activity).is_some_and(|work| work.marks & GIVEN_UP != 0);
         let failure = match finish {
+            Finish::Failed(failure) if given_up && failure.ran != Ran::No => Failure::new(Kind::Cancelled, failure.ran),
             Finish::Failed(failure) => *failure,
+            Finish::Result | Finish::Exception if given_up => Failure::new(Kind::Cancelled, Ran::Yes),
             Finish::Result | Finish::Exception => {
                 let detail = format!("a result of {} bytes, which is not XDR or too long", payload.len());
                 Failure::new(Kind::BadResult, Ran::Yes).with_detail(detail)

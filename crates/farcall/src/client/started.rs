@@ -273,7 +273,14 @@ mod tests {
         let endpoint = Endpoint::new(Arc::new(System), socket, farcall_proto::ClientConfig::default());
         let peer = endpoint.peer(silent.local_addr().unwrap());
         let start = |len: usize| {
-            let procedure = Procedure { number: 1, name: "put", idempotent: false, blocking: false, deadline: None };
+            let procedure = Procedure {
+                number: 1,
+                name: "put",
+                idempotent: false,
+                blocking: false,
+                uncancelled: false,
+                deadline: None,
+            };
             let encode = |e: &mut Encoder<'_>| e.opaque(&vec![0; len]);
             let trip = Trip { procedure: &procedure, deadline: None, trace: None, encode: &encode };
             Started::start(&endpoint, &peer, &Outgoing { export: 1, trip: &trip })

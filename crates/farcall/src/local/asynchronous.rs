@@ -15,7 +15,7 @@ impl<S: AsyncServer> Local<S> {
     fn begin(&self, call: &Call<'_>) -> Result<Started, CallFailed> {
         let arguments = encode(call)?;
         let future = self.0.clone().dispatch(call.procedure.number, arguments);
-        Ok(Started { future: Some(future), polled: false, waker: None })
+        Ok(Started { future: Some(future), polled: false, waker: None, uncancelled: call.procedure.uncancelled })
     }
 }
 
@@ -40,11 +40,13 @@ struct Started {
     future: Option<AsyncDispatched>,
     polled: bool,
     waker: Option<Waker>,
+    /// The future goes on when the call was given up.
+    uncancelled: bool,
 }
 
 impl Started {
     fn step(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
-        let ran = if self.polled { Ran::Yes } else { Ran::No };
+        let ran = if self.polled { Ran::Maybe } else { Ran::No };
         let Some(future) = &mut self.future else {
             return Poll::Ready(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
         };
@@ -54,8 +56,12 @@ impl Started {
                 self.waker = Some(context.waker().clone());
                 Poll::Pending
             }
-            Ok(Poll::Ready((dispatched, reply))) => Poll::Ready(Ended { dispatched, reply: reply.into() }),
+            Ok(Poll::Ready((dispatched, reply))) => {
+                self.future = None;
+                Poll::Ready(Ended { dispatched, reply: reply.into() })
+            }
             Err(panic) => {
+                self.future = None;
                 Poll::Ready(Ended { dispatched: Dispatched::Failed(panicked(panic)), reply: Vec::new().into() })
             }
         }
@@ -84,16 +90,41 @@ impl PendingCall for Started {
     }
 
     fn cancel(&mut self) {
-        self.future = None;
+        self.give_up();
         if let Some(waker) = self.waker.take() {
             guard::run_alone("a waker", || waker.wake());
         }
     }
 
-    fn detach(self: Box<Self>) {
-        // Whether a thread can be had decides nothing that anybody would hear of.
-        let _ = thread::Builder::new().name("farcall-local".into()).spawn(move || self.block());
+    fn detach(mut self: Box<Self>) {
+        if let Some(future) = self.future.take() {
+            go_on(future);
+        }
     }
+}
+
+impl Started {
+    /// Drops the future, unless it has begun and is not to be cancelled.
+    fn give_up(&mut self) {
+        let Some(future) = self.future.take() else { return };
+        if self.uncancelled && self.polled {
+            return go_on(future);
+        }
+        guard::run_alone("the drop of an async procedure", || drop(future));
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// Drives a future whose call nobody waits for.
+fn go_on(future: AsyncDispatched) {
+    let started = Started { future: Some(future), polled: true, waker: None, uncancelled: false };
+    // Whether a thread can be had decides nothing that anybody would hear of.
+    let _ = thread::Builder::new().name("farcall-local".into()).spawn(move || started.block());
 }
 
 struct Unpark(Thread);

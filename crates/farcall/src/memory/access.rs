@@ -94,7 +94,7 @@ pub(super) static POSTED: Procedure = access("posted", READINGS + 2);
 pub(super) static COMPARE_AND_SWAP: Procedure = access("compare_and_swap", ACCESSES + 1);
 
 const fn access(name: &'static str, number: u32) -> Procedure {
-    Procedure { number, name, idempotent: number >= READINGS, blocking: false, deadline: None }
+    Procedure { number, name, idempotent: number >= READINGS, blocking: false, uncancelled: false, deadline: None }
 }
 
 /// The most bytes of one access: the exporter copies them while nobody else is served.

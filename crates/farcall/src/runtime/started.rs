@@ -44,7 +44,7 @@ impl Called {
     /// The procedure, without its deadline, which is the call's by now.
     fn procedure(self) -> Procedure {
         let Called { name, number, idempotent, blocking } = self;
-        Procedure { number, name, idempotent, blocking, deadline: None }
+        Procedure { number, name, idempotent, blocking, uncancelled: false, deadline: None }
     }
 }
 

@@ -224,6 +224,9 @@ impl Work {
                 *now = end;
             }
         }
+        if self.call.deadline.is_some() {
+            return Some(finish(self.call.unless_late(server.now(), dispatched)));
+        }
         Some(finish(dispatched))
     }
 
@@ -247,7 +250,8 @@ impl Work {
             Err(panic) => return Some(finish(Dispatched::Failed(panicked(panic)))),
         };
         let back = self.back.clone();
-        let serving = Serving { server: server.clone(), exported, which, call, since: now, future: Some(future), back };
+        let (server, future) = (server.clone(), Some(future));
+        let serving = Serving { server, exported, which, call, since: now, future, back, notice: None };
         // If this panics, the task has been dropped, and its caller told.
         guard::run_alone("an executor", || spawn.spawn(Box::pin(serving)));
         None

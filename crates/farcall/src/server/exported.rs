@@ -143,6 +143,11 @@ impl Known {
         self.facts.name
     }
 
+    /// Whether its future is not dropped when its call is given up.
+    pub(super) fn is_uncancelled(&self) -> bool {
+        self.facts.uncancelled
+    }
+
     /// It ran so long.
     pub(super) fn ran(&self, time: Duration) {
         self.counters.ran.record(time);

@@ -93,14 +93,17 @@ impl Server {
 
     /// The caller has given a call up. One that has not begun is refused; one that executes, if it does, is told.
     pub(crate) fn give_up(&self, key: CallKey, executes: &dyn Fn() -> bool) {
-        let unbegun = {
+        let (unbegun, wakes) = {
             let mut core = self.lock();
             let unbegun = core.remove(key);
             if unbegun.is_none() && executes() {
-                core.cancelled.insert(key);
+                self.note_cancelled(&mut core, key);
             }
-            unbegun
+            (unbegun, !core.accessor.woken.is_empty())
         };
+        if wakes {
+            self.socket.wake();
+        }
         if let Some(work) = unbegun {
             self.refuse_one(work, Failure::new(Kind::Cancelled, Ran::No));
         }
@@ -108,7 +111,9 @@ impl Server {
 
     /// A call has ended: that it was given up matters no more.
     pub(crate) fn forget(&self, key: CallKey) {
-        self.lock().cancelled.remove(&key);
+        if self.any_cancelled() {
+            self.forget_cancelled(&mut self.lock(), key);
+        }
     }
 
     /// What a thread that serves calls does around its life.

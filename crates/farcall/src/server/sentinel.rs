@@ -62,7 +62,8 @@ impl Server {
             if guarded {
                 self.watch();
             } else {
-                self.sentinel.wait(timer.map(|timer| timer.since(now)));
+                let next = [timer, self.notices.next()].into_iter().flatten().min();
+                self.sentinel.wait(next.map(|next| next.since(now)));
             }
         }
     }
@@ -70,6 +71,11 @@ impl Server {
     /// Acts on the protocol's timer if it is time. What was let go may be what an access or a call
     /// waits for, to which who receives sees.
     fn act_on_timer(&self, core: &mut Core, now: Time) {
+        if self.notices.next().is_some_and(|deadline| deadline <= now) {
+            // Their wakers are the user's, and may take their time.
+            core.accessor.woken.append(&mut self.notices.take_late(now));
+            self.socket.wake();
+        }
         if core.protocol.timeout().is_none_or(|timer| now < timer) {
             return;
         }

@@ -15,6 +15,7 @@ use super::handed::Back;
 use crate::context::{self, Incoming};
 use crate::depart;
 use crate::env::Time;
+use crate::notice::Notice;
 use crate::stub::{AsyncDispatched, AsyncServer, Dispatched, panicked};
 use crate::{CallFailed, Kind, Ran, guard};
 
@@ -55,6 +56,8 @@ pub(super) struct Serving {
     pub(super) future: Option<AsyncDispatched>,
     /// Who gets the outcome, if the call did not come by the socket.
     pub(super) back: Option<Arc<dyn Back>>,
+    /// What tells when the call is given up, once it has been polled in vain.
+    pub(super) notice: Option<Arc<Notice>>,
 }
 
 impl Future for Serving {
@@ -62,11 +65,19 @@ impl Future for Serving {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(mut future) = self.future.take() else { return Poll::Ready(()) };
+        if self.notice.as_ref().is_some_and(|notice| notice.is_told()) {
+            self.give_up(future);
+            return Poll::Ready(());
+        }
         let polled = {
             let _serving = context::enter_task(self.server.clone(), self.call);
             guard::run(|| future.as_mut().poll(cx))
         };
         let (dispatched, reply) = match polled {
+            Ok(Poll::Pending) if self.watch(cx) => {
+                self.give_up(future);
+                return Poll::Ready(());
+            }
             Ok(Poll::Pending) => {
                 self.future = Some(future);
                 return Poll::Pending;
@@ -87,18 +98,46 @@ impl Serving {
         guard::run_alone("the drop of an async procedure", || drop(future));
     }
 
+    /// Has the task woken when its call is given up. True: it is already.
+    fn watch(&mut self, cx: &Context<'_>) -> bool {
+        if let Some(notice) = &self.notice {
+            notice.watch(cx.waker());
+            return notice.is_told();
+        }
+        if self.exported.known(self.which).is_uncancelled() {
+            return false;
+        }
+        let notice = Notice::new(self.call.deadline);
+        notice.watch(cx.waker());
+        self.server.notify(self.call.key, &notice);
+        self.notice = Some(notice);
+        self.server.is_cancelled(self.call.key)
+    }
+
+    /// Nobody waits for the call any more: the procedure's future is dropped.
+    fn give_up(&self, future: AsyncDispatched) {
+        let kind = if self.call.is_late(self.server.now()) { Kind::Deadline } else { Kind::Cancelled };
+        let why = CallFailed::new(kind, Ran::Maybe);
+        self.end(Dispatched::Failed(why), Vec::new());
+        self.drop_future(future);
+    }
+
     fn end(&self, dispatched: Dispatched, reply: Vec<u8>) {
+        if let Some(notice) = &self.notice {
+            self.server.notices().remove(self.call.key, notice);
+        }
         let known = self.exported.known(self.which);
-        count(known, &dispatched);
         let now = self.server.now();
+        let dispatched = self.call.unless_late(now, dispatched);
+        count(known, &dispatched);
         known.ran(now.since(self.since));
         match &self.back {
             Some(back) => {
                 back.give_back(self.call.key, finish(dispatched), reply);
-                self.server.forget(self.call.key);
             }
             None => self.server.give_back(now, self.call, finish(dispatched), reply),
         }
+        self.server.forget(self.call.key);
         self.exported.end();
     }
 }

@@ -8,7 +8,7 @@ use crate::env::{Env, Time};
 use crate::intercept::{Call, Interceptors, Outcome};
 use crate::stub::{AsyncDispatched, Dispatched, Procedure, before_the_procedure, catch};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, context};
+use crate::{CallFailed, Kind, Ran, context};
 
 /// What watches the calls of one interface.
 #[derive(Clone)]
@@ -90,12 +90,25 @@ impl Spawn for Watched<Box<dyn Spawn>> {
                 Ok(since) => since,
                 Err(why) => return (Dispatched::Failed(why), Vec::new()),
             };
+            let mut unended = Unended(Some((&watch, &call, since)));
             let (dispatched, reply) = future.await;
+            unended.0 = None;
             (watch.after(&call, since, dispatched), reply)
         })
     }
 
     fn spawn(&self, task: Task) {
         self.1.spawn(task);
+    }
+}
+
+/// A call whose future has not ended. If that is dropped, since the call was given up, its interceptors hear so.
+struct Unended<'w, 'c>(Option<(&'w Watch, &'c Call<'c>, Time)>);
+
+impl Drop for Unended<'_, '_> {
+    fn drop(&mut self) {
+        if let Some((watch, call, since)) = self.0.take() {
+            watch.after(call, since, Dispatched::Failed(CallFailed::new(Kind::Cancelled, Ran::Maybe)));
+        }
     }
 }

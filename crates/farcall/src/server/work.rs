@@ -238,7 +238,8 @@ impl<'s> Worker<'s> {
     fn woken(&mut self) -> Next {
         let waits = {
             let core = self.server.lock();
-            !core.backlog.is_empty() || !core.is_free() || core.protocol.has_loose()
+            let users = core.protocol.has_loose() || !core.accessor.woken.is_empty();
+            !core.backlog.is_empty() || !core.is_free() || users
         };
         if waits { self.next() } else { Next::Receive }
     }
@@ -426,7 +427,7 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// Refuses the calls that were given up and have not begun. (That the others were the protocol remembers.)
+    /// Refuses the calls that were given up and have not begun. Those that execute are to be told.
     #[cold]
     fn cancel(&mut self, core: &mut Core) {
         for key in self.cancelled.drain(..) {
@@ -437,8 +438,9 @@ impl<'s> Worker<'s> {
                 Some(at) => Some(self.arrived.remove(at)),
                 None => self.current.take_if(|work| work.call.key == key).or_else(|| core.remove(key)),
             };
-            if let Some(work) = unbegun {
-                self.refused.push((work, Failure::new(Kind::Cancelled, Ran::No)));
+            match unbegun {
+                Some(work) => self.refused.push((work, Failure::new(Kind::Cancelled, Ran::No))),
+                None => self.server.note_cancelled(core, key),
             }
         }
     }
@@ -584,6 +586,7 @@ impl<'s> Worker<'s> {
                 let mut core = self.server.lock();
                 let (now, key, out) = (self.now, work.call.key, &mut self.out);
                 let sent = finish.and_then(|finish| core.protocol.finish(now, key, finish, &mut reply, out));
+                self.server.forget_cancelled(&mut core, key);
                 (sent, core.admit())
             };
             if admitted {
@@ -606,7 +609,8 @@ impl<'s> Worker<'s> {
         let (server, key) = (self.server, work.call.key);
         let elsewhere = finish.is_none();
         // Its caller waits for the outcome, and for nothing that comes after.
-        let left = if self.long { None } else { work.leave(finish.as_ref(), &self.reply, &mut self.out) };
+        let seen = self.long || server.any_cancelled();
+        let left = if seen { None } else { work.leave(finish.as_ref(), &self.reply, &mut self.out) };
         if let Some(len) = left {
             let _ = server.socket.send(work.call.from, &self.out[..len]);
         }
@@ -622,8 +626,8 @@ impl<'s> Worker<'s> {
                     None
                 }
             };
-            if !core.cancelled.is_empty() && !elsewhere {
-                core.cancelled.remove(&key);
+            if !elsewhere {
+                server.forget_cancelled(core, key);
             }
             core.crew.done();
             let executed = self.current.take().map(|work| work.end(&mut core.protocol)).filter(|_| !elsewhere);

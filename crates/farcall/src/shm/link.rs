@@ -48,6 +48,8 @@ pub(crate) struct Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     Late,
+    /// It was cancelled, and the server has not answered that in time.
+    Cancelled,
     Broken(Broken),
 }
 
@@ -220,6 +222,7 @@ impl Link {
                 self.caller.give_up(ticket);
                 Failure::new(Kind::Deadline, Ran::Maybe)
             }
+            Stop::Cancelled => Failure::new(Kind::Cancelled, Ran::Maybe),
             Stop::Broken(Broken::Gone) if !self.caller.is_taken(ticket) => unreachable(Broken::Gone, Ran::No),
             Stop::Broken(broken) => unreachable(broken, Ran::Maybe),
         };
@@ -347,6 +350,7 @@ pub(super) fn give(ended: Result<bool, Failure>, body: &mut Vec<u8>, sink: &mut 
 pub(super) fn not_sent(stop: Stop) -> Failure {
     match stop {
         Stop::Late => Failure::new(Kind::Deadline, Ran::No),
+        Stop::Cancelled => Failure::new(Kind::Cancelled, Ran::No),
         Stop::Broken(broken) => unreachable(broken, Ran::No),
     }
 }

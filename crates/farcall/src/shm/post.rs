@@ -36,8 +36,6 @@ pub(super) struct Post {
     closed: AtomicBool,
     /// Of each slot the number of the call that executes, or is queued; 0 if none is.
     open: Box<[AtomicU32; SLOTS]>,
-    /// Somebody may have given a call up that executes.
-    given_up: AtomicBool,
     /// Arguments that come by lanes, results that go in parts.
     large: Mutex<Large>,
     /// Looks after a receiver that executes.
@@ -94,7 +92,6 @@ impl Post {
             state: Mutex::new(State { taker: Taker::new(), crew }),
             closed: AtomicBool::new(false),
             open: Box::new([const { AtomicU32::new(0) }; SLOTS]),
-            given_up: AtomicBool::new(false),
             watch,
         })
     }
@@ -191,6 +188,14 @@ impl Post {
 
     /// Answers a call.
     fn answer(&self, slot: usize, number: u32, finish: &Finish, reply: &mut Vec<u8>, mut outflow: Outflow<'_>) {
+        let cancelled;
+        let finish = match self.server.any_cancelled() {
+            true => {
+                cancelled = self.unless_cancelled(slot, number, finish);
+                &cancelled
+            }
+            false => finish,
+        };
         let (status, body) = match finish {
             Finish::Result => (Status::Result, &reply[..]),
             Finish::Exception => (Status::Exception, &reply[..]),
@@ -210,6 +215,19 @@ impl Post {
         }
         outflow.end();
         self.memory.give(slot, number);
+    }
+
+    /// What a procedure gave after its caller had given it up was perhaps made because of that: it is nobody's.
+    #[cold]
+    fn unless_cancelled(&self, slot: usize, number: u32, finish: &Finish) -> Finish {
+        if !self.server.is_cancelled(self.key(slot, number)) {
+            return finish.clone();
+        }
+        match finish {
+            Finish::Failed(why) if why.ran == Ran::No => finish.clone(),
+            Finish::Failed(why) => Failure::new(Kind::Cancelled, why.ran).into(),
+            Finish::Result | Finish::Exception => Failure::new(Kind::Cancelled, Ran::Yes).into(),
+        }
     }
 
     fn key(&self, slot: usize, number: u32) -> CallKey {
@@ -433,9 +451,7 @@ impl<'p> Receiver<'p> {
         if let Some(finish) = finish {
             self.long |= outflow.is_used();
             post.answer(slot, number, &finish, &mut self.reply, outflow);
-            if post.given_up.load(Ordering::SeqCst) {
-                post.server.forget(post.key(slot, number));
-            }
+            post.server.forget(post.key(slot, number));
             work.exported.end();
         }
         self.work = None;
@@ -465,7 +481,6 @@ impl<'p> Receiver<'p> {
         drop(state);
         let executes = || post.open[slot].load(Ordering::SeqCst) == number;
         if executes() {
-            post.given_up.store(true, Ordering::SeqCst);
             post.server.give_up(post.key(slot, number), &executes);
         }
         Next::Again

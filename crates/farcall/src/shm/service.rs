@@ -100,9 +100,9 @@ impl Service {
         (now, ended, awaited)
     }
 
-    /// The time to the earliest deadline.
+    /// The time to the earliest end of waiting.
     fn until(&self, now: Time) -> Option<Duration> {
-        self.lock().iter().filter_map(|call| call.deadline).min().map(|deadline| deadline.since(now))
+        self.lock().iter().filter_map(|call| call.until().0).min().map(|until| until.since(now))
     }
 
     pub(super) fn stop(&self) {

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Ran};
@@ -32,11 +33,15 @@ pub(crate) struct Started {
     awaited: AtomicBool,
 }
 
+/// How long a caller waits for the server's word on its cancel (docs/protocol.md, section 6).
+const WORD: Duration = Duration::from_millis(20);
+
 #[derive(Default)]
 struct State {
     stage: Stage,
     waker: Option<Waker>,
-    cancelled: bool,
+    /// Until when its caller waits for the server's word on its cancel, if it was cancelled.
+    cancelled: Option<Time>,
 }
 
 #[derive(Default)]
@@ -77,7 +82,9 @@ impl Started {
         }
         let mut scratch = Scratch::take();
         let waiting = crate::server::waiting();
-        let waited = self.link.wait(self.ticket, self.deadline);
+        let (until, stop) = self.until();
+        let waited = self.link.wait(self.ticket, until);
+        let waited = waited.map_err(|why| if why == Stop::Late { stop } else { why });
         let ended = self.take(waited, &mut scratch.bytes, Stage::Over);
         if ended.is_none() {
             // It was awaited before.
@@ -109,7 +116,7 @@ impl Started {
             let mut state = self.lock();
             state.waker.replace(context.waker().clone())
         };
-        let is_new = !self.awaited.swap(true, Ordering::Relaxed);
+        let is_new = !self.awaited.swap(true, Ordering::SeqCst);
         // To drop a waker may drop a task, and cancel what that had started.
         drop(former);
         if is_new {
@@ -118,24 +125,43 @@ impl Started {
         if self.give_kept(taker) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Asks the server to give the call up.
+    /// Asks the server to give the call up. Whoever waits hears its word, or after a while that the call was cancelled.
     pub(crate) fn cancel(&self) {
         if self.link.check_process().is_err() {
             return;
         }
-        let mut state = self.lock();
-        if matches!(state.stage, Stage::Sent) && !std::mem::replace(&mut state.cancelled, true) {
+        let now = self.link.env.now();
+        {
+            let mut state = self.lock();
+            if !matches!(state.stage, Stage::Sent) || state.cancelled.is_some() {
+                return;
+            }
+            state.cancelled = Some(now + WORD);
             self.link.caller.give_up(self.ticket);
+        }
+        if self.awaited.load(Ordering::SeqCst) {
+            // The service thread is to know until when.
+            self.link.caller.wake();
+        }
+    }
+
+    /// Until when its answer is waited for, and what it is when none has come.
+    pub(super) fn until(&self) -> (Option<Time>, Stop) {
+        match (self.deadline, self.lock().cancelled) {
+            (Some(deadline), Some(cancelled)) if deadline <= cancelled => (Some(deadline), Stop::Late),
+            (_, Some(cancelled)) => (Some(cancelled), Stop::Cancelled),
+            (deadline, None) => (deadline, Stop::Late),
         }
     }
 
     /// Of the service thread: whether the call has ended; then whoever awaits it is to be woken.
     pub(super) fn settle(&self, now: Time) -> Option<Option<Waker>> {
-        let late = || self.deadline.is_some_and(|deadline| deadline <= now);
+        let (until, stop) = self.until();
+        let late = || until.is_some_and(|until| until <= now);
         let waited = match (self.link.caller.is_answered(self.ticket), self.link.watch.broken()) {
             (true, _) => Ok(()),
             (false, Some(broken)) => Err(Stop::Broken(broken)),
-            (false, None) if late() => Err(Stop::Late),
+            (false, None) if late() => Err(stop),
             (false, None) => return None,
         };
         let mut body = Vec::new();

@@ -1,0 +1,118 @@
+//! Calls that their callers gave up: what each end says and does, and when.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Datagram, Pair, Told};
+use farcall_proto::server::Finish;
+use farcall_proto::{Kind, Ran};
+
+const LEAST: Duration = Duration::from_millis(20);
+
+/// A call that the server executes and its caller has cancelled; what the server answered to that is lost.
+fn cancelled() -> Pair {
+    let mut pair = Pair::acquainted();
+    let id = pair.start(1, b"long");
+    let call = pair.sent();
+    pair.receive(&call);
+    pair.client.cancel(pair.now, id);
+    let cancel = pair.sent();
+    pair.receive(&cancel);
+    assert_eq!(pair.answered().len(), 1);
+    pair
+}
+
+#[test]
+fn a_caller_waits_for_the_servers_word_no_longer_than_for_a_retransmission() {
+    let mut pair = cancelled();
+    pair.pass(LEAST - Duration::from_millis(1));
+    pair.tick();
+    assert_eq!(pair.told, []);
+    pair.pass(Duration::from_millis(1));
+    pair.tick();
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Maybe))]);
+    // The server is told on, and nobody hears of it twice.
+    let cancel = pair.sent();
+    assert_eq!(cancel.len(), 1);
+    pair.receive(&cancel);
+    let answers = pair.answered();
+    pair.hear(&answers);
+    assert_eq!((pair.told.len(), pair.client.outstanding()), (1, 0));
+}
+
+#[test]
+fn a_cancel_that_never_arrives_is_sent_so_often_and_no_more() {
+    let mut pair = Pair::acquainted();
+    let id = pair.start(1, b"lost");
+    pair.sent();
+    pair.client.cancel(pair.now, id);
+    let mut sent = 0;
+    while let Some(due) = pair.client.timeout() {
+        sent += pair.sent().len();
+        pair.now = due;
+        pair.tick();
+    }
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Maybe))]);
+    assert!((2..=7).contains(&sent), "{sent}");
+}
+
+#[test]
+fn what_a_procedure_gives_after_it_was_told_to_stop_reaches_nobody() {
+    for finish in [Finish::Result, Finish::Exception] {
+        let mut pair = cancelled();
+        let key = pair.asked[0].0;
+        let result = pair.finish(key, finish, b"stopped!");
+        pair.hear(&result);
+        assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Yes))]);
+    }
+}
+
+#[test]
+fn a_call_that_was_told_to_stop_and_refuses_to_begin_did_not_run() {
+    let mut pair = cancelled();
+    let key = pair.asked[0].0;
+    let refusal = farcall_proto::Failure::new(Kind::Overloaded, Ran::No);
+    let answers = pair.finish(key, refusal.into(), &[]);
+    pair.hear(&answers);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Overloaded, Ran::No))]);
+}
+
+#[test]
+fn a_result_that_was_faster_than_the_cancel_is_the_calls() {
+    let mut pair = Pair::acquainted();
+    let id = pair.start(1, b"fast");
+    let call = pair.sent();
+    pair.receive(&call);
+    let key = pair.asked[0].0;
+    let result = pair.finish(key, Finish::Result, b"done");
+    pair.client.cancel(pair.now, id);
+    pair.hear(&result);
+    assert_eq!(pair.told, [(1, Told::Result(b"done".to_vec()))]);
+}
+
+#[test]
+fn fragments_of_a_result_do_not_hold_a_cancelled_call_up() {
+    let mut pair = Pair::acquainted();
+    let id = pair.start(1, b"much");
+    let call = pair.sent();
+    pair.receive(&call);
+    let key = pair.asked[0].0;
+    let fragments: Vec<Datagram> = pair.finish(key, Finish::Result, &[7; 100_000]);
+    assert!(fragments.len() > 1);
+    pair.hear(&fragments[..1]);
+    pair.client.cancel(pair.now, id);
+    let end = pair.now + LEAST;
+    for fragment in &fragments[1..] {
+        pair.pass(LEAST / 4);
+        pair.hear(std::slice::from_ref(fragment));
+        pair.tick();
+        if pair.now >= end {
+            break;
+        }
+    }
+    pair.now = pair.now.max(end);
+    pair.tick();
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Maybe))]);
+}
