@@ -221,6 +221,10 @@ fn each_fault_has_its_message() {
         ("#frobnicate\n", "1:1 no such directive"),
         ("#error no\n", "1:2 the file refuses to be read like this"),
         ("#define F(a) a\nF(", "2:1 the arguments of this macro have no end"),
+        ("#define F(a) a\nF(F(", "2:1 the arguments of this macro have no end"),
+        ("#define F(a) a ## +\ntypedef int F(x);", "2:13 `##` makes `x+` of two words, which is none"),
+        ("#define F(a) a ##\ntypedef int F(x);", "2:13 nothing stands after `##` in this macro"),
+        ("#define F(a) # b\ntypedef int F(x);", "2:13 `#` in this macro stands before no argument"),
     ];
     for (text, expected) in cases {
         let why = refused(text);
@@ -277,6 +281,10 @@ mod hostile {
         refused_as(&(doubling + "#if A0\n#endif"), "nested too deep");
         let doubling: String = (0..32).rev().map(|n| format!("#define A{n} A{0} + A{0} + x\n", n + 1)).collect();
         refused_as(&(doubling + "#if A0\n#endif"), "too large");
+        let nested = format!("#define F(x) x\n{}1{}", "F(".repeat(100_000), ")".repeat(100_000));
+        refused_as(&nested, "nested too deep");
+        let pasting: String = (0..32).map(|n| format!("#define A{n}(x) A{0}(x##x)\n", n + 1)).collect();
+        refused_as(&(pasting + "#define A32(x) x\nA0(ab)"), "which is none");
         refused_as("#define A A B\n#define B B A\nA", "a definition should begin here");
     }
 

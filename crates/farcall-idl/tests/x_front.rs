@@ -299,6 +299,36 @@ fn what_is_wrong_in_a_file_that_lends_types_matters_if_they_are_used() {
 }
 
 #[test]
+fn macros_paste_and_quote_what_they_are_given() {
+    let tree = tree(
+        "#define LIST(kind) struct kind##_list { kind *first; int n##kind; };
+         #define NAME(a, b) a ## _ ## b
+         #define THREE(a, b, c) a##b##c
+         #define PLAIN pre ## fix
+         #define ONE(x) x
+         #define CONST(prefix, n) const prefix##n = 0x##n; const prefix##n##_TEXT = QUOTE(n +  1);
+         #define QUOTE(x) #x
+         LIST(point)
+         struct point { int x; };
+         struct NAME(a, b) { THREE(un, , signed) PLAIN; THREE(, , int) NAME(, y); ONE(ONE(ONE(hyper))) z; };
+         CONST(N, 10)",
+    );
+    let names: Vec<&str> = tree.types.iter().map(|definition| definition.named.name.as_str()).collect();
+    assert_eq!(names, ["point_list", "point", "a_b"], "{tree:#?}");
+    let of = |name: &str| match &find(&tree, name).body {
+        Body::Struct(fields) => fields.iter().map(|field| field.named.name.clone()).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        (of("point_list"), of("a_b")),
+        (vec!["first".into(), "npoint".into()], vec!["prefix".into(), "_y".into(), "z".into()])
+    );
+    assert_eq!(fields(&tree, "a_b"), [Type::U32, Type::I32, Type::I64].map(Declared::One));
+    let constants: Vec<_> = tree.constants.iter().map(|each| (each.named.name.as_str(), each.value.clone())).collect();
+    assert_eq!(constants, [("N10", Value::Integer(16)), ("N10_TEXT", Value::Text("10 + 1".into()))]);
+}
+
+#[test]
 fn namespaces_are_looked_through_from_the_inside() {
     let tree = tree(
         "typedef int T; enum color { RED };

@@ -6,6 +6,7 @@
 
 mod expression;
 mod macros;
+mod paste;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -36,6 +37,8 @@ pub(super) struct Preprocessor<'a> {
     active: HashSet<String>,
     /// How many tokens have come out of macros.
     expanded: usize,
+    /// How many arguments of macros are being replaced, one within the other; then nothing comes after what is pending.
+    within_arguments: u32,
     /// The macros that stood for a number when they were used.
     pub numbers: HashMap<String, Number>,
     /// What `%` lines told C: of `%#define` a name and what it stands for, of `%typedef` that word and what follows.
@@ -97,6 +100,7 @@ impl<'a> Preprocessor<'a> {
             pending: Vec::new(),
             active: HashSet::new(),
             expanded: 0,
+            within_arguments: 0,
             numbers: HashMap::new(),
             noted: Vec::new(),
             imports: Vec::new(),

@@ -1,5 +1,6 @@
 //! The texts that were read, and places in them.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -48,13 +49,15 @@ pub(super) struct Sources {
     total: usize,
     /// Those that were read from files.
     pub files: Vec<PathBuf>,
+    /// The texts that macros put together.
+    pasted: HashMap<String, Span>,
 }
 
 impl Sources {
     /// Takes a text in; gives its place.
     pub fn add(&mut self, name: &Path, text: &str, included: Option<Span>) -> Result<u32, Diagnostic> {
         self.total = self.total.saturating_add(text.len());
-        if text.len() > MAX_FILE || self.total > MAX_TOTAL || self.all.len() >= MAX_FILES {
+        if text.len() > MAX_FILE || self.total > MAX_TOTAL || self.all.len() - self.pasted.len() >= MAX_FILES {
             let message =
                 format!("{}: too large: a file may have {MAX_FILE} bytes, all together {MAX_TOTAL}", name.display());
             return Err(self.refuse(included, message));
@@ -69,6 +72,27 @@ impl Sources {
             included,
         });
         Ok(self.all.len() as u32 - 1)
+    }
+
+    /// Takes in what a macro put together, which is kept once; nothing if it is too much.
+    pub fn paste(&mut self, text: &str) -> Option<Span> {
+        if let Some(known) = self.pasted.get(text) {
+            return Some(*known);
+        }
+        self.total = self.total.saturating_add(text.len());
+        if self.total > MAX_TOTAL {
+            return None;
+        }
+        let span = Span { file: self.all.len() as u32, start: 0, end: text.len() as u32 };
+        self.all.push(Source {
+            name: "<macro>".into(),
+            directory: PathBuf::new(),
+            text: text.into(),
+            lines: vec![0],
+            included: None,
+        });
+        self.pasted.insert(text.to_owned(), span);
+        Some(span)
     }
 
     /// Reads a file and takes it in. What is not UTF-8 (old comments are in Latin-1) becomes U+FFFD.

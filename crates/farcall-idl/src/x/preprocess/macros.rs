@@ -99,22 +99,18 @@ impl Preprocessor<'_> {
             }
         }
         let body = match known.parameters.clone() {
-            None => known.body.clone(),
+            None => {
+                let body = known.body.clone();
+                self.substituted(token, &body, None)?
+            }
             Some(_) if !self.called() => return Ok(false),
             Some(parameters) => {
                 let body = known.body.clone();
                 let arguments = self.arguments(token)?;
-                self.substituted(&body, &parameters, &arguments)
+                self.substituted(token, &body, Some((&parameters, &arguments)))?
             }
         };
-        self.expanded = self.expanded.saturating_add(body.len() + 1);
-        if self.expanded > MAX_EXPANDED {
-            return Err(Diagnostic::new(
-                self.sources,
-                token.at,
-                format!("macros stand for more than {MAX_EXPANDED} tokens"),
-            ));
-        }
+        self.count_expanded(token, body.len() + 1)?;
         self.active.insert(name.clone());
         self.pending.push(Pending::Leave(name));
         let placed = body.into_iter().map(|each| Token { at: token.at, first: false, ..each });
@@ -132,6 +128,7 @@ impl Preprocessor<'_> {
             let mut ahead = self.files.last()?.scanner.clone();
             std::iter::repeat_with(|| ahead.next().kind).find(|kind| *kind != Kind::Comment)
         });
+        let next = if self.within_arguments > 0 { pending } else { next };
         next == Some(Kind::Mark(b'('))
     }
 
@@ -142,6 +139,7 @@ impl Preprocessor<'_> {
         loop {
             let token = match self.next_pending() {
                 Some(token) => token,
+                None if self.within_arguments > 0 => Token { kind: Kind::End, ..*name },
                 None => self.files.last_mut().map_or(*name, |file| file.scanner.next()),
             };
             match token.kind {
@@ -162,20 +160,12 @@ impl Preprocessor<'_> {
         }
     }
 
-    fn substituted(&self, body: &[Token], parameters: &[String], arguments: &[Vec<Token>]) -> Vec<Token> {
-        let mut out = Vec::new();
-        for token in body {
-            let place =
-                parameters.iter().position(|name| token.kind == Kind::Word && name == self.sources.text(token.text));
-            match place.map(|place| arguments.get(place)) {
-                Some(argument) => out.extend(argument.into_iter().flatten().copied()),
-                None => out.push(*token),
-            }
-            // The caller refuses this many.
-            if out.len() > MAX_EXPANDED {
-                break;
-            }
+    /// Counts what comes out of macros, and refuses it if it is too much.
+    pub(super) fn count_expanded(&mut self, at: &Token, tokens: usize) -> Result<(), Diagnostic> {
+        self.expanded = self.expanded.saturating_add(tokens);
+        if self.expanded <= MAX_EXPANDED {
+            return Ok(());
         }
-        out
+        Err(Diagnostic::new(self.sources, at.at, format!("macros stand for more than {MAX_EXPANDED} tokens")))
     }
 }
