@@ -11,7 +11,7 @@ use farcall::{CallFailed, Error, Kind, Never, Ran};
 use farcall_file_access::FileError;
 use serde_json::{Value, json};
 
-use crate::output::printable;
+use crate::output::{printable, printable_json};
 
 pub type Outcome<T = ()> = Result<T, Failure>;
 
@@ -125,7 +125,7 @@ impl Failure {
             let mut error = json!({ "message": self.message });
             self.facts.into_iter().for_each(|(name, value)| error[name] = value);
             self.hint.into_iter().for_each(|hint| error["hint"] = hint.into());
-            eprintln!("{}", json!({ "error": error }));
+            eprintln!("{}", printable_json(json!({ "error": error }).to_string()));
         } else if !self.message.is_empty() {
             eprintln!("farcall: {}", printable(&self.message));
             self.hint.into_iter().for_each(|hint| eprintln!("hint: {}", printable(&hint)));

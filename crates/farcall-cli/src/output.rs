@@ -24,11 +24,19 @@ impl Output {
         self.json
     }
 
-    /// One line: the JSON if that was asked for, else the text.
+    /// One line: the JSON if that was asked for, else the text, which stays one line whatever stands in it.
     pub fn line(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Outcome {
         match self.json {
-            true => say(json()),
+            true => say_json(&json()),
             false => say(printable(&text())),
+        }
+    }
+
+    /// The same of a text of several lines. What comes from elsewhere must be [`printable`] where it stands in it.
+    pub fn page(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Outcome {
+        match self.json {
+            true => say_json(&json()),
+            false => say(text().lines().map(printable).collect::<Vec<_>>().join("\n")),
         }
     }
 }
@@ -40,17 +48,50 @@ pub fn say(line: impl Display) -> Outcome {
     Ok(out.flush()?)
 }
 
-/// Text from elsewhere, with what could give orders to a terminal made visible.
+/// JSON as a line.
+pub fn say_json(value: &Value) -> Outcome {
+    say(printable_json(value.to_string()))
+}
+
+/// Text from elsewhere as a part of a line: what could end the line, or give orders to a terminal, is made visible.
 pub fn printable(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '\n' | '\t' => clean.push(c),
-            c if c.is_control() => clean.extend(c.escape_unicode()),
+            '\n' | '\t' => clean.extend(c.escape_default()),
+            c if is_order(c) => clean.extend(c.escape_unicode()),
             c => clean.push(c),
         }
     }
     clean
+}
+
+/// The same of JSON, where such characters stand in strings alone: it means what it meant.
+pub fn printable_json(text: String) -> String {
+    let is_harmful = |c: char| c != '\n' && is_order(c);
+    if !text.contains(is_harmful) {
+        return text;
+    }
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_harmful(c) {
+            true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| clean += &format!("\\u{unit:04x}")),
+            false => clean.push(c),
+        }
+    }
+    clean
+}
+
+/// Whether a terminal does something else than to show it: a control character, an end of line, a change of the direction of writing
+/// (Unicode Technical Report 36, section 2.4).
+fn is_order(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+/// The sum, or the greatest number: counts that a peer tells may be anything.
+pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
 }
 
 /// `1234567` as `1.2 MB`.
@@ -150,6 +191,12 @@ mod tests {
 
     #[test]
     fn a_terminal_gets_no_orders() {
-        assert_eq!(printable("a\tb\u{1b}[2Jc\u{9b}d\r"), "a\tb\\u{1b}[2Jc\\u{9b}d\\u{d}");
+        let text = "a\tb\u{1b}[2Jc\u{9b}d\r\n\u{202e}e";
+        assert_eq!(printable(text), "a\\tb\\u{1b}[2Jc\\u{9b}d\\u{d}\\n\\u{202e}e");
+        let json = serde_json::json!({ text: [text, "\u{7f}\u{2028}é"] });
+        let shown = printable_json(json.to_string());
+        assert!(!shown.contains(is_order) && shown.contains("\\u009b") && shown.contains('é'), "{shown}");
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), json);
+        assert_eq!(total([u64::MAX, 1, 2]), u64::MAX);
     }
 }

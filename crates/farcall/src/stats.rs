@@ -40,7 +40,8 @@ pub struct Histogram([u64; BUCKETS]);
 impl Histogram {
     /// How many durations were recorded.
     pub fn count(&self) -> u64 {
-        self.0.iter().sum()
+        // What a peer's memory says may be anything.
+        self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// The bound below which this part of the durations lies: `quantile(0.99)` for the 99th
@@ -49,7 +50,7 @@ impl Histogram {
         let wanted = (self.count() as f64 * part).ceil() as u64;
         let mut seen = 0;
         for (bucket, count) in self.0.iter().enumerate() {
-            seen += count;
+            seen = u64::saturating_add(seen, *count);
             if seen >= wanted && seen > 0 {
                 return Duration::from_nanos(1 << bucket);
             }
@@ -225,5 +226,12 @@ mod tests {
         assert_eq!(histogram.quantile(0.5), Duration::from_nanos(1024));
         assert_eq!(histogram.quantile(1.0), Duration::from_nanos(1 << 41));
         assert_eq!(Recorder::default().snapshot().quantile(0.5), Duration::ZERO);
+    }
+
+    #[test]
+    fn counts_of_which_there_are_too_many_are_as_many_as_there_can_be() {
+        let histogram = Histogram::from_counts([u64::MAX; BUCKETS]);
+        assert_eq!(histogram.count(), u64::MAX);
+        assert_eq!(histogram.quantile(0.99), Duration::from_nanos(1));
     }
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
 use crate::onc;
-use crate::output::Output;
+use crate::output::{Output, printable};
 use crate::remote::runtime;
 use crate::x_file::Reading;
 
@@ -39,7 +39,7 @@ impl Describe {
         let description = dynamic::describe(&runtime()?, &self.name)
             .map_err(|why| onc::unnamed(why, "Of ONC RPC it describes an .x file"))?;
         let model = xdr::to_vec(&description.interface).map_err(|why| Failure::new(why.to_string()))?;
-        output.line(|| as_json(&description, &model), || as_text(&description))
+        output.page(|| as_json(&description, &model), || as_text(&description))
     }
 }
 
@@ -78,7 +78,21 @@ fn as_text(description: &Description) -> String {
     let Description { interface, farcall, wire, .. } = description;
     let types = types_as_text(&interface.types);
     let wire: Vec<String> = wire.iter().map(u32::to_string).collect();
-    format!("{interface}\n\n{types}exported by farcall {farcall}, wire version {}", wire.join(", "))
+    let farcall = printable(farcall);
+    format!("{}\n{types}exported by farcall {farcall}, wire version {}", interface_as_text(interface), wire.join(", "))
+}
+
+/// As its source might read. Whatever an exporter calls something, that stays on its line.
+fn interface_as_text(interface: &Interface) -> String {
+    let mut text = documented(&interface.docs, "") + &format!("interface {} {{\n", printable(&interface.name));
+    for procedure in &interface.procedures {
+        text += &documented(&procedure.docs, "    ");
+        text += &format!("    {:>3}  {}", procedure.number, printable(&interface.signature(procedure)));
+        text += if procedure.idempotent { ", idempotent" } else { "" };
+        text += &procedure.deadline_ms.map_or(String::new(), |ms| format!(", within {ms} ms"));
+        text += "\n";
+    }
+    text + "}\n"
 }
 
 fn types_as_text(types: &Types) -> String {
@@ -91,29 +105,31 @@ fn spelt(types: &Types, definition: &Definition) -> String {
         let line = |field: &Field| {
             let docs = documented(&field.docs, indent);
             let default = if field.defaulted { ", may be missing" } else { "" };
-            format!("{docs}{indent}{}: {}{default}\n", field.name, spell(types, &field.ty))
+            let field = printable(&format!("{}: {}", field.name, spell(types, &field.ty)));
+            format!("{docs}{indent}{field}{default}\n")
         };
         fields.iter().map(line).collect()
     };
+    let name = printable(&definition.name);
     let body = match &definition.body {
         Body::Struct { fields: all, extensible } => {
             let kind = if *extensible { "extensible struct" } else { "struct" };
-            format!("{kind} {} {{\n{}}}", definition.name, fields(all, "    "))
+            format!("{kind} {name} {{\n{}}}", fields(all, "    "))
         }
         Body::Union { arms } => {
             let arm = |arm: &Arm| {
                 let docs = documented(&arm.docs, "    ");
                 let tag = arm.tag.map_or_else(|| "others".to_owned(), |tag| tag.to_string());
-                format!("{docs}    {tag:>6}  {}\n{}", arm.name, fields(&arm.fields, "              "))
+                format!("{docs}    {tag:>6}  {}\n{}", printable(&arm.name), fields(&arm.fields, "              "))
             };
-            format!("union {} {{\n{}}}", definition.name, arms.iter().map(arm).collect::<String>())
+            format!("union {name} {{\n{}}}", arms.iter().map(arm).collect::<String>())
         }
     };
     documented(&definition.docs, "") + &body
 }
 
 fn documented(docs: &str, indent: &str) -> String {
-    docs.lines().map(|line| format!("{}\n", format!("{indent}/// {line}").trim_end())).collect()
+    docs.lines().map(|line| format!("{}\n", format!("{indent}/// {}", printable(line)).trim_end())).collect()
 }
 
 /// The interface that a file holds, or an exporter has: what is no file and could be a name is asked for.

@@ -76,7 +76,7 @@ impl Gen {
         let left_out: Vec<_> = left_out.iter().map(as_json).collect();
         let written = self.output.as_ref().map(|path| path.display().to_string());
         match (written, output.is_json()) {
-            (None, false) => output.line(Default::default, || text.trim_end().to_owned()),
+            (None, false) => output.page(Default::default, || text.trim_end().to_owned()),
             (Some(_), false) => Ok(()),
             (None, true) => output.line(|| json!({ "text": text, "left_out": left_out }), String::new),
             (Some(path), true) => output.line(|| json!({ "written": path, "left_out": left_out }), String::new),

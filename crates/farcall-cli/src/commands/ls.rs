@@ -48,7 +48,5 @@ fn line(name: &str, attributes: &Attributes) -> String {
         FileKind::Link => 'l',
         _ => '?',
     };
-    // A name may hold anything but '/': a line is a line.
-    let name = name.replace('\n', "\\n");
     format!("{kind} {:>12} {} {name}", attributes.size, timestamp(attributes.modified))
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::commands::call::{decoded, encoded, procedure};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, duration, printable, rounded, say};
+use crate::output::{Output, duration, printable, rounded, say, say_json};
 use crate::remote::{runtime_within, seconds};
 
 /// Call a procedure of every instance of a type at once, with JSON
@@ -163,9 +163,10 @@ impl<'a> Table<'a> {
     fn line(&self, member: &str, took: Option<Duration>, kind: &str, value: Value, text: &str) -> Outcome {
         if self.output.is_json() {
             let ms = took.map(|took| rounded(took.as_secs_f64() * 1e3, 3));
-            return say(json!({ "member": member, "ms": ms, kind: value }));
+            return say_json(&json!({ "member": member, "ms": ms, kind: value }));
         }
         let took = took.map(duration).unwrap_or_default();
+        let member = printable(member);
         let line = printable(&format!("{member:width$}  {took:>9}  {text}", width = self.width));
         self.bar.suspend(|| say(line))
     }

@@ -15,7 +15,7 @@ use farcall::{Kind, Runtime};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, count, counted, duration, printable, rounded, say, size};
+use crate::output::{Output, count, counted, duration, printable, rounded, say, say_json, size, total};
 use crate::remote::{runtime, seconds};
 
 /// Show what servers do: calls and how they ended, how long they ran, how many threads are busy
@@ -133,14 +133,14 @@ fn look(servers: &mut Servers, runtime: &Runtime, output: &Output) -> Outcome<(S
     for (&address, server) in servers {
         if server.gone > 0 {
             match output.is_json() {
-                true => say(json!({ "address": address.to_string(), "gone": true }))?,
+                true => say_json(&json!({ "address": address.to_string(), "gone": true }))?,
                 false => page += &format!("{address}  gone\n\n"),
             }
             continue;
         }
         match server.look(address, runtime) {
-            Ok((serving, since)) if output.is_json() => say(to_json(address, &serving, since))?,
-            Ok((serving, since)) => page += &printable(&table(address, &serving, since)),
+            Ok((serving, since)) if output.is_json() => say_json(&to_json(address, &serving, since))?,
+            Ok((serving, since)) => page += &table(address, &serving, since),
             Err(why) => failed = Some(why.at(address)),
         }
     }
@@ -178,7 +178,7 @@ impl Since {
 
 /// Calls of a procedure that ended.
 fn ended(procedure: &Procedure) -> u64 {
-    procedure.results + procedure.exceptions + procedure.failures
+    total([procedure.results, procedure.exceptions, procedure.failures])
 }
 
 /// The same, of the procedure of that name at an earlier look.
@@ -196,7 +196,7 @@ fn table(address: SocketAddr, serving: &Serving, since: Option<Since>) -> String
         None => count(now),
     };
     let mut line = |text: String| {
-        let _ = writeln!(page, "{text}");
+        let _ = writeln!(page, "{}", printable(&text));
     };
     line(format!(
         "{address}  process {}, up {}, {}, {} held",
@@ -221,7 +221,7 @@ fn table(address: SocketAddr, serving: &Serving, since: Option<Since>) -> String
         "of their calls: {} duplicates, {} results sent again, {} refused",
         count(did.duplicates),
         count(did.retransmitted),
-        count(did.refused.iter().sum()),
+        count(total(did.refused)),
     ));
     line(format!(
         "{:>8} {:>11} {:>10} {:>8} {:>8} {:>8} {:>8}  PROCEDURE",
@@ -284,4 +284,57 @@ fn to_json(address: SocketAddr, serving: &Serving, since: Option<Since>) -> Valu
         "retransmitted": did.retransmitted, "challenges": did.challenges, "stale": did.stale, "evicted": did.evicted,
         "refused": refused.collect::<Map<_, Value>>(), "exports": exports.collect::<Vec<_>>(), "untold": serving.untold,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[farcall::interface]
+    trait Echo {
+        fn echo(&self, number: u64) -> farcall::Result<u64>;
+    }
+
+    struct Server;
+
+    impl Echo for Server {
+        fn echo(&self, number: u64) -> farcall::Result<u64> {
+            Ok(number)
+        }
+    }
+
+    /// What a server that lies says of itself.
+    #[test]
+    fn what_a_server_says_of_itself_neither_panics_nor_forges_lines() {
+        let registry = farcall::names::Memory::default();
+        let runtime = Runtime::builder().registry(registry).shared_memory(false).build().unwrap();
+        let export = runtime.export::<dyn Echo>("Echo/honest", Arc::new(Server)).unwrap();
+        let address = export.address();
+        runtime.import::<dyn Echo>("Echo/honest").unwrap().echo(7).unwrap();
+        let mut serving = Counters::import(&runtime, address).unwrap().read().unwrap();
+        let before = serving.clone();
+        serving.protocol.refused = [u64::MAX; _];
+        serving.protocol.received = u64::MAX;
+        (serving.queued, serving.held_bytes, serving.untold) = (u64::MAX, u64::MAX, u64::MAX);
+        serving.up = Duration::MAX;
+        let forged = "Echo/x\n0.0.0.0:1  process 1, up 0 s\u{1b}[2J";
+        for export in &mut serving.exports {
+            export.name = forged.into();
+            (export.running, export.accesses) = (usize::MAX, u64::MAX);
+            for procedure in &mut export.procedures {
+                procedure.name = forged.into();
+                (procedure.results, procedure.exceptions) = (u64::MAX, u64::MAX);
+            }
+        }
+        let (exports, procedures) =
+            (serving.exports.len(), serving.exports.iter().map(|one| one.procedures.len()).sum::<usize>());
+        for since in [None, Some(Since { time: Duration::from_nanos(1), before })] {
+            let text = table(address, &serving, since);
+            assert_eq!(text.trim_end().lines().count(), 5 + exports + procedures + 1, "{text}");
+            assert!(!text.contains('\u{1b}'), "{text}");
+        }
+        assert_eq!(to_json(address, &serving, None)["untold"], u64::MAX);
+    }
 }

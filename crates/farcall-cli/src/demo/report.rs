@@ -12,7 +12,7 @@ use super::killed::Killed;
 use super::latency::Latency;
 use super::lossy::{LOSS, Lossy, REPETITION};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, count, duration, printable, rounded, say, size};
+use crate::output::{Output, count, duration, printable, rounded, say, say_json, size};
 
 pub struct Report {
     output: Output,
@@ -134,7 +134,7 @@ impl Report {
         self.facts["s"] = rounded(time.as_secs_f64(), 1).into();
         self.facts["faults"] = self.faults.clone().into();
         match self.output.is_json() {
-            true => say(&self.facts)?,
+            true => say_json(&self.facts)?,
             false if self.faults.is_empty() => say(format!("\nAll as it should be, in {}.", duration(time)))?,
             false => say(format!("\nNOT as it should be: {}.", printable(&self.faults.join("; "))))?,
         }

@@ -5,7 +5,7 @@ use farcall_idl::x::tree::{self, Declared, Named, Procedure, Specification, Type
 use farcall_idl::x::{Version, interfaces};
 use serde_json::{Value, json};
 
-use super::{interface_as_json, types_as_text};
+use super::{interface_as_json, interface_as_text, types_as_text};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::x_file::Reading;
@@ -19,14 +19,14 @@ pub fn describe(name: &str, reading: &Reading, output: &Output) -> Outcome {
         tree.programs.push(every_type(&tree));
         let versions = interfaces(&tree).map_err(refused)?;
         let types = versions.first().map_or(String::new(), |version| types_as_text(&version.interface.types));
-        return output.line(
+        return output.page(
             || json!({ "programs": [], "types": types.trim_end() }),
             || format!("{types}{count} types, no program"),
         );
     }
     for version in interfaces(&tree).map_err(refused)? {
         let model = xdr::to_vec(&version.interface).map_err(|why| Failure::new(why.to_string()))?;
-        output.line(|| as_json(&version, &model), || as_text(&version))?;
+        output.page(|| as_json(&version, &model), || as_text(&version))?;
     }
     Ok(())
 }
@@ -42,7 +42,7 @@ fn as_json(version: &Version, model: &[u8]) -> Value {
 }
 
 fn as_text(Version { interface, .. }: &Version) -> String {
-    format!("{interface}\n\n{}\n", types_as_text(&interface.types).trim_end())
+    format!("{}\n{}\n", interface_as_text(interface), types_as_text(&interface.types).trim_end())
 }
 
 /// A program that has to do with each type, so that each is described.
