@@ -35,6 +35,7 @@ mod datagrams;
 mod dispatcher;
 mod duplicates;
 mod flavour;
+mod hosts;
 mod outgoing;
 mod programs;
 mod ready;
@@ -129,6 +130,11 @@ impl Server {
         self.streams.as_ref().map_or(0, |streams| streams.len())
     }
 
+    /// How many bytes they hold: records that have not come whole, and replies that nobody has taken.
+    pub fn memory(&self) -> usize {
+        self.streams.as_ref().map_or(0, |streams| streams.hosts.bytes())
+    }
+
     /// Does something for each address of each program where it is registered.
     fn each_place(&self, act: impl Fn(&Mapper, u32, u32, bool, SocketAddr)) {
         let Some(mapper) = &self.mapper else { return };
@@ -197,6 +203,7 @@ impl Default for ServerBuilder {
             waiting: 1024,
             limits: StreamLimits {
                 connections: 4096,
+                memory: 256 << 20,
                 idle: Duration::from_secs(360),
                 records: record::Limits { record: 4 << 20, ..record::Limits::default() },
                 spin: Duration::ZERO,
@@ -279,7 +286,8 @@ impl ServerBuilder {
     }
 
     /// How many procedures run at once, at most, besides those that wait in a call of ONC RPC themselves
-    /// ([`waiting`](ServerBuilder::waiting)); 64 by default. More calls than that wait in their sockets.
+    /// ([`waiting`](ServerBuilder::waiting)); 64 by default. More calls than that wait in their sockets. Over connections one host
+    /// alone may have four fifths of them, so that a share is left, whoever comes; of less than five, all.
     ///
     /// The server never has more threads than these, those that wait, one for each UDP socket, one for all connections
     /// together, and one that looks after the others.
@@ -303,10 +311,25 @@ impl ServerBuilder {
         self
     }
 
-    /// How many connections there are at most; 4,096 by default. For another, the one that has been silent longest is
-    /// closed, if that is at least five seconds; else it has to wait.
+    /// How many connections there are at most; 4,096 by default, and never more than three quarters of the descriptors that the
+    /// process may have.
+    ///
+    /// For one more, a connection of the host that has most is closed, the one that has been silent longest. If the new one's
+    /// host has as many itself, that happens only after five seconds of silence; else the new one has to wait, and of 64 that
+    /// wait the host that has most loses one. A host is an IPv4 address, 64 bits of an IPv6 address, or a user of this
+    /// machine.
     pub fn connections(mut self, most: usize) -> Self {
         self.limits.connections = most.max(1);
+        self
+    }
+
+    /// How many bytes all connections together may hold: records that have not come whole, and replies that nobody takes;
+    /// 256 MiB by default, and at least four times the longest record.
+    ///
+    /// Beyond that, connections of the host that holds most are closed, the one that has been silent longest first. One that
+    /// holds no more than 16 KiB stays.
+    pub fn memory(mut self, bytes: usize) -> Self {
+        self.limits.memory = bytes;
         self
     }
 

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::connection::{Connection, mark};
+use super::hosts::Account;
 use crate::client::alarm::Alarm;
 use crate::client::carrier::{Carrier, Dial, Wait};
 use crate::{Client, client};
@@ -46,14 +47,16 @@ impl Callback {
     }
 
     /// A reply has come; false if there is no end to them.
-    pub(super) fn deliver(&self, message: &[u8]) -> bool {
+    pub(super) fn deliver(&self, message: &[u8], account: &Account) -> bool {
         let Some((_, inflow)) = self.place.get() else { return true };
         let mut bytes = inflow.lock();
         if bytes.len() + message.len() > MOST {
             return false;
         }
+        let before = bytes.capacity();
         bytes.extend(mark(message.len()));
         bytes.extend(message);
+        account.add(bytes.capacity() - before);
         inflow.alarm.ring();
         true
     }
@@ -103,6 +106,11 @@ impl Carrier for Way {
             let len = buffer.len().min(front.len());
             buffer[..len].copy_from_slice(&front[..len]);
             bytes.drain(..len);
+            if bytes.is_empty() {
+                let held = std::mem::take(&mut *bytes).capacity();
+                drop(bytes);
+                self.connection.upgrade().inspect(|connection| connection.account().subtract(held));
+            }
             return Ok(len);
         }
         if self.inflow.ended.get().is_some() {

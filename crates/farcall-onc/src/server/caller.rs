@@ -185,6 +185,11 @@ pub(super) fn enter(peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>) ->
     Serving { _context: peer.address.map(enter_elsewhere) }
 }
 
+/// The connection by which the call came that this thread is serving.
+pub(super) fn connection() -> Option<Arc<Connection>> {
+    CURRENT.with_borrow(|current| current.peer.connection.clone())
+}
+
 /// A call is being served.
 pub(super) struct Serving {
     _context: Option<EnteredElsewhere>,

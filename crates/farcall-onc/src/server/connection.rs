@@ -23,6 +23,7 @@ use super::callback::Callback;
 use super::caller::Peer;
 use super::crew::Seat;
 use super::duplicates::Fate;
+use super::hosts::Account;
 use super::outgoing::Outgoing;
 use super::programs::Verdict;
 use super::ready::Interest;
@@ -44,6 +45,10 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     peer: Peer,
     streams: Arc<Streams>,
+    /// What is held for it, which its host's is a part of.
+    account: Account,
+    /// It waits until its host may have one more call under way.
+    parked: AtomicBool,
     inbox: Mutex<Inbox>,
     outbox: Mutex<Outbox>,
     /// Some bytes are unsent.
@@ -71,13 +76,16 @@ struct Inbox {
     lingers: bool,
     /// When something last came.
     heard: Instant,
+    /// How many bytes of the account are held here.
+    charged: usize,
 }
 
 /// What is to leave.
 #[derive(Default)]
 struct Outbox {
-    /// What the socket had no room for.
-    unsent: VecDeque<Bytes>,
+    /// What the socket had no room for, each part with its length before some of it left: so much memory it holds.
+    unsent: VecDeque<(Bytes, usize)>,
+    /// How many bytes that is.
     len: usize,
     /// Nobody reads: the socket is armed, or nothing more will come.
     resting: bool,
@@ -105,10 +113,13 @@ impl Connection {
             eager: true,
             lingers: false,
             heard: Instant::now(),
+            charged: 0,
         };
         Connection {
             id,
             socket,
+            account: streams.hosts.open(&peer),
+            parked: AtomicBool::new(false),
             peer,
             streams,
             inbox: Mutex::new(inbox),
@@ -190,7 +201,7 @@ impl Connection {
             Verdict::Drop => false,
             Verdict::Unreadable => {
                 if let Ok((_, Direction::Reply)) = peek(message)
-                    && !self.callback.deliver(message)
+                    && !self.callback.deliver(message, &self.account)
                 {
                     self.close();
                 }
@@ -229,6 +240,10 @@ impl Connection {
         }
         desk.reply.clear();
         loop {
+            if !self.may_run() {
+                self.park(inbox);
+                return None;
+            }
             if self.crowded.load(Ordering::Relaxed) && lock(&self.outbox).len >= MOST_UNSENT {
                 self.wait_for_room(inbox);
                 return None;
@@ -259,6 +274,7 @@ impl Connection {
     fn read(self: &Arc<Self>, inbox: &mut Inbox) -> bool {
         // Who sent many will have sent more; who sent one waits for its reply.
         let many = mem::take(&mut inbox.batched) > 1;
+        self.charge(inbox);
         let mut look = mem::take(&mut inbox.eager) || many;
         if !self.send_batch(inbox) {
             self.close();
@@ -315,6 +331,9 @@ impl Connection {
         // The keeper may still hold this turn, and pass it on too late.
         inbox.turn += 1;
         let slow = inbox.records.is_partial() && inbox.records.check(inbox.heard).is_err();
+        inbox.records.settle();
+        self.charge(inbox);
+        self.streams.unpark();
         let mut outbox = lock(&self.outbox);
         outbox.resting = true;
         if slow || !self.arm(&outbox) {
@@ -343,11 +362,86 @@ impl Connection {
             }
             inbox.turn += 1;
             self.running.fetch_add(1, Ordering::SeqCst);
+            self.account.begin();
             self.send_batch(&mut inbox) && self.offer()
         };
         if !sent {
             self.close();
         }
+    }
+
+    /// Whether one more call may be under way.
+    #[inline]
+    pub(super) fn may_run(&self) -> bool {
+        self.account.may_run(self.streams.crew.limit())
+    }
+
+    /// Reads no more until the host's calls under way are fewer.
+    #[cold]
+    fn park(self: &Arc<Self>, inbox: &mut Inbox) {
+        inbox.heard = Instant::now();
+        inbox.turn += 1;
+        if !self.send_batch(inbox) {
+            return self.close();
+        }
+        lock(&self.outbox).resting = true;
+        if !self.parked.swap(true, Ordering::SeqCst) {
+            self.streams.park(self.clone());
+        }
+        // One may have ended meanwhile.
+        self.streams.unpark();
+    }
+
+    /// Goes on.
+    pub(super) fn unpark(&self) {
+        self.parked.store(false, Ordering::SeqCst);
+        if !self.offer() {
+            self.close();
+        }
+    }
+
+    /// A call under way begins, or ends, to wait for another machine. Until it ends that it does not count.
+    pub(super) fn steps_aside(&self, begins: bool) {
+        if !begins {
+            return self.account.begin();
+        }
+        self.account.end();
+        self.streams.unpark();
+    }
+
+    /// What is held for it, and for its host.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Has the account say what the inbox holds.
+    #[inline]
+    fn charge(&self, inbox: &mut Inbox) {
+        if inbox.held() != inbox.charged && self.recharge(inbox) {
+            self.streams.relieve();
+        }
+    }
+
+    /// True: all connections together hold too much.
+    fn recharge(&self, inbox: &mut Inbox) -> bool {
+        let held = inbox.held();
+        let before = mem::replace(&mut inbox.charged, held);
+        if held < before {
+            self.account.subtract(before - held);
+            return false;
+        }
+        self.account.add(held - before)
+    }
+
+    /// Gives back what an idle connection does not need.
+    pub(super) fn give_back(&self) {
+        let Ok(mut inbox) = self.inbox.try_lock() else { return };
+        if inbox.batch.is_empty() {
+            inbox.batch = Vec::new();
+        }
+        inbox.records.rest();
+        // Too much is somebody else's affair: this may be on its behalf.
+        self.recharge(&mut inbox);
     }
 
     /// Has whoever waits for connections take this one at once: there may be something to serve that was read already.
@@ -363,6 +457,8 @@ impl Connection {
     fn finish(self: &Arc<Self>, answered: bool, reply: &Outgoing) {
         let sent = !answered || self.send_reply(&[], reply);
         self.running.fetch_sub(1, Ordering::SeqCst);
+        self.account.end();
+        self.streams.unpark();
         if sent { self.close_if_done() } else { self.close() }
     }
 
@@ -413,15 +509,21 @@ impl Connection {
             return true;
         }
         self.crowded.store(true, Ordering::Relaxed);
+        let left = all - sent;
         for part in parts {
             let skip = sent.min(part.len());
             sent -= skip;
             if skip < part.len() {
-                outbox.len += part.len() - skip;
-                outbox.unsent.push_back(Bytes::copy_from_slice(&part[skip..]));
+                outbox.unsent.push_back((Bytes::copy_from_slice(&part[skip..]), part.len() - skip));
             }
         }
-        self.arm(&outbox)
+        outbox.len += left;
+        let (armed, too_many) = (self.arm(&outbox), self.account.add(left));
+        drop(outbox);
+        if too_many {
+            self.streams.relieve();
+        }
+        armed
     }
 
     /// How many bytes the peer has not taken.
@@ -431,18 +533,19 @@ impl Connection {
 
     /// Sends what there was no room for; false if the connection is broken.
     fn flush(&self, outbox: &mut Outbox) -> bool {
-        while let Some(first) = outbox.unsent.front_mut() {
+        while let Some((first, whole)) = outbox.unsent.front_mut() {
             let sent = match self.transmit(&[IoSlice::new(first)]) {
                 Ok(0) => return true,
                 Ok(sent) => sent,
                 Err(_) => return false,
             };
-            outbox.len = outbox.len.saturating_sub(sent);
             if sent < first.len() {
                 let _ = first.split_to(sent);
             } else {
+                self.account.subtract(*whole);
                 outbox.unsent.pop_front();
             }
+            outbox.len = outbox.len.saturating_sub(sent);
         }
         self.crowded.store(false, Ordering::Relaxed);
         true
@@ -508,8 +611,14 @@ impl Connection {
 
     /// Ends the connection, whatever is under way.
     pub(super) fn close(&self) {
-        if mem::replace(&mut lock(&self.outbox).closed, true) {
-            return;
+        {
+            let mut outbox = lock(&self.outbox);
+            if mem::replace(&mut outbox.closed, true) {
+                return;
+            }
+            let held: usize = mem::take(&mut outbox.unsent).iter().map(|(_, whole)| whole).sum();
+            self.account.subtract(held);
+            outbox.len = 0;
         }
         self.fate.end();
         self.streams.forget(self);
@@ -519,18 +628,33 @@ impl Connection {
 
     /// How long nothing has come, if the connection could be closed for that.
     pub(super) fn idle(&self, now: Instant) -> Option<Duration> {
-        if self.running.load(Ordering::SeqCst) > 0 || !lock(&self.outbox).resting {
+        let served = self.running.load(Ordering::SeqCst) > 0 || self.parked.load(Ordering::SeqCst);
+        if served || !lock(&self.outbox).resting {
             return None;
         }
         let Ok(inbox) = self.inbox.try_lock() else { return None };
         Some(now.saturating_duration_since(inbox.heard))
     }
 
+    /// How long nothing has come, whatever is under way; not at all if somebody reads.
+    pub(super) fn silent(&self, now: Instant) -> Duration {
+        let heard = self.inbox.try_lock().map_or(now, |inbox| inbox.heard);
+        now.saturating_duration_since(heard)
+    }
+
     /// Whether a record has been on its way for too long. Memory that an idle connection does not need is given back.
     pub(super) fn is_stuck(&self, now: Instant) -> bool {
+        self.give_back();
         let Ok(mut inbox) = self.inbox.try_lock() else { return false };
-        inbox.records.rest();
         inbox.records.check(now).is_err()
+    }
+}
+
+impl Inbox {
+    /// How many bytes of memory it holds.
+    #[inline]
+    fn held(&self) -> usize {
+        self.records.held() + self.batch.capacity()
     }
 }
 

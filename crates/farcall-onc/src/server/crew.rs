@@ -5,7 +5,7 @@
 //! thread takes the post: before a procedure that is known to be slow, and otherwise as soon as the *keeper* sees that
 //! a thread has been in the same procedure at two of its looks. The keeper sleeps while nothing happens.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use farcall::guard;
 
+use super::caller;
 use super::connection::Connection;
 
 /// What a thread is wanted for.
@@ -163,6 +164,11 @@ impl Crew {
         list.present.fetch_add(1, Ordering::SeqCst);
         let present = Present { crew: self.clone(), list, post: Some(post) };
         self.submit(Box::new(move |seat| present.post.iter().for_each(|post| post.watch(seat))));
+    }
+
+    /// How many procedures may run at once.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -475,7 +481,11 @@ pub(crate) fn step_aside() -> Result<Option<Aside>, TooManyWait> {
 pub(crate) struct TooManyWait;
 
 /// A thread waits within a procedure.
-pub(crate) struct Aside(Arc<Crew>);
+pub(crate) struct Aside {
+    crew: Arc<Crew>,
+    /// Its host's calls under way are one fewer meanwhile.
+    connection: OnceCell<Arc<Connection>>,
+}
 
 impl Aside {
     fn step() -> Result<Option<Aside>, TooManyWait> {
@@ -486,13 +496,17 @@ impl Aside {
         }
         state.aside += 1;
         drop(state);
-        Ok(Some(Aside(crew)))
+        Ok(Some(Aside { crew, connection: OnceCell::new() }))
     }
 
     /// It begins to wait: others go on with what it has.
     pub(crate) fn begin(&self) {
         let Some((crew, seat)) = SEAT.with_borrow(Clone::clone) else { return };
         seat.let_go();
+        if let (None, Some(connection)) = (self.connection.get(), caller::connection()) {
+            connection.steps_aside(true);
+            let _ = self.connection.set(connection);
+        }
         let posts = {
             let mut state = crew.lock();
             crew.staff(&mut state);
@@ -504,6 +518,7 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        self.0.lock().aside -= 1;
+        self.crew.lock().aside -= 1;
+        self.connection.get().inspect(|connection| connection.steps_aside(false));
     }
 }

@@ -1,6 +1,6 @@
 //! A server's connections, all of them, and where they come from.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -15,6 +15,7 @@ use rustix::net::{Shutdown, shutdown};
 use super::caller::{Peer, Transport};
 use super::connection::{Connection, Desk};
 use super::crew::{Crew, Post, Seat, WatchList};
+use super::hosts::{Host, Hosts, LEAST, host};
 use super::programs::Programs;
 use super::ready::{Interest, Ready};
 use crate::wire::record;
@@ -23,6 +24,8 @@ use crate::wire::record;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamLimits {
     pub(super) connections: usize,
+    /// How many bytes all connections together may hold.
+    pub(super) memory: usize,
     pub(super) idle: Duration,
     pub(super) records: record::Limits,
     pub(super) spin: Duration,
@@ -37,14 +40,22 @@ pub(super) struct Streams {
     pub(super) crew: Arc<Crew>,
     pub(super) programs: Arc<Programs>,
     pub(super) list: Arc<WatchList>,
+    pub(super) hosts: Arc<Hosts>,
     /// Their keys are their places; those of connections follow.
     listeners: Vec<Listener>,
     connections: RwLock<HashMap<u64, Arc<Connection>, Numbered>>,
     next: AtomicU64,
     /// Threads that stay with a connection.
     lingering: AtomicUsize,
-    /// Listeners that wait for another connection to end, or for the system to have room.
+    /// Listeners that wait for the system to have room.
     waiting: Mutex<Vec<u64>>,
+    /// Connections that wait for another to end.
+    lobby: Mutex<VecDeque<(OwnedFd, Peer)>>,
+    /// Connections that wait until their host has fewer calls under way; and how many.
+    parked: Mutex<Vec<Arc<Connection>>>,
+    parked_count: AtomicUsize,
+    /// Somebody has connections give bytes up.
+    relieving: Mutex<()>,
     /// For the connections.
     this: Weak<Streams>,
 }
@@ -68,8 +79,10 @@ pub(super) enum Listener {
 
 /// How long after the system had no room for a connection it is tried again.
 const BACK_OFF: Duration = Duration::from_millis(100);
-/// The last connection that came is served before another is closed for it to have room.
+/// The last connection that came is served before another of its host is closed for it to have room.
 const GRACE: Duration = Duration::from_secs(5);
+/// So many connections may wait for another to end; of more, one of the host that has most there is closed.
+const LOBBY: usize = 64;
 
 impl Streams {
     pub(super) fn new(
@@ -79,6 +92,9 @@ impl Streams {
         programs: &Arc<Programs>,
     ) -> io::Result<Arc<Streams>> {
         let ready = Ready::new()?;
+        let limits = StreamLimits { connections: limits.connections.min(descriptors()), ..limits };
+        // A record may come whole, while another host has one too: twice what has come of each is held.
+        let hosts = Hosts::new(limits.memory.max(limits.records.record.saturating_mul(4)));
         for (key, listener) in listeners.iter().enumerate() {
             listener.set_nonblocking()?;
             ready.add(listener, key as u64)?;
@@ -90,11 +106,16 @@ impl Streams {
             crew: crew.clone(),
             programs: programs.clone(),
             list: Arc::default(),
+            hosts,
             next: AtomicU64::new(listeners.len() as u64),
             listeners,
             lingering: AtomicUsize::new(0),
             connections: RwLock::default(),
             waiting: Mutex::default(),
+            lobby: Mutex::default(),
+            parked: Mutex::default(),
+            parked_count: AtomicUsize::new(0),
+            relieving: Mutex::default(),
             this: this.clone(),
         }))
     }
@@ -118,16 +139,13 @@ impl Streams {
         /// So many before others have their turn.
         const MOST: usize = 64;
         for _ in 0..MOST {
-            if self.len() >= self.limits.connections && !self.make_room() {
-                return self.wait_for_room(key);
-            }
             match listener.accept() {
-                Ok((socket, peer)) => self.begin(socket, peer),
+                Ok((socket, peer)) => self.admit(socket, peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if is_of_the_connection(&error) => {}
                 // Too many files, or no memory.
                 Err(_) => {
-                    self.make_room();
+                    self.make_room(None);
                     return self.wait_for_room(key);
                 }
             }
@@ -150,15 +168,109 @@ impl Streams {
         self.crew.mind();
     }
 
-    /// Closes the connection that has been silent longest, if any has been for a while.
-    fn make_room(&self) -> bool {
+    /// Begins a connection, or has it wait for another to end.
+    fn admit(&self, socket: OwnedFd, peer: Peer) {
+        if self.len() < self.limits.connections || self.make_room(Some(&peer)) {
+            return self.begin(socket, peer);
+        }
+        let mut lobby = lock(&self.lobby);
+        lobby.push_back((socket, peer));
+        if lobby.len() > LOBBY {
+            let hosts: Vec<_> = lobby.iter().map(|(_, peer)| host(peer)).collect();
+            let many = |at: &usize| hosts.iter().filter(|host| **host == hosts[*at]).count();
+            // The last of them: the others have waited for longer.
+            let one = (0..hosts.len()).max_by_key(many);
+            drop(one.and_then(|one| lobby.remove(one)));
+        }
+    }
+
+    /// Closes a connection for another of that peer; of an unknown one, if the system has no room.
+    ///
+    /// It is one of the host that has most, the one that has been silent longest. If the peer's host has as many, it is one that
+    /// nobody has used for a while, or none.
+    fn make_room(&self, peer: Option<&Peer>) -> bool {
         let now = Instant::now();
-        let idlest = {
-            let connections = self.connections.read().unwrap_or_else(PoisonError::into_inner);
-            let idle = connections.values().filter_map(|connection| Some((connection.idle(now)?, connection)));
-            idle.max_by_key(|(idle, _)| *idle).filter(|(idle, _)| *idle >= GRACE).map(|(_, idlest)| idlest.clone())
+        let all = self.all();
+        let Some(most) = all.iter().map(|connection| connection.account().host().connections()).max() else {
+            return false;
         };
-        idlest.inspect(|idlest| idlest.close()).is_some()
+        let of_those = all.iter().filter(|connection| connection.account().host().connections() == most);
+        let another = peer.is_none_or(|peer| self.hosts.connections_of(peer) + 1 < most);
+        let closed = match another {
+            true => of_those.max_by_key(|connection| (connection.idle(now), connection.silent(now))),
+            false => {
+                let idle = of_those.filter_map(|connection| Some((connection.idle(now)?, connection)));
+                idle.max_by_key(|(idle, _)| *idle).filter(|(idle, _)| *idle >= GRACE).map(|(_, idlest)| idlest)
+            }
+        };
+        closed.inspect(|closed| closed.close()).is_some()
+    }
+
+    /// Has connections give bytes up, if all together hold too many: what they can spare; then the host that holds most loses
+    /// the connection that has been silent longest, until an eighth of what may be held is free.
+    #[cold]
+    pub(super) fn relieve(&self) {
+        // One at a time. Who comes meanwhile reads nothing more until there is room.
+        let _one = lock(&self.relieving);
+        if self.hosts.excess() == 0 {
+            return;
+        }
+        let all = self.all();
+        all.iter().for_each(|connection| connection.give_back());
+        // Not what is held for connections that are closed: it is given up as soon as their threads see that.
+        let held: usize = all.iter().map(|connection| connection.account().bytes()).sum();
+        if held <= self.hosts.budget() {
+            return;
+        }
+        let now = Instant::now();
+        let mut left = held - self.hosts.budget() / 8 * 7;
+        let large = all.iter().map(|connection| (connection, connection.account().bytes()));
+        let mut large: Vec<_> = large.filter(|(_, bytes)| *bytes > LEAST).collect();
+        large.sort_by_cached_key(|(connection, _)| connection.silent(now));
+        let mut hosts: HashMap<*const Host, usize> = HashMap::new();
+        for (connection, _) in &large {
+            let host = connection.account().host();
+            hosts.insert(Arc::as_ptr(host), host.bytes());
+        }
+        while left > 0 && !large.is_empty() {
+            let Some(heaviest) = hosts.iter().max_by_key(|(_, bytes)| **bytes).map(|(host, _)| *host) else { return };
+            let is_its =
+                |(connection, _): &(&Arc<Connection>, usize)| Arc::as_ptr(connection.account().host()) == heaviest;
+            let Some(place) = large.iter().rposition(is_its) else {
+                hosts.remove(&heaviest);
+                continue;
+            };
+            let (connection, bytes) = large.remove(place);
+            connection.close();
+            left = left.saturating_sub(bytes);
+            hosts.entry(heaviest).and_modify(|held| *held = held.saturating_sub(bytes));
+        }
+    }
+
+    /// A connection waits until its host has fewer calls under way.
+    pub(super) fn park(&self, connection: Arc<Connection>) {
+        let mut parked = lock(&self.parked);
+        parked.push(connection);
+        self.parked_count.store(parked.len(), Ordering::SeqCst);
+    }
+
+    /// One connection that waits, and whose host has fewer calls under way, goes on. It sees to the next.
+    #[inline]
+    pub(super) fn unpark(&self) {
+        if self.parked_count.load(Ordering::SeqCst) > 0 {
+            self.unpark_one();
+        }
+    }
+
+    #[cold]
+    fn unpark_one(&self) {
+        let one = {
+            let mut parked = lock(&self.parked);
+            let one = parked.iter().position(|connection| connection.may_run()).map(|place| parked.remove(place));
+            self.parked_count.store(parked.len(), Ordering::SeqCst);
+            one
+        };
+        one.inspect(|one| one.unpark());
     }
 
     fn wait_for_room(&self, key: u64) {
@@ -169,6 +281,7 @@ impl Streams {
 
     /// Those who wait for room try again.
     fn resume(&self) {
+        self.admit_from_lobby();
         for key in std::mem::take(&mut *lock(&self.waiting)) {
             if let Some(listener) = self.listeners.get(key as usize) {
                 let _ = self.ready.arm(listener, key, READ);
@@ -176,10 +289,36 @@ impl Streams {
         }
     }
 
+    /// Begins a connection that waits, if there is room: of a host that has the fewest, the one that has waited longest.
+    fn admit_from_lobby(&self) {
+        if self.len() >= self.limits.connections {
+            return;
+        }
+        let next = {
+            let mut lobby = lock(&self.lobby);
+            let first = lobby.iter().enumerate().min_by_key(|(_, (_, peer))| self.hosts.connections_of(peer));
+            let first = first.map(|(place, _)| place);
+            first.and_then(|place| lobby.remove(place))
+        };
+        if let Some((socket, peer)) = next {
+            self.begin(socket, peer);
+        }
+    }
+
     /// A connection has ended.
     pub(super) fn forget(&self, connection: &Connection) {
         self.ready.remove(connection.socket(), connection.id);
         self.connections.write().unwrap_or_else(PoisonError::into_inner).remove(&connection.id);
+        let gone = {
+            let mut parked = lock(&self.parked);
+            let place = parked.iter().position(|other| std::ptr::eq(&**other, connection));
+            let gone = place.map(|place| parked.remove(place));
+            self.parked_count.store(parked.len(), Ordering::SeqCst);
+            gone
+        };
+        // With nothing locked.
+        drop(gone);
+        self.unpark();
         self.resume();
     }
 
@@ -187,8 +326,12 @@ impl Streams {
     pub(super) fn close(&self) {
         // Whoever serves a connection has us still; the ports are to be free at once.
         self.listeners.iter().for_each(Listener::shutdown);
-        let all: Vec<_> = self.connections.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        all.iter().for_each(|connection| connection.close());
+        lock(&self.lobby).clear();
+        self.all().iter().for_each(|connection| connection.close());
+    }
+
+    fn all(&self) -> Vec<Arc<Connection>> {
+        self.connections.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     fn find(&self, key: u64) -> Option<Arc<Connection>> {
@@ -228,7 +371,7 @@ impl Post for Streams {
     fn sweep(&self, now: Instant) -> Option<Duration> {
         let waited_for = !lock(&self.waiting).is_empty();
         self.resume();
-        let all: Vec<_> = self.connections.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let all = self.all();
         for connection in &all {
             let idle = connection.idle(now).is_some_and(|idle| idle >= self.limits.idle);
             if idle || connection.is_stuck(now) {
@@ -291,6 +434,13 @@ impl AsFd for Listener {
             Listener::Unix(listener) => listener.as_fd(),
         }
     }
+}
+
+/// How many connections there may be for the system's limit on descriptors: three quarters of it. The rest is left to the
+/// server's procedures.
+fn descriptors() -> usize {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    most.map_or(usize::MAX, |most| usize::try_from(most - most / 4).unwrap_or(usize::MAX)).saturating_sub(LOBBY).max(1)
 }
 
 /// Keys that we gave ourselves need no hashing.

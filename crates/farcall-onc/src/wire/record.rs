@@ -221,6 +221,21 @@ impl Records {
         }
     }
 
+    /// Gives back what is not needed before more comes of a record that is under way, once [`Records::next`] said that there is
+    /// no more: then what is [held](Records::held) is at most twice what has come.
+    pub(crate) fn settle(&mut self) {
+        if self.is_partial() {
+            self.buffer = self.buffer[self.start..self.end].to_vec();
+            (self.start, self.end) = (0, self.buffer.len());
+        }
+    }
+
+    /// How many bytes of memory it holds.
+    #[inline]
+    pub(crate) fn held(&self) -> usize {
+        self.buffer.len() + self.record.capacity()
+    }
+
     /// Takes the next mark, if it has come.
     #[inline]
     fn mark(&mut self) -> Result<Option<Fragment>, RecordError> {
@@ -281,6 +296,28 @@ impl std::error::Error for RecordError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_that_has_not_come_whole_holds_at_most_twice_what_has() {
+        for piece in [1, 3, 100, 5_000, 70_000] {
+            let mut records = Records::new(Limits::default());
+            let record = [&0xffff_ffff_u32.to_be_bytes()[..], &vec![7; 1 << 20]].concat();
+            let limits = Limits { record: usize::MAX, ..Limits::default() };
+            records.limits = limits;
+            let mut came = 0;
+            for part in record.chunks(piece).take(20_000) {
+                let space = records.space();
+                let len = part.len().min(space.len());
+                space[..len].copy_from_slice(&part[..len]);
+                records.filled(len);
+                came += len;
+                assert_eq!(records.next(), Ok(None));
+                records.settle();
+                // (The smallest piece of memory that a vector takes is eight bytes.)
+                assert!(records.held() <= 2 * came.max(8), "{} bytes for {came}", records.held());
+            }
+        }
+    }
 
     #[test]
     fn a_record_is_alone_if_it_came_whole_and_nothing_with_it() {

@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod budgets;
 mod calc;
 mod calls;
 mod flavours;

@@ -13,6 +13,7 @@ use crate::wire::record;
 fn connection() -> (Arc<Connection>, UnixStream) {
     let limits = StreamLimits {
         connections: 9,
+        memory: 1 << 20,
         idle: Duration::from_secs(60),
         records: record::Limits::default(),
         spin: Duration::ZERO,

@@ -1,0 +1,230 @@
+//! What each host makes a server hold: connections, bytes, calls under way. Who holds most gives way first.
+//!
+//! A host is an IPv4 address, the first 64 bits of an IPv6 address (which one machine may have all addresses of), or
+//! a user of this machine.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::caller::Peer;
+
+/// The hosts that have connections, and what is held for all of them.
+#[derive(Debug)]
+pub(super) struct Hosts {
+    known: Mutex<HashMap<Key, Arc<Host>>>,
+    bytes: AtomicUsize,
+    budget: usize,
+    running: AtomicUsize,
+}
+
+/// A host, and what is held for it.
+#[derive(Debug)]
+pub(super) struct Host {
+    key: Key,
+    connections: AtomicUsize,
+    bytes: AtomicUsize,
+    running: AtomicUsize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    V4(u32),
+    V6(u64),
+    User(Option<u32>),
+}
+
+/// What is held for a connection. Dropped, nothing is.
+#[derive(Debug)]
+pub(super) struct Account {
+    hosts: Arc<Hosts>,
+    host: Arc<Host>,
+    bytes: AtomicUsize,
+}
+
+/// A connection that holds no more is not closed for its bytes.
+pub(super) const LEAST: usize = 16 << 10;
+/// A host may have so many calls under way for each that all hosts together still may.
+const SHARE: usize = 4;
+
+impl Hosts {
+    /// None yet. More bytes than `budget` are too many.
+    pub(super) fn new(budget: usize) -> Arc<Hosts> {
+        Arc::new(Hosts { known: Mutex::default(), bytes: AtomicUsize::new(0), budget, running: AtomicUsize::new(0) })
+    }
+
+    /// The account of a new connection.
+    pub(super) fn open(self: &Arc<Self>, peer: &Peer) -> Account {
+        let key = Key::of(peer);
+        let host = {
+            let mut known = self.lock();
+            let host = known.entry(key).or_insert_with(|| Arc::new(Host::new(key))).clone();
+            host.connections.fetch_add(1, Ordering::SeqCst);
+            host
+        };
+        Account { hosts: self.clone(), host, bytes: AtomicUsize::new(0) }
+    }
+
+    /// How many connections a peer's host has.
+    pub(super) fn connections_of(&self, peer: &Peer) -> usize {
+        self.lock().get(&Key::of(peer)).map_or(0, |host| host.connections())
+    }
+
+    /// How many bytes are held.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::SeqCst)
+    }
+
+    /// How many bytes are to be given up.
+    pub(super) fn excess(&self) -> usize {
+        self.bytes().saturating_sub(self.budget)
+    }
+
+    /// How many bytes may be held.
+    pub(super) fn budget(&self) -> usize {
+        self.budget
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Host>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Host {
+    fn new(key: Key) -> Host {
+        let [connections, bytes, running] = [(); 3].map(|()| AtomicUsize::new(0));
+        Host { key, connections, bytes, running }
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::SeqCst)
+    }
+}
+
+impl Key {
+    fn of(peer: &Peer) -> Key {
+        match peer.address.map(|address| address.ip().to_canonical()) {
+            Some(IpAddr::V4(ip)) => Key::V4(ip.to_bits()),
+            Some(IpAddr::V6(ip)) => Key::V6((ip.to_bits() >> 64) as u64),
+            None => Key::User(peer.user),
+        }
+    }
+}
+
+/// What tells hosts apart.
+pub(super) fn host(peer: &Peer) -> impl PartialEq + use<> {
+    Key::of(peer)
+}
+
+impl Account {
+    pub(super) fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    /// How many bytes are held for the connection.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::SeqCst)
+    }
+
+    /// So many bytes more are held. True: all hosts together hold too many.
+    pub(super) fn add(&self, bytes: usize) -> bool {
+        self.bytes.fetch_add(bytes, Ordering::SeqCst);
+        self.host.bytes.fetch_add(bytes, Ordering::SeqCst);
+        self.hosts.bytes.fetch_add(bytes, Ordering::SeqCst) + bytes > self.hosts.budget
+    }
+
+    /// So many fewer are.
+    pub(super) fn subtract(&self, bytes: usize) {
+        for held in [&self.bytes, &self.host.bytes, &self.hosts.bytes] {
+            held.fetch_sub(bytes, Ordering::SeqCst);
+        }
+    }
+
+    /// A call of the connection is under way besides those that its reader serves, and does not wait for another machine.
+    pub(super) fn begin(&self) {
+        self.host.running.fetch_add(1, Ordering::SeqCst);
+        self.hosts.running.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One fewer is.
+    pub(super) fn end(&self) {
+        self.host.running.fetch_sub(1, Ordering::SeqCst);
+        self.hosts.running.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether the host may have one more call under way, where all hosts together may have `most`. It may have one in any
+    /// case. A host that is alone may have four fifths of them: a share is left for others, whoever comes.
+    #[inline]
+    pub(super) fn may_run(&self, most: usize) -> bool {
+        let running = self.host.running.load(Ordering::SeqCst);
+        running == 0 || running < SHARE * most.saturating_sub(self.hosts.running.load(Ordering::SeqCst))
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.subtract(self.bytes());
+        let mut known = self.hosts.lock();
+        if self.host.connections.fetch_sub(1, Ordering::SeqCst) == 1 {
+            known.remove(&self.host.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::super::caller::Transport;
+    use super::*;
+
+    fn peer(address: &str) -> Peer {
+        let address: SocketAddr = address.parse().unwrap();
+        Peer { transport: Transport::Tcp, address: Some(address), user: None, connection: None }
+    }
+
+    #[test]
+    fn a_host_is_an_ipv4_address_64_bits_of_an_ipv6_address_or_a_user() {
+        let user = |user| Peer { transport: Transport::Unix, address: None, user: Some(user), connection: None };
+        let same = |a: Peer, b: Peer| Key::of(&a) == Key::of(&b);
+        assert!(same(peer("10.0.0.7:1"), peer("10.0.0.7:2")) && !same(peer("10.0.0.7:1"), peer("10.0.0.8:1")));
+        assert!(same(peer("10.0.0.7:1"), peer("[::ffff:10.0.0.7]:1")));
+        assert!(same(peer("[2001:db8::1]:1"), peer("[2001:db8::f:0:0:1]:1")));
+        assert!(!same(peer("[2001:db8::1]:1"), peer("[2001:db8:0:1::1]:1")));
+        assert!(same(user(7), user(7)) && !same(user(7), user(8)));
+    }
+
+    #[test]
+    fn what_is_dropped_is_held_no_more() {
+        let hosts = Hosts::new(100);
+        let (a, b) = (hosts.open(&peer("10.0.0.7:1")), hosts.open(&peer("10.0.0.7:2")));
+        assert!(!a.add(60) && b.add(60));
+        assert_eq!((hosts.excess(), b.host().bytes(), hosts.connections_of(&peer("10.0.0.7:3"))), (20, 120, 2));
+        drop(b);
+        assert_eq!((hosts.excess(), a.host().bytes(), a.bytes()), (0, 60, 60));
+        drop(a);
+        assert!(hosts.lock().is_empty() && hosts.bytes.load(Ordering::SeqCst) == 0);
+    }
+
+    #[test]
+    fn one_host_leaves_room_for_the_calls_of_others() {
+        let hosts = Hosts::new(100);
+        let run = |account: &Account, most| {
+            std::iter::repeat_n((), 100).take_while(|()| account.may_run(most)).map(|()| account.begin()).count()
+        };
+        let (a, b, c) =
+            (hosts.open(&peer("10.0.0.7:1")), hosts.open(&peer("10.0.0.8:1")), hosts.open(&peer("10.0.0.9:1")));
+        assert_eq!((run(&a, 64), run(&b, 64), run(&c, 64)), (52, 10, 2));
+        (0..52).for_each(|_| a.end());
+        assert!(run(&c, 64) > 30);
+        for workers in 1..4 {
+            let hosts = Hosts::new(100);
+            assert_eq!(run(&hosts.open(&peer("10.0.0.7:1")), workers), workers, "few may all be one host's");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What one host may make a server hold, and that others are served beside it.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+
+use farcall_onc::Server;
+use farcall_onc::wire::auth::OpaqueAuth;
+use farcall_onc::wire::record::Limits;
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+
+use crate::calc::*;
+
+/// A connection from another host: loopback has many.
+fn from_afar(server: &Server, host: u8) -> Stream<TcpStream> {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, host)), 0)).unwrap();
+    connect(&socket, &server.tcp().unwrap()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    Stream(stream)
+}
+
+/// The server answers.
+fn is_served(stream: &mut Stream<TcpStream>) {
+    assert_eq!(success(&stream.ask(&call(9, 1, &[40, 2]))), (9, words(&[42])));
+}
+
+const MIB: usize = 1 << 20;
+/// What the servers here may hold; besides, each thread that reads may hold a record more for a moment, in twice its length.
+const BUDGET: usize = 8 * MIB;
+const MOST: usize = 2 * BUDGET;
+
+#[test]
+fn records_that_never_end_cost_the_connections_of_their_host_and_nobody_else() {
+    let limits = Limits { record: MIB, ..Limits::default() };
+    let (server, _) = serve_with(|builder| builder.records(limits).memory(BUDGET));
+    let whole = record(&call_as(7, 0, OpaqueAuth::NONE, &vec![0; MIB - 40]));
+    let (first, rest) = whole.split_at(MIB / 2);
+    let mut honest = tcp(&server);
+    honest.0.write_all(first).unwrap();
+    let mut attackers = Vec::new();
+    for _ in 0..64 {
+        let mut attacker = from_afar(&server, 2);
+        // It may be closed before it has sent that.
+        let _ = attacker.0.write_all(&whole[..whole.len() - 8]);
+        attackers.push(attacker);
+        assert!(server.memory() <= MOST, "{} bytes are held", server.memory());
+        is_served(&mut tcp(&server));
+    }
+    attackers[0].is_closed();
+    honest.0.write_all(rest).unwrap();
+    assert_eq!(success(&honest.receive()), (7, vec![]));
+    drop(attackers);
+}
+
+#[test]
+fn replies_that_nobody_reads_cost_the_connections_of_their_host_and_nobody_else() {
+    let limits = Limits { record: MIB, ..Limits::default() };
+    let (server, _) = serve_with(|builder| builder.records(limits).memory(BUDGET));
+    let mut honest = tcp(&server);
+    honest.send(&call(7, 12, &[4 << 20]));
+    let mut attackers = Vec::new();
+    for xid in 0..8 {
+        let mut attacker = from_afar(&server, 2);
+        // More than the system takes in and the server may hold.
+        attacker.send(&call(xid, 12, &[32 << 20]));
+        attackers.push(attacker);
+        is_served(&mut tcp(&server));
+    }
+    // What had left is there.
+    let mut came = Vec::new();
+    let end = attackers[0].0.read_to_end(&mut came).map_err(|why| why.kind());
+    assert!(matches!(end, Ok(_) | Err(ErrorKind::ConnectionReset)), "{end:?}");
+    assert!(came.len() < 32 << 20);
+    assert_eq!(success(&honest.receive()).1.len(), 4 + (4 << 20));
+    is_served(&mut honest);
+}
+
+#[test]
+fn who_has_most_connections_gives_one_up_for_another_host() {
+    let (server, calculator) = serve_with(|builder| builder.connections(4));
+    let mut attackers: Vec<_> = (0..4).map(|_| from_afar(&server, 2)).collect();
+    for (attacker, xid) in attackers.iter_mut().zip(1..) {
+        // None is idle.
+        attacker.send(&call(xid, 13, &[]));
+        calculator.await_begun(xid);
+    }
+    let mut honest = tcp(&server);
+    is_served(&mut honest);
+    let mut third = from_afar(&server, 3);
+    is_served(&mut third);
+    assert_eq!(server.connections(), 4);
+    // Who has most has to wait itself.
+    let mut waits = from_afar(&server, 2);
+    waits.send(&call(99, 1, &[1, 1]));
+    is_served(&mut honest);
+    calculator.open();
+    drop(attackers);
+    assert_eq!(success(&waits.receive()), (99, words(&[2])));
+}
+
+#[test]
+fn of_many_that_wait_for_room_those_of_other_hosts_stay() {
+    let (server, _) = serve_with(|builder| builder.connections(2));
+    let mut first = [from_afar(&server, 2), from_afar(&server, 3)];
+    first.iter_mut().for_each(is_served);
+    // Each host has one: another has to wait.
+    let mut honest = from_afar(&server, 3);
+    honest.send(&call(1, 1, &[1, 1]));
+    let mut many: Vec<_> = (0..100).map(|_| from_afar(&server, 2)).collect();
+    many[99].is_closed();
+    let [_, former] = first;
+    drop(former);
+    assert_eq!(success(&honest.receive()), (1, words(&[2])));
+}
+
+#[test]
+fn one_host_leaves_threads_for_the_calls_of_others() {
+    let (server, calculator) = serve_with(|builder| builder.workers(8));
+    let mut attackers: Vec<_> = (0..3).map(|_| from_afar(&server, 2)).collect();
+    let mut xids = 100..;
+    for attacker in &mut attackers {
+        xids.by_ref().take(8).for_each(|xid| attacker.send(&call(xid, 13, &[])));
+    }
+    // Of eight that run at once four fifths are one host's.
+    calculator.await_begun(7);
+    for _ in 0..10 {
+        is_served(&mut tcp(&server));
+    }
+    // More of another host that take long.
+    let mut other = tcp(&server);
+    other.send(&call(7, 13, &[]));
+    calculator.await_begun(8);
+    calculator.open();
+    assert_eq!(success(&other.receive()).0, 7);
+    for attacker in &mut attackers {
+        (0..8).for_each(|_| assert_eq!(success(&attacker.receive()).1, words(&[7])));
+    }
+}
+
+#[test]
+fn each_bound_that_the_document_names_has_its_test() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let document = std::fs::read_to_string(format!("{root}/docs/onc.md")).unwrap();
+    let (_, section) = document.split_once("## What a server holds").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rows: Vec<_> = section.lines().filter(|line| line.contains(".rs::")).collect();
+    assert!(rows.len() >= 12, "{rows:?}");
+    for row in rows {
+        let (file, test) = row.rsplit('`').nth(1).and_then(|cell| cell.split_once("::")).unwrap();
+        let code = std::fs::read_to_string(format!("{root}/crates/{file}")).unwrap();
+        assert!(code.contains(&format!("fn {test}()")), "{row}");
+    }
+}
