@@ -75,7 +75,7 @@ impl Endpoint {
         drop(attendance);
         match mine.done {
             true => mine.finish(),
-            false => self.fetch(waiter, mine.sink),
+            false => self.fetch(waiter, &mut *mine.sink),
         }
         caller.keep();
         Ok(())
@@ -129,6 +129,7 @@ impl Endpoint {
         let (now, peer) = (self.env.now(), mine.peer);
         let (timer, sent, unlisted) = {
             let state = &mut *peer.lock();
+            mine.owned = owner.is_some();
             let token = owner.map_or(Owners::NOBODY, |owner| state.owners.add(owner));
             match state.conversation.start_by(|| now, &outgoing.call(token), &mut tools.arguments) {
                 Ok(id) => mine.id = Some(id),

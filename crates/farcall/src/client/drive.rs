@@ -396,15 +396,14 @@ impl Endpoint {
         from: &SocketAddr,
         datagram: &[u8],
         train: Option<&Train>,
-        mine: Option<&mut Mine<'_>>,
+        mut mine: Option<&mut Mine<'_>>,
         tools: &mut Tools,
     ) -> (Option<Time>, bool) {
         let Some(route) = route(datagram) else { return (None, false) };
         let found;
-        let mut mine = mine.filter(|mine| route == Route::Conversation(mine.peer.id));
         let peer = match &mine {
-            Some(mine) => mine.peer,
-            None => {
+            Some(mine) if route == Route::Conversation(mine.peer.id) => mine.peer,
+            _ => {
                 found = self.find(from, route);
                 let Some(peer) = &found else { return (None, false) };
                 peer
@@ -417,7 +416,8 @@ impl Endpoint {
             let busy = owners.any_started();
             // Calls that were left wait on, unless there is something else to be sent.
             let left = if state.left { state.conversation.ready() } else { 0 };
-            let sink = &mut |event: Event<'_>| deliver(owners, event, (datagram, train), mine.as_deref_mut(), wakes);
+            let sink =
+                &mut |event: Event<'_>| deliver(peer, owners, event, (datagram, train), mine.as_deref_mut(), wakes);
             state.conversation.handle(now, datagram, sink);
             self.count_busy(busy, owners);
             let quiet = state.conversation.is_quiet_but(left);
@@ -565,8 +565,13 @@ impl Endpoint {
     }
 
     /// Acts on one peer's timers; `None` says that it has none and is listed no longer.
-    fn run_timer(&self, now: Time, peer: &Arc<Peer>, mine: Option<&mut Mine<'_>>, tools: &mut Tools) -> Option<Time> {
-        let mut mine = mine.filter(|mine| mine.peer.id == peer.id);
+    fn run_timer(
+        &self,
+        now: Time,
+        peer: &Arc<Peer>,
+        mut mine: Option<&mut Mine<'_>>,
+        tools: &mut Tools,
+    ) -> Option<Time> {
         {
             let mut state = peer.lock();
             let state = &mut *state;
@@ -580,7 +585,7 @@ impl Endpoint {
             }
             let (owners, wakes) = (&mut state.owners, &mut tools.wakes);
             let busy = owners.any_started();
-            let sink = &mut |event: Event<'_>| deliver(owners, event, (&[], None), mine.as_deref_mut(), wakes);
+            let sink = &mut |event: Event<'_>| deliver(peer, owners, event, (&[], None), mine.as_deref_mut(), wakes);
             state.conversation.handle_timeout(now, sink);
             self.count_busy(busy, owners);
         }

@@ -4,6 +4,8 @@ use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 
+use farcall_proto::client::CallId;
+
 use super::binds::Binds;
 use super::started::Landing;
 use super::waiter::Waiter;
@@ -52,6 +54,8 @@ impl Watcher {
 pub(super) struct Owners {
     places: Vec<Place>,
     free: Vec<u32>,
+    /// Calls of threads that panicked while they led: nobody waits for their ends.
+    abandoned: Vec<CallId>,
     /// How many of them no thread waits for: calls that were started, and binds of tasks.
     started: usize,
 }
@@ -100,6 +104,19 @@ impl Owners {
             Some(Owner::Started(_, former)) => Ok(mem::replace(former, watcher)),
             _ => Err(watcher),
         }
+    }
+
+    /// Nobody waits for the end of this call any more, which has no owner here.
+    pub(super) fn abandon(&mut self, id: CallId) {
+        self.abandoned.push(id);
+    }
+
+    /// Whether that was [said](Owners::abandon) of a call that has ended now.
+    #[cold]
+    pub(super) fn was_abandoned(&mut self, id: CallId) -> bool {
+        let before = self.abandoned.len();
+        self.abandoned.retain(|abandoned| *abandoned != id);
+        self.abandoned.len() < before
     }
 
     /// Whether there is any that no thread waits for.

@@ -38,6 +38,8 @@ pub(super) struct Mine<'a> {
     pub(super) peer: &'a Arc<Peer>,
     /// Once it has begun.
     pub(super) id: Option<CallId>,
+    /// It has an owner among the [`Owners`], too: another thread may receive its end.
+    pub(super) owned: bool,
     /// When it left, while the conversation has not been told.
     pub(super) left: Option<Time>,
     pub(super) sink: Taker<'a>,
@@ -54,14 +56,24 @@ enum Landed {
     Apart(Box<Outcome<'static>>),
 }
 
+/// However this ends, also by a panic of the thread while it led: a call that has not ended is known to be nobody's.
+impl Drop for Mine<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !self.done {
+            self.abandon();
+        }
+    }
+}
+
 impl<'a> Mine<'a> {
     pub(super) fn new(peer: &'a Arc<Peer>, sink: Taker<'a>) -> Mine<'a> {
-        Mine { peer, id: None, left: None, sink, done: false, landed: None }
+        Mine { peer, id: None, owned: false, left: None, sink, done: false, landed: None }
     }
 
     /// One that has begun already.
     pub(super) fn begun(peer: &'a Arc<Peer>, id: CallId, sink: Taker<'a>) -> Mine<'a> {
-        Mine { id: Some(id), ..Mine::new(peer, sink) }
+        Mine { peer, id: Some(id), owned: false, left: None, sink, done: false, landed: None }
     }
 
     #[inline]
@@ -116,6 +128,16 @@ impl<'a> Mine<'a> {
         }
     }
 
+    /// Nobody waits for the call's end any more, if it has begun.
+    #[cold]
+    fn abandon(&mut self) {
+        let Some(id) = self.id.filter(|_| !self.owned) else { return };
+        let state = &mut *self.peer.lock();
+        if state.conversation.is_outstanding(id) {
+            state.owners.abandon(id);
+        }
+    }
+
     /// It did not even begin.
     #[cold]
     pub(super) fn fail(&mut self, failure: Failure) {
@@ -125,8 +147,8 @@ impl<'a> Mine<'a> {
 
     /// Gives an outcome that stands elsewhere to the sink, when somebody else may lead: it may be long.
     #[inline]
-    pub(super) fn finish(self) {
-        if let Some(Landed::Apart(outcome)) = self.landed {
+    pub(super) fn finish(mut self) {
+        if let Some(Landed::Apart(outcome)) = self.landed.take() {
             (self.sink)(*outcome);
         }
     }
@@ -173,34 +195,85 @@ fn into_owned(outcome: Outcome<'_>) -> Outcome<'static> {
     }
 }
 
-/// Takes an event, of a datagram (perhaps of a train that may be lent) or of a timer, to its owner.
+/// The end of a call, which its caller waits for, perhaps for ever: it can only be [delivered](End::deliver).
+#[must_use = "the caller waits for the end of the call: deliver it"]
+struct End<'e, 'a> {
+    id: CallId,
+    token: u64,
+    outcome: Outcome<'a>,
+    arguments: &'e mut Vec<u8>,
+    #[cfg(debug_assertions)]
+    undelivered: Undelivered,
+}
+
+/// What an [`End`] has until it is delivered, where assertions are checked.
+#[cfg(debug_assertions)]
+struct Undelivered;
+
+#[cfg(debug_assertions)]
+impl Drop for Undelivered {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "the end of a call was dropped, and its caller waits for ever");
+    }
+}
+
+/// All that wait for ends in one conversation: owners by token, and the receiving thread itself, whichever call it waits for.
+struct Callers<'c, 'a> {
+    peer: &'c Peer,
+    owners: &'c mut Owners,
+    mine: Option<&'c mut Mine<'a>>,
+}
+
+impl End<'_, '_> {
+    /// Gives the end to its caller: the receiving thread, by whatever route the datagram came; another one; or nobody,
+    /// if the caller's thread panicked while it led.
+    #[inline(always)]
+    fn deliver(self, callers: Callers<'_, '_>, (datagram, train): (&[u8], Option<&Train>), wakes: &mut Wakes) {
+        let End { id, token, outcome, arguments, .. } = self;
+        #[cfg(debug_assertions)]
+        std::mem::forget(self.undelivered);
+        let Callers { peer, owners, mine } = callers;
+        let owner = owners.take(token);
+        if let Some(mine) = mine.filter(|mine| mine.id == Some(id) && mine.peer.id == peer.id) {
+            return mine.land(outcome, datagram);
+        }
+        match owner {
+            Some(Owner::Thread(waiter)) => {
+                waiter.put(outcome);
+                wakes.waiters.push(waiter);
+            }
+            Some(Owner::Started(landing, watcher)) => {
+                landing.end(outcome, arguments, train);
+                wakes.add(watcher);
+            }
+            None if token == Owners::NOBODY && owners.was_abandoned(id) => {}
+            Some(Owner::Bind(..)) | None => debug_assert!(false, "a call ended that nobody had made"),
+        }
+    }
+}
+
+/// Takes an event of a peer, of a datagram (perhaps of a train that may be lent) or of a timer, to its owner. `mine` is the
+/// receiving thread's call, to this peer or another.
 #[inline(always)]
 pub(super) fn deliver(
+    peer: &Peer,
     owners: &mut Owners,
     event: Event<'_>,
-    (datagram, train): (&[u8], Option<&Train>),
+    datagram: (&[u8], Option<&Train>),
     mine: Option<&mut Mine<'_>>,
     wakes: &mut Wakes,
 ) {
     match event {
         Event::Ended { id, token, outcome, arguments } => {
-            let owner = owners.take(token);
-            if let Some(mine) = mine.filter(|mine| mine.id == Some(id)) {
-                return mine.land(outcome, datagram);
-            }
-            match owner {
-                Some(Owner::Thread(waiter)) => {
-                    waiter.put(outcome);
-                    wakes.waiters.push(waiter);
-                }
-                Some(Owner::Started(landing, watcher)) => {
-                    landing.end(outcome, arguments, train);
-                    wakes.add(watcher);
-                }
-                // Its thread panicked while it led.
-                None if token == Owners::NOBODY => {}
-                Some(Owner::Bind(..)) | None => debug_assert!(false, "a call ended that nobody had made"),
-            }
+            let end = End {
+                id,
+                token,
+                outcome,
+                arguments,
+                #[cfg(debug_assertions)]
+                undelivered: Undelivered,
+            };
+            end.deliver(Callers { peer, owners, mine }, datagram, wakes);
         }
         Event::Bound { token, answer } => match owners.take(token) {
             Some(Owner::Bind(binds, which)) => binds.end(which, answer, wakes),
