@@ -33,6 +33,8 @@ pub struct ClientConfig {
     pub patience: Duration,
     /// See `patience`.
     pub patience_probes: u32,
+    /// Whether a server is given up sooner when the network says that nobody listens at its port.
+    pub heeds_refusals: bool,
     /// Calls outstanding at once in one conversation; one more is refused, `Ran::No`.
     pub max_outstanding: u32,
     /// The largest result that is accepted, in bytes.
@@ -58,6 +60,7 @@ impl Default for ClientConfig {
             max_probe: Duration::from_secs(10),
             patience: Duration::from_secs(10),
             patience_probes: 10,
+            heeds_refusals: true,
             max_outstanding: 16_384,
             max_result: LONGEST,
             window: 4 << 20,

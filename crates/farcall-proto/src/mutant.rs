@@ -47,6 +47,12 @@ mutants! {
     DeadlineSaysNo = "deadline-says-no",
     /// A server is given up after half of the patience.
     Impatient = "impatient",
+    /// One refused datagram gives a server up.
+    RefusedAtOnce = "refused-at-once",
+    /// An ICMP error counts that does not quote a datagram of the conversation.
+    RefusalUnquoted = "refusal-unquoted",
+    /// Giving up on a server whose port is refused says that the call did not run.
+    RefusedSaysNo = "refused-says-no",
     /// Calls that were sent in a conversation that is over are sent again in the next.
     LostSessionResends = "lost-session-resends",
     /// A conversation is forgotten, and its ticket is still good.

@@ -96,7 +96,7 @@ impl Pair {
                     self.net.recycle(bytes);
                 }
                 Step::Datagram { from, bytes, .. } => self.serve(at, from, bytes, body),
-                Step::Unreachable { .. } => {}
+                Step::Refused { .. } => {}
                 Step::Event(Timer::End) => break,
                 Step::Event(Timer::Client) => {
                     self.armed[0] = Nanos::MAX;

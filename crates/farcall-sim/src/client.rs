@@ -58,6 +58,9 @@ pub(crate) struct Talk {
     touched: Nanos,
     /// When the server was heard last, as far as the client can know.
     heard: Nanos,
+    /// When datagrams were refused since anything came from the server, and how many had come from it by then.
+    refused: Vec<Nanos>,
+    received: u64,
 }
 
 struct Left {
@@ -77,6 +80,22 @@ struct Briefly {
 }
 
 impl Talk {
+    fn note_refusal(&mut self, at: Nanos) {
+        if self.core.stats().received != self.received {
+            self.received = self.core.stats().received;
+            self.refused.clear();
+        }
+        self.refused.push(at);
+    }
+
+    /// Whether the server may be given up before the patience is over: three refusals in half a second of its silence, by a
+    /// clock that may run an eighth too fast.
+    fn may_give_up(&self) -> bool {
+        let half = SECS / 2 - SECS / 10;
+        let [first, .., last] = self.refused[..] else { return false };
+        self.refused.len() >= 3 && last - first >= half && self.core.stats().received == self.received
+    }
+
     /// How many calls its user waits for.
     fn calls(&self) -> usize {
         self.open.len() + usize::from(self.brief.is_some())
@@ -241,7 +260,7 @@ impl ClientNode {
     }
 
     /// An ICMP error spoke of a server's address.
-    pub fn unreachable(&mut self, g: &mut Ground, server: usize) {
+    pub fn refused(&mut self, g: &mut Ground, server: usize, quoted: &[u8], forged: bool) {
         if self.stopped {
             return;
         }
@@ -249,7 +268,10 @@ impl ClientNode {
         if let Some(Some(talk)) = self.conversations.get_mut(server) {
             talk.touched = g.net.now();
             talk.depart(now);
-            talk.core.handle_unreachable(now);
+            if !forged {
+                talk.note_refusal(g.net.now());
+            }
+            talk.core.handle_refused(now, quoted);
         }
         self.settle(g);
     }
@@ -278,7 +300,9 @@ impl ClientNode {
             g.note(&[5, self.index as u64, server as u64], || format!("client {} timer", self.index));
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
             let heard = talk.heard;
+            oracle.may_give_up = talk.may_give_up();
             talk.core.handle_timeout(now, &mut |event| take(oracle, ended, (at, heard), event));
+            oracle.may_give_up = false;
             self.after_events(g, server);
         }
         self.settle(g);
@@ -387,6 +411,8 @@ impl ClientNode {
             brief: None,
             touched: at,
             heard: 0,
+            refused: Vec::new(),
+            received: 0,
         });
         if talk.binding {
             return;

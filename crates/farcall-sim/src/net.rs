@@ -17,6 +17,9 @@ pub type Nanos = u64;
 pub const MICROS: Nanos = 1_000;
 /// A millisecond.
 pub const MILLIS: Nanos = 1_000_000;
+/// How many bytes of a datagram an ICMP error quotes.
+const QUOTED: usize = 48;
+
 /// A second.
 pub const SECS: Nanos = 1_000_000_000;
 
@@ -43,6 +46,8 @@ pub struct Path {
     pub forge: Option<fn(&mut Rng, &mut [u8])>,
     /// Datagrams to a dead process that the sender is told of by ICMP.
     pub icmp: u32,
+    /// Datagrams after which somebody who has not seen them forges an ICMP error.
+    pub forged_icmp: u32,
     /// The largest datagram that passes; a larger one vanishes.
     pub mtu: usize,
     /// Bytes per second; 0 is no limit.
@@ -69,6 +74,7 @@ impl Path {
             spoof: 0,
             forge: None,
             icmp: 0,
+            forged_icmp: 0,
             mtu: usize::MAX,
             rate: 0,
             queue: 0,
@@ -117,6 +123,8 @@ faults! {
     duplicated,
     /// Copies that came seconds to hours later.
     late,
+    /// ICMP errors that somebody forged.
+    forged_icmp,
     /// Datagrams overtaken by later ones.
     reordered,
     /// Datagrams changed on the way.
@@ -168,11 +176,15 @@ pub enum Step<E> {
         bytes: Vec<u8>,
     },
     /// An ICMP error tells `sender` that nobody is at `peer`.
-    Unreachable {
+    Refused {
         /// Who sent the datagram that nobody took.
         sender: SocketAddr,
         /// Where it was sent.
         peer: SocketAddr,
+        /// The beginning of the datagram, as the error quotes it.
+        quoted: Vec<u8>,
+        /// Nobody refused anything: who says so has not seen the datagram.
+        forged: bool,
     },
     /// An event of the network's user.
     Event(E),
@@ -319,6 +331,9 @@ impl<E> Net<E> {
             }
             self.deliver(path, victim, to, &bytes, wait + later);
         }
+        if self.rng.chance(path.forged_icmp) {
+            self.forge_icmp(path, from, to, bytes);
+        }
         if self.rng.chance(path.late) {
             self.faults.late += 1;
             let later = self.rng.spread(SECS, 6 * 3600 * SECS);
@@ -355,7 +370,7 @@ impl<E> Net<E> {
             if self.bound.contains(&to) {
                 return Some((time, Step::Datagram { from, to, bytes }));
             }
-            self.undeliverable(from, to);
+            self.undeliverable(from, to, &bytes);
             self.recycle(bytes);
         }
     }
@@ -405,13 +420,29 @@ impl<E> Net<E> {
     }
 
     /// Nobody took a datagram: perhaps its sender is told.
-    fn undeliverable(&mut self, from: SocketAddr, to: SocketAddr) {
+    fn undeliverable(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         self.faults.undeliverable += 1;
         let back = *self.path(host(to), host(from));
         if self.bound.contains(&from) && self.rng.chance(back.icmp) {
-            let (sender, peer) = (from, to);
-            self.push(self.now + back.delay, Step::Unreachable { sender, peer });
+            let quoted = bytes[..bytes.len().min(QUOTED)].to_vec();
+            // Some come when much has happened since.
+            let late = if self.rng.chance(back.late) { self.rng.spread(SECS, 600 * SECS) } else { 0 };
+            let refused = Step::Refused { sender: from, peer: to, quoted, forged: false };
+            self.push(self.now + back.delay + late, refused);
         }
+    }
+
+    /// Somebody who knows the addresses, and guesses the rest, says that nobody took a datagram.
+    fn forge_icmp(&mut self, path: Path, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        self.faults.forged_icmp += 1;
+        let mut quoted = bytes[..bytes.len().min(QUOTED)].to_vec();
+        // The conversation, or where there is none what stands first in a question.
+        for at in [4, 24] {
+            let word = self.rng.next().to_be_bytes();
+            quoted.iter_mut().skip(at).zip(word).for_each(|(byte, guess)| *byte = guess);
+        }
+        let later = self.rng.spread(path.delay, SECS);
+        self.push(self.now + later, Step::Refused { sender: from, peer: to, quoted, forged: true });
     }
 
     fn push(&mut self, time: Nanos, step: Step<E>) {

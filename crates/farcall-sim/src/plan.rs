@@ -133,6 +133,7 @@ impl Plan {
         path.corrupt = rng.pick(&[0, 1_000, 10_000, 50_000]);
         path.spoof = rng.pick(&[0, 1_000, 10_000]);
         path.icmp = rng.pick(&[0, 500_000, 1_000_000]);
+        path.forged_icmp = rng.pick(&[0, 1_000, 10_000]);
         if rng.chance(300_000) {
             path.rate = rng.spread(200_000, 100_000_000);
             path.queue = rng.spread(MILLIS, 200 * MILLIS);

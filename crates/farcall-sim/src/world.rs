@@ -116,10 +116,10 @@ impl World {
                     Some(client) => self.clients[client].receive(&mut self.g, from, bytes),
                 }
             }
-            Step::Unreachable { sender, peer } => {
+            Step::Refused { sender, peer, quoted, forged } => {
                 self.g.note(&[9, u64::from(sender.port())], || format!("{sender} hears that nobody is at {peer}"));
                 if let Some(client) = host(sender).checked_sub(self.servers.len()) {
-                    self.clients[client].unreachable(&mut self.g, host(peer));
+                    self.clients[client].refused(&mut self.g, host(peer), &quoted, forged);
                 }
             }
             Step::Event(event) => self.event(event),

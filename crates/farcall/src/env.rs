@@ -168,6 +168,9 @@ pub enum Received {
     Woken,
     /// The network says that this address, to which we had sent, cannot be reached. A hint.
     Unreachable(SocketAddr),
+    /// The network says that nobody listens at this address, and quotes what was sent there: as many bytes of it, at the
+    /// beginning of the buffer. Anybody can forge that who knows what was sent.
+    Refused(SocketAddr, usize),
 }
 
 /// A flag that one waits for. Waiting clears it.

@@ -497,7 +497,8 @@ impl Inner {
     fn client_config(&self) -> ClientConfig {
         let (patience, default) = (self.settings.patience, ClientConfig::default());
         let longest = (patience / default.patience_probes.max(1)).clamp(default.min_retransmit, default.max_retransmit);
-        ClientConfig { patience, max_retransmit: longest, ..default }
+        let heeds_refusals = !self.settings.full_patience;
+        ClientConfig { patience, max_retransmit: longest, heeds_refusals, ..default }
     }
 
     fn socket_options(&self) -> SocketOptions {

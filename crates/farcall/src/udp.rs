@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(a.receive(&mut buffer, Wait::Forever).unwrap(), from(&c, 6));
         a.send(c.local_address(), b"same port").unwrap();
         let mut received = c.receive(&mut buffer, Wait::Forever).unwrap();
-        if let Received::Unreachable(_) = received {
+        if let Received::Refused(..) = received {
             received = c.receive(&mut buffer, Wait::Forever).unwrap();
         }
         assert_eq!(received, from(&a, 9));
@@ -182,7 +182,9 @@ mod tests {
         let gone = socket("127.0.7.5:0").local_address();
         let (a, b) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
         a.send(gone, b"anybody?").unwrap();
-        assert_eq!(a.receive(&mut [0; 8], Wait::Forever).unwrap(), Received::Unreachable(gone));
+        let mut quoted = [0; 16];
+        assert_eq!(a.receive(&mut quoted, Wait::Forever).unwrap(), Received::Refused(gone, 8));
+        assert_eq!(&quoted[..8], b"anybody?");
         a.send(gone, b"anybody?").unwrap();
         a.send(b.local_address(), b"you?").unwrap(); // the error that waits does not stop this
         let asked = Received::Datagrams { from: a.local_address(), len: 4, each: 4 };

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use farcall::{Error, Kind, Ran, Runtime};
+use farcall::{CallFailed, Error, Kind, Ran, Runtime};
 use progress::{Gone, Over, Progress, setting};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -158,6 +158,33 @@ fn inflict(faults: u64, chance: &mut Chance, servers: &mut [Server], place: &Pla
         progress.wait_for(chance.below(40));
     }
     counts
+}
+
+/// Nobody waits for the patience, which is an hour, neither in a call that the server may have begun nor to bind anew.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_that_is_killed_is_noticed_because_its_port_is_refused() {
+    let scratch = tempfile::tempdir().unwrap();
+    let place = Place { registry: scratch.path().join("registry"), log: scratch.path().join("log") };
+    let mut server = Server::start(&place, 0, None);
+    let hour = Duration::from_secs(3600);
+    let runtime =
+        Runtime::builder().registry(farcall::names::File::at(&place.registry)).shared_memory(false).patience(hour);
+    let runtime = runtime.build().unwrap();
+    let name = format!("udp://{}/Ledger", server.address);
+    let ledger = runtime.import::<dyn Ledger>(&name).unwrap();
+    ledger.enter(1).unwrap();
+    server.signal(Signal::STOP);
+    let pending = [2, 3].map(|number| ledger.start().enter(number));
+    server.kill();
+    for pending in pending {
+        let why = CallFailed::from(pending.wait().unwrap_err());
+        assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe), "{why}");
+    }
+    for why in [ledger.enter(4).unwrap_err(), runtime.import::<dyn Ledger>(&name).map(drop).unwrap_err()] {
+        let why = CallFailed::from(why);
+        assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No), "{why}");
+    }
 }
 
 /// Where servers publish, and write.

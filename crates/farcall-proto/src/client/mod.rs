@@ -16,6 +16,7 @@ mod brief;
 mod evidence;
 mod posts;
 mod receive;
+mod refusals;
 mod send;
 mod session;
 mod slots;
@@ -36,6 +37,7 @@ use crate::wire;
 use crate::{ClientConfig, Failure, Fingerprint, Kind, Ran, Rule, Time, Trace};
 pub use brief::Brief;
 pub use posts::{Answer, Asking, Posts, may_ask_again};
+use refusals::Refusals;
 use session::Session;
 use slots::{Slots, Stage, Want};
 use usual::{Callee, Usual};
@@ -169,6 +171,7 @@ pub struct Conversation {
     check: Time,
     /// Not before then are the calls looked at again for [`Conversation::handle_unreachable`].
     hastened: Time,
+    refusals: Refusals,
     /// The bounds of a caller's patience, in nanoseconds: those of the configuration, which divide.
     least_patience: u64,
     most_patience: u64,
@@ -229,6 +232,7 @@ impl Conversation {
             next_number: 1,
             local: false,
             check: Time::default(),
+            refusals: Refusals::default(),
             hastened: Time::default(),
             round_trip: RoundTrip::default(),
             usual,

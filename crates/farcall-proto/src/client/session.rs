@@ -19,6 +19,8 @@ pub(super) struct Session {
     client: u64,
     granted: Option<Granted>,
     requests: Vec<Request>,
+    /// When the questions are to be given up, whatever is due then: the server's port is refused.
+    expires: Option<Time>,
     nonce: u64,
 }
 
@@ -59,7 +61,7 @@ struct Request {
 
 impl Session {
     pub fn new(client: u64) -> Session {
-        Session { client, granted: None, requests: Vec::new(), nonce: client }
+        Session { client, granted: None, requests: Vec::new(), expires: None, nonce: client }
     }
 
     /// Whether there may be a question to ask the server.
@@ -141,9 +143,22 @@ impl Session {
         });
     }
 
-    /// When the next question is to be sent, or sent again.
+    /// Has one question that waits for an answer asked again by then.
+    pub fn ask_by(&mut self, due: Time) {
+        if let Some(request) = self.requests.iter_mut().find(|request| request.sent.is_some()) {
+            request.due = request.due.min(due);
+        }
+    }
+
+    /// The questions that were asked are to be given up then.
+    pub fn expire_at(&mut self, now: Time) {
+        self.expires = Some(now);
+    }
+
+    /// When the next question is to be sent, or sent again, or all are to be given up.
     pub fn due(&self) -> Option<Time> {
-        self.requests.iter().map(|r| r.due).min()
+        let due = self.requests.iter().map(|r| r.due).min()?;
+        Some(self.expires.map_or(due, |expires| expires.min(due)))
     }
 }
 
@@ -336,14 +351,16 @@ impl Conversation {
         }
     }
 
-    /// Gives up the questions that were asked often and long enough, and those for a ticket that
-    /// no call needs any more.
-    pub(super) fn expire_binds(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
+    /// Gives up the questions that were asked often and long enough, all that were asked if the server is `refused`, and
+    /// those for a ticket that no call needs any more.
+    pub(super) fn expire_binds(&mut self, now: Time, refused: bool, sink: &mut dyn FnMut(Event<'_>)) {
+        self.session.expires = None;
         if self.slots.outstanding() == 0 {
             self.session.requests.retain(|r| r.token.is_some());
         }
         let (patience, probes) = (self.config.patience, self.config.patience_probes);
-        let given_up = |r: &Request| r.due <= now && r.unanswered >= probes && now.since(r.began) >= patience;
+        let vain = |r: &Request| r.due <= now && r.unanswered >= probes && now.since(r.began) >= patience;
+        let given_up = |r: &Request| vain(r) || refused && r.sent.is_some();
         if !self.session.requests.iter().any(given_up) {
             return;
         }

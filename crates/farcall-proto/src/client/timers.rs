@@ -29,8 +29,12 @@ impl Conversation {
     /// Acts on the timers that are due. Hand in every datagram that has arrived before.
     pub fn handle_timeout(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         self.config.spares.trim(now);
+        let refused = self.is_refused();
+        if refused {
+            self.give_up(sink);
+        }
         self.look_at_calls(now, sink);
-        self.expire_binds(now, sink);
+        self.expire_binds(now, refused, sink);
     }
 
     fn look_at_calls(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {

@@ -9,8 +9,8 @@ mod usual;
 
 pub use frame::Fingerprint;
 pub(crate) use frame::{
-    Ack, Bind, CALL_HEAD, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, RESULT_HEAD, ResultHead,
-    Select, Stale, StaleReason, Status, Ticket, Welcome,
+    Ack, BIND, Bind, CALL_HEAD, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, RESULT_HEAD,
+    ResultHead, Select, Stale, StaleReason, Status, Ticket, Welcome,
 };
 pub(crate) use usual::{LoneCall, body_room, only_call, only_result, result_around, result_of};
 

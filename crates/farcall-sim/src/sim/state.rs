@@ -126,7 +126,7 @@ struct Mailbox {
 enum Item {
     Datagram(SocketAddr, Vec<u8>),
     Woken,
-    Unreachable(SocketAddr),
+    Refused(SocketAddr, Vec<u8>),
 }
 
 /// The first port of every machine.
@@ -215,9 +215,9 @@ impl State {
     fn happen(&mut self, step: Step<Ticket>) {
         match step {
             Step::Event(ticket) => self.wake(ticket),
-            Step::Unreachable { sender, peer } => {
+            Step::Refused { sender, peer, quoted, .. } => {
                 self.note(&[2, u64::from(sender.port())], || format!("{sender} hears that nobody is at {peer}"));
-                self.post(sender, Item::Unreachable(peer));
+                self.post(sender, Item::Refused(peer, quoted));
             }
             Step::Datagram { from, to, bytes } => {
                 let ports = u64::from(from.port()) << 16 | u64::from(to.port());
@@ -487,7 +487,11 @@ impl State {
     pub(super) fn fetch(&mut self, id: usize, buffer: &mut [u8]) -> Option<Received> {
         let (from, bytes) = match self.sockets[id].items.pop_front()? {
             Item::Woken => return Some(Received::Woken),
-            Item::Unreachable(peer) => return Some(Received::Unreachable(peer)),
+            Item::Refused(peer, quoted) => {
+                let len = quoted.len().min(buffer.len());
+                buffer[..len].copy_from_slice(&quoted[..len]);
+                return Some(Received::Refused(peer, len));
+            }
             Item::Datagram(from, bytes) => (from, bytes),
         };
         let each = bytes.len();

@@ -321,7 +321,12 @@ impl Endpoint {
             }
             Ok(Received::TimedOut | Received::Woken) => {}
             Ok(Received::Unreachable(address)) => {
-                let timer = self.hint(time, address);
+                let timer = self.hint(address, |conversation| conversation.handle_unreachable(time));
+                self.expect(&mut reception.earliest, timer, false);
+            }
+            Ok(Received::Refused(address, len)) => {
+                let quoted = reception.buffer.get(..len).unwrap_or_default();
+                let timer = self.hint(address, |conversation| conversation.handle_refused(time, quoted));
                 self.expect(&mut reception.earliest, timer, false);
             }
             Err(_) => drop(self.env.event().wait(Some(PAUSE))),
@@ -540,10 +545,10 @@ impl Endpoint {
     }
 
     /// Passes on what the network says of an address; returns its conversation's next timer.
-    fn hint(&self, now: Time, address: SocketAddr) -> Option<Time> {
+    fn hint(&self, address: SocketAddr, tell: impl FnOnce(&mut farcall_proto::client::Conversation)) -> Option<Time> {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         let mut state = peers.by_address.get(&address)?.lock();
-        state.conversation.handle_unreachable(now);
+        tell(&mut state.conversation);
         state.conversation.timeout()
     }
 

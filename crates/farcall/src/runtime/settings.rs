@@ -27,6 +27,7 @@ pub(super) struct Settings {
     pub(super) queue: usize,
     pub(super) queue_bytes: usize,
     pub(super) patience: Duration,
+    pub(super) full_patience: bool,
     pub(super) socket_buffer: usize,
     pub(super) slow: Option<Duration>,
     pub(super) describe: bool,
@@ -54,6 +55,7 @@ impl Builder {
             queue: 1024,
             queue_bytes: 64 << 20,
             patience: Duration::from_secs(10),
+            full_patience: false,
             socket_buffer: 4 << 20,
             slow: None,
             describe: true,
@@ -131,6 +133,15 @@ impl Builder {
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Builder {
         self.settings.patience = patience;
+        self
+    }
+
+    /// Waits for the whole [patience](Builder::patience) also for a server whose host says that nobody listens at its port:
+    /// for servers that are stopped and started again, and are to be waited for. Without it a server is given up when three
+    /// of its probes in a row were refused, in half a second or more of its silence. `FARCALL_FULL_PATIENCE`: `on` or `off`.
+    #[must_use]
+    pub fn full_patience(mut self) -> Builder {
+        self.settings.full_patience = true;
         self
     }
 
@@ -243,6 +254,7 @@ impl Settings {
         let (mut open, mut describe) = (u8::from(self.open), u8::from(self.describe));
         let (mut spin, mut patience, mut slow, mut workers) = (None, None, None, None);
         read("FARCALL_SHM").set_switch(&mut self.shared_memory)?;
+        read("FARCALL_FULL_PATIENCE").set_switch(&mut self.full_patience)?;
         read("FARCALL_OPEN").set(&mut open)?;
         read("FARCALL_DESCRIBE").set(&mut describe)?;
         read("FARCALL_WORKERS").set_some(&mut workers)?;
@@ -324,6 +336,7 @@ mod tests {
         assert_eq!(overridden("FARCALL_ADDRESS", "[::1]:7").unwrap().address, "[::1]:7".parse().unwrap());
         assert!(overridden("FARCALL_OPEN", "1").unwrap().open);
         assert!(!overridden("FARCALL_OPEN", "").unwrap().open);
+        assert!(overridden("FARCALL_FULL_PATIENCE", "on").unwrap().full_patience);
     }
 
     #[test]

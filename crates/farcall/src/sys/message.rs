@@ -41,6 +41,8 @@ pub(crate) struct Incoming {
     pub(crate) len: usize,
     /// How many bytes each datagram has but the last.
     pub(crate) each: usize,
+    /// Nobody listened for it where we had sent it.
+    pub(crate) refused: bool,
 }
 
 /// Room for control messages, aligned as the kernel reads and writes them.
@@ -125,6 +127,16 @@ pub(crate) fn send(socket: &UdpSocket, outgoing: &Outgoing<'_>) -> io::Result<us
 
 /// Receives a datagram or a train of them.
 pub(crate) fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::Result<Incoming> {
+    receive_by(socket, buffer, if wait { 0 } else { libc::MSG_DONTWAIT })
+}
+
+/// Takes the oldest ICMP error in the socket's error queue: to whom the datagram went that raised it, and the beginning of
+/// that datagram (ip(7), IP_RECVERR).
+pub(crate) fn receive_error(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Incoming> {
+    receive_by(socket, buffer, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
+}
+
+fn receive_by(socket: &UdpSocket, buffer: &mut [u8], flags: libc::c_int) -> io::Result<Incoming> {
     // SAFETY: addresses of zeros are addresses of no family.
     let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -137,11 +149,10 @@ pub(crate) fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::
     message.msg_iovlen = 1;
     message.msg_control = control.bytes.as_mut_ptr().cast();
     message.msg_controllen = CONTROL as _;
-    let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
     // SAFETY: the kernel writes no more than the lengths given into memory that outlives the call.
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let Ok(len) = usize::try_from(len) else { return Err(io::Error::last_os_error()) };
-    let mut incoming = Incoming { from: address(&name), at: None, len, each: len };
+    let mut incoming = Incoming { from: address(&name), at: None, len, each: len, refused: false };
     // SAFETY: the kernel has set `msg_controllen` to what it wrote, whole headers within the buffer, which is aligned
     // for them; the macros stay within it. What each holds its level and type say.
     unsafe {
@@ -160,6 +171,10 @@ pub(crate) fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     let info = ptr::read_unaligned(data.cast::<libc::in6_pktinfo>());
                     incoming.at = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
+                }
+                (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+                    let error = ptr::read_unaligned(data.cast::<libc::sock_extended_err>());
+                    incoming.refused = error.ee_errno == libc::ECONNREFUSED as u32;
                 }
                 _ => {}
             }

@@ -131,22 +131,22 @@ impl Udp {
         if let Some(partner) = self.partner() {
             // Another's datagram that comes because the socket is being disconnected bears the wrong
             // name here. Conversations go by their identifiers; it is lost at worst.
-            return match recv(&self.socket, buffer, flags) {
+            return match recv(&self.socket, &mut *buffer, flags) {
                 Ok((_, len)) if len > 0 => Ok(Received::Datagrams { from: *partner, len, each: len }),
-                nothing => self.nothing(nothing.map(drop), wait),
+                nothing => self.nothing(nothing.map(drop), buffer, wait),
             };
         }
-        match recvfrom(&self.socket, buffer, flags) {
+        match recvfrom(&self.socket, &mut *buffer, flags) {
             Ok((len, _, Some(from))) if len > 0 => {
                 Ok(Received::Datagrams { from: canonical(from.try_into()?), len, each: len })
             }
-            nothing => self.nothing(nothing.map(drop), wait),
+            nothing => self.nothing(nothing.map(drop), buffer, wait),
         }
     }
 
     /// What it means that no datagram came. An empty one is no datagram of the protocol.
     #[cold]
-    fn nothing(&self, received: Result<(), Errno>, wait: Wait) -> io::Result<Received> {
+    fn nothing(&self, received: Result<(), Errno>, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
         match received {
             Ok(()) | Err(Errno::INTR) => Ok(Received::Woken),
             Err(Errno::AGAIN) => {
@@ -155,7 +155,7 @@ impl Udp {
                 }
                 Ok(Received::TimedOut)
             }
-            Err(error) => self.hint(error),
+            Err(error) => self.hint(error, buffer),
         }
     }
 
@@ -175,7 +175,7 @@ impl Udp {
     fn receive_message(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
         match sys::receive(&self.socket, buffer, wait != Wait::No) {
             Ok(sys::Incoming { len: 0, .. } | sys::Incoming { from: None, .. }) => Ok(Received::Woken),
-            Ok(sys::Incoming { from: Some(from), at, len, each }) => {
+            Ok(sys::Incoming { from: Some(from), at, len, each, .. }) => {
                 let from = canonical(from);
                 if let (Some(answers), Some(at)) = (&self.answers, at) {
                     answers.note(from, at.to_canonical());
@@ -183,7 +183,7 @@ impl Udp {
                 Ok(Received::Datagrams { from, len, each })
             }
             Err(error) => match Errno::from_io_error(&error) {
-                Some(error) => self.nothing(Err(error), wait),
+                Some(error) => self.nothing(Err(error), buffer, wait),
                 None => Err(error),
             },
         }
@@ -234,30 +234,31 @@ impl Udp {
     }
 
     /// Turns an error that speaks of another host into a hint.
-    fn hint(&self, error: Errno) -> io::Result<Received> {
+    fn hint(&self, error: Errno, buffer: &mut [u8]) -> io::Result<Received> {
         match error {
             Errno::CONNREFUSED
             | Errno::HOSTUNREACH
             | Errno::NETUNREACH
             | Errno::HOSTDOWN
             | Errno::MSGSIZE
-            | Errno::ACCESS => Ok(self.unreachable().map_or(Received::Woken, Received::Unreachable)),
+            | Errno::ACCESS => Ok(self.unreachable(buffer)),
             error => Err(error.into()),
         }
     }
 
-    /// Whom the oldest ICMP error in the socket's error queue spoke of: with `MSG_ERRQUEUE` the
-    /// name is the original destination (ip(7), IP_RECVERR).
+    /// Whom the oldest ICMP error in the socket's error queue spoke of. The name is the original destination.
     #[cfg(target_os = "linux")]
-    fn unreachable(&self) -> Option<SocketAddr> {
-        let flags = RecvFlags::ERRQUEUE | RecvFlags::DONTWAIT;
-        let (_, _, to) = recvfrom(&self.socket, &mut [0u8; 0][..], flags).ok()?;
-        to?.try_into().ok().map(canonical)
+    fn unreachable(&self, buffer: &mut [u8]) -> Received {
+        match sys::receive_error(&self.socket, buffer) {
+            Ok(sys::Incoming { from: Some(to), len, refused: true, .. }) => Received::Refused(canonical(to), len),
+            Ok(sys::Incoming { from: Some(to), .. }) => Received::Unreachable(canonical(to)),
+            _ => Received::Woken,
+        }
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn unreachable(&self) -> Option<SocketAddr> {
-        None
+    fn unreachable(&self, _: &mut [u8]) -> Received {
+        Received::Woken
     }
 }
 

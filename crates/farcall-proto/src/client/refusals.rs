@@ -1,0 +1,109 @@
+//! Refused ports: what it means that, by the network's word, nobody listens where the server was (docs/protocol.md 5.3).
+//!
+//! Anybody can send an ICMP error, and one may come late. So one counts only if it quotes a datagram of this conversation,
+//! which nobody knows who does not see them, and several must answer one another's probes.
+
+use std::time::Duration;
+
+use super::{Conversation, Event, Outcome};
+use crate::wire::{BIND, HEADER};
+use crate::{Failure, Kind, Ran, Rule, Time};
+
+/// So many probes in a row must have been refused.
+const ENOUGH: u32 = 3;
+
+/// For so long, at least, the server must have been silent.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// A probe follows a refusal no later than that.
+const HASTE: Duration = Duration::from_millis(250);
+
+/// Refusals that are further apart are not in a row.
+const FAR_APART: Duration = Duration::from_secs(2);
+
+/// Refusals in a row, each of a datagram that was sent when the one before was known.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    count: u32,
+    since: Time,
+    latest: Time,
+    /// Datagrams from that number on were sent after the latest.
+    next: u64,
+    /// So many datagrams had come from the server by then.
+    received: u64,
+}
+
+impl Conversation {
+    /// The network says that nobody listens at the server's port: hastens a probe, and counts if it quotes the beginning of
+    /// a datagram of ours. When several in a row did, [`Conversation::handle_timeout`] gives the server up.
+    pub fn handle_refused(&mut self, now: Time, quoted: &[u8]) {
+        self.handle_unreachable(now);
+        let forged = self.config.mutant.breaks(Rule::RefusalUnquoted);
+        let number = if forged { Some(self.next_number) } else { self.quoted_number(quoted) };
+        let Some(number) = number else { return };
+        let refusals = &mut self.refusals;
+        let in_a_row = self.stats.received == refusals.received && now.since(refusals.latest) <= FAR_APART;
+        if refusals.count == 0 || !in_a_row {
+            *refusals = Refusals { since: now, received: self.stats.received, ..Refusals::default() };
+        }
+        if number < refusals.next {
+            return;
+        }
+        refusals.count += 1;
+        (refusals.latest, refusals.next) = (now, self.next_number);
+        if self.is_refused() {
+            self.check = now;
+            self.session.expire_at(now);
+            return;
+        }
+        self.ask_by(now + HASTE);
+    }
+
+    /// Whether the server is to be given up.
+    pub(super) fn is_refused(&self) -> bool {
+        let Refusals { count, since, latest, received, .. } = self.refusals;
+        if !self.config.heeds_refusals || count == 0 || received != self.stats.received {
+            return false;
+        }
+        self.config.mutant.breaks(Rule::RefusedAtOnce) || count >= ENOUGH && latest.since(since) >= SILENCE
+    }
+
+    /// Gives the server up: ends all calls that were sent.
+    pub(super) fn give_up(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
+        self.refusals = Refusals::default();
+        let ran = if self.config.mutant.breaks(Rule::RefusedSaysNo) { Ran::No } else { Ran::Maybe };
+        let mut next = self.slots.first();
+        while let Some(activity) = next {
+            next = self.slots.after(activity);
+            if self.slots.at(activity).first_sent.is_some() {
+                self.end(activity, Outcome::Failed(Failure::new(Kind::Unreachable, ran)), sink);
+            }
+        }
+    }
+
+    /// The number of the datagram of ours that begins so, if it is one.
+    fn quoted_number(&self, quoted: &[u8]) -> Option<u64> {
+        let word = |at: usize| Some(u64::from_be_bytes(quoted.get(at..at + 8)?.try_into().ok()?));
+        let ours = match word(4)? {
+            // A question bears no conversation; what nobody else knows stands first in it.
+            0 => quoted.get(HEADER) == Some(&BIND) && word(HEADER + 4)? == self.id,
+            conversation => self.session.granted().is_some_and(|granted| granted.conversation == conversation),
+        };
+        word(12).filter(|number| ours && *number < self.next_number)
+    }
+
+    /// Has one call, or question, that waits for an answer ask again by then.
+    fn ask_by(&mut self, due: Time) {
+        self.session.ask_by(due);
+        let mut next = self.slots.first();
+        while let Some(activity) = next {
+            next = self.slots.after(activity);
+            let slot = self.slots.at_mut(activity);
+            if slot.first_sent.is_some() {
+                slot.due = slot.due.min(due);
+                self.check = self.check.min(slot.due);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Refused ports: when they end a caller's patience, and when they do not.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Datagram, Pair, Told};
+use farcall_proto::{ClientConfig, Kind, Ran, Time};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Time passes, in steps, and of each datagram that the client sends its `refuse` says what comes back of it: what is said to
+/// be quoted. Ends when the client was told something, or the time is over; how long that took.
+fn refuse(pair: &mut Pair, most: Duration, mut refuse: impl FnMut(usize, &Datagram) -> Option<Vec<u8>>) -> Duration {
+    let (start, mut count) = (pair.now, 0);
+    while pair.told.is_empty() && pair.now.since(start) < most {
+        // What is sent because of a refusal is refused at the same moment.
+        loop {
+            let sent = pair.sent();
+            if sent.is_empty() {
+                break;
+            }
+            for datagram in sent {
+                if let Some(quoted) = refuse(count, &datagram) {
+                    pair.client.handle_refused(pair.now, &quoted);
+                }
+                count += 1;
+                assert!(count < 1_000, "a storm");
+            }
+        }
+        pair.pass(MS);
+        pair.tick();
+    }
+    pair.now.since(start)
+}
+
+fn quoted(_: usize, datagram: &Datagram) -> Option<Vec<u8>> {
+    Some(datagram[..48].to_vec())
+}
+
+const UNREACHABLE: Told = Told::Failed(Kind::Unreachable, Ran::Maybe);
+
+#[test]
+fn a_server_whose_port_is_refused_is_given_up_after_half_a_second() {
+    let mut pair = Pair::acquainted();
+    for token in 1..=3 {
+        pair.start(token, b"word");
+    }
+    let took = refuse(&mut pair, 20_000 * MS, quoted);
+    assert_eq!(pair.told.iter().map(|(_, told)| told).collect::<Vec<_>>(), [&UNREACHABLE; 3]);
+    assert!((500 * MS..1_000 * MS).contains(&took), "{took:?}");
+}
+
+#[test]
+fn full_patience_is_a_setting() {
+    let mut pair =
+        Pair::acquainted_with(ClientConfig { heeds_refusals: false, ..ClientConfig::default() }, Default::default());
+    pair.start(1, b"word");
+    let took = refuse(&mut pair, 20_000 * MS, quoted);
+    assert_eq!(pair.told, [(1, UNREACHABLE)]);
+    assert!(took >= 10_000 * MS, "{took:?}");
+}
+
+#[test]
+fn a_refusal_counts_only_if_it_quotes_what_was_sent_since_the_last_one() {
+    let mut first: Option<Vec<u8>> = None;
+    let mut again = |_: usize, datagram: &Datagram| Some(first.get_or_insert_with(|| datagram[..48].to_vec()).clone());
+    let short = |_: usize, datagram: &Datagram| Some(datagram[..8].to_vec());
+    let forged = |count: usize, datagram: &Datagram| {
+        let mut quoted = datagram[..48].to_vec();
+        quoted[4 + count % 8] ^= 1;
+        Some(quoted)
+    };
+    let unsent = |_: usize, datagram: &Datagram| {
+        let mut quoted = datagram[..48].to_vec();
+        quoted[12] = 1;
+        Some(quoted)
+    };
+    let fakes: [&mut dyn FnMut(usize, &Datagram) -> Option<Vec<u8>>; 4] =
+        [&mut again, &mut { short }, &mut { forged }, &mut { unsent }];
+    for fake in fakes {
+        let mut pair = Pair::acquainted();
+        pair.start(1, b"word");
+        let took = refuse(&mut pair, 20_000 * MS, fake);
+        assert_eq!(pair.told, [(1, UNREACHABLE)]);
+        assert!(took >= 10_000 * MS, "{took:?}");
+    }
+}
+
+#[test]
+fn refusals_far_apart_are_not_in_a_row() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"word");
+    let mut last: Option<Time> = None;
+    let start = pair.now;
+    while pair.told.is_empty() {
+        for datagram in pair.sent() {
+            if last.is_none_or(|last| pair.now.since(last) > 2_500 * MS) {
+                last = Some(pair.now);
+                pair.client.handle_refused(pair.now, &datagram[..48]);
+            }
+        }
+        pair.pass(MS);
+        pair.tick();
+    }
+    assert!(pair.now.since(start) >= 10_000 * MS);
+}
+
+#[test]
+fn a_word_from_the_server_begins_the_count_anew() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"word");
+    let sent = pair.sent();
+    pair.receive(&sent);
+    // The server executes it, and answers every third probe: somebody else's ICMP errors do not end the call.
+    let start = pair.now;
+    let mut probes = 0;
+    while pair.now.since(start) < 60_000 * MS {
+        for datagram in pair.sent() {
+            probes += 1;
+            if probes % 3 > 0 {
+                pair.client.handle_refused(pair.now, &datagram[..48]);
+                continue;
+            }
+            pair.receive(&[datagram]);
+            let answers = pair.answered();
+            pair.hear(&answers);
+        }
+        pair.pass(MS);
+        pair.tick();
+    }
+    assert_eq!(pair.told, []);
+    assert!(probes > 6);
+}
+
+#[test]
+fn a_datagram_that_has_arrived_is_heard_before_the_server_is_given_up() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"word");
+    let first = pair.sent();
+    pair.receive(&first);
+    let key = pair.asked[0].0;
+    let result = pair.finish(key, farcall_proto::server::Finish::Result, b"late");
+    // All refusals that are needed have come; so has the result.
+    let start = pair.now;
+    while pair.now.since(start) < 700 * MS {
+        for datagram in pair.sent() {
+            pair.client.handle_refused(pair.now, &datagram[..48]);
+        }
+        pair.pass(MS);
+        if pair.client.timeout().is_some_and(|due| due <= pair.now) && pair.now.since(start) < 490 * MS {
+            pair.tick();
+        }
+    }
+    pair.hear(&result);
+    pair.tick();
+    assert_eq!(pair.told, [(1, Told::Result(b"late".to_vec()))]);
+}
+
+#[test]
+fn a_question_to_a_refused_port_is_given_up_too() {
+    let mut pair = Pair::new();
+    pair.client.bind(pair.now, "Store", 7);
+    let took = refuse(&mut pair, 20_000 * MS, quoted);
+    assert_eq!(pair.told, [(7, Told::NotBound(Kind::Unreachable))]);
+    assert!((500 * MS..1_000 * MS).contains(&took), "{took:?}");
+}
