@@ -1,6 +1,6 @@
 //! The calling half: slots, requests in them, and waiting for their turns. It trusts no word that it reads.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::bell::Recall;
 use crate::lane::{Emptier, Filler, Way, fetched};
 use crate::layout::{BITMAP, FETCHED, INLINE, LANES, PART, PARTS, SLOTS, Shared, Slot, place};
 use crate::page::{append, put};
-use crate::server::{ADDED, CALL, Call, FETCH, FORGET, KIND_SHIFT, LANE_SHIFT, MOST, NUMBERS, TRACED, stream};
+use crate::server::{ADDED, CALL, Call, FETCH, FORGET, KIND_SHIFT, LANE_SHIFT, MOST, TRACED, stream};
 use crate::{Lying, Page, Status};
 
 /// The calling half of a memory file. Any thread may use it.
@@ -18,16 +18,16 @@ pub struct Caller {
     /// A bit for each slot that nobody has.
     free: [AtomicU64; BITMAP],
     /// The number of each slot's last request. Whoever has the slot writes it.
-    numbers: Box<[AtomicU32; SLOTS]>,
+    numbers: Box<[AtomicU64; SLOTS]>,
     /// The number of each slot's last request that was given up.
-    given_up: Box<[AtomicU32; SLOTS]>,
+    given_up: Box<[AtomicU64; SLOTS]>,
     /// Lanes that nobody has.
     lanes: Mutex<Vec<Idle>>,
     returned: Condvar,
     /// How many lanes are held beyond the moment in which they are emptied.
     held: AtomicUsize,
     /// Slots whose requests were given up, and are answered some time.
-    abandoned: Mutex<Vec<Ticket>>,
+    abandoned: Mutex<Vec<Abandoned>>,
     abandonments: AtomicUsize,
     /// Wakes the service thread.
     recall: Recall,
@@ -37,7 +37,15 @@ pub struct Caller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     slot: usize,
-    number: u32,
+    number: u64,
+}
+
+/// A request for whose answer nobody waits.
+#[derive(Clone, Copy, Debug)]
+struct Abandoned {
+    ticket: Ticket,
+    /// It is the last of its slot: the server was told that nobody wants what it keeps.
+    told: bool,
 }
 
 /// A lane that nobody has.
@@ -76,8 +84,8 @@ impl Caller {
             lanes: Mutex::new((0..LANES).map(idle).collect()),
             page,
             free: [const { AtomicU64::new(u64::MAX) }; BITMAP],
-            numbers: Box::new([const { AtomicU32::new(0) }; SLOTS]),
-            given_up: Box::new([const { AtomicU32::new(0) }; SLOTS]),
+            numbers: Box::new([const { AtomicU64::new(0) }; SLOTS]),
+            given_up: Box::new([const { AtomicU64::new(0) }; SLOTS]),
             returned: Condvar::new(),
             held: AtomicUsize::new(0),
             abandoned: Mutex::default(),
@@ -136,7 +144,7 @@ impl Caller {
     pub fn abandon(&self, ticket: Ticket) {
         self.reclaim();
         let mut abandoned = self.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
-        abandoned.push(ticket);
+        abandoned.push(Abandoned { ticket, told: false });
         self.abandonments.store(abandoned.len(), Ordering::Relaxed);
     }
 
@@ -147,17 +155,27 @@ impl Caller {
             return;
         }
         let mut abandoned = self.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
-        abandoned.retain(|ticket| {
-            let answered = self.is_answered(*ticket);
-            if answered {
-                if let Some(mut emptier) = self.stream(*ticket) {
-                    emptier.skip(self.streamed(*ticket));
-                }
-                self.release(ticket.slot);
+        abandoned.retain_mut(|Abandoned { ticket, told }| {
+            if !self.is_answered(*ticket) {
+                return true;
             }
-            !answered
+            if let Some(mut emptier) = self.stream(*ticket) {
+                emptier.skip(self.streamed(*ticket));
+            }
+            if !std::mem::replace(told, true) && self.may_be_kept(*ticket) {
+                *ticket = self.forget(ticket.slot);
+                return true;
+            }
+            self.release(ticket.slot);
+            false
         });
         self.abandonments.store(abandoned.len(), Ordering::Relaxed);
+    }
+
+    /// Whether the server may keep something behind an answer that is there: what a slot does not hold, or further parts.
+    fn may_be_kept(&self, ticket: Ticket) -> bool {
+        let len = self.slot(ticket.slot).reply.len.load(Ordering::Relaxed);
+        len > INLINE as u64 || self.is_part(ticket)
     }
 
     /// Makes a call with at most [`INLINE`] bytes of arguments, which follow those that went by the lane.
@@ -200,7 +218,7 @@ impl Caller {
         request.what.store(what, Ordering::Relaxed);
         request.size.store(size, Ordering::Relaxed);
         request.more.store(more, Ordering::Relaxed);
-        let number = self.last(slot).wrapping_add(1) & NUMBERS;
+        let number = self.last(slot) + 1;
         self.numbers[slot].store(number, Ordering::Relaxed);
         let (word, bit) = place(slot);
         let calls = &self.shared().calls;
@@ -210,7 +228,7 @@ impl Caller {
     }
 
     /// The number of a slot's last request.
-    fn last(&self, slot: usize) -> u32 {
+    fn last(&self, slot: usize) -> u64 {
         self.numbers[slot].load(Ordering::Relaxed)
     }
 
@@ -343,7 +361,7 @@ impl Ticket {
     }
 
     /// The number of the request among those of its slot.
-    pub fn number(self) -> u32 {
+    pub fn number(self) -> u64 {
         self.number
     }
 }
@@ -438,5 +456,43 @@ impl Drop for Lane {
         let idle = Idle { filler, until: self.until };
         self.caller.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(idle);
         self.caller.returned.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Server, Taker};
+
+    /// A turn has room for 30 bits of a number.
+    const TURNS: u64 = 1 << 30;
+
+    #[test]
+    fn a_result_that_came_by_a_lane_is_not_that_of_a_call_a_billion_later() {
+        let page = Page::alone();
+        let (caller, server, mut taker) = (Caller::new(page.clone()), Server::new(page), Taker::new());
+        let call = Call { export: 7, procedure: 1, within: None, trace: None };
+        let ticket = caller.call(caller.claim().unwrap(), &call, &[], None);
+        let (slot, number) = server.take(&mut taker).unwrap();
+        let mut filler = server.fillers().into_iter().next().unwrap();
+        filler.begin();
+        server.stream(slot, number, &filler, 9);
+        filler.put(&[1; 9]);
+        server.streamed(slot, filler.len());
+        server.answer(slot, number, Status::Result, &[]);
+        assert!(caller.is_streamed(ticket) && caller.is_answered(ticket));
+        caller.release(slot);
+        caller.give_up(ticket);
+        // (All those between were short.)
+        caller.numbers[slot].store(TURNS, Ordering::Relaxed);
+        taker.skip_to(slot, TURNS);
+        let ticket = caller.call(caller.claim().unwrap(), &call, &[], None);
+        let (slot, number) = server.take(&mut taker).unwrap();
+        server.answer(slot, number, Status::Result, &[2; 9]);
+        assert!(caller.is_answered(ticket) && !caller.is_streamed(ticket));
+        // Nor is it the one that was given up.
+        assert_eq!(server.given_up(&mut taker), Some(slot));
+        caller.give_up(ticket);
+        assert_eq!(server.given_up(&mut taker), Some(slot));
     }
 }

@@ -27,7 +27,7 @@ pub struct Taker {
     /// Requests that were there at the last look and are not taken yet: each has its turn before any comes again.
     batch: [u64; BITMAP],
     /// The number of each slot's last request.
-    numbers: Box<[u32; SLOTS]>,
+    numbers: Box<[u64; SLOTS]>,
 }
 
 /// The caller's bits and its counts, as followed so far.
@@ -116,8 +116,13 @@ impl Taker {
     }
 
     /// The number of a slot's last request.
-    pub fn number(&self, slot: usize) -> u32 {
+    pub fn number(&self, slot: usize) -> u64 {
         self.numbers[slot]
+    }
+
+    #[cfg(test)]
+    pub(crate) fn skip_to(&mut self, slot: usize, number: u64) {
+        self.numbers[slot] = number;
     }
 }
 
@@ -155,7 +160,7 @@ impl Server {
 
     /// Takes a request: its slot and its number. From now on it may have run.
     #[inline]
-    pub fn take(&self, taker: &mut Taker) -> Option<(usize, u32)> {
+    pub fn take(&self, taker: &mut Taker) -> Option<(usize, u64)> {
         if taker.batch == [0; BITMAP] {
             let ready = &self.shared().calls.ready;
             for ((ready, seen), batch) in ready.iter().zip(taker.seen.ready).zip(&mut taker.batch) {
@@ -169,7 +174,7 @@ impl Server {
         taker.seen.ready[word] ^= bit;
         // A server that is killed after this has taken the call, one that is killed before has not and never will.
         self.shared().taken.bits[word].store(taker.seen.ready[word], Ordering::Release);
-        let number = taker.numbers[slot].wrapping_add(1) & NUMBERS;
+        let number = taker.numbers[slot] + 1;
         taker.numbers[slot] = number;
         Some((slot, number))
     }
@@ -251,7 +256,7 @@ impl Server {
     }
 
     /// Says that what answers a request comes by a lane, as it is made, and how long it will be, perhaps.
-    pub fn stream(&self, slot: usize, number: u32, filler: &Filler, expected: u64) {
+    pub fn stream(&self, slot: usize, number: u64, filler: &Filler, expected: u64) {
         let reply = &self.slot(slot).reply;
         reply.expected.store(expected, Ordering::Relaxed);
         reply.stream.store(stream(number, filler.which()), Ordering::Release);
@@ -263,7 +268,7 @@ impl Server {
 
     /// Answers the request of that number in that slot.
     #[inline]
-    pub fn answer(&self, slot: usize, number: u32, status: Status, body: &[u8]) {
+    pub fn answer(&self, slot: usize, number: u64, status: Status, body: &[u8]) {
         self.prepare(slot, status, body);
         self.give(slot, number);
     }
@@ -285,7 +290,7 @@ impl Server {
 
     /// Says that the answer is there.
     #[inline]
-    pub fn give(&self, slot: usize, number: u32) {
+    pub fn give(&self, slot: usize, number: u64) {
         if self.slot(slot).reply.turn.give(number) {
             self.shared().returns.bell.ring();
         }
@@ -315,9 +320,6 @@ impl Server {
 }
 
 /// What a reply says of the lane that it comes by.
-pub(crate) fn stream(number: u32, which: usize) -> u64 {
-    u64::from(number) << 8 | (which + 1) as u64
+pub(crate) fn stream(number: u64, which: usize) -> u64 {
+    number << 8 | (which + 1) as u64
 }
-
-/// What a turn has room for.
-pub(crate) const NUMBERS: u32 = u32::MAX >> 2;

@@ -25,14 +25,14 @@ impl Turn {
 
     /// Whether the answer of that number is there: then everything that belongs to it is.
     #[inline]
-    pub(crate) fn is(&self, number: u32) -> bool {
+    pub(crate) fn is(&self, number: u64) -> bool {
         same(self.0.load(Ordering::Acquire), number)
     }
 
     /// Says that the answer of that number is there. True: the service thread is to be told.
     #[inline]
-    pub(crate) fn give(&self, number: u32) -> bool {
-        let former = self.0.swap(number << 2, Ordering::AcqRel);
+    pub(crate) fn give(&self, number: u64) -> bool {
+        let former = self.0.swap(turn(number), Ordering::AcqRel);
         if former & ASLEEP != 0 {
             wake_one(&self.0);
         }
@@ -48,7 +48,7 @@ impl Turn {
 
     /// Sleeps until the answer of that number may be there, or for `most`; perhaps shorter. Not if there is something to do
     /// before it, for which it could have been nudged.
-    pub(crate) fn sleep(&self, number: u32, most: Duration, has_work: impl FnOnce() -> bool) {
+    pub(crate) fn sleep(&self, number: u64, most: Duration, has_work: impl FnOnce() -> bool) {
         let Some(word) = self.add(number, ASLEEP) else { return };
         // Either this sees the work, or the nudge sees the flag, takes it away, and the word is another one.
         if !has_work() {
@@ -57,12 +57,12 @@ impl Turn {
     }
 
     /// Has the service thread told of the answer of that number. False: it may be there already.
-    pub(crate) fn watch(&self, number: u32) -> bool {
+    pub(crate) fn watch(&self, number: u64) -> bool {
         self.add(number, WATCHED).is_some()
     }
 
     /// Adds a flag, once: with an honest peer it fails only when the answer comes.
-    fn add(&self, number: u32, flag: u32) -> Option<u32> {
+    fn add(&self, number: u64, flag: u32) -> Option<u32> {
         let word = self.0.load(Ordering::Acquire);
         if same(word, number) {
             return None;
@@ -76,6 +76,12 @@ impl Turn {
 }
 
 #[inline]
-fn same(word: u32, number: u32) -> bool {
-    word & !FLAGS == number << 2
+fn same(word: u32, number: u64) -> bool {
+    word & !FLAGS == turn(number)
+}
+
+/// The 30 lowest bits of a number: those before it are all answered, so there is no other that it could be.
+#[inline]
+fn turn(number: u64) -> u32 {
+    (number as u32) << 2
 }

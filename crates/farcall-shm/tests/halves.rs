@@ -29,7 +29,7 @@ fn a_call_and_its_answer() {
         assert!(server.is_rung(&taker.seen()));
         assert!(!caller.is_taken(ticket));
         let (taken, number) = server.take(&mut taker).unwrap();
-        assert_eq!((taken, number), (slot, u32::from(round)));
+        assert_eq!((taken, number), (slot, u64::from(round)));
         assert!(caller.is_taken(ticket) && !caller.is_answered(ticket));
         assert_eq!(server.request(slot), Request::Call { call, len: 21, added: None });
         let mut arguments = vec![9];

@@ -144,7 +144,7 @@ fn serve_garbage(listener: &Listener, mut chance: Chance, over: &AtomicBool) {
                 2 => Status::Part,
                 _ => Status::Failed { kind: chance.next() as u16, ran: chance.next() as u8 },
             };
-            let number = if chance.below(4) == 0 { chance.next() as u32 >> 2 } else { number };
+            let number = if chance.below(4) == 0 { chance.next() >> 8 } else { number };
             if chance.below(3) == 0 {
                 let filler = &mut lanes[chance.below(4) as usize];
                 filler.begin();

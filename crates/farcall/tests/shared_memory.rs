@@ -4,10 +4,13 @@
 
 mod common;
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{block_on, builder};
 use farcall::{Kind, Ran, Runtime};
+use farcall_shm::{Call, Caller, INLINE, Page, Status, Wire};
 
 #[farcall::interface]
 pub trait Ledger {
@@ -142,4 +145,49 @@ fn more_calls_than_there_are_slots_are_carried_all_the_same() {
             assert_eq!(call.await.unwrap(), number);
         }
     });
+}
+
+#[farcall::interface]
+pub trait Long {
+    fn result(&self, bytes: u32) -> farcall::Result<Vec<u8>>;
+}
+
+impl Long for Nothing {
+    fn result(&self, bytes: u32) -> farcall::Result<Vec<u8>> {
+        Ok(vec![7; bytes as usize])
+    }
+}
+
+/// As of calls whose deadline passes when their results are there, or come.
+#[test]
+fn results_that_nobody_fetches_take_no_room_from_others() {
+    const BYTES: u32 = 10 << 20;
+    const GUARD: Duration = Duration::from_secs(60);
+    let runtime = builder().shared_memory(true).build().unwrap();
+    let export = runtime.export::<dyn Long>("Long", Arc::new(Nothing)).unwrap();
+    // A caller by hand, which waits for answers and wants no results.
+    let export_id = runtime.stats().exports[0].id;
+    let wire = Wire::connect(export.address()).unwrap();
+    let (lanes, file) = Page::arguments().unwrap();
+    assert!(wire.send(&export_id.to_be_bytes(), Some(file.as_fd())));
+    wire.wait(GUARD);
+    let (_, file) = wire.receive_file(&mut [0; 8]).unwrap();
+    let caller = Arc::new(Caller::new(Arc::new(Page::open(&file, lanes).unwrap())));
+    let call = Call { export: export_id, procedure: 1, within: None, trace: None };
+    for round in 0..300 {
+        let ticket = caller.call(caller.claim().unwrap(), &call, &BYTES.to_be_bytes(), None);
+        while !caller.is_answered(ticket) {
+            caller.sleep(ticket, true, GUARD);
+        }
+        assert_eq!(caller.answer(ticket, &mut Vec::new()).0, Status::Result, "round {round}");
+        if round % 2 == 0 {
+            caller.abandon(ticket);
+            continue;
+        }
+        // Or it has begun to fetch it.
+        let mut lane = caller.lane(GUARD).unwrap();
+        caller.abandon(caller.fetch(ticket.slot(), &mut lane, 0, INLINE as u64));
+    }
+    assert!(caller.outstanding() < 4);
+    assert!(runtime.import::<dyn Long>("Long").unwrap().result(BYTES).unwrap() == vec![7; BYTES as usize]);
 }

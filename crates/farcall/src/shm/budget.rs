@@ -46,7 +46,65 @@ impl Budget {
     }
 }
 
+/// Bytes that one connection holds. The budget is asked for them by steps.
+#[derive(Debug)]
+pub(super) struct Held {
+    share: Share,
+    bytes: usize,
+    /// Taken of the budget: as many, or some more.
+    taken: usize,
+}
+
+/// Bytes of a step.
+const STEP: usize = 512 << 10;
+
+impl Held {
+    pub(super) fn new(share: Share) -> Held {
+        Held { share, bytes: 0, taken: 0 }
+    }
+
+    /// Holds so many more, or not (false).
+    pub(super) fn add(&mut self, more: usize) -> bool {
+        let bytes = self.bytes.saturating_add(more);
+        if bytes > self.taken {
+            let lacking = bytes.checked_next_multiple_of(STEP).unwrap_or(usize::MAX) - self.taken;
+            if !self.share.take(lacking) {
+                return false;
+            }
+            self.taken += lacking;
+        }
+        self.bytes = bytes;
+        true
+    }
+
+    /// Holds so many no longer.
+    pub(super) fn remove(&mut self, less: usize) {
+        self.bytes = self.bytes.saturating_sub(less);
+        let enough = self.bytes.max(1).next_multiple_of(STEP);
+        if self.taken > enough {
+            self.share.give(self.taken - enough);
+            self.taken = enough;
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.share.give(self.taken);
+    }
+}
+
 impl Share {
+    /// Who draws.
+    pub(super) fn process(&self) -> i32 {
+        self.process
+    }
+
     /// Takes so much more, or nothing (false).
     pub(super) fn take(&self, more: usize) -> bool {
         let (budget, mut taken) = (&*self.budget, self.budget.lock());

@@ -36,6 +36,10 @@ const MAX_SILENT: usize = 64;
 const SILENCE: Duration = Duration::from_secs(1);
 /// Nobody is met while so many connections cannot be closed: their peers have left what blocks that.
 const MAX_UNCLOSED: usize = 64;
+/// Bytes that all callers together can make us hold: the longest result beside one that is as long, and what each process
+/// has in any case.
+const POOL_BYTES: usize = 2 * ((1 << 30) + (1 << 20));
+const LEAST_BYTES: usize = 512 << 10;
 /// What the host hears besides its callers.
 const ALARM: u64 = 0;
 const LISTENER: u64 = 1;
@@ -90,6 +94,7 @@ impl Host {
             spin,
             offers: offers.clone(),
             places: Budget::new(most / 2, LEAST_CONNECTIONS, most),
+            bytes: Budget::new(POOL_BYTES, LEAST_BYTES, POOL_BYTES + MAX_CONNECTIONS * LEAST_BYTES),
             connections: HashMap::new(),
             silent: VecDeque::new(),
         };
@@ -118,6 +123,8 @@ struct Keeper {
     offers: Arc<Offers>,
     /// How many connections each process may have.
     places: Arc<Budget>,
+    /// How many bytes of large arguments and results each process may have us hold.
+    bytes: Arc<Budget>,
     connections: HashMap<u64, Connection>,
     /// Those that have not said yet what they want, and when each has to go, in that order.
     silent: VecDeque<(Time, u64)>,
@@ -279,7 +286,8 @@ impl Keeper {
                 connection.stage = Stage::Meeting;
                 self.ear.ignore(&*connection.wire);
                 let (wire, server, watch) = (connection.wire.clone(), self.server.clone(), self.watch.clone());
-                Meeting { name, wire, server, watch, spin: self.spin }.start().is_ok()
+                let bytes = self.bytes.share(connection.place.process());
+                Meeting { name, wire, server, watch, spin: self.spin, bytes }.start().is_ok()
             }
             Heard::Nothing | Heard::Gone => false,
         };

@@ -1,10 +1,12 @@
 //! What slots cannot hold, at the serving end: arguments that come by lanes, and results until they are fetched.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use farcall_proto::{Failure, Kind, Ran};
 use farcall_shm::{Added, Emptier, Filler, INLINE, PART, PARTS};
 
+use super::budget::Held;
 use super::post::MOST_KEPT;
 
 /// Of one caller.
@@ -12,11 +14,11 @@ pub(super) struct Large {
     /// By lane.
     arguments: Vec<Arriving>,
     /// By slot: what is left of a result, from where on.
-    replies: HashMap<usize, (Vec<u8>, usize)>,
+    replies: HashMap<usize, Kept>,
     /// Lanes for results that no result is put into.
     lanes: Vec<Filler>,
-    /// Bytes of arguments and results.
-    held: usize,
+    /// Bytes of arguments and results that are held while they go by parts.
+    held: Held,
     /// Bytes of one call's arguments at most.
     most: usize,
     spares: Spares,
@@ -34,17 +36,23 @@ struct Arriving {
     refused: Option<Failure>,
 }
 
-/// Bytes of arguments and results of one caller that are held while they go by parts.
-const MOST_HELD: usize = 1 << 30;
+/// What is left of a result.
+struct Kept {
+    /// Of the call of that number.
+    number: u64,
+    reply: Vec<u8>,
+    /// What is before that is gone already.
+    from: usize,
+}
 
 impl Large {
-    pub(super) fn new(memory: &farcall_shm::Server, most: usize) -> Large {
+    pub(super) fn new(memory: &farcall_shm::Server, most: usize, held: Held) -> Large {
         let arriving = |emptier| Arriving { emptier, bytes: Vec::new(), refused: None };
         Large {
             arguments: memory.emptiers().into_iter().map(arriving).collect(),
             replies: HashMap::new(),
             lanes: memory.fillers().into(),
-            held: 0,
+            held,
             most,
             spares: Spares::default(),
         }
@@ -68,7 +76,7 @@ impl Large {
         if arriving.bytes.capacity() == 0 {
             arriving.bytes = self.spares.take();
         }
-        self.held -= arriving.bytes.len();
+        self.held.remove(arriving.bytes.len());
         let into = arriving.refused.is_none().then_some(&mut arriving.bytes);
         let is_right = arriving.emptier.finish(added.len, into);
         let bytes = std::mem::take(&mut arriving.bytes);
@@ -79,33 +87,41 @@ impl Large {
     }
 
     /// False: there is no room. What is before `from` is gone already.
-    pub(super) fn keep_reply(&mut self, slot: usize, reply: Vec<u8>, from: usize) -> bool {
-        if self.held > 0 && self.held + reply.len() > MOST_HELD {
+    pub(super) fn keep_reply(&mut self, slot: usize, number: u64, reply: Vec<u8>, from: usize) -> bool {
+        self.forget(slot, None);
+        if !self.held.add(reply.len()) {
             return false;
         }
-        self.held += reply.len();
-        self.replies.insert(slot, (reply, from));
+        self.replies.insert(slot, Kept { number, reply, from });
         true
+    }
+
+    /// How many results are kept.
+    pub(super) fn kept(&self) -> usize {
+        self.replies.len()
     }
 
     /// Shows the part of a reply that begins at `offset`, if there is one.
     pub(super) fn fetch(&mut self, slot: usize, offset: u64, show: impl FnOnce(&[u8])) -> bool {
-        let Some((reply, from)) = self.replies.get(&slot) else { return false };
+        let Some(Kept { reply, from, .. }) = self.replies.get(&slot) else { return false };
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(*from);
         let Some(rest) = reply.get(offset..) else { return false };
         show(rest.get(..PART).unwrap_or(rest));
         if rest.len() <= PART {
-            self.forget(slot);
+            self.forget(slot, None);
         }
         true
     }
 
-    /// What is left of the slot's last call.
-    pub(super) fn forget(&mut self, slot: usize) {
-        if let Some((bytes, _)) = self.replies.remove(&slot) {
-            self.held -= bytes.len();
-            self.spares.give(bytes);
+    /// What is left of the slot's last call, if it is the one of that number.
+    pub(super) fn forget(&mut self, slot: usize, number: Option<u64>) {
+        let Entry::Occupied(kept) = self.replies.entry(slot) else { return };
+        if number.is_some_and(|number| number != kept.get().number) {
+            return;
         }
+        let reply = kept.remove().reply;
+        self.held.remove(reply.len());
+        self.spares.give(reply);
     }
 
     /// A lane that the caller has emptied: the lowest, so that few are ever touched.
@@ -141,18 +157,18 @@ impl Spares {
 
 impl Arriving {
     /// Takes the parts that are there, but no more than a lane has: others wait too.
-    fn look(&mut self, held: &mut usize, most: usize, spares: &mut Spares) {
+    fn look(&mut self, held: &mut Held, most: usize, spares: &mut Spares) {
         self.renew(held, spares);
         for _ in 0..PARTS {
             if !self.emptier.has_part() {
                 return;
             }
-            if self.refused.is_none() && *held + PART > MOST_HELD {
-                let why = Failure::new(Kind::Overloaded, Ran::No);
-                self.refuse(held, why.with_detail("too many large arguments are on their way"));
-            }
             if self.refused.is_none() && self.bytes.len() + PART + INLINE > most {
                 self.refuse(held, too_large());
+            }
+            if self.refused.is_none() && !held.add(PART) {
+                let why = Failure::new(Kind::Overloaded, Ran::No);
+                self.refuse(held, why.with_detail("too many large arguments of its process are on their way"));
             }
             if self.refused.is_some() {
                 self.emptier.take(None);
@@ -162,22 +178,21 @@ impl Arriving {
                 self.bytes = spares.take();
             }
             self.emptier.take(Some(&mut self.bytes));
-            *held += PART;
         }
     }
 
     /// Forgets those of a call that was never made, when those of another come.
-    fn renew(&mut self, held: &mut usize, spares: &mut Spares) {
+    fn renew(&mut self, held: &mut Held, spares: &mut Spares) {
         if self.emptier.renew() {
-            *held -= self.bytes.len();
+            held.remove(self.bytes.len());
             // They may have been long, and what comes now is short.
             spares.give(std::mem::take(&mut self.bytes));
             self.refused = None;
         }
     }
 
-    fn refuse(&mut self, held: &mut usize, why: Failure) {
-        *held -= self.bytes.len();
+    fn refuse(&mut self, held: &mut Held, why: Failure) {
+        held.remove(self.bytes.len());
         self.bytes = Vec::new();
         self.refused = Some(why);
     }
@@ -194,6 +209,7 @@ mod tests {
 
     use farcall_shm::{Caller, Page, Server};
 
+    use super::super::budget::Budget;
     use super::*;
 
     #[test]
@@ -201,7 +217,7 @@ mod tests {
         const LONG: usize = 2 * Spares::MOST;
         let page = Page::alone();
         let (caller, server) = (Arc::new(Caller::new(page.clone())), Server::new(page));
-        let mut large = Large::new(&server, 1 << 30);
+        let mut large = Large::new(&server, 1 << 30, held());
         let put = |large: &mut Large, bytes: usize| {
             let mut lane = caller.lane(Duration::ZERO).unwrap();
             let (part, mut left) = (vec![7; PART], bytes);
@@ -212,10 +228,42 @@ mod tests {
         };
         let room = |large: &Large| -> usize { large.arguments.iter().map(|arriving| arriving.bytes.capacity()).sum() };
         put(&mut large, LONG);
-        assert!((room(&large), large.held) >= (LONG, LONG));
+        assert!((room(&large), large.held.bytes()) >= (LONG, LONG));
         // The call was never made. Others' arguments come by the same lane.
-        put(&mut large, PART);
+        put(&mut large, PART + 1);
         assert!(room(&large) <= Spares::MOST, "{}", room(&large));
-        assert_eq!(large.held, PART);
+        assert_eq!(large.held.bytes(), PART);
+    }
+
+    fn held() -> Held {
+        Held::new(Budget::new(1 << 30, 0, 1 << 30).share(1))
+    }
+
+    #[test]
+    fn results_that_nobody_fetches_make_room_when_their_slots_are_used_again() {
+        let mut large = Large::new(&Server::new(Page::alone()), 1 << 30, held());
+        for number in 1..=200 {
+            assert!(large.keep_reply(3, number, vec![0; 10 << 20], 0));
+        }
+        assert_eq!((large.kept(), large.held.bytes()), (1, 10 << 20));
+        large.forget(3, Some(199));
+        assert_eq!(large.kept(), 1, "it is another call's");
+        large.forget(3, Some(200));
+        assert_eq!((large.kept(), large.held.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn connections_of_one_process_hold_no_more_together_than_their_share() {
+        const MANY: usize = 64 << 20;
+        let budget = Budget::new(1 << 30, 1 << 20, 2 << 30);
+        let large = |process| Large::new(&Server::new(Page::alone()), 1 << 30, Held::new(budget.share(process)));
+        let mut of_one: Vec<Large> = (0..16).map(|_| large(1)).collect();
+        let kept = of_one.iter_mut().filter_map(|large| large.keep_reply(0, 1, vec![0; MANY], 0).then_some(MANY));
+        let kept: usize = kept.sum();
+        assert!(kept <= (1 << 29) + (1 << 20) && kept > 1 << 28, "{kept}");
+        // Another has as much as is left to others then.
+        assert!(large(2).keep_reply(0, 1, vec![0; MANY], 0));
+        drop(of_one);
+        assert!(large(1).keep_reply(0, 1, vec![0; 1 << 29], 0));
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use farcall_shm::{Page, Wire};
 
+use super::budget::Share;
 use super::host::Watch;
 use super::post::Post;
 use crate::server::Server;
@@ -22,6 +23,8 @@ pub(super) struct Meeting {
     pub(super) server: Arc<Server>,
     pub(super) watch: Arc<Watch>,
     pub(super) spin: Duration,
+    /// What the caller can make us hold.
+    pub(super) bytes: Share,
 }
 
 impl Meeting {
@@ -59,8 +62,7 @@ impl Meeting {
         let (page, file) = Page::create(&arguments).ok()?;
         let mut id = [0; 8];
         self.server.env().entropy(&mut id);
-        let (id, server, watch) = (u64::from_ne_bytes(id), self.server.clone(), self.watch.clone());
-        let post = Post::new(server, id, caller(from), page, self.wire.clone(), self.spin, watch);
+        let post = Post::new(self, u64::from_ne_bytes(id), caller(from), page);
         if !self.wire.send(b"!", Some(file.as_fd())) {
             post.close();
         }

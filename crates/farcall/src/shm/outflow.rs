@@ -13,7 +13,7 @@ use crate::xdr::Spill;
 pub(super) struct Outflow<'p> {
     post: &'p Post,
     slot: usize,
-    number: u32,
+    number: u64,
     filler: Option<Filler>,
     asked: bool,
     took: Duration,
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_micros(20);
 const SHORT: usize = INLINE / 2;
 
 impl<'p> Outflow<'p> {
-    pub(super) fn new(post: &'p Post, slot: usize, number: u32) -> Outflow<'p> {
+    pub(super) fn new(post: &'p Post, slot: usize, number: u64) -> Outflow<'p> {
         Outflow { post, slot, number, filler: None, asked: false, took: Duration::ZERO }
     }
 

@@ -4,7 +4,7 @@
 //! server's workers. If it gets stuck nevertheless, or waits in a call of its own, another one receives.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,8 +12,10 @@ use farcall_proto::server::{CallKey, Finish, Incoming};
 use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, Trace};
 use farcall_shm::{Call, DETAIL, Filler, INLINE, Page, Request, SLOTS, Seen, Status, Taker, Wire};
 
+use super::budget::Held;
 use super::host::Watch;
 use super::large::Large;
+use super::meet::Meeting;
 use super::outflow::Outflow;
 use super::{brisk, spin};
 use crate::context;
@@ -35,9 +37,11 @@ pub(super) struct Post {
     /// The caller is gone, or we are: nothing more is taken.
     closed: AtomicBool,
     /// Of each slot the number of the call that executes, or is queued; 0 if none is.
-    open: Box<[AtomicU32; SLOTS]>,
+    open: Box<[AtomicU64; SLOTS]>,
     /// Arguments that come by lanes, results that go in parts.
     large: Mutex<Large>,
+    /// How many results are kept there.
+    kept: AtomicUsize,
     /// Looks after a receiver that executes.
     watch: Arc<Watch>,
 }
@@ -56,7 +60,7 @@ pub(super) const MOST_KEPT: usize = 4 << 20;
 /// What a receiver does next.
 enum Next {
     /// Executes the call at hand, which came in this slot and has this number.
-    Execute(usize, u32),
+    Execute(usize, u64),
     /// Looks once more.
     Again,
     /// Waits for a request beyond those seen.
@@ -66,33 +70,26 @@ enum Next {
 }
 
 impl Post {
-    pub(super) fn new(
-        server: Arc<Server>,
-        id: u64,
-        from: SocketAddr,
-        page: Page,
-        wire: Arc<Wire>,
-        spin: Duration,
-        watch: Arc<Watch>,
-    ) -> Arc<Post> {
+    pub(super) fn new(meeting: &Meeting, id: u64, from: SocketAddr, page: Page) -> Arc<Post> {
         let mut crew = Crew::new(MOST_THREADS, MOST_THREADS);
         crew.born();
-        let brisk = brisk(spin);
+        let brisk = brisk(meeting.spin);
         let memory = farcall_shm::Server::new(Arc::new(page));
         let limits = ServerConfig::default();
         Arc::new(Post {
-            large: Mutex::new(Large::new(&memory, limits.max_arguments as usize)),
-            server,
+            large: Mutex::new(Large::new(&memory, limits.max_arguments as usize, Held::new(meeting.bytes.clone()))),
+            kept: AtomicUsize::new(0),
+            server: meeting.server.clone(),
             id,
             from,
             memory,
-            wire,
+            wire: meeting.wire.clone(),
             brisk,
-            spin,
+            spin: meeting.spin,
             state: Mutex::new(State { taker: Taker::new(), crew }),
             closed: AtomicBool::new(false),
-            open: Box::new([const { AtomicU32::new(0) }; SLOTS]),
-            watch,
+            open: Box::new([const { AtomicU64::new(0) }; SLOTS]),
+            watch: meeting.watch.clone(),
         })
     }
 
@@ -187,7 +184,7 @@ impl Post {
     }
 
     /// Answers a call.
-    fn answer(&self, slot: usize, number: u32, finish: &Finish, reply: &mut Vec<u8>, mut outflow: Outflow<'_>) {
+    fn answer(&self, slot: usize, number: u64, finish: &Finish, reply: &mut Vec<u8>, mut outflow: Outflow<'_>) {
         let cancelled;
         let finish = match self.server.any_cancelled() {
             true => {
@@ -209,7 +206,7 @@ impl Post {
         let gone = if body.len() > INLINE { outflow.put(body, 0) } else { 0 };
         let rest = &body[gone..];
         self.memory.prepare(slot, status, rest);
-        if rest.len() > INLINE && !self.large().keep_reply(slot, std::mem::take(reply), gone) {
+        if rest.len() > INLINE && !self.keep_reply(slot, number, std::mem::take(reply), gone) {
             let why = Failure::new(Kind::TooLarge, Ran::Yes).with_detail("the server holds too many large results");
             self.memory.prepare(slot, failed(&why), why.detail.as_bytes());
         }
@@ -219,7 +216,7 @@ impl Post {
 
     /// What a procedure gave after its caller had given it up was perhaps made because of that: it is nobody's.
     #[cold]
-    fn unless_cancelled(&self, slot: usize, number: u32, finish: &Finish) -> Finish {
+    fn unless_cancelled(&self, slot: usize, number: u64, finish: &Finish) -> Finish {
         if !self.server.is_cancelled(self.key(slot, number)) {
             return finish.clone();
         }
@@ -230,8 +227,25 @@ impl Post {
         }
     }
 
-    fn key(&self, slot: usize, number: u32) -> CallKey {
-        CallKey { conversation: self.id, activity: slot as u32, sequence: number.into() }
+    /// Keeps what is left of a result until it is fetched. False: there is no room.
+    #[cold]
+    fn keep_reply(&self, slot: usize, number: u64, reply: Vec<u8>, from: usize) -> bool {
+        let mut large = self.large();
+        let is_kept = large.keep_reply(slot, number, reply, from);
+        self.kept.store(large.kept(), Ordering::Relaxed);
+        is_kept
+    }
+
+    /// Forgets what is kept of a slot's result: that of this number alone, or any.
+    #[cold]
+    fn forget_reply(&self, slot: usize, number: Option<u64>) {
+        let mut large = self.large();
+        large.forget(slot, number);
+        self.kept.store(large.kept(), Ordering::Relaxed);
+    }
+
+    fn key(&self, slot: usize, number: u64) -> CallKey {
+        CallKey { conversation: self.id, activity: slot as u32, sequence: number }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -246,7 +260,7 @@ impl Post {
 
 impl Back for Post {
     fn give_back(&self, key: CallKey, finish: Finish, mut reply: Vec<u8>) {
-        let (slot, number) = (key.activity as usize % SLOTS, key.sequence as u32);
+        let (slot, number) = (key.activity as usize % SLOTS, key.sequence);
         self.answer(slot, number, &finish, &mut reply, Outflow::new(self, slot, number));
     }
 }
@@ -364,7 +378,7 @@ impl<'p> Receiver<'p> {
 
     /// Reads the request that was taken: a call is at hand then. What fails is to be answered so.
     #[inline]
-    fn read(&mut self, slot: usize, number: u32) -> Result<(), Failure> {
+    fn read(&mut self, slot: usize, number: u64) -> Result<(), Failure> {
         let post = self.post;
         let request = post.memory.request(slot);
         if post.open[slot].load(Ordering::SeqCst) != 0 {
@@ -374,6 +388,10 @@ impl<'p> Receiver<'p> {
             self.long = true;
             return self.part(slot, number, request);
         };
+        if post.kept.load(Ordering::Relaxed) > 0 {
+            // Whoever calls again in this slot wants no more of its former result.
+            post.forget_reply(slot, None);
+        }
         self.long = false;
         self.buffer.clear();
         if let Some(added) = added {
@@ -387,7 +405,7 @@ impl<'p> Receiver<'p> {
     }
 
     #[inline]
-    fn admit(&mut self, slot: usize, number: u32, call: &Call) -> Result<(), Failure> {
+    fn admit(&mut self, slot: usize, number: u64, call: &Call) -> Result<(), Failure> {
         let post = self.post;
         if call.within.is_some() {
             self.now = post.server.now();
@@ -411,14 +429,13 @@ impl<'p> Receiver<'p> {
         if work.exported.elsewhere().is_some() {
             work.back = Some(post.clone());
         }
-        // (Number 0 comes once in a billion calls; such a call cannot be marked as given up.)
         post.open[slot].store(number, Ordering::SeqCst);
         Ok(())
     }
 
     /// Deals with what is no call.
     #[cold]
-    fn part(&self, slot: usize, number: u32, request: Request) -> Result<(), Failure> {
+    fn part(&self, slot: usize, number: u64, request: Request) -> Result<(), Failure> {
         let post = self.post;
         match request {
             Request::Fetch { lane, part, offset } => {
@@ -427,7 +444,7 @@ impl<'p> Receiver<'p> {
                     return Err(Failure::new(Kind::ResultLost, Ran::Yes));
                 }
             }
-            Request::Forget => post.large().forget(slot),
+            Request::Forget => post.forget_reply(slot, None),
             Request::Call { .. } | Request::Nonsense => return self.misused(),
         }
         post.memory.answer(slot, number, Status::Part, &[]);
@@ -443,7 +460,7 @@ impl<'p> Receiver<'p> {
         Ok(())
     }
 
-    fn execute(&mut self, slot: usize, number: u32) {
+    fn execute(&mut self, slot: usize, number: u64) {
         let post = self.post;
         let Some(work) = &mut self.work else { return };
         let mut outflow = Outflow::new(post, slot, number);
@@ -482,6 +499,10 @@ impl<'p> Receiver<'p> {
         let executes = || post.open[slot].load(Ordering::SeqCst) == number;
         if executes() {
             post.server.give_up(post.key(slot, number), &executes);
+        }
+        if post.kept.load(Ordering::Relaxed) > 0 {
+            // Answered already, and nobody wants it.
+            post.forget_reply(slot, Some(number));
         }
         Next::Again
     }
