@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use farcall::dynamic::Dynamic;
-use farcall::{CallFailed, Kind};
+use farcall::{CallFailed, Kind, Ran};
 use farcall_idl::x::{Version, interfaces};
 use farcall_onc::{AuthSys, Builder, Client, routines, standard};
 
@@ -82,7 +82,7 @@ impl Manner {
     /// The same, bound to what a file says of it.
     pub fn bind(&self, address: &str, version: &Version, deadline: &Deadline) -> Outcome<Dynamic> {
         let client = self.connect(address, version.program, version.version, deadline)?;
-        Ok(Dynamic::described(client.program(version.program, version.version), version.interface.clone()))
+        Ok(Dynamic::described(client.program(version.program, version.version), version.spelled.clone()))
     }
 
     /// The version of a program that is meant: the one that was asked for, or the latest that the server has.
@@ -133,7 +133,11 @@ pub fn failed(why: impl Into<CallFailed>) -> Failure {
         }
         Kind::NotPermitted => "--auth says who calls",
         Kind::NoSuchProcedure => "the server has fewer procedures than the .x file",
-        Kind::BadArguments | Kind::BadResult => "is the .x file the one that the server was made of?",
+        Kind::BadArguments => "is the .x file the one that the server was made of?",
+        // What is no result by the .x file is told by `unreadable`: this is no reply at all.
+        Kind::BadResult => "what answers at that address may not speak ONC RPC: is it the port of another service?",
+        // SYSTEM_ERR (RFC 5531 section 9).
+        Kind::Other => "the server runs and took the call, but the procedure failed there: its own log may say why",
         Kind::Deadline => "--within SECONDS gives it more time",
         _ => "does it run there? `farcall list HOST` shows what a host has registered",
     };
@@ -147,7 +151,8 @@ fn unfound(why: CallFailed, address: &str) -> Failure {
     let has_port = place.contains("]:") || place.matches(':').count() == 1 && !place.starts_with('[');
     let looked_for = matches!(why.kind(), Kind::Unreachable | Kind::NotExported | Kind::Deadline);
     match looked_for && !has_port {
-        true => failed(why).in_place_of_hint(format!(
+        // Nobody but the port mapper was asked, whatever became of that.
+        true => failed(CallFailed::new(why.kind(), Ran::No).because(why.detail().to_owned())).in_place_of_hint(format!(
             "the port mapper (rpcbind) of {place} is asked for the port, and `farcall list {place}` shows what it knows; HOST:PORT \
              needs none"
         )),

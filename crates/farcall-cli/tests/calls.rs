@@ -94,7 +94,7 @@ fn procedures_are_called_with_json() {
     assert_eq!(call("get", r#"{"key": "answer"}"#).ok(), "{\"version\":7,\"text\":\"42\"}\n");
     assert_eq!(call("get", r#"["answer"]"#).ok(), "{\"version\":7,\"text\":\"42\"}\n");
     assert_eq!(call("get", r#""answer""#).ok(), "{\"version\":7,\"text\":\"42\"}\n");
-    assert_eq!(call("sum", r#"{"numbers": [1, -3, 5], "blob": "AAECAw=="}"#).ok(), "7\n");
+    assert_eq!(call("sum", r#"{"numbers": [1, -3, 5], "blob": "AAECAw=="}"#).ok(), "\"7\"\n");
     let from_stdin = place.run_with(&["call", "Store", "get", "-"], br#"{"key": "answer"}"#).ok();
     assert_eq!(from_stdin, "{\n  \"version\": 7,\n  \"text\": \"42\"\n}\n");
 }

@@ -139,13 +139,19 @@ fn a_server_is_called_by_an_x_file() {
         let guest = json!({ "guest": { "name": "Ada", "how": "Formal" } }).to_string();
         let said = place.run(&["call", &address, "greeter.x", "GREET", &guest]).ok();
         assert_eq!(said, "\"Good day, Ada\"\n");
+        // An enumerator by the file's name, or by its number.
+        for how in [json!("FORMAL"), json!(2), json!("2")] {
+            let guest = json!({ "name": "Ada", "how": how }).to_string();
+            let said = place.run(&["call", &address, "greeter.x", "GREET", &guest]).ok();
+            assert_eq!(said, "\"Good day, Ada\"\n");
+        }
         // Also by Rust's name; and what is no UTF-8 is not lost.
         assert_eq!(place.run(&["--json", "call", &address, "greeter.x", "bytes"]).ok(), "{\"hex\":\"66ff\"}\n");
     }
     let address = server.tcp().unwrap().to_string();
     let said = place.run(&["call", &address, "greeter.x", "GREET", "--example"]).ok();
     let example: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(example["guest"]["how"], "Friendly");
+    assert_eq!(example["guest"]["how"], "FRIENDLY");
 }
 
 #[test]
@@ -158,7 +164,7 @@ fn a_single_argument_may_stand_alone_and_bytes_in_a_file() {
     place.write("name", "Ada");
     let said = place.run(&["call", &address, "bytes.x", "GREET", r#""@name""#]);
     // The arguments were fine; the server has no such procedure.
-    assert!(said.code == 4 && said.err.contains("greet") && said.err.contains(&address), "{}", said.err);
+    assert!(said.code == 4 && said.err.contains("GREET") && said.err.contains(&address), "{}", said.err);
     let said = place.run(&["call", &address, "bytes.x", "GREET", r#""@nowhere""#]);
     assert!(said.code == 2 && said.err.contains("at $: nowhere: "), "{}", said.err);
 }
@@ -213,17 +219,59 @@ fn says(reply: &[u32]) -> String {
 }
 
 #[test]
+fn what_is_called_with_and_given_has_the_names_of_the_file() {
+    let place = Place::new();
+    place.write(
+        "names.x",
+        "enum colour { RED_ONE = 1, DEEP_BLUE = 7 };
+        union shade switch (colour baseColour) { case RED_ONE: hyper redPart; case DEEP_BLUE: void; };
+        struct nothing {}; union number switch (int n) { case 3: colour c; default: nothing n; };
+        struct both { colour firstColour; shade theShade; number aNumber; opaque fixed[3]; };
+        program P { version V { both SWAP(both oldOnes) = 1; } = 1; } = 0x20000055;",
+    );
+    let result = [1, 0, 0, 0, 0, 7, 1, 0, 9, 4, 0x0102_0300];
+    let expected = json!({
+        "firstColour": "DEEP_BLUE", "theShade": { "RED_ONE": "9" }, "aNumber": { "default": [4, "nothing"] },
+        "fixed": "AQID",
+    });
+    let rust = json!({
+        "first_colour": "DeepBlue", "the_shade": { "RedOne": 9 }, "a_number": { "Default": [4, "Nothing"] },
+        "fixed": "AQID",
+    });
+    let numbers = json!({
+        "firstColour": 7, "theShade": { "1": "9" }, "aNumber": { "default": ["4", {}] }, "fixed": { "hex": "010203" },
+    });
+    for arguments in [&expected, &rust, &numbers] {
+        for arguments in
+            [arguments.clone(), json!([arguments]), json!({ "oldOnes": arguments }), json!({ "old_ones": arguments })]
+        {
+            let address = says(&result);
+            let said = place.run(&["--json", "call", &address, "names.x", "SWAP", &arguments.to_string()]).json();
+            assert_eq!(said, std::slice::from_ref(&expected), "{arguments}");
+        }
+    }
+    let said = place.run(&["--json", "call", "127.0.0.1:1", "names.x", "SWAP", "--example"]).json();
+    let example = json!({
+        "firstColour": "RED_ONE", "theShade": { "RED_ONE": "0" }, "aNumber": { "3": "RED_ONE" }, "fixed": "AAAA",
+    });
+    assert_eq!(said, [json!({ "oldOnes": example })]);
+    let twice = r#"{"firstColour": 1, "first_colour": 1}"#;
+    let said = place.run(&["call", "127.0.0.1:1", "names.x", "SWAP", twice]);
+    assert!(said.code == 2 && said.err.contains("firstColour and first_colour are the same field"), "{}", said.err);
+}
+
+#[test]
 fn the_reason_of_a_default_arm_is_named() {
     let place = Place::new();
     let arguments = r#"[{"object":{"data":""}}]"#;
     // NFS3ERR_STALE.
     let address = says(&[1, 0, 0, 0, 0, 70]);
     let said = place.run(&["--json", "call", &address, "nfs3", "NFSPROC3_GETATTR", arguments]).json();
-    assert_eq!(said, [json!({ "Default": ["Nfs3errStale"] })]);
+    assert_eq!(said, [json!({ "default": ["NFS3ERR_STALE"] })]);
     let address = says(&[1, 0, 0, 0, 0, 70, 0]);
     let said =
         place.run(&["--json", "call", &address, "nfs3", "NFSPROC3_FSSTAT", r#"[{"fsroot":{"data":""}}]"#]).json();
-    assert_eq!(said, [json!({ "Default": ["Nfs3errStale", { "obj_attributes": null }] })]);
+    assert_eq!(said, [json!({ "default": ["NFS3ERR_STALE", { "obj_attributes": null }] })]);
 }
 
 #[test]
@@ -245,6 +293,21 @@ fn what_a_server_says_is_told_with_its_place_and_what_may_help() {
     let message = error["error"]["message"].as_str().unwrap();
     assert!(said.code == 5 && message.contains(&address) && message.contains("$.all[2].yes"), "{}", said.err);
     assert!(error["error"]["hint"].as_str().unwrap().contains(".x file"), "{}", said.err);
+    // SYSTEM_ERR: somebody runs there.
+    let said = place.run(&["call", &says(&[1, 0, 0, 0, 5]), "deep.x", "F"]);
+    assert!(said.code == 5 && said.err.contains("its own log") && !said.err.contains("does it run"), "{}", said.err);
+    // No RPC: the file has nothing to do with it.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = format!("tcp://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.read_exact(&mut [0; 4]).unwrap();
+        peer.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        let _ = peer.read_to_end(&mut Vec::new());
+    });
+    let said = place.run(&["call", &http, "deep.x", "F"]);
+    assert!(said.code == 5 && said.err.contains("another service") && !said.err.contains(".x file"), "{}", said.err);
     let said = place.run(&["call", &address, "deep.x", "F", "--program-version", "7"]);
     assert!(said.code == 2 && said.err.contains("it has 1 of P"), "{}", said.err);
 }
@@ -255,7 +318,7 @@ fn mistakes_are_told_where_they_are() {
     let address = server.tcp().unwrap().to_string();
     let said = place.run(&["call", &address, "greeter.x", "GREET", r#"{"guest":{"name":"Ada","how":"Rude"}}"#]);
     assert_eq!(said.code, 2);
-    assert!(said.err.contains("$.guest.how") && said.err.contains("Friendly"), "{}", said.err);
+    assert!(said.err.contains("$.guest.how") && said.err.contains("FRIENDLY"), "{}", said.err);
     let said = place.run(&["call", &address, "greeter.x", "SHOUT"]);
     assert!(said.code == 2 && said.err.contains("GREET, BYTES"), "{}", said.err);
     // The server has no version 1, and says which it has.
@@ -276,11 +339,11 @@ fn what_the_file_does_not_declare_cannot_be_called_with() {
         "program P { version V { void F(stranger) = 1; stranger G(void) = 2; } = 2; } = 0x20000077;",
     );
     let address = format!("tcp://{}", server.tcp().unwrap());
-    let said = place.run(&["call", &address, "elsewhere.x", "F", "[null]"]);
+    let said = place.run(&["call", &address, "elsewhere.x", "F", "[null]", "--external", "stranger"]);
     assert!(said.code == 2 && said.err.contains("$[0]") && said.err.contains("declared elsewhere"), "{}", said.err);
-    let said = place.run(&["call", &address, "elsewhere.x", "G"]);
+    let said = place.run(&["call", &address, "elsewhere.x", "G", "--external", "stranger"]);
     assert!(
-        said.code == 5 && said.err.contains("g of tcp://") && said.err.contains("declared elsewhere"),
+        said.code == 5 && said.err.contains("G of tcp://") && said.err.contains("declared elsewhere"),
         "{}",
         said.err
     );

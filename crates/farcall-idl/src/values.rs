@@ -3,21 +3,26 @@
 //! | wire type | JSON |
 //! |---|---|
 //! | void | `null` |
-//! | integers | a number; beyond 2^53 a string of digits; both are taken for all |
+//! | integers of up to 32 bits | a number |
+//! | integers of 64 bits | a string of digits, whatever their size: many programs lose digits of numbers above 2^53 |
 //! | floating point | a number, `"NaN"`, `"Infinity"`, `"-Infinity"` |
 //! | opaque | a string in base64; `{"hex": "…"}` and `{"text": "…"}` are taken too |
 //! | string | a string; `{"hex": "…"}` of one that is not UTF-8 |
 //! | optional | `null` or the value; in brackets where the value itself may be `null` |
 //! | list, linked list, array, tuple | an array |
 //! | struct | an object; of unnamed fields an array, of a single one that field's value; of no fields its name |
-//! | enum | `"Name"`; `{"Name": fields}` of a variant that has fields, which are written as a struct's |
+//! | enum | `"Name"`, and its integer is taken too; `{"Name": fields}` of a variant that has fields, which are written as a struct's |
 //! | the variant of all other integers | `{"Name": [integer, fields]}`, the integer by its name if it has one; `{"Name": [integer]}` without fields |
+//!
+//! Numbers and strings of digits are taken for all integers. An interface that was read from an `.x` file has the file's names; those
+//! that Rust has are taken too ([`Settings::also`]).
 //!
 //! Descriptions, values and bytes may come from anywhere: all of them are bounded in depth and size.
 
 mod decode;
 mod encode;
 mod error;
+mod example;
 
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{Decoder, Encoder};
@@ -26,11 +31,10 @@ use serde_json::Value;
 use crate::{Interface, Procedure};
 pub use error::Error;
 use error::Path;
+pub use example::example;
 
 /// How deep values may nest.
 const DEPTH: usize = 128;
-/// Integers up to here are exact in every JSON program.
-const EXACT: u64 = 1 << 53;
 
 /// Encodes a value of the type `ty`.
 ///
@@ -38,7 +42,7 @@ const EXACT: u64 = 1 << 53;
 /// Where in the JSON it is not such a value.
 pub fn encode(types: &Types, ty: &Type, value: &Value, out: &mut Encoder<'_>) -> Result<(), Error> {
     types.check(std::slice::from_ref(ty))?;
-    encode::Writer { types, files: None }.value(ty, value, out, &Path::ROOT)
+    encode::Writer { types, also: None, files: None }.value(ty, value, out, &Path::ROOT)
 }
 
 /// Decodes a value of the type `ty` from the front of what is left.
@@ -78,13 +82,22 @@ pub fn encode_arguments(
     value: &Value,
     out: &mut Encoder<'_>,
 ) -> Result<(), Error> {
-    encode_arguments_with(interface, procedure, value, None, out)
+    encode_arguments_with(interface, procedure, value, Settings::default(), out)
 }
 
 /// Where bytes are that a user names: the content of a file, or why there is none.
 pub type Files<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
 
-/// The same, with opaque bytes also taken from `files`, where they are written `"@NAME"`.
+/// What else is taken as values than their own form.
+#[derive(Clone, Copy, Default)]
+pub struct Settings<'a> {
+    /// Opaque bytes are taken from there, where they are written `"@NAME"`.
+    pub files: Option<Files<'a>>,
+    /// The same interface, by other names: those are taken where the interface's own do not stand.
+    pub also: Option<&'a Interface>,
+}
+
+/// The same, with more forms of values taken.
 ///
 /// # Errors
 /// As [`encode_arguments`].
@@ -92,24 +105,29 @@ pub fn encode_arguments_with(
     interface: &Interface,
     procedure: &Procedure,
     value: &Value,
-    files: Option<Files<'_>>,
+    Settings { files, also }: Settings<'_>,
     out: &mut Encoder<'_>,
 ) -> Result<(), Error> {
     let fields: Vec<Field> = procedure.arguments.iter().map(|argument| field(&argument.name, &argument.ty)).collect();
     let roots: Vec<Type> = fields.iter().map(|field| field.ty.clone()).collect();
     interface.types.check(&roots)?;
-    let writer = encode::Writer { types: &interface.types, files };
+    let other = also.and_then(|also| also.by_number(procedure.number));
+    let other: Vec<Field> =
+        other.iter().flat_map(|other| &other.arguments).map(|argument| field(&argument.name, &argument.ty)).collect();
+    let writer = encode::Writer { types: &interface.types, also: also.map(|also| &also.types), files };
+    let is_named = |members: &serde_json::Map<String, Value>, only: &Field| {
+        members.contains_key(&only.name) || other.first().is_some_and(|other| members.contains_key(&other.name))
+    };
     match (value, fields.as_slice()) {
         (Value::Array(_), _) => writer.positional(&fields, value, out, &Path::ROOT),
         (Value::Object(members), [only])
-            if !(members.is_empty() || members.contains_key(&only.name))
-                && is_object(&interface.types, &only.ty, DEPTH) =>
+            if !(members.is_empty() || is_named(members, only)) && is_object(&interface.types, &only.ty, DEPTH) =>
         {
             writer.value(&only.ty, value, out, &Path::ROOT)
         }
-        (Value::Object(_), _) | (Value::Null, []) => writer.named(&fields, value, out, &Path::ROOT),
+        (Value::Object(_), _) | (Value::Null, []) => writer.named(&fields, &other, value, out, &Path::ROOT),
         (_, [only]) => writer.value(&only.ty, value, out, &Path::ROOT),
-        _ => writer.named(&fields, value, out, &Path::ROOT),
+        _ => writer.named(&fields, &other, value, out, &Path::ROOT),
     }
 }
 

@@ -104,6 +104,58 @@ fn written(file: &Path) -> Result<usize, Failure> {
     }
 }
 
+/// Whatever is shown as an example can be called with; what has none has a type of which nothing is known.
+#[test]
+fn every_example_is_a_value() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let own = ["nfs3", "mount", "rpcbind", "vxi11"].map(|name| here.join(format!("../farcall-onc/x/{name}.x")));
+    let mut shown = 0;
+    for file in own.into_iter().chain(corpus()) {
+        let Ok(versions) = read(&file).map_err(|_| ()).and_then(|tree| x::interfaces(&tree).map_err(|_| ())) else {
+            continue;
+        };
+        for version in &versions {
+            for interface in [&version.spelled, &version.interface] {
+                for procedure in &interface.procedures {
+                    let example = match values::example(interface, procedure) {
+                        Ok(example) => example,
+                        Err(why) => {
+                            assert!(
+                                why.what().contains("declared elsewhere"),
+                                "{}: {}: {why}",
+                                file.display(),
+                                procedure.name
+                            );
+                            continue;
+                        }
+                    };
+                    // By the file's names, and also by Rust's.
+                    let settings = values::Settings { also: Some(&version.interface), ..Default::default() };
+                    let mut bytes = Vec::new();
+                    let of_file = version.spelled.by_number(procedure.number).unwrap();
+                    values::encode_arguments_with(
+                        &version.spelled,
+                        of_file,
+                        &example,
+                        settings,
+                        &mut Encoder::new(&mut bytes),
+                    )
+                    .unwrap_or_else(|why| panic!("{}: {}: {why}: {example}", file.display(), procedure.name));
+                    let mut decoder = Decoder::new(&bytes);
+                    for argument in &procedure.arguments {
+                        let back = values::decode(&interface.types, &argument.ty, &mut decoder).unwrap();
+                        assert_eq!(back, example[&argument.name], "{}: {}", file.display(), procedure.name);
+                    }
+                    decoder.finish().unwrap();
+                    shown += 1;
+                }
+            }
+        }
+    }
+    println!("{shown} examples");
+    assert!(shown > 100);
+}
+
 /// The same of the interface alone, as an exporter describes it: names may be others, the bytes of values may not.
 fn interface_written(before: &x::Version) -> Result<(), Failure> {
     let text = match to_x(&before.interface, before.program, before.version) {

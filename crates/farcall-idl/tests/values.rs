@@ -81,7 +81,9 @@ fn numbers() {
     same(7u8, json!(7), &[json!("7")]);
     same(-7i16, json!(-7), &[]);
     same(u64::MAX, json!("18446744073709551615"), &[json!(u64::MAX)]);
-    same(1u64 << 53, json!(1u64 << 53), &[]);
+    // Whatever their size.
+    same(7u64, json!("7"), &[json!(7)]);
+    same(-7i64, json!("-7"), &[json!(-7)]);
     same(i64::MIN, json!("-9223372036854775808"), &[json!(i64::MIN)]);
     same(0.1f32, json!(0.1), &[]);
     same(1.5f64, json!(1.5), &[]);
@@ -143,7 +145,7 @@ fn structs_and_enums() {
 
 #[test]
 fn extensible_structs_may_end_early() {
-    same(Grows { a: 1, b: 2, c: Some(3) }, json!({"a": 1, "b": 2, "c": 3}), &[]);
+    same(Grows { a: 1, b: 2, c: Some(3) }, json!({"a": 1, "b": "2", "c": 3}), &[]);
     let mut types = Types::new();
     let ty = <Grows as farcall_xdr::Schema>::schema(&mut types);
     let bytes = to_xdr(&types, &ty, &json!({"a": 1})).unwrap();

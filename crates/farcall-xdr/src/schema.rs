@@ -200,6 +200,11 @@ impl Types {
         Type::Named(place as u32)
     }
 
+    /// The place of the type that was defined by that key.
+    pub fn place(&self, key: &str) -> Option<u32> {
+        self.places.get(key).copied()
+    }
+
     /// Says what the integers are called that select the arm of all others in the union at `place`, as the enumeration does that
     /// it switches on. Tools show them so; they are no part of the description, and are neither compared nor sent.
     pub fn name_others(&mut self, place: u32, names: impl FnOnce() -> Vec<(i32, String)>) {

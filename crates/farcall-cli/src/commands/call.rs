@@ -1,7 +1,5 @@
 //! `farcall call`: calls any procedure of any exporter, with JSON.
 
-mod example;
-
 use std::io::Read;
 
 use clap::{Args, ValueHint};
@@ -66,7 +64,7 @@ impl Call {
             [..] => return Err(Failure::usage("the arguments are one JSON value")),
         };
         if self.example {
-            return show(output, &example::arguments(exporter.interface(), procedure));
+            return show(output, &example(exporter.interface(), procedure)?);
         }
         let arguments = encoded(exporter.interface(), procedure, &procedure.name, arguments)?;
         self.call(&exporter, procedure, &arguments, output)
@@ -84,12 +82,12 @@ impl Call {
             }
         };
         let (version, place) = Manner::find(versions, name)?;
-        let procedure = &version.interface.procedures[place];
+        let procedure = &version.spelled.procedures[place];
         if self.example {
-            return show(output, &example::arguments(&version.interface, procedure));
+            return show(output, &example(&version.spelled, procedure)?);
         }
         // Before anybody is asked where the server is.
-        let arguments = encoded(&version.interface, procedure, name, arguments)?;
+        let arguments = encoded_as(&version.spelled, Some(&version.interface), procedure, name, arguments)?;
         let server = self.manner.bind(&self.name, &version, &self.deadline)?;
         self.call(&server, procedure, &arguments, output)
     }
@@ -120,10 +118,24 @@ impl Call {
 
 /// The arguments as a user writes them: JSON, or where that is to be read from.
 pub fn encoded(interface: &Interface, procedure: &Procedure, called: &str, arguments: &str) -> Outcome<Vec<u8>> {
+    encoded_as(interface, None, procedure, called, arguments)
+}
+
+/// The same, with the names of another description of the interface taken too.
+fn encoded_as(
+    interface: &Interface,
+    also: Option<&Interface>,
+    procedure: &Procedure,
+    called: &str,
+    arguments: &str,
+) -> Outcome<Vec<u8>> {
     let wrong = |why: String| {
-        let example = example::arguments(interface, procedure);
-        Failure::usage(format!("the arguments of {called}: {why}"))
-            .hint(format!("{}, such as '{example}'", interface.signature(procedure)))
+        let example = values::example(interface, procedure).map(|example| format!(", such as '{example}'"));
+        Failure::usage(format!("the arguments of {called}: {why}")).hint(format!(
+            "{}{}",
+            interface.signature(procedure),
+            example.unwrap_or_default()
+        ))
     };
     let text = match arguments {
         "-" => from_stdin()?,
@@ -132,9 +144,16 @@ pub fn encoded(interface: &Interface, procedure: &Procedure, called: &str, argum
     let arguments: Value = serde_json::from_str(&text).map_err(|why| wrong(why.to_string()))?;
     let mut encoded = Vec::new();
     let read = |path: &str| std::fs::read(path).map_err(|why| format!("{path}: {why}"));
-    values::encode_arguments_with(interface, procedure, &arguments, Some(&read), &mut Encoder::new(&mut encoded))
+    let settings = values::Settings { files: Some(&read), also };
+    values::encode_arguments_with(interface, procedure, &arguments, settings, &mut Encoder::new(&mut encoded))
         .map_err(|why| wrong(why.to_string()))?;
     Ok(encoded)
+}
+
+/// Arguments that can be called with.
+fn example(interface: &Interface, procedure: &Procedure) -> Outcome<Value> {
+    values::example(interface, procedure)
+        .map_err(|why| Failure::new(format!("there is no example of {}: {why}", procedure.name)))
 }
 
 /// A result or an exception as JSON.

@@ -5,7 +5,7 @@ use farcall_xdr::{self as xdr, Decode, Decoder, ErrorKind};
 use serde_json::{Map, Number, Value, json};
 
 use super::error::{Error, Path, UNDECLARED};
-use super::{DEPTH, EXACT, Form, encode::base64, form, nullable};
+use super::{DEPTH, Form, encode::base64, form, nullable};
 
 /// What a JSON value takes in memory, besides its text, in bytes.
 const COST: usize = 64;
@@ -182,17 +182,11 @@ fn scalar(ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value, xdr::Error> {
         Type::I8 => i8::decode(bytes)?.into(),
         Type::I16 => i16::decode(bytes)?.into(),
         Type::I32 => bytes.i32()?.into(),
-        Type::I64 => match bytes.i64()? {
-            number if number.unsigned_abs() <= EXACT => number.into(),
-            number => number.to_string().into(),
-        },
+        Type::I64 => bytes.i64()?.to_string().into(),
         Type::U8 => u8::decode(bytes)?.into(),
         Type::U16 => u16::decode(bytes)?.into(),
         Type::U32 => bytes.u32()?.into(),
-        Type::U64 => match bytes.u64()? {
-            number if number <= EXACT => number.into(),
-            number => number.to_string().into(),
-        },
+        Type::U64 => bytes.u64()?.to_string().into(),
         Type::F32 => float(shortest(f32::decode(bytes)?)),
         Type::F64 => float(f64::decode(bytes)?),
         Type::Opaque { size } => base64(bytes.opaque(*size as usize)?).into(),

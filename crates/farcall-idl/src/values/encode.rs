@@ -21,6 +21,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 pub(super) struct Writer<'a> {
     pub(super) types: &'a Types,
+    /// The same types by other names, which are taken too.
+    pub(super) also: Option<&'a Types>,
     pub(super) files: Option<Files<'a>>,
 }
 
@@ -192,15 +194,23 @@ impl<'a> Writer<'a> {
         let Some(definition) = self.types.get(place) else {
             return Err(at.error("refers to no type"));
         };
+        let also = self.also.and_then(|also| also.get(place));
+        let other = match also.map(|also| &also.body) {
+            Some(Body::Struct { fields, .. }) => fields.as_slice(),
+            _ => &[],
+        };
+        let is_name = |name: &String| *value == name.as_str();
         match &definition.body {
-            Body::Struct { fields, extensible: false } if fields.is_empty() && *value == definition.name.as_str() => {
+            Body::Struct { fields, extensible: false }
+                if fields.is_empty() && (is_name(&definition.name) || also.is_some_and(|also| is_name(&also.name))) =>
+            {
                 Ok(())
             }
-            Body::Struct { fields, extensible: false } => self.fields(fields, value, out, at),
+            Body::Struct { fields, extensible: false } => self.fields(fields, other, value, out, at),
             Body::Struct { fields, extensible: true } => {
                 let mut refusal = None;
                 let done = out.sized(|out| {
-                    refusal = self.fields(fields, value, out, at).err();
+                    refusal = self.fields(fields, other, value, out, at).err();
                     Ok(())
                 });
                 match refusal {
@@ -212,16 +222,31 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn fields(&self, fields: &'a [Field], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
+    /// `other` are the same fields by other names, if there are such.
+    fn fields(
+        &self,
+        fields: &'a [Field],
+        other: &[Field],
+        value: &Value,
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
         match (form(fields), fields) {
-            (Form::Named, _) => self.named(fields, value, out, at),
+            (Form::Named, _) => self.named(fields, other, value, out, at),
             (Form::Single, [only]) => self.value(&only.ty, value, out, &at.inside()),
             _ => self.positional(fields, value, out, at),
         }
     }
 
     /// An object with a member for each field. Optional ones may be left out, and defaulted ones from some field on.
-    pub(super) fn named(&self, fields: &'a [Field], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
+    pub(super) fn named(
+        &self,
+        fields: &'a [Field],
+        other: &[Field],
+        value: &Value,
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
         let none = Map::new();
         let members = match value {
             Value::Object(members) => members,
@@ -234,17 +259,32 @@ impl<'a> Writer<'a> {
                 )));
             }
         };
-        if let Some(unknown) = members.keys().find(|key| !fields.iter().any(|field| field.name == **key)) {
+        // By its own name, or by the other, unless that is another's own.
+        let is_own = |name: &str| fields.iter().any(|field| field.name == name);
+        let member = |index: usize, field: &Field| {
+            let by_other = || other.get(index).filter(|other| !is_own(&other.name));
+            members.get(&field.name).or_else(|| members.get(&by_other()?.name))
+        };
+        for (field, other) in fields.iter().zip(other).filter(|(_, other)| !is_own(&other.name)) {
+            if members.contains_key(&field.name) && members.contains_key(&other.name) {
+                return Err(at.error(format!("{} and {} are the same field", field.name, other.name)));
+            }
+        }
+        let is_known = |name: &str| is_own(name) || other.iter().any(|field| field.name == name);
+        if let Some(unknown) = members.keys().find(|key| !is_known(key)) {
             return Err(at.error(format!("no field {unknown:?}; there is {}", expected(fields))));
         }
         for (index, field) in fields.iter().enumerate() {
             let at = at.field(&field.name);
-            match members.get(&field.name) {
+            match member(index, field) {
                 Some(value) => self.value(&field.ty, value, out, &at)?,
                 None if matches!(field.ty, Type::Optional(_)) && !field.defaulted => {
                     self.value(&field.ty, &Value::Null, out, &at)?;
                 }
-                None if fields[index..].iter().all(|field| field.defaulted && !members.contains_key(&field.name)) => {
+                None if (index..)
+                    .zip(&fields[index..])
+                    .all(|(at, field)| field.defaulted && member(at, field).is_none()) =>
+                {
                     return Ok(());
                 }
                 None => {
@@ -272,8 +312,14 @@ impl<'a> Writer<'a> {
         if arms.is_empty() {
             return Err(at.error(UNDECLARED));
         }
+        let none = Value::Null;
+        let digits;
         let (name, content) = match value {
-            Value::String(name) => (name, &Value::Null),
+            Value::String(name) => (name, &none),
+            Value::Number(number) => {
+                digits = number.to_string();
+                (&digits, &none)
+            }
             Value::Object(members) if members.len() == 1 => match members.iter().next() {
                 Some(member) => member,
                 None => return Err(at.error("an empty object")),
@@ -282,9 +328,22 @@ impl<'a> Writer<'a> {
                 return Err(at.error(format!("expected \"Variant\" or {{\"Variant\": …}}, found {}", brief(value))));
             }
         };
-        let Some(arm) = arms.iter().find(|arm| arm.name == *name) else {
-            return Err(at.error(format!("no variant {name:?}; there is {}", names(arms))));
+        let also = match self.also.and_then(|also| also.get(place)).map(|also| &also.body) {
+            Some(Body::Union { arms }) => arms.as_slice(),
+            _ => &[],
         };
+        let number = name.parse().ok().and_then(in_32_bits);
+        let position = |arms: &[Arm]| arms.iter().position(|arm| arm.name == *name);
+        let by_number = || arms.iter().position(|arm| number.is_some() && arm.tag == number);
+        let index = position(arms).or_else(|| position(also)).or_else(by_number);
+        let Some(arm) = index.and_then(|index| arms.get(index)) else {
+            let rest = arms.iter().any(|arm| arm.tag.is_none() && arm.fields.is_empty());
+            return match number.filter(|_| rest && content.is_null()) {
+                Some(number) => number.encode(out).map_err(|why| at.error(why.kind().to_string())),
+                None => Err(at.error(format!("no variant {name:?}; there is {}", names(arms)))),
+            };
+        };
+        let other = index.and_then(|index| also.get(index)).map_or(&[][..], |arm| &arm.fields);
         let at = at.field(name);
         let (tag, content) = match arm.tag {
             Some(tag) => (tag, content),
@@ -294,7 +353,7 @@ impl<'a> Writer<'a> {
         if arm.fields.is_empty() && content.is_null() {
             return Ok(());
         }
-        self.fields(&arm.fields, content, out, &at)
+        self.fields(&arm.fields, other, content, out, &at)
     }
 
     /// `[integer, fields]`, the integer none of another variant's; or its name.
@@ -312,7 +371,11 @@ impl<'a> Writer<'a> {
                 return Err(at.error("the variant of all other integers is written [integer, fields]"));
             }
         };
-        let tag = match tag.as_str().and_then(|name| self.types.other_tag(place, name)) {
+        let by_name = |name: &str| {
+            let also = || self.also.and_then(|also| also.other_tag(place, name));
+            self.types.other_tag(place, name).or_else(also)
+        };
+        let tag = match tag.as_str().and_then(by_name) {
             Some(tag) => tag,
             None => self.integer(&Type::I32, tag, &at.index(0))?,
         };
@@ -343,6 +406,11 @@ fn brief(value: &Value) -> String {
         Value::String(text) if text.chars().count() > 40 => "a long string".into(),
         other => other.to_string(),
     }
+}
+
+/// The integer of a variant; of one that is written unsigned the same bits.
+fn in_32_bits(number: i64) -> Option<i32> {
+    i32::try_from(number).ok().or_else(|| u32::try_from(number).ok().map(u32::cast_signed))
 }
 
 fn hex(digits: &str) -> Option<Vec<u8>> {

@@ -1,5 +1,7 @@
 //! From a plan to the model that tools call by: what the generated Rust would describe, without a compiler between.
 
+use std::collections::BTreeMap;
+
 use farcall_xdr::schema::{self, Type, Types};
 use farcall_xdr::{Foreign, Schema};
 
@@ -22,6 +24,23 @@ pub struct Version {
     pub procedure_names: Vec<String>,
     /// The same that the generated trait gives as `interface()`.
     pub interface: Interface,
+    /// The same with all names as the file spells them, for values in JSON: types stand in the same places.
+    pub spelled: Interface,
+    /// What the file calls the discriminants of unions: by the place of the type.
+    pub switches: BTreeMap<u32, String>,
+}
+
+/// Whose names a description has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    Rust,
+    File,
+}
+
+impl Names {
+    fn of(self, rust: &str, file: &str) -> String {
+        if self == Names::Rust { rust.into() } else { file.into() }
+    }
 }
 
 /// All types of a file, described: also those that no procedure mentions.
@@ -36,7 +55,7 @@ pub struct Described {
 pub fn types(plan: &Plan) -> Described {
     let mut types = Types::new();
     let named = plan.alone.iter().zip(&plan.items);
-    let named = named.map(|(shape, item)| (item.spelled.clone(), wire(plan, shape, &mut types))).collect();
+    let named = named.map(|(shape, item)| (item.spelled.clone(), wire(plan, Names::Rust, shape, &mut types))).collect();
     Described { types, named }
 }
 
@@ -45,20 +64,35 @@ pub fn versions(plan: &Plan) -> Vec<Version> {
 }
 
 fn describe(plan: &Plan, version: &Trait) -> Version {
-    let mut interface = Interface::new(&version.name).docs(&version.docs);
+    let mut switches = BTreeMap::new();
+    let interface = interface(plan, version, Names::Rust, &mut switches);
+    Version {
+        program_name: version.spelled.0.clone(),
+        version_name: version.spelled.1.clone(),
+        program: version.program,
+        version: version.version,
+        procedure_names: version.methods.iter().map(|method| method.spelled.clone()).collect(),
+        spelled: self::interface(plan, version, Names::File, &mut switches),
+        interface,
+        switches,
+    }
+}
+
+fn interface(plan: &Plan, version: &Trait, names: Names, switches: &mut BTreeMap<u32, String>) -> Interface {
+    let mut interface = Interface::new(names.of(&version.name, &version.spelled.1)).docs(&version.docs);
     let mut types = Types::new();
     for method in &version.methods {
-        let arguments = method
-            .arguments
-            .iter()
-            .map(|argument| Argument { name: argument.name.clone(), ty: wire(plan, &argument.shape, &mut types) });
+        let arguments = method.arguments.iter().map(|argument| Argument {
+            name: names.of(&argument.name, &argument.spelled),
+            ty: wire(plan, names, &argument.shape, &mut types),
+        });
         let arguments = arguments.collect();
         interface.procedures.push(Procedure {
             number: method.number,
-            name: method.name.clone(),
+            name: names.of(&method.name, &method.spelled),
             docs: method.docs.clone(),
             arguments,
-            result: wire(plan, &method.result, &mut types),
+            result: wire(plan, names, &method.result, &mut types),
             exception: Type::Void,
             idempotent: method.is_null(),
             blocking: false,
@@ -66,64 +100,72 @@ fn describe(plan: &Plan, version: &Trait) -> Version {
             pinned: true,
         });
     }
-    interface.types = types;
-    Version {
-        program_name: version.spelled.0.clone(),
-        version_name: version.spelled.1.clone(),
-        program: version.program,
-        version: version.version,
-        procedure_names: version.methods.iter().map(|method| method.spelled.clone()).collect(),
-        interface,
+    for (index, item) in plan.items.iter().enumerate() {
+        if let (Kind::Union(union), Some(place)) = (&item.kind, types.place(&index.to_string())) {
+            switches.insert(place, union.switch.clone());
+        }
     }
+    interface.types = types;
+    interface
 }
 
 /// In the order in which derived descriptions enter them: a type before its parts. The plan bounds the depth.
-fn wire(plan: &Plan, shape: &Shape, types: &mut Types) -> Type {
+fn wire(plan: &Plan, names: Names, shape: &Shape, types: &mut Types) -> Type {
     match shape {
         Shape::Scalar(ty) => scalar(ty),
-        Shape::Named(item) => named(plan, *item, types),
+        Shape::Named(item) => named(plan, names, *item, types),
         Shape::Linked(item) => {
-            let node = named(plan, *item, types);
+            let node = named(plan, names, *item, types);
             Type::Tuple(vec![node.clone(), Type::Chain(Box::new(node))])
         }
-        Shape::Chain(item) => Type::Chain(Box::new(named(plan, *item, types))),
-        Shape::Boxed(inner) => wire(plan, inner, types),
-        Shape::Optional(inner) => Type::Optional(Box::new(wire(plan, inner, types))),
-        Shape::Array(element, size) => Type::Array { size: *size, element: Box::new(wire(plan, element, types)) },
-        Shape::List(element, max) => Type::List { max: *max, element: Box::new(wire(plan, element, types)) },
+        Shape::Chain(item) => Type::Chain(Box::new(named(plan, names, *item, types))),
+        Shape::Boxed(inner) => wire(plan, names, inner, types),
+        Shape::Optional(inner) => Type::Optional(Box::new(wire(plan, names, inner, types))),
+        Shape::Array(element, size) => {
+            Type::Array { size: *size, element: Box::new(wire(plan, names, element, types)) }
+        }
+        Shape::List(element, max) => Type::List { max: *max, element: Box::new(wire(plan, names, element, types)) },
         Shape::Opaque(size) => Type::Opaque { size: *size },
         Shape::Bytes(max) => Type::Bytes { max: *max },
         Shape::String(max) => Type::String { max: *max },
     }
 }
 
-fn named(plan: &Plan, index: usize, types: &mut Types) -> Type {
-    let Item { name, docs, kind, .. } = &plan.items[index];
+fn named(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
+    let Item { name, spelled, docs, kind } = &plan.items[index];
     let key = index.to_string();
     let body: Box<dyn FnOnce(&mut Types) -> schema::Body + '_> = match kind {
-        Kind::Alias(shape) => return wire(plan, shape, types),
+        Kind::Alias(shape) => return wire(plan, names, shape, types),
         Kind::Newtype(shape) => Box::new(move |types| {
-            let ty = wire(plan, shape, types);
+            let ty = wire(plan, names, shape, types);
             structure(vec![field("0", "", ty)])
         }),
         Kind::Struct(members) => Box::new(move |types| {
-            let each = |Member { name, docs, shape }: &Member| field(name, docs, wire(plan, shape, types));
+            let each = |Member { name, spelled, docs, shape }: &Member| {
+                field(&names.of(name, spelled), docs, wire(plan, names, shape, types))
+            };
             structure(members.iter().map(each).collect())
         }),
         Kind::Enumeration(enumerators) if !enumerators.is_empty() => Box::new(move |_| {
             let distinct = enumerators.iter().filter(|one| one.alias_of.is_none());
-            let arms = distinct.map(|one| arm(&one.name, &one.docs, Some(one.value), Vec::new()));
+            let arms =
+                distinct.map(|one| arm(&names.of(&one.name, &one.spelled), &one.docs, Some(one.value), Vec::new()));
             schema::Body::Union { arms: arms.collect() }
         }),
         Kind::Union(union) if !union.variants.is_empty() || union.default.is_some() => Box::new(move |types| {
             let mut arms = Vec::new();
             for variant in &union.variants {
-                let fields = variant.shape.iter().map(|shape| field("0", "", wire(plan, shape, types)));
-                arms.push(arm(&variant.name, &variant.docs, Some(variant.value), fields.collect()));
+                let fields = variant.shape.iter().map(|shape| field("0", "", wire(plan, names, shape, types)));
+                arms.push(arm(
+                    &names.of(&variant.name, &variant.spelled),
+                    &variant.docs,
+                    Some(variant.value),
+                    fields.collect(),
+                ));
             }
             if let Some(default) = &union.default {
-                let fields = default.shape.iter().map(|shape| field("1", "", wire(plan, shape, types)));
-                arms.push(arm(&default.name, &default.docs, None, fields.collect()));
+                let fields = default.shape.iter().map(|shape| field("1", "", wire(plan, names, shape, types)));
+                arms.push(arm(&names.of(&default.name, "default"), &default.docs, None, fields.collect()));
             }
             schema::Body::Union { arms }
         }),
@@ -131,20 +173,24 @@ fn named(plan: &Plan, index: usize, types: &mut Types) -> Type {
             Box::new(|types| structure(vec![field("0", "", Foreign::schema(types))]))
         }
     };
-    let ty = types.define(&key, name, docs, body);
+    let ty = types.define(&key, names.of(name, spelled), docs, body);
     if let (Kind::Union(union), Type::Named(place)) = (kind, &ty)
         && union.default.is_some()
         && let Discriminant::Enumeration(item) = union.discriminant
     {
-        types.name_others(*place, || enumerators(plan, item));
+        types.name_others(*place, || enumerators(plan, names, item));
     }
     ty
 }
 
 /// The names of an enumeration's values.
-fn enumerators(plan: &Plan, item: usize) -> Vec<(i32, String)> {
+fn enumerators(plan: &Plan, names: Names, item: usize) -> Vec<(i32, String)> {
     let Kind::Enumeration(enumerators) = &plan.items[item].kind else { return Vec::new() };
-    enumerators.iter().filter(|one| one.alias_of.is_none()).map(|one| (one.value, one.name.clone())).collect()
+    enumerators
+        .iter()
+        .filter(|one| one.alias_of.is_none())
+        .map(|one| (one.value, names.of(&one.name, &one.spelled)))
+        .collect()
 }
 
 fn structure(fields: Vec<schema::Field>) -> schema::Body {

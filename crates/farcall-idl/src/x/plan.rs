@@ -67,12 +67,15 @@ pub struct Enumerator {
 
 pub struct Member {
     pub name: String,
+    pub spelled: String,
     pub docs: String,
     pub shape: Shape,
 }
 
 pub struct Union {
     pub discriminant: Discriminant,
+    /// What the file calls the discriminant.
+    pub switch: String,
     pub variants: Vec<Variant>,
     pub default: Option<Default>,
     /// Whether it is a result or the reason why there is none: the variant of the result.
@@ -99,6 +102,7 @@ pub enum Discriminant {
 /// A variant of a union: a label.
 pub struct Variant {
     pub name: String,
+    pub spelled: String,
     pub docs: String,
     pub value: i32,
     /// The enumerator that selects it, if the enumeration has one.
@@ -253,7 +257,7 @@ impl<'t> Planner<'t> {
         let member = |field: &'t tree::Field| {
             let tree::Named { name, docs } = &field.named;
             let shape = self.shape(&field.declared);
-            Member { name: scope.claim(&snake(name), name), docs: docs::clean(docs), shape }
+            Member { name: scope.claim(&snake(name), name), spelled: name.clone(), docs: docs::clean(docs), shape }
         };
         fields.iter().map(member).collect()
     }
@@ -268,6 +272,7 @@ impl<'t> Planner<'t> {
                 let spelled = self.label(discriminant, label);
                 variants.push(Variant {
                     name: scope.claim(&camel(&spelled), &spelled),
+                    spelled: self.spelled_label(discriminant, label),
                     docs: docs::of_arm(&arm.docs, arm.field.as_ref()),
                     value: label.value,
                     enumerator,
@@ -280,7 +285,7 @@ impl<'t> Planner<'t> {
             Default { name: scope.claim("Default", "default"), docs: docs::of_arm("", field.as_ref()), shape }
         });
         let status = self.status(union, discriminant, &variants);
-        Union { discriminant, variants, default, status }
+        Union { discriminant, switch: union.switch.name.clone(), variants, default, status }
     }
 
     fn discriminant(&self, ty: &tree::Type) -> Discriminant {
@@ -307,6 +312,18 @@ impl<'t> Planner<'t> {
     /// The first enumerator of that value.
     fn enumerator(&self, discriminant: Discriminant, value: i32) -> Option<usize> {
         self.enumerators(discriminant).iter().position(|enumerator| enumerator.value == value)
+    }
+
+    /// A label as the file has it: a name if there is one for its value, else the number.
+    fn spelled_label(&self, discriminant: Discriminant, label: &tree::Label) -> String {
+        let known = self.enumerators(discriminant).iter().find(|enumerator| enumerator.value == label.value);
+        match (&label.name, known, discriminant) {
+            (_, _, Discriminant::Bool) => if label.value == 0 { "FALSE" } else { "TRUE" }.into(),
+            (Some(name), _, _) => name.clone(),
+            (None, Some(enumerator), _) => enumerator.named.name.clone(),
+            (None, None, Discriminant::U32) => label.value.cast_unsigned().to_string(),
+            (None, None, _) => label.value.to_string(),
+        }
     }
 
     /// The name of a label; one is made for a mere number.

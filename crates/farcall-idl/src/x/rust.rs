@@ -124,7 +124,7 @@ impl<'p> Writer<'p> {
     }
 
     fn member(&self, member: &Member) -> TokenStream {
-        let Member { name, docs, shape } = member;
+        let Member { name, docs, shape, .. } = member;
         let (name, docs) = (ident(name), documentation(docs));
         let (attribute, ty) = (self.attribute(shape), self.outermost(shape));
         quote!(#docs #attribute pub #name: #ty)

@@ -41,6 +41,8 @@ impl Method {
 
 pub struct Argument {
     pub name: String,
+    /// As the file has it; where it has none, `name`.
+    pub spelled: String,
     pub shape: Shape,
 }
 
@@ -107,8 +109,9 @@ fn arguments<'t>(planner: &mut Planner<'t>, items: &[Item], arguments: &'t [tree
     let mut scope = Scope::default();
     let mut argument = |argument: &'t tree::Argument| {
         let shape = planner.shape(&argument.declared);
-        let spelled = argument.name.clone().unwrap_or_else(|| default_name(items, &shape));
-        Argument { name: scope.claim(&snake(&spelled), &snake(&spelled)), shape }
+        let wish = snake(argument.name.as_ref().unwrap_or(&default_name(items, &shape)));
+        let name = scope.claim(&wish, &wish);
+        Argument { spelled: argument.name.clone().unwrap_or_else(|| name.clone()), name, shape }
     };
     arguments.iter().map(&mut argument).collect()
 }
