@@ -1,6 +1,6 @@
 //! What a registry holds for one instance.
 
-use crate::{Address, Error, Label, Owner, Result};
+use crate::{Address, Error, Label, MAX_EXPORT, Owner, Result};
 
 /// The most fingerprints that an entry holds: one for each procedure of an interface.
 pub const MAX_FINGERPRINTS: usize = 4096;
@@ -66,6 +66,7 @@ impl Entry {
     /// [`Error::TooLarge`] names the bound.
     pub fn check(&self) -> Result<()> {
         let bounds = [
+            ("bytes of type and instance", self.name().len(), MAX_EXPORT),
             ("fingerprints", self.fingerprints.len(), MAX_FINGERPRINTS),
             ("bytes of public key", self.public_key.len(), MAX_PUBLIC_KEY),
         ];

@@ -53,7 +53,7 @@ pub use error::{Distrust, Error, Result};
 pub use file::File;
 pub use format::MAX_FILE;
 pub use memory::Memory;
-pub use name::{Address, Fault, Label, MAX_LABEL, MAX_NAME, Name, NameError, canonical};
+pub use name::{Address, Fault, Label, MAX_EXPORT, MAX_LABEL, MAX_NAME, Name, NameError, canonical};
 pub use owner::{Liveness, Owner};
 pub use registry::{Listing, Registration, Registry};
 

@@ -7,6 +7,10 @@ use std::str::FromStr;
 /// The most bytes of a [`Label`].
 pub const MAX_LABEL: usize = 128;
 
+/// The most bytes of a type and an instance together, with the `/` between them: by both an exporter is asked for what it
+/// exports, in a field that is no longer.
+pub const MAX_EXPORT: usize = 255;
+
 /// The most bytes of a [`Name`].
 pub const MAX_NAME: usize = 512;
 
@@ -218,7 +222,12 @@ fn interface(part: Part<'_>) -> Found<(Label, Option<Label>)> {
         return Ok((type_name, None));
     };
     let (instance, beyond) = rest.split('/');
+    let at = instance.at;
     let instance = label(instance, "an instance")?;
+    let most = MAX_EXPORT - 1 - type_name.as_str().len();
+    if instance.as_str().len() > most {
+        return Err((at + most, Fault::TooLong { part: "a type with its instance", limit: MAX_EXPORT }));
+    }
     match beyond {
         Some(beyond) => Err((beyond.at - 1, Fault::TooManyParts)),
         None => Ok((type_name, Some(instance))),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use farcall_names::{Address, Fault, Label, MAX_LABEL, MAX_NAME, Name};
+use farcall_names::{Address, Fault, Label, MAX_EXPORT, MAX_LABEL, MAX_NAME, Name};
 use proptest::prelude::*;
 
 fn label(text: &str) -> Label {
@@ -86,7 +86,13 @@ fn a_fault_says_what_is_wrong_and_where() {
 fn lengths_are_bounded() {
     let longest = "a".repeat(MAX_LABEL);
     assert!(longest.parse::<Label>().is_ok());
-    assert!(format!("{longest}/{longest}").parse::<Name>().is_ok());
+    let beside = "a".repeat(MAX_EXPORT - 1 - MAX_LABEL);
+    for address in ["", "udp://127.0.0.1:7000/"] {
+        assert!(format!("{address}{longest}/{beside}").parse::<Name>().is_ok());
+        let error = format!("{address}{longest}/{beside}a").parse::<Name>().unwrap_err();
+        let fault = Fault::TooLong { part: "a type with its instance", limit: MAX_EXPORT };
+        assert_eq!((error.at(), error.fault()), (address.len() + MAX_EXPORT, &fault));
+    }
 
     let error = format!("A/{longest}a").parse::<Name>().unwrap_err();
     assert_eq!((error.at(), error.fault()), (2 + MAX_LABEL, &Fault::TooLong { part: "an instance", limit: MAX_LABEL }));
@@ -126,6 +132,7 @@ proptest! {
         type_name in "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}",
         instance in proptest::option::of("[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"),
     ) {
+        prop_assume!(type_name.len() + 1 + instance.as_ref().map_or(0, String::len) <= MAX_EXPORT);
         let name = Name::At {
             address: SocketAddr::new(ip, port).into(),
             type_name: label(&type_name),

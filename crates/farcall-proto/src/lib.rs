@@ -34,7 +34,7 @@ pub use failure::{Failure, Kind, Ran};
 pub use mutant::{Mutant, Rule};
 pub use spares::Spares;
 pub use time::Time;
-pub use wire::{Fingerprint, VERSION};
+pub use wire::{Fingerprint, MAX_NAME, VERSION};
 
 /// Procedures with these numbers and greater ones access memory: whoever receives their calls executes them.
 pub const ACCESSES: u32 = 0xffff_4000;

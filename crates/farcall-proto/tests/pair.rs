@@ -164,6 +164,40 @@ fn pages_of_two_exports_are_not_mixed() {
     assert!(bound.procedures.iter().all(|p| p.types == 66));
 }
 
+/// Exported anew between any two pages, so that each answer begins from the front.
+fn pages_until_told(each: Duration) -> (Pair, usize) {
+    let (mut pair, mut pages) = (Pair::new(), 0);
+    let wide = |id| Export {
+        id,
+        type_name: "Wide".into(),
+        instance: "x".into(),
+        procedures: (0..200).map(|n| fingerprint(n, 1)).collect(),
+    };
+    pair.client.bind(pair.now, "Wide", 9);
+    while pair.told.is_empty() {
+        pair.server.export(wide(1000 + pages as u64));
+        let question = pair.sent();
+        pair.receive(&question);
+        let page = pair.answered();
+        pair.pass(each);
+        pair.hear(&page);
+        pair.server.withdraw(1000 + pages as u64);
+        pages += 1;
+        assert!(pages < 100_000, "it does not end");
+    }
+    (pair, pages)
+}
+
+#[test]
+fn an_answer_whose_pages_do_not_end_is_given_up() {
+    let (pair, pages) = pages_until_told(Duration::ZERO);
+    assert_eq!(pair.told, [(9, Told::NotBound(Kind::BadResult))]);
+    assert!(pages <= 2048, "{pages}");
+    let (pair, pages) = pages_until_told(Duration::from_secs(1));
+    assert_eq!(pair.told, [(9, Told::NotBound(Kind::BadResult))]);
+    assert!(pages <= 11, "{pages} pages in as many seconds");
+}
+
 #[test]
 fn a_duplicate_is_not_executed() {
     let mut pair = Pair::acquainted();

@@ -13,6 +13,9 @@ use crate::{BASE_DATAGRAM, Failure, Fingerprint, Kind, Ran, Rule, Time};
 /// The most procedures of one export that a binding collects.
 const MAX_PROCEDURES: usize = 65_536;
 
+/// The most pages in which they may come: a full one has more than 50.
+const MAX_PAGES: u32 = 2048;
+
 /// What the conversation has from its server, and what it is asking for.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -50,6 +53,9 @@ struct Request {
     /// What the pages so far said: of which export, and its procedures.
     export: u64,
     procedures: Vec<Fingerprint>,
+    pages: u32,
+    /// When the first page came.
+    paging: Time,
     began: Time,
     sent: Option<Time>,
     /// Sent once only, so that its answer times a round trip.
@@ -134,6 +140,8 @@ impl Session {
             renew,
             export: 0,
             procedures: Vec::new(),
+            pages: 0,
+            paging: Time::default(),
             began: now,
             sent: None,
             timed: true,
@@ -225,6 +233,13 @@ impl Conversation {
         }
         let missing = (w.total as usize).min(MAX_PROCEDURES).saturating_sub(request.procedures.len());
         if w.refused == 0 && (!continues || (missing > 0 && w.procedures().next().is_some())) {
+            if request.pages == 0 {
+                request.paging = now;
+            }
+            request.pages += 1;
+            if request.pages >= MAX_PAGES || now.since(request.paging) >= self.config.patience {
+                return self.endless(at, sink);
+            }
             // The next page: a question of its own, under a nonce of its own.
             self.session.nonce = self.session.nonce.wrapping_add(1);
             let request = &mut self.session.requests[at];
@@ -250,6 +265,15 @@ impl Conversation {
             }
         };
         sink(Event::Bound { token, answer });
+    }
+
+    /// The pages of an answer come and come: the question is given up.
+    #[cold]
+    fn endless(&mut self, at: usize, sink: &mut dyn FnMut(Event<'_>)) {
+        let Request { token, pages, .. } = self.session.requests.swap_remove(at);
+        let Some(token) = token else { return };
+        let why = format!("the list of its procedures has not ended after {pages} pages");
+        sink(Event::Bound { token, answer: Err(Failure::new(Kind::BadResult, Ran::No).with_detail(why)) });
     }
 
     /// A question was refused, so it brought no ticket. Calls that wait for one ask for it alone,

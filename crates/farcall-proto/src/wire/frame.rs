@@ -39,7 +39,7 @@ const META_DEADLINE: u16 = 1;
 const META_TRACE: u16 = 2;
 
 /// The longest name in a bind: a type, a slash, an instance.
-pub(crate) const MAX_NAME: usize = 255;
+pub const MAX_NAME: usize = 255;
 /// The most ranges that a selective acknowledgement names.
 pub(crate) const MAX_RANGES: usize = 32;
 const MAX_HANDSHAKE: usize = 512;

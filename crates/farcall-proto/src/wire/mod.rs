@@ -7,11 +7,11 @@
 mod frame;
 mod usual;
 
-pub use frame::Fingerprint;
 pub(crate) use frame::{
     Ack, BIND, Bind, CALL_HEAD, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, RESULT_HEAD,
     ResultHead, Select, Stale, StaleReason, Status, Ticket, Welcome,
 };
+pub use frame::{Fingerprint, MAX_NAME};
 pub(crate) use usual::{LoneCall, body_room, only_call, only_result, result_around, result_of};
 
 use crate::scheme;

@@ -334,6 +334,9 @@ impl Poll<'_> {
     }
 }
 
+/// Whatever can be published can be asked for.
+const _: () = assert!(farcall_names::MAX_EXPORT <= farcall_proto::MAX_NAME);
+
 /// `Type` or `Type/instance`, as a server is asked.
 fn full_name(type_name: &Label, instance: Option<&Label>) -> String {
     match instance {
