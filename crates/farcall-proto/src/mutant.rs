@@ -105,6 +105,10 @@ mutants! {
     StreamReused = "stream-reused",
     /// What was posted is taken to be done whatever the exporter says.
     FlushBelieves = "flush-believes",
+    /// A client at a loopback address uses the local scheme though its server sees it elsewhere.
+    LocalUnseen = "local-unseen",
+    /// A server answers in the open scheme.
+    AnswersOpen = "answers-open",
     /// The end of a call is dropped if it comes in a datagram that bears no conversation (for whoever drives the calling
     /// end).
     EndDroppedOnOtherRoute = "end-dropped-on-other-route",

@@ -1,11 +1,11 @@
 //! What every machine of a run stands on: the network, chance, the oracle, and the trace.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::net::{MICROS, Nanos, Net, SECS, host};
+use crate::net::{MICROS, Nanos, Net, SECS, address, host};
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::rng::{Rng, mix};
@@ -149,11 +149,40 @@ impl Ground {
     /// The same, but they leave so much later.
     pub fn send_after(&mut self, gap: Nanos, from: SocketAddr, to: SocketAddr, len: usize) {
         self.sent += 1;
+        let to = unmasked(to);
+        self.check_scheme(from, len);
         if self.verbose {
             let now = self.net.now() as f64 / SECS as f64;
             println!("{now:>16.6}  {from} sends to {to}  {}", show(&self.scratch[..len]));
         }
         self.net.send_after(gap, from, to, &self.scratch[..len]);
+    }
+
+    /// Where a datagram comes from, as a server sees it.
+    pub fn seen(&self, from: SocketAddr) -> SocketAddr {
+        match from.ip() {
+            IpAddr::V4(ip) if self.plan.loopback.1 => {
+                let [_, rest @ ..] = ip.octets();
+                SocketAddr::new(Ipv4Addr::new(127, rest[0], rest[1], rest[2]).into(), from.port())
+            }
+            _ => from,
+        }
+    }
+
+    /// What is to be sent is of the local scheme if both ends are on one machine, and it is neither a question for a ticket
+    /// nor the answer (docs/protocol.md 3.1).
+    fn check_scheme(&mut self, from: SocketAddr, len: usize) {
+        const WELCOME: u8 = 0x02;
+        let datagram = &self.scratch[..len];
+        let binding = match host(from) < self.plan.servers {
+            true => datagram.get(20) == Some(&WELCOME),
+            false => datagram.get(4..12) == Some(&[0; 8]),
+        };
+        let (local, is_local) = (self.plan.is_local() && !binding, datagram.get(1) == Some(&1));
+        if local != is_local {
+            let what = format!("{from} sends in scheme {:?}: {}", datagram.get(1), show(datagram));
+            self.oracle.violate("scheme-is-the-right-one", self.net.now(), || what);
+        }
     }
 
     /// If what is to be sent refuses a ticket it is addressed to conversation zero.
@@ -185,6 +214,7 @@ impl Ground {
     /// A datagram of a server reached an address, which can prove now that it receives.
     pub fn server_reached(&mut self, server: usize, to: SocketAddr) {
         // (Where addresses move nobody knows any more which server it was.)
+        let to = self.seen(to);
         let all = if self.plan.moves > 0 { 0..self.plan.servers } else { server..server + 1 };
         for server in all {
             self.accounts.entry((server, to)).or_default().reached = true;
@@ -209,10 +239,16 @@ fn forge(rng: &mut Rng, bytes: &mut [u8]) {
     seal(bytes);
 }
 
-/// Makes the tag right of a datagram that was changed.
+/// The address that a server [sees](Ground::seen) so.
+fn unmasked(seen: SocketAddr) -> SocketAddr {
+    address(host(seen), seen.port())
+}
+
+/// Makes the tag right of a datagram that was changed, in its scheme.
 fn seal(datagram: &mut [u8]) {
+    let (local, len) = (datagram.get(1) == Some(&1), datagram.len() as u64);
     if let Some((body, tag)) = datagram.split_last_chunk_mut::<8>() {
-        *tag = xxh3_64(body).to_be_bytes();
+        *tag = if local { len.to_be_bytes() } else { xxh3_64(body).to_be_bytes() };
     }
 }
 

@@ -70,6 +70,9 @@ pub struct Plan {
     pub moves: u32,
     /// The same, machines that are paused with their clocks.
     pub pauses: u32,
+    /// Whether clients reach their servers at a loopback address, and whether servers see clients at one. If both, they are on
+    /// one machine; if one, there is a forwarder between.
+    pub loopback: (bool, bool),
     /// Whether servers address refusals of tickets to conversation zero, as those of another make may.
     pub anonymous: bool,
     /// Whether clients read the clock only when that is over: a deliberate fault.
@@ -112,12 +115,25 @@ impl Plan {
             moves: 0,
             pauses: 0,
             anonymous: rng.chance(200_000),
+            loopback: rng.pick(&[
+                (false, false),
+                (false, false),
+                (true, true),
+                (true, true),
+                (true, false),
+                (false, true),
+            ]),
             departs_late: mutant.breaks(Rule::DepartedLate),
             chain: rng.pick(&[0, 300_000, 900_000]),
         };
+        plan.client.loopback = plan.loopback.0;
         if !calm {
             plan.faults(rng);
             plan.limits(rng);
+        }
+        if plan.is_local() {
+            // What one process writes into memory the other reads there.
+            plan.path.corrupt = 0;
         }
         plan
     }
@@ -169,6 +185,11 @@ impl Plan {
         client.max_result = rng.pick(&[30_000, 1 << 30]);
         client.window = rng.pick(&[5_000, 40_000, 256 << 10]);
         client.max_datagram = rng.pick(&[1200, 1200, 9_000, 64_000]);
+    }
+
+    /// Whether both ends see that they are on one machine, so that datagrams are of the local scheme.
+    pub fn is_local(&self) -> bool {
+        self.loopback == (true, true)
     }
 
     /// The path of one direction between two hosts: the plan's, some faults turned off.

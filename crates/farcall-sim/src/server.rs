@@ -158,6 +158,7 @@ impl ServerNode {
 
     /// A datagram arrives at the socket.
     pub fn receive(&mut self, g: &mut Ground, from: SocketAddr, bytes: Vec<u8>) {
+        let from = g.seen(from);
         if !self.stopped {
             self.handle(g, from, bytes);
             return self.settle(g);

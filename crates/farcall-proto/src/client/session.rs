@@ -314,7 +314,8 @@ impl Conversation {
             None => {}
         }
         self.session.granted = Some(granted);
-        self.local = self.config.loopback && w.seen.ip().is_loopback();
+        let seen = w.seen.ip().is_loopback() || self.config.mutant.breaks(Rule::LocalUnseen);
+        self.local = self.config.loopback && seen;
         self.resend_all(now);
     }
 

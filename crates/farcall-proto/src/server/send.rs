@@ -536,7 +536,8 @@ impl Server {
     }
 
     fn write_reply(&mut self, reply: &Reply, out: &mut [u8]) -> Option<Transmit> {
-        let header = Header { conversation: reply.client, number: self.next_number, local: reply.local };
+        let local = reply.local && !self.config.mutant.breaks(Rule::AnswersOpen);
+        let header = Header { conversation: reply.client, number: self.next_number, local };
         let mut writer = Writer::new(out, reply.limit, header);
         match &reply.answer {
             Answer::Welcome { nonce, conversation, ticket, refused, export, from } => {
