@@ -39,7 +39,10 @@ Environment:
   FARCALL_ADDRESS         where exports listen [default: a free port of 127.0.0.1]
   FARCALL_OPEN            1: other machines may call, without keys
   FARCALL_PATIENCE_MS     how long a server may be silent before a call of it fails [default: 10000]
-  FARCALL_WORKERS         how many procedures execute at the same time
+  FARCALL_WORKERS         how many procedures execute at the same time, not counting those that wait
+  FARCALL_THREADS         how many threads serve calls, those included that wait [default: 1024]
+  FARCALL_QUEUE           how many calls wait for a worker [default: 1024]
+  FARCALL_QUEUE_MS        how long a call waits for a worker before it is refused [default: 10000]
   FARCALL_SPIN_US         how long to look for a packet before blocking [default: 0]
   FARCALL_SOCKET_BUFFER   bytes of socket buffer to ask for
   FARCALL_SHM             off: no calls through shared memory [default: on]

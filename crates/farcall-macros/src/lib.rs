@@ -114,7 +114,8 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///   procedure by its number and its name; one that is renamed is still known if it is pinned, in either version. 0 and
 ///   the numbers from 0xffff0000 up are the runtime's.
 /// - `#[idempotent]`: running twice does no harm, so a call that may have run is repeated when its server fails.
-/// - `#[blocking]`: it may take long, so it never runs on the thread that receives packets.
+/// - `#[blocking]`: it may wait for something, so it never runs on the thread that receives packets, and does not count
+///   as one of the server's workers, only as one of its threads.
 /// - `#[uncancelled]`: at a server of `async fn`s its future goes on when its call is given up. (That of any other is
 ///   dropped; a server of plain functions is told by `context().cancelled()`.)
 /// - `#[deadline(ms = n)]`: a call may take that long, unless its caller says less.

@@ -464,6 +464,7 @@ impl Inner {
             workers: self.settings.workers,
             threads: self.settings.threads,
             queue: self.settings.queue,
+            queue_time: self.settings.queue_time,
             queue_bytes: self.settings.queue_bytes,
             slow: self.settings.slow,
             spins: !self.settings.spin.is_zero(),

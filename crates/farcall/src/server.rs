@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! work       a worker's life: receive, execute, give back;  call: what is executed;  errands: what else it does
-//! crew       who receives, who executes, who rests; when another is needed
+//! crew       who receives, who executes, who rests; when another is needed;  staff: how one is had
 //! queue      calls that wait for a worker, fair between conversations
 //! exported   an interface that is offered, and what is known of its procedures
 //! apart      long bytes of a result that are not copied
@@ -29,6 +29,13 @@
 //! - When every worker executes, the receiver does not: it queues calls, and refuses them when the
 //!   queue is full.
 //!
+//! **Who counts.** Workers bound what is computed at the same time, threads bound everything. What only waits takes no
+//! worker: a call of its own, a procedure that is `#[blocking]`, and, as long as other calls wait, one that the
+//! sentinel finds in the same call at two looks. Threads are counted over all carriers ([`Threads`]). Where there can be
+//! no more, calls wait for one ([`Limits::queue_time`] at most), unless all of them wait in calls of their own: each may
+//! wait for the very call that has come, so that is refused. Nor may the last thread that could receive begin to wait
+//! ([`may_wait`]). Threads that rest for long end.
+//!
 //! Quick calls that came together are executed one after the other, and their results leave together,
 //! some at a time. They wait where every worker finds them, so that one that gets stuck holds up no other.
 //!
@@ -44,6 +51,7 @@ mod exported;
 mod handed;
 mod queue;
 mod sentinel;
+mod staff;
 mod tally;
 mod task;
 mod watched;
@@ -56,13 +64,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Parted};
-use farcall_proto::{ServerConfig, Time, server as proto};
+use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, server as proto};
 
 pub(crate) use accesses::Accesses;
 pub(crate) use accesses::Accessor;
 use accesses::Backlog;
 pub(crate) use call::Work;
-pub(crate) use crew::{Crew, Plan, Relief, Seat};
+pub(crate) use crew::{Crew, Pace, Plan, Relief, Rested, Seat, Threads};
 use exported::Exports;
 pub(crate) use exported::{Direct, Executor, Exported};
 pub(crate) use handed::{Back, Outlet};
@@ -82,12 +90,13 @@ use tally::Tally;
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Procedures that execute at the same time, not counting those that wait in calls of their own.
+    /// Procedures that execute at the same time, not counting those that wait.
     pub(crate) workers: usize,
     /// Threads, all in all.
     pub(crate) threads: usize,
-    /// Calls that wait for a worker.
+    /// Calls that wait for a worker, and how long they do.
     pub(crate) queue: usize,
+    pub(crate) queue_time: Duration,
     /// Bytes of their arguments.
     pub(crate) queue_bytes: usize,
     /// Calls that take longer are logged.
@@ -108,6 +117,11 @@ pub(crate) struct Server {
     slow: Option<Duration>,
     /// Calls of one export that may execute as futures at the same time.
     tasks: usize,
+    workers: usize,
+    /// The threads of this server, by whatever its calls come.
+    threads: Arc<Threads>,
+    /// The longest that a call waits for a worker.
+    queue_time: Duration,
     core: Mutex<Core>,
     /// The exports again, for calls that came otherwise than by the socket.
     offers: RwLock<Offers>,
@@ -140,8 +154,21 @@ struct Core {
     tally: Option<Tally>,
     /// Calls that execute, and whose callers have given them up.
     cancelled: HashSet<CallKey>,
+    /// When the sentinel is to look at the queue, while there is any.
+    queue_look: Option<Time>,
     /// Until when the sentinel sleeps; `None` if it does until it is woken.
     sleeping: Option<Time>,
+}
+
+/// How often the sentinel looks at a queue.
+const QUEUE_LOOK: Duration = Duration::from_millis(20);
+
+/// Who is to see to calls that wait.
+enum Summons {
+    /// This worker.
+    Relief(Relief),
+    /// Whoever receives: there can be no other thread.
+    Receiver,
 }
 
 impl Core {
@@ -157,7 +184,36 @@ impl Core {
     fn line_up(&mut self, work: Work) -> Option<Work> {
         let usual = work.usual_result();
         let held = usual > 0 && !self.may_begin(work.call.key, usual);
+        self.watch_queue(work.arrived());
         self.queue.push(work, held)
+    }
+
+    /// Has the sentinel look at the queue soon.
+    fn watch_queue(&mut self, now: Time) {
+        self.queue_look.get_or_insert(now + QUEUE_LOOK);
+    }
+
+    /// Who is to see to the calls that wait, if anybody may.
+    fn summon(&mut self) -> Option<Summons> {
+        let pace = if self.batch.is_empty() { self.queue.next_pace()? } else { Pace::Quick };
+        if !self.crew.has_room(pace, 1) {
+            return None;
+        }
+        let relief = self.crew.relieve_for_queue(pace);
+        Some(relief.map_or(Summons::Receiver, Summons::Relief))
+    }
+
+    /// Somebody to execute what is queued, if there may be.
+    fn relieve_for_queue(&mut self) -> Option<Relief> {
+        let pace = self.queue.next_pace()?;
+        self.crew.relieve_for_queue(pace)
+    }
+
+    /// The failure of a call for which there is no thread.
+    #[cold]
+    fn stuck(&self, threads: &Threads) -> Failure {
+        let why = format!("all {} threads wait in calls of their own (FARCALL_THREADS)", threads.most());
+        Failure::new(Kind::Overloaded, Ran::No).with_detail(why)
     }
 
     /// Whether a call that came, and whose result will be long, may be executed.
@@ -187,7 +243,11 @@ impl Core {
     /// Whether the sentinel is to be woken because the protocol has an earlier timer than it knows.
     #[inline]
     fn alarm(&mut self) -> bool {
-        let Some(timer) = self.protocol.timeout() else { return false };
+        let timer = match (self.protocol.timeout(), self.queue_look) {
+            (Some(timer), None) | (None, Some(timer)) => timer,
+            (Some(timer), Some(look)) => timer.min(look),
+            (None, None) => return false,
+        };
         let early = self.sleeping.is_none_or(|until| timer < until);
         if early {
             self.sleeping = Some(timer);
@@ -212,7 +272,8 @@ impl Server {
         config.window = config.window.min(window.max(farcall_proto::BASE_DATAGRAM as u32));
         let mut secret = [0; 32];
         env.entropy(&mut secret);
-        let crew = Crew::new(limits.workers, limits.threads);
+        let threads = Threads::new(limits.threads.max(limits.workers + 1));
+        let crew = Crew::new(limits.workers, threads.clone());
         let core = Core {
             protocol: proto::Server::new(config, env.now(), secret),
             exports: Exports::default(),
@@ -223,6 +284,7 @@ impl Server {
             crew: if limits.spins { crew } else { crew.in_pairs() },
             tally: None,
             cancelled: HashSet::new(),
+            queue_look: None,
             sleeping: None,
         };
         let server = Arc::new(Server {
@@ -232,6 +294,9 @@ impl Server {
             generation: fork::generation(),
             slow: limits.slow,
             tasks: limits.workers + limits.queue,
+            workers: limits.workers,
+            threads,
+            queue_time: limits.queue_time,
             core: Mutex::new(core),
             offers: RwLock::default(),
             looked: AtomicU64::new(0),
@@ -244,6 +309,11 @@ impl Server {
         server.clone().spawn_worker()?;
         server.clone().spawn_sentinel().inspect_err(|_| server.stop())?;
         Ok(server)
+    }
+
+    /// Its threads.
+    pub(crate) fn threads(&self) -> &Arc<Threads> {
+        &self.threads
     }
 
     /// Where it listens.
@@ -390,23 +460,44 @@ impl Server {
     }
 }
 
-/// Those whose turn it is to receive or to execute, one of whom is about to wait in a call of its own.
+/// A thread that receives and executes in turn with others, and is about to wait in a call of its own.
 pub(crate) trait Aside: Send + Sync {
-    /// It does not count meanwhile.
-    fn step_aside(self: Arc<Self>);
+    /// Whether it may wait: if it is the last that could receive it may not.
+    ///
+    /// # Errors
+    /// What the call that it would wait for fails with.
+    fn may_wait(&self) -> Result<(), CallFailed>;
+    /// It does not count meanwhile. False: it waits already.
+    fn step_aside(&self) -> bool;
     /// It waits no longer.
     fn step_back(&self);
+}
+
+/// Whether this thread may wait in farcall.
+///
+/// # Errors
+/// It serves a call, no other thread can receive meanwhile, and what it would wait for might have to be received.
+#[inline(always)]
+pub(crate) fn may_wait() -> Result<(), CallFailed> {
+    match context::crew() {
+        None => Ok(()),
+        Some(crew) => crew.may_wait(),
+    }
+}
+
+/// What a thread that must not wait fails with.
+#[cold]
+pub(crate) fn last_thread(threads: &Threads) -> CallFailed {
+    let why =
+        format!("this is the last of the server's {} threads (FARCALL_THREADS): it must not wait", threads.most());
+    CallFailed::new(Kind::Overloaded, Ran::No).because(why)
 }
 
 /// To be held while a thread waits in farcall: if it serves a call it does not count as a worker
 /// meanwhile, and another receives if need be.
 #[inline(always)]
 pub(crate) fn waiting() -> Waiting {
-    let crew = context::crew();
-    if let Some(crew) = &crew {
-        crew.clone().step_aside();
-    }
-    Waiting(crew)
+    Waiting(context::crew().filter(|crew| crew.step_aside()))
 }
 
 /// A wait inside a procedure.

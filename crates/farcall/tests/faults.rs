@@ -206,8 +206,8 @@ fn calls_in_a_circle_are_served_beyond_the_limit_of_workers() {
 }
 
 #[test]
-fn when_all_workers_block_calls_are_refused() {
-    let s = setting(builder().workers(2).queue(3).build().unwrap());
+fn when_all_threads_block_calls_are_refused() {
+    let s = setting(builder().workers(2).threads(3).queue(3).build().unwrap());
     let blocked: Vec<_> = (0..2).map(|_| s.gate.start().pass()).collect();
     s.until_waiting(2);
     let queued: Vec<_> = (0..3).map(|_| s.gate.start().pass()).collect();
@@ -223,7 +223,7 @@ fn when_all_workers_block_calls_are_refused() {
 
 #[test]
 fn one_callers_flood_does_not_shut_the_others_out() {
-    let s = setting(builder().workers(1).queue(3).build().unwrap());
+    let s = setting(builder().workers(1).threads(2).queue(3).build().unwrap());
     let url = s.export.as_ref().unwrap().url();
     let blocked = s.gate.start().pass();
     s.until_waiting(1);
@@ -285,7 +285,7 @@ fn dropping_a_started_call_cancels_it() {
 
 #[test]
 fn a_queued_call_that_is_cancelled_never_runs() {
-    let s = setting(builder().workers(1).build().unwrap());
+    let s = setting(builder().workers(1).threads(2).build().unwrap());
     let blocked = s.gate.start().pass();
     s.until_waiting(1);
     let mut queued = s.gate.start().pass();

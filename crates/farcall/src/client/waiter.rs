@@ -307,6 +307,7 @@ impl Caller {
     /// receives for all others: if it waited in a second call, nobody would receive any more.
     #[inline(always)]
     pub(super) fn take_to_wait(env: &Arc<dyn Env>) -> Result<Box<Caller>, CallFailed> {
+        crate::server::may_wait()?;
         let caller = Caller::take(env);
         if !caller.nested {
             return Ok(caller);

@@ -49,6 +49,7 @@ impl Station for Parking {
     }
 
     fn wait(&self, bells: &Bells, enough: usize, until: Option<Time>) -> Result<(), CallFailed> {
+        crate::server::may_wait()?;
         let _waiting = crate::server::waiting();
         bells.hear(
             Arc::as_ptr(&self.event).addr(),

@@ -190,6 +190,9 @@ impl Rescue {
     }
 
     pub(super) fn wait(&self, sink: Sink<'_>) {
+        if let Err(why) = crate::server::may_wait() {
+            return sink(Reply::Failed(why.but_ran(Ran::Maybe)));
+        }
         let _waiting = crate::server::waiting();
         loop {
             if let Some(ending) = self.take() {

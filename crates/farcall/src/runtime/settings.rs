@@ -26,6 +26,7 @@ pub(super) struct Settings {
     pub(super) threads: usize,
     pub(super) queue: usize,
     pub(super) queue_bytes: usize,
+    pub(super) queue_time: Duration,
     pub(super) patience: Duration,
     pub(super) full_patience: bool,
     pub(super) socket_buffer: usize,
@@ -54,6 +55,7 @@ impl Builder {
             threads: 1024,
             queue: 1024,
             queue_bytes: 64 << 20,
+            queue_time: Duration::from_secs(10),
             patience: Duration::from_secs(10),
             full_patience: false,
             socket_buffer: 4 << 20,
@@ -97,16 +99,19 @@ impl Builder {
         self
     }
 
-    /// How many procedures may execute at the same time, at least 1. Those that wait in calls of
-    /// their own do not count. By default two for each processor, at least 4. `FARCALL_WORKERS`.
+    /// How many procedures may execute at the same time, at least 1. Those that wait do not count: in calls of their
+    /// own, because they are marked `#[blocking]`, or, while others wait for a worker, because they have run for longer
+    /// than 40 ms. By default two for each processor, at least 4. `FARCALL_WORKERS`.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Builder {
         self.settings.workers = workers.max(1);
         self
     }
 
-    /// How many threads the server may have at most, those included that wait in calls of their
-    /// own. By default 1024. `FARCALL_THREADS`.
+    /// How many threads may serve calls at most, whatever carries these, and those included that wait. (One for each
+    /// caller through shared memory, which takes its calls in, does not count.) A call that needs a thread when all
+    /// wait in calls of their own is refused as overloaded, `Ran::No`, for it may be what they wait for. Threads that
+    /// nobody needs end after 10 s. By default 1024, at least one more than workers. `FARCALL_THREADS`.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Builder {
         self.settings.threads = threads;
@@ -118,6 +123,14 @@ impl Builder {
     #[must_use]
     pub fn queue(mut self, calls: usize) -> Builder {
         self.settings.queue = calls;
+        self
+    }
+
+    /// How long a call may wait for a worker; then it is refused as overloaded, `Ran::No`. By default 10 s.
+    /// `FARCALL_QUEUE_MS`, milliseconds.
+    #[must_use]
+    pub fn queue_time(mut self, time: Duration) -> Builder {
+        self.settings.queue_time = time;
         self
     }
 
@@ -252,7 +265,7 @@ impl Settings {
         read("FARCALL_QUEUE_BYTES").set(&mut self.queue_bytes)?;
         read("FARCALL_SOCKET_BUFFER").set(&mut self.socket_buffer)?;
         let (mut open, mut describe) = (u8::from(self.open), u8::from(self.describe));
-        let (mut spin, mut patience, mut slow, mut workers) = (None, None, None, None);
+        let (mut spin, mut patience, mut slow, mut workers, mut queue_time) = (None, None, None, None, None);
         read("FARCALL_SHM").set_switch(&mut self.shared_memory)?;
         read("FARCALL_FULL_PATIENCE").set_switch(&mut self.full_patience)?;
         read("FARCALL_OPEN").set(&mut open)?;
@@ -260,11 +273,13 @@ impl Settings {
         read("FARCALL_WORKERS").set_some(&mut workers)?;
         read("FARCALL_SPIN_US").set_some(&mut spin)?;
         read("FARCALL_PATIENCE_MS").set_some(&mut patience)?;
+        read("FARCALL_QUEUE_MS").set_some(&mut queue_time)?;
         read("FARCALL_SLOW_MS").set_some(&mut slow)?;
         self.slow = slow.map(Duration::from_millis).or(self.slow);
         self.open = open != 0;
         self.describe = describe != 0;
         self.spin = spin.map_or(self.spin, Duration::from_micros);
+        self.queue_time = queue_time.map_or(self.queue_time, Duration::from_millis);
         self.patience = patience.map_or(self.patience, Duration::from_millis);
         self.workers = workers.map_or(self.workers, |workers: usize| workers.max(1));
         Ok(())

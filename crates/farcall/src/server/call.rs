@@ -11,6 +11,7 @@ use farcall_proto::server::{self as proto, Envelope, Finish, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::Server;
+use super::crew::Pace;
 use super::exported::{Exported, Known};
 use super::handed::{Back, Outlet};
 use super::task::{Serving, Spawn};
@@ -80,20 +81,27 @@ impl Work {
     /// Whether the receiver may execute it itself. To say that there is no such
     /// procedure is quick, and so is to have it executed elsewhere.
     pub(crate) fn is_quick(&self) -> bool {
-        self.exported.elsewhere().is_some() || self.which.is_none_or(|which| self.exported.known(which).is_quick())
+        self.pace() == Pace::Quick
+    }
+
+    /// What is known of how long it takes.
+    #[inline(always)]
+    pub(crate) fn pace(&self) -> Pace {
+        if self.exported.elsewhere().is_some() {
+            return Pace::Quick;
+        }
+        self.which.map_or(Pace::Quick, |which| self.exported.known(which).pace())
     }
 
     /// The same, and how long its result will be, if that is long.
     #[inline(always)]
-    pub(super) fn outlook(&self) -> (bool, usize) {
-        let Some(which) = self.which else { return (true, 0) };
-        let known = self.exported.known(which);
-        (self.exported.elsewhere().is_some() || known.is_quick(), known.usual_result())
+    pub(super) fn outlook(&self) -> (Pace, usize) {
+        (self.pace(), self.usual_result())
     }
 
     /// Whether it is quick, and its result is not long.
     pub(super) fn is_light(&self) -> bool {
-        self.outlook() == (true, 0)
+        self.outlook() == (Pace::Quick, 0)
     }
 
     /// How long its result will be, if that is long.
@@ -144,8 +152,13 @@ impl Work {
     }
 
     /// It is to wait for a worker, from now on.
-    pub(super) fn waits(&mut self, now: Time) {
+    pub(crate) fn waits(&mut self, now: Time) {
         self.arrived = now;
+    }
+
+    /// Since when it has waited.
+    pub(super) fn arrived(&self) -> Time {
+        self.arrived
     }
 
     /// It waited for a worker, and is executed now.
@@ -240,7 +253,10 @@ impl Work {
         arguments: Vec<u8>,
     ) -> Option<Finish> {
         if self.exported.running() > server.tasks {
-            let why = Failure::new(Kind::Overloaded, Ran::No).with_detail("the server's executor has too many calls");
+            let why = Failure::new(Kind::Overloaded, Ran::No).with_detail(format!(
+                "the executor has {} calls (FARCALL_WORKERS and FARCALL_QUEUE, together)",
+                self.exported.running() - 1
+            ));
             return Some(why.into());
         }
         let (call, exported) = (self.call, self.exported.clone());

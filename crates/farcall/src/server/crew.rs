@@ -1,20 +1,47 @@
 //! Who receives, who executes, who rests. Counting only: the server acts on it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::env::{Event, Time};
 
-/// Where a worker rests.
+/// Where a worker rests, and what it does, as the crew sees it.
 pub(crate) struct Seat {
     event: Arc<dyn Event>,
     called: AtomicBool,
+    /// What its worker does: one of the constants below. Read and written under the crew's lock.
+    does: AtomicU8,
+    /// It was in the same call at the watchdog's last look.
+    seen: AtomicBool,
+}
+
+/// It receives, rests, or is between the two.
+const NOTHING: u8 = 0;
+/// It executes, and counts as a worker.
+const EXECUTES: u8 = 1;
+/// It executes a call that may wait for something, and does not count.
+const IS_PARKED: u8 = 2;
+/// Added to one of these: it waits in a call of its own.
+const WAITS: u8 = 4;
+
+/// A worker that nobody needs for so long ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Why a worker rests no longer.
+pub(crate) enum Rested {
+    /// It is to receive.
+    Called,
+    /// Nobody has needed it.
+    Idle,
+    /// Nobody ever will.
+    Over,
 }
 
 impl Seat {
     pub(crate) fn new(event: Arc<dyn Event>) -> Arc<Seat> {
-        Arc::new(Seat { event, called: AtomicBool::new(false) })
+        let (called, does, seen) = (AtomicBool::new(false), AtomicU8::new(NOTHING), AtomicBool::new(false));
+        Arc::new(Seat { event, called, does, seen })
     }
 
     pub(crate) fn wake(&self) {
@@ -27,30 +54,67 @@ impl Seat {
         self.event.set();
     }
 
-    /// Rests until called (true) or `over`.
-    pub(crate) fn rest(&self, over: &dyn Fn() -> bool) -> bool {
+    /// Rests until called, or `over`, or nobody has called for long.
+    pub(crate) fn rest(&self, over: &dyn Fn() -> bool) -> Rested {
         loop {
             if self.called.swap(false, Ordering::SeqCst) {
-                return true;
+                return Rested::Called;
             }
             if over() {
-                return false;
+                return Rested::Over;
             }
-            self.event.wait(None);
+            if !self.event.wait(Some(IDLE)) && !self.called.load(Ordering::SeqCst) {
+                return Rested::Idle;
+            }
         }
     }
 }
 
-/// The workers of a server.
+/// The threads of a server, of all its carriers. One thread that receives is not counted: each carrier has that.
+pub(crate) struct Threads {
+    most: usize,
+    taken: AtomicUsize,
+}
+
+impl Threads {
+    /// At most so many, the one that receives datagrams included.
+    pub(crate) fn new(most: usize) -> Arc<Threads> {
+        Arc::new(Threads { most: most.max(2) - 1, taken: AtomicUsize::new(0) })
+    }
+
+    /// How many there may be.
+    pub(crate) fn most(&self) -> usize {
+        self.most + 1
+    }
+
+    fn take(&self) -> bool {
+        let more = |taken| (taken < self.most).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn give_back(&self) {
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn are_taken(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) >= self.most
+    }
+}
+
+/// The workers of a server, or of one of its callers through shared memory.
 pub(crate) struct Crew {
     /// How many may execute, not counting a receiver that executes something quick.
     limit: usize,
-    most_threads: usize,
+    /// The threads of the server, and how many of them are here.
+    budget: Arc<Threads>,
     threads: usize,
     /// Those at the socket, or on their way to it.
     receiving: usize,
-    /// Those that execute and do not wait in a call of their own.
+    /// Those that execute and count as workers.
     executing: usize,
+    /// Those that execute and do not: what they execute is marked as blocking, or takes long.
+    parked: usize,
+    seats: Vec<Arc<Seat>>,
     resting: Vec<Arc<Seat>>,
     /// Counts calls that a lone receiver has executed: the sentinel sees by it that things move.
     pub(crate) progress: u64,
@@ -61,6 +125,17 @@ pub(crate) struct Crew {
     /// Quick calls that came to one of two, and since when: whether they are worth a sentinel.
     quick: u32,
     since: Time,
+}
+
+/// What is known of how long a call takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Shorter than it takes to wake another thread: the receiver may execute it.
+    Quick,
+    /// Nothing in particular.
+    Any,
+    /// It waits for something, by its own account.
+    Blocking,
 }
 
 /// So many quick calls within that time are worth a sentinel.
@@ -82,16 +157,20 @@ pub(crate) enum Plan {
     Guarded(bool),
     /// Leave it to others.
     Queue,
+    /// Refuse it: it needs a thread, there can be no more, and all that there are wait in calls of their own.
+    Refuse,
 }
 
 impl Crew {
-    pub(crate) fn new(limit: usize, most_threads: usize) -> Crew {
+    pub(crate) fn new(limit: usize, budget: Arc<Threads>) -> Crew {
         Crew {
             limit: limit.max(1),
-            most_threads: most_threads.max(limit + 1).max(2),
+            budget,
             threads: 0,
             receiving: 0,
             executing: 0,
+            parked: 0,
+            seats: Vec::new(),
             resting: Vec::new(),
             progress: 0,
             guarded: false,
@@ -113,17 +192,42 @@ impl Crew {
         self.receiving += 1;
     }
 
+    /// A worker's thread runs.
+    pub(crate) fn join(&mut self, seat: &Arc<Seat>) {
+        self.seats.push(seat.clone());
+    }
+
     /// A worker could not be made: the sentinel has one made later, if nobody receives. True: wake it.
     pub(crate) fn lost(&mut self) -> bool {
-        self.threads -= 1;
         self.receiving -= 1;
+        self.end_thread();
         !std::mem::replace(&mut self.guarded, true)
     }
 
     /// One who received is gone.
-    pub(crate) fn leave(&mut self) {
-        self.threads -= 1;
+    pub(crate) fn leave(&mut self, seat: &Arc<Seat>) {
         self.receiving -= 1;
+        self.forget(seat);
+    }
+
+    /// One who has rested for long ends, unless it was called meanwhile.
+    pub(crate) fn retire(&mut self, seat: &Arc<Seat>) -> bool {
+        let Some(place) = self.resting.iter().position(|resting| Arc::ptr_eq(resting, seat)) else { return false };
+        self.resting.remove(place);
+        self.forget(seat);
+        true
+    }
+
+    fn forget(&mut self, seat: &Arc<Seat>) {
+        self.seats.retain(|other| !Arc::ptr_eq(other, seat));
+        self.end_thread();
+    }
+
+    fn end_thread(&mut self) {
+        self.threads -= 1;
+        if self.threads > 0 {
+            self.budget.give_back();
+        }
     }
 
     pub(crate) fn receiving(&self) -> usize {
@@ -132,11 +236,11 @@ impl Crew {
 
     /// How many execute, not counting those that wait in calls of their own, and how many threads there are.
     pub(crate) fn executing(&self) -> (usize, usize) {
-        (self.executing, self.threads)
+        (self.executing + self.parked, self.threads)
     }
 
     pub(crate) fn nobody_executes(&self) -> bool {
-        self.executing == 0
+        self.executing + self.parked == 0
     }
 
     pub(crate) fn resting(&self) -> Vec<Arc<Seat>> {
@@ -144,24 +248,26 @@ impl Crew {
     }
 
     /// What one who receives is to do with a call, about now.
-    pub(crate) fn plan(&mut self, quick: bool, now: Time) -> Plan {
+    pub(crate) fn plan(&mut self, seat: &Seat, pace: Pace, now: Time) -> Plan {
         let others = self.receiving - 1;
-        if quick && (others == 0 || !self.guarded && self.is_brisk(now)) {
-            self.leave_socket();
+        if pace == Pace::Quick && (others == 0 || !self.guarded && self.is_brisk(now)) {
+            self.leave_socket(seat, EXECUTES);
             self.progress = self.progress.wrapping_add(1);
             return Plan::Guarded(!std::mem::replace(&mut self.guarded, true));
         }
-        if self.executing >= self.limit {
+        if !self.has_room(pace, 1) {
             return Plan::Queue;
         }
+        let does = if pace == Pace::Blocking { IS_PARKED } else { EXECUTES };
         if others > 0 {
-            self.leave_socket();
+            self.leave_socket(seat, does);
             return Plan::Execute(None);
         }
         match self.relieve() {
+            None if self.is_stuck() => Plan::Refuse,
             None => Plan::Queue,
             relief => {
-                self.leave_socket();
+                self.leave_socket(seat, does);
                 Plan::Execute(relief)
             }
         }
@@ -180,9 +286,18 @@ impl Crew {
         now.since(std::mem::replace(&mut self.since, now)) < BRISK.1
     }
 
-    fn leave_socket(&mut self) {
+    #[inline]
+    fn leave_socket(&mut self, seat: &Seat, does: u8) {
         self.receiving -= 1;
-        self.executing += 1;
+        *self.count(does) += 1;
+        seat.does.store(does, Ordering::Relaxed);
+        seat.seen.store(false, Ordering::Relaxed);
+    }
+
+    /// How many do that.
+    #[inline]
+    fn count(&mut self, does: u8) -> &mut usize {
+        if does == EXECUTES { &mut self.executing } else { &mut self.parked }
     }
 
     /// Somebody more to receive, if there can be.
@@ -191,12 +306,30 @@ impl Crew {
             self.receiving += 1;
             return Some(Relief::Rested(seat));
         }
-        if self.threads >= self.most_threads {
-            return None;
-        }
+        // One is not counted.
+        (self.threads == 0 || self.budget.take()).then(|| self.one_more())
+    }
+
+    fn one_more(&mut self) -> Relief {
         self.threads += 1;
         self.receiving += 1;
-        Some(Relief::New)
+        Relief::New
+    }
+
+    /// Whether nobody more can receive or execute than do.
+    pub(crate) fn is_full(&self) -> bool {
+        self.resting.is_empty() && self.budget.are_taken()
+    }
+
+    /// Whether there can be no more threads, and all that there are wait in calls of their own, but for one that receives.
+    /// Whatever they wait for may be what another thread would be needed for.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.nobody_executes() && self.receiving <= 1 && self.is_full()
+    }
+
+    /// Whether nobody would receive if one who executes began to wait.
+    pub(crate) fn is_last(&self) -> bool {
+        self.receiving == 0 && self.is_full()
     }
 
     /// The sentinel is to sleep: who is to receive besides.
@@ -216,19 +349,33 @@ impl Crew {
         if self.receiving > 0 { None } else { self.relieve() }
     }
 
-    /// Whether so many more may execute.
-    pub(crate) fn has_room(&self, more: usize) -> bool {
-        self.executing + more <= self.limit
+    /// Whether so many more such calls may be executed, as far as workers are counted.
+    pub(crate) fn has_room(&self, pace: Pace, more: usize) -> bool {
+        pace == Pace::Blocking || self.executing + more <= self.limit
     }
 
-    /// Somebody to execute what is queued, if there may be.
-    pub(crate) fn relieve_for_queue(&mut self) -> Option<Relief> {
-        if self.executing >= self.limit { None } else { self.relieve() }
+    /// Somebody to execute what is queued, such a call first, if there may be.
+    pub(crate) fn relieve_for_queue(&mut self, pace: Pace) -> Option<Relief> {
+        if self.has_room(pace, 1) { self.relieve() } else { None }
+    }
+
+    /// Those that were in the same call at the last look too do not count as workers any more: perhaps they wait.
+    pub(crate) fn park_long(&mut self) {
+        for seat in &self.seats {
+            if seat.does.load(Ordering::Relaxed) == EXECUTES && seat.seen.swap(true, Ordering::Relaxed) {
+                seat.does.store(IS_PARKED, Ordering::Relaxed);
+                self.executing -= 1;
+                self.parked += 1;
+            }
+        }
     }
 
     /// One who executed is at the socket again.
-    pub(crate) fn done(&mut self) {
-        self.executing -= 1;
+    #[inline]
+    pub(crate) fn done(&mut self, seat: &Seat) {
+        let does = seat.does.load(Ordering::Relaxed);
+        *self.count(does) -= 1;
+        seat.does.store(NOTHING, Ordering::Relaxed);
         self.receiving += 1;
     }
 
@@ -250,13 +397,34 @@ impl Crew {
         true
     }
 
-    /// One who executes begins to wait in a call of its own.
-    pub(crate) fn step_aside(&mut self) {
-        self.executing -= 1;
+    /// One who executes begins to wait in a call of its own; somebody is to receive if nobody does. False: it waits already.
+    pub(crate) fn step_aside(&mut self, seat: &Seat) -> bool {
+        let does = seat.does.load(Ordering::Relaxed);
+        if does == NOTHING || does >= WAITS {
+            return false;
+        }
+        *self.count(does) -= 1;
+        seat.does.store(does + WAITS, Ordering::Relaxed);
+        true
     }
 
     /// It waits no longer.
-    pub(crate) fn step_back(&mut self) {
-        self.executing += 1;
+    pub(crate) fn step_back(&mut self, seat: &Seat) {
+        let does = seat.does.load(Ordering::Relaxed) - WAITS;
+        *self.count(does) += 1;
+        seat.does.store(does, Ordering::Relaxed);
+    }
+
+    /// Somebody to receive if nobody does, even if that is one thread more than there may be: of two that began to wait
+    /// at the same time only one may have seen that it is the last.
+    pub(crate) fn relieve_waiting(&mut self) -> Option<Relief> {
+        if self.receiving > 0 {
+            return None;
+        }
+        let relief = self.relieve();
+        relief.or_else(|| {
+            self.budget.taken.fetch_add(1, Ordering::Relaxed);
+            Some(self.one_more())
+        })
     }
 }

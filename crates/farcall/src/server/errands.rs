@@ -1,7 +1,7 @@
 //! What a worker has to do besides calls, when nothing is locked: to wake, and to drop what the user made.
 
 use super::{Next, Worker};
-use crate::server::{Accessor, Core};
+use crate::server::{Accessor, Core, Pace};
 
 /// The sentinel sleeps too long.
 pub(super) const ALARM: u8 = 1;
@@ -38,7 +38,7 @@ impl Worker<'_> {
         }
         let executes = matches!(next, Next::Execute);
         if !executes {
-            let plan = self.server.lock().crew.plan(true, self.now);
+            let plan = self.server.lock().crew.plan(&self.seat, Pace::Quick, self.now);
             self.leave_to_others(plan);
         }
         Accessor { from: None, woken: std::mem::take(&mut self.woken) }.wake();
@@ -51,7 +51,7 @@ impl Worker<'_> {
         if executes {
             return next;
         }
-        self.server.lock().crew.done();
+        self.server.lock().crew.done(&self.seat);
         Next::Look
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::accesses::{Accesses, Accessor};
+use super::crew::Pace;
 use super::task::Spawn;
 use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
@@ -124,7 +125,18 @@ impl Known {
         }
     }
 
+    /// What is known of how long it takes.
+    #[inline]
+    pub(super) fn pace(&self) -> Pace {
+        match self.is_quick() {
+            true => Pace::Quick,
+            false if self.facts.blocking => Pace::Blocking,
+            false => Pace::Any,
+        }
+    }
+
     /// Whether the receiver may execute it itself.
+    #[inline]
     pub(super) fn is_quick(&self) -> bool {
         !self.facts.blocking
             && self.trials.load(Ordering::Relaxed) >= TRIALS

@@ -8,6 +8,7 @@ use farcall_proto::server::{CallKey, Finish, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::call::Work;
+use super::crew::Pace;
 use super::exported::{Exported, Exports};
 use super::{Env, Server};
 use crate::xdr::Spill;
@@ -70,24 +71,30 @@ impl Server {
     }
 
     /// Has a worker execute a call, when it has its turn. It knows whom to give the outcome back.
-    pub(crate) fn hand_in(self: &Arc<Self>, work: Work) {
-        let (refused, relief) = {
+    pub(crate) fn hand_in(self: &Arc<Self>, mut work: Work) {
+        let now = self.now();
+        work.waits(now);
+        let (refused, summons, alarm) = {
             let mut core = self.lock();
             let core = &mut *core;
-            let refused = match core.crew.has_room(core.queue.len() + 1) {
-                true => {
-                    core.queue.pass(work);
-                    None
-                }
-                false => core.queue.push(work, false),
+            let pace = work.pace();
+            let refused = if pace != Pace::Quick && core.crew.is_stuck() {
+                Some((work, core.stuck(&self.threads)))
+            } else if core.crew.has_room(pace, core.queue.len() + 1) && !core.crew.is_full() {
+                core.queue.pass(work);
+                None
+            } else {
+                core.queue.push(work, false).map(|work| (work, core.queue.full()))
             };
-            (refused, core.crew.relieve_for_queue())
+            core.watch_queue(now);
+            (refused, core.summon(), core.alarm())
         };
-        if let Some(relief) = relief {
-            self.relieve(relief);
+        self.summon(summons);
+        if alarm {
+            self.sentinel.set();
         }
-        if let Some(work) = refused {
-            self.refuse_one(work, Failure::new(Kind::Overloaded, Ran::No).with_detail("the server's queue is full"));
+        if let Some((work, failure)) = refused {
+            self.refuse_one(work, failure);
         }
     }
 
@@ -126,7 +133,7 @@ impl Server {
     }
 
     /// Refuses a call that had its place in the queue.
-    fn refuse_one(self: &Server, work: Work, failure: Failure) {
+    pub(super) fn refuse_one(self: &Server, work: Work, failure: Failure) {
         let now = self.now();
         let finish = work.give_back(Some(failure.into()), &mut Vec::new());
         if let Some(finish) = finish {

@@ -1,10 +1,13 @@
 //! Calls that wait for a worker, or until their clients have fetched other results: bounded, and fair between conversations.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use farcall_proto::server::CallKey;
+use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::call::Work;
+use super::crew::Pace;
 
 /// Calls that wait. Each conversation has a turn after every other one.
 pub(super) struct Queue {
@@ -82,6 +85,28 @@ impl Queue {
 
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// How long the call whose turn it is will take; `None` if none has a turn.
+    pub(super) fn next_pace(&self) -> Option<Pace> {
+        Some(self.waiting.get(self.turns.front()?)?.front()?.pace())
+    }
+
+    /// Takes out a call that has waited for a worker for that long, if there is one. (Those that are held wait for their
+    /// own clients.)
+    pub(super) fn pop_late(&mut self, now: Time, time: Duration) -> Option<Work> {
+        let mut fronts = self.waiting.values().filter_map(VecDeque::front);
+        let key = fronts.find(|work| now.since(work.arrived()) >= time)?.call.key;
+        self.remove(key)
+    }
+
+    /// Why there is no room for a call.
+    pub(super) fn full(&self) -> Failure {
+        let why = match self.len < self.most {
+            true => format!("{} bytes of arguments wait for a worker (FARCALL_QUEUE_BYTES)", self.bytes),
+            false => format!("{} calls wait for a worker (FARCALL_QUEUE)", self.len),
+        };
+        Failure::new(Kind::Overloaded, Ran::No).with_detail(why)
     }
 
     fn has_room(&self, work: &Work) -> bool {

@@ -14,8 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use farcall_proto::{Failure, Kind, Ran};
+
 use super::crew::Relief;
-use super::{Core, Server};
+use super::{Core, QUEUE_LOOK, Server, Summons};
 use crate::env::Time;
 
 /// How long a receiver that was seen to execute is given.
@@ -26,6 +28,9 @@ const LONGEST_NAP: Duration = Duration::from_micros(1600);
 const QUIET: u32 = 8;
 /// Fewer calls than that between two looks are not worth them.
 const FEW: u64 = 8;
+
+/// Calls that have waited too long and are refused at one look.
+const MOST_LATE: usize = 256;
 
 /// What the sentinel remembers from one look to the next.
 struct Watch {
@@ -47,10 +52,11 @@ impl Server {
     fn stand(self: Arc<Self>) {
         while !self.is_stopped() {
             let now = self.now();
+            self.look_at_queue(now);
             let (timer, guarded) = {
                 let mut core = self.lock();
                 self.act_on_timer(&mut core, now);
-                let timer = core.protocol.timeout();
+                let timer = [core.protocol.timeout(), core.queue_look].into_iter().flatten().min();
                 // While it watches nobody needs to wake it.
                 core.sleeping = if core.crew.guarded { Some(Time::default()) } else { timer };
                 if core.protocol.has_loose() {
@@ -85,6 +91,48 @@ impl Server {
         }
     }
 
+    /// Sees to calls that wait for a worker: refuses those that have waited too long, and has more executed where none
+    /// of those that execute has got on.
+    fn look_at_queue(self: &Arc<Self>, now: Time) {
+        let (mut late, mut summons) = (Vec::new(), Vec::new());
+        {
+            let core = &mut *self.lock();
+            if core.queue_look.is_none_or(|look| now < look) {
+                return;
+            }
+            core.queue_look = (!core.queue.is_empty()).then(|| now + QUEUE_LOOK);
+            if core.queue.is_empty() {
+                return;
+            }
+            core.crew.park_long();
+            let before = core.queue.len();
+            while late.len() < MOST_LATE
+                && let Some(work) = core.queue.pop_late(now, self.queue_time)
+            {
+                late.push(work);
+            }
+            while summons.len() + late.len() < before
+                && let Some(summoned) = core.summon()
+            {
+                let more = matches!(summoned, Summons::Relief(_));
+                summons.push(summoned);
+                if !more {
+                    break;
+                }
+            }
+        }
+        summons.into_iter().for_each(|summoned| self.summon(Some(summoned)));
+        for work in late {
+            let why = format!(
+                "it waited {:?} (FARCALL_QUEUE_MS) for one of {} workers (FARCALL_WORKERS) or {} threads (FARCALL_THREADS)",
+                self.queue_time,
+                self.workers,
+                self.threads.most(),
+            );
+            self.refuse_one(work, Failure::new(Kind::Overloaded, Ran::No).with_detail(why));
+        }
+    }
+
     /// Watches until nothing has moved for a while.
     fn watch(self: &Arc<Self>) {
         let mut watch = Watch { progress: self.lock().crew.progress, alone: true, quiet: 0, nap: NAP };
@@ -94,6 +142,7 @@ impl Server {
             if self.is_stopped() {
                 return;
             }
+            self.look_at_queue(self.now());
             let relief = self.look(&mut watch);
             if let Some(relief) = relief {
                 self.relieve(relief);

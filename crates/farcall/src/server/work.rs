@@ -17,10 +17,9 @@ use errands::{ALARM, USERS};
 
 use super::apart::Apart;
 use super::call::{Train, Work};
-use super::crew::{Plan, Relief, Seat};
-use super::{Aside, Core, Outlet, Server, tally};
+use super::crew::{Pace, Plan, Relief, Rested, Seat};
+use super::{Core, Outlet, Server, tally};
 use crate::Bytes;
-use crate::context;
 use crate::depart::{self, send_around};
 use crate::env::{Received, Wait, train};
 use farcall_proto::ACCESSES;
@@ -106,57 +105,15 @@ fn buffer() -> Box<[u8]> {
 /// How long to keep off a socket that fails in a way that we do not know.
 const PAUSE: Duration = Duration::from_millis(10);
 
-impl Server {
-    /// Adds a worker that receives. It is counted already.
-    pub(super) fn spawn_worker(self: Arc<Self>) -> std::io::Result<()> {
-        let env = self.env.clone();
-        env.spawn(
-            "farcall-worker",
-            Box::new(move || {
-                context::serve_in_thread(self.clone(), self.clone());
-                (self.enter)(&mut || Worker::new(&self).live());
-            }),
-        )
-    }
-
-    /// Has somebody receive.
-    pub(super) fn relieve(self: &Arc<Self>, relief: Relief) {
-        match relief {
-            Relief::Rested(seat) => seat.call(),
-            Relief::New => {
-                if self.clone().spawn_worker().is_err() && self.lock().crew.lost() {
-                    self.sentinel.set();
-                }
-            }
-        }
-    }
-}
-
-impl Aside for Server {
-    fn step_aside(self: Arc<Self>) {
-        let relief = {
-            let mut core = self.lock();
-            core.crew.step_aside();
-            let core = &mut *core;
-            match core.crew.relieve_if_alone() {
-                None if !core.is_free() => core.crew.relieve_for_queue(),
-                relief => relief,
-            }
-        };
-        if let Some(relief) = relief {
-            self.relieve(relief);
-        }
-    }
-
-    fn step_back(&self) {
-        self.lock().crew.step_back();
-    }
+/// Lives a worker's life.
+pub(super) fn live(server: &Arc<Server>, seat: Arc<Seat>) {
+    Worker::new(server, seat).live();
 }
 
 impl<'s> Worker<'s> {
-    fn new(server: &'s Arc<Server>) -> Worker<'s> {
+    fn new(server: &'s Arc<Server>, seat: Arc<Seat>) -> Worker<'s> {
         Worker {
-            seat: Seat::new(server.env.event()),
+            seat,
             buffer: buffer(),
             lent: Vec::new(),
             out: vec![0; depart::ROOM].into_boxed_slice(),
@@ -191,8 +148,11 @@ impl<'s> Worker<'s> {
                 Next::Execute => self.execute(),
                 Next::Look => self.next(),
                 Next::Receive => self.receive(),
-                Next::Rest if self.seat.rest(&|| server.is_stopped()) => self.next(),
-                Next::Rest => return,
+                Next::Rest => match self.seat.rest(&|| server.is_stopped()) {
+                    Rested::Called => self.next(),
+                    Rested::Idle if !server.lock().crew.retire(&self.seat) => Next::Rest,
+                    Rested::Idle | Rested::Over => return,
+                },
             };
         }
         // A call that came too late is dropped: its caller hears nothing, as when a process ends.
@@ -317,8 +277,8 @@ impl<'s> Worker<'s> {
     fn leave_calls(&mut self, core: &mut Core, len: usize) -> Option<Plan> {
         if self.current.is_some() || !self.arrived.is_empty() {
             self.line_up(core, len);
-            if self.relief.is_none() {
-                self.relief = core.crew.relieve_for_queue();
+            if self.relief.is_none() && !core.queue.is_empty() {
+                self.relief = core.relieve_for_queue();
             }
         }
         None
@@ -452,16 +412,24 @@ impl<'s> Worker<'s> {
             return self.next_in_line(core);
         }
         let Some(work) = &self.current else { return self.next_held(core) };
-        let (quick, usual) = work.outlook();
-        let begins = (core.is_free() || quick) && (usual == 0 || core.may_begin(work.call.key, usual));
-        let plan = if begins { core.crew.plan(quick, self.now) } else { Plan::Queue };
-        if !matches!(plan, Plan::Queue) {
-            self.make_room(core, usual);
-            return Some(plan);
+        let (pace, usual) = work.outlook();
+        let begins = (core.is_free() || pace == Pace::Quick) && (usual == 0 || core.may_begin(work.call.key, usual));
+        let plan = if begins { core.crew.plan(&self.seat, pace, self.now) } else { Plan::Queue };
+        match plan {
+            Plan::Queue => {
+                let work = self.current.take()?;
+                self.now = self.server.now();
+                self.queue(core, work);
+            }
+            Plan::Refuse => {
+                let work = self.current.take()?;
+                self.refuse_stuck(core, work);
+            }
+            plan => {
+                self.make_room(core, usual);
+                return Some(plan);
+            }
         }
-        let work = self.current.take()?;
-        self.now = self.server.now();
-        self.queue(core, work);
         self.next_in_line(core)
     }
 
@@ -491,7 +459,7 @@ impl<'s> Worker<'s> {
         // What was there before shares an older one.
         core.batch.iter_mut().rev().take_while(|work| work.is_received()).for_each(|work| work.share_arguments(&train));
         if !core.batch.is_empty() && !core.queue.is_empty() {
-            self.relief = core.crew.relieve_for_queue();
+            self.relief = core.relieve_for_queue();
         }
     }
 
@@ -514,15 +482,21 @@ impl<'s> Worker<'s> {
     /// Takes the call whose turn it is, if it may be executed now.
     fn next_in_line(&mut self, core: &mut Core) -> Option<Plan> {
         core.admit();
-        let (work, waited) = match core.batch.pop_front() {
-            Some(work) => (work, false),
-            None => (core.queue.pop()?, true),
+        let (work, waited, plan) = loop {
+            let (work, waited) = match core.batch.pop_front() {
+                Some(work) => (work, false),
+                None => (core.queue.pop()?, true),
+            };
+            let pace = if waited { work.pace() } else { Pace::Quick };
+            match core.crew.plan(&self.seat, pace, self.now) {
+                Plan::Queue => {
+                    core.queue.unpop(work);
+                    return None;
+                }
+                Plan::Refuse => self.refuse_stuck(core, work),
+                plan => break (work, waited, plan),
+            }
         };
-        let plan = core.crew.plan(!waited || work.is_quick(), self.now);
-        if let Plan::Queue = plan {
-            core.queue.unpop(work);
-            return None;
-        }
         if waited {
             self.now = self.server.now();
             work.waited(self.now);
@@ -545,9 +519,14 @@ impl<'s> Worker<'s> {
         work.keep_arguments(&self.buffer);
         work.waits(self.now);
         if let Some(work) = core.line_up(work) {
-            let full = Failure::new(Kind::Overloaded, Ran::No).with_detail("the server's queue is full");
-            self.refused.push((work, full));
+            self.refused.push((work, core.queue.full()));
         }
+    }
+
+    /// Refuses a call for which there is no thread.
+    #[cold]
+    fn refuse_stuck(&mut self, core: &Core, work: Work) {
+        self.refused.push((work, core.stuck(&self.server.threads)));
     }
 
     /// Does what was planned, as far as it concerns others.
@@ -629,7 +608,7 @@ impl<'s> Worker<'s> {
             if !elsewhere {
                 server.forget_cancelled(core, key);
             }
-            core.crew.done();
+            core.crew.done(&self.seat);
             let executed = self.current.take().map(|work| work.end(&mut core.protocol)).filter(|_| !elsewhere);
             let planned = if core.is_free() { None } else { self.next_in_line(core) };
             self.look(core);
@@ -643,6 +622,9 @@ impl<'s> Worker<'s> {
         }
         if let Some(exported) = executed {
             exported.end();
+        }
+        if !self.refused.is_empty() {
+            self.refuse();
         }
         let next = self.begin(planned);
         if rest { Next::Rest } else { next }
@@ -710,6 +692,9 @@ impl<'s> Worker<'s> {
             (planned, rest)
         };
         self.flush();
+        if !self.refused.is_empty() {
+            self.refuse();
+        }
         let next = self.begin(planned);
         if rest { Next::Rest } else { next }
     }

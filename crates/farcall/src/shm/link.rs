@@ -121,6 +121,7 @@ impl Link {
     /// before anything was sent.
     pub(crate) fn call(&self, outgoing: &Outgoing<'_>, sink: &mut dyn FnMut(Outcome<'_>)) -> Result<bool, CallFailed> {
         self.check_process()?;
+        crate::server::may_wait()?;
         let Some(claim) = Claim::new(&self.caller) else { return Ok(false) };
         let mut scratch = Scratch::take();
         let mut long = Long::new(self, outgoing.trip.deadline);

@@ -18,9 +18,9 @@ use super::large::Large;
 use super::meet::Meeting;
 use super::outflow::Outflow;
 use super::{brisk, spin};
-use crate::context;
 use crate::env::Env;
-use crate::server::{Aside, Back, Crew, Plan, Relief, Seat, Server, Work};
+use crate::server::{Aside, Back, Crew, Pace, Plan, Relief, Rested, Seat, Server, Work, last_thread};
+use crate::{CallFailed, context};
 
 /// One caller.
 pub(super) struct Post {
@@ -51,9 +51,6 @@ struct State {
     crew: Crew,
 }
 
-/// Threads that receive from one caller, those included that wait in calls of their own.
-const MOST_THREADS: usize = 1024;
-
 /// Bytes of a buffer that a receiver keeps from one call to the next.
 pub(super) const MOST_KEPT: usize = 4 << 20;
 
@@ -71,7 +68,7 @@ enum Next {
 
 impl Post {
     pub(super) fn new(meeting: &Meeting, id: u64, from: SocketAddr, page: Page) -> Arc<Post> {
-        let mut crew = Crew::new(MOST_THREADS, MOST_THREADS);
+        let mut crew = Crew::new(usize::MAX, meeting.server.threads().clone());
         crew.born();
         let brisk = brisk(meeting.spin);
         let memory = farcall_shm::Server::new(Arc::new(page));
@@ -101,8 +98,10 @@ impl Post {
 
     /// Receives, in a thread that is counted already, until the post is closed or others receive.
     pub(super) fn live(self: &Arc<Self>) {
-        context::serve_in_thread(self.server.clone(), self.clone());
-        self.server.inside(&mut || Receiver::new(self).live());
+        let (server, seat) = (&self.server, Seat::new(self.env().event()));
+        self.lock().crew.join(&seat);
+        context::serve_in_thread(server.clone(), Arc::new(Placed { post: self.clone(), seat: seat.clone() }));
+        server.inside(&mut || Receiver::new(self, seat.clone()).live());
     }
 
     /// Has somebody receive.
@@ -265,20 +264,36 @@ impl Back for Post {
     }
 }
 
-impl Aside for Post {
-    fn step_aside(self: Arc<Self>) {
-        let relief = {
-            let mut state = self.lock();
-            state.crew.step_aside();
-            state.crew.relieve_if_alone()
-        };
-        if let Some(relief) = relief {
-            self.relieve(relief);
+/// A thread that receives, as the calls see it that it makes.
+struct Placed {
+    post: Arc<Post>,
+    seat: Arc<Seat>,
+}
+
+impl Aside for Placed {
+    fn may_wait(&self) -> Result<(), CallFailed> {
+        match self.post.lock().crew.is_last() {
+            true => Err(last_thread(self.post.server.threads())),
+            false => Ok(()),
         }
     }
 
+    fn step_aside(&self) -> bool {
+        let relief = {
+            let mut state = self.post.lock();
+            if !state.crew.step_aside(&self.seat) {
+                return false;
+            }
+            state.crew.relieve_waiting()
+        };
+        if let Some(relief) = relief {
+            self.post.relieve(relief);
+        }
+        true
+    }
+
     fn step_back(&self) {
-        self.lock().crew.step_back();
+        self.post.lock().crew.step_back(&self.seat);
     }
 }
 
@@ -301,10 +316,10 @@ struct Receiver<'p> {
 }
 
 impl<'p> Receiver<'p> {
-    fn new(post: &'p Arc<Post>) -> Receiver<'p> {
+    fn new(post: &'p Arc<Post>, seat: Arc<Seat>) -> Receiver<'p> {
         let now = post.server.now();
         Receiver {
-            seat: Seat::new(post.server.env().event()),
+            seat,
             seen: Seen::default(),
             buffer: Vec::new(),
             reply: Vec::new(),
@@ -322,8 +337,12 @@ impl<'p> Receiver<'p> {
                 Next::Execute(slot, number) => self.execute(slot, number),
                 Next::Again => {}
                 Next::Wait => self.wait(),
-                Next::Rest if self.seat.rest(&|| self.post.is_closed()) => {}
-                Next::Rest | Next::Leave => return,
+                Next::Rest => match self.seat.rest(&|| self.post.is_closed()) {
+                    Rested::Idle | Rested::Over if self.post.lock().crew.retire(&self.seat) => return,
+                    // It was called at the last moment, if nobody knows that it rests.
+                    Rested::Called | Rested::Idle | Rested::Over => {}
+                },
+                Next::Leave => return,
             }
         }
     }
@@ -334,13 +353,13 @@ impl<'p> Receiver<'p> {
         let post = self.post;
         let mut state = post.lock();
         if std::mem::take(&mut self.executed) {
-            state.crew.done();
+            state.crew.done(&self.seat);
             if state.crew.rest(&self.seat) {
                 return Next::Rest;
             }
         }
         if post.is_closed() {
-            state.crew.leave();
+            state.crew.leave(&self.seat);
             return Next::Leave;
         }
         let Some((slot, number)) = post.memory.take(&mut state.taker) else {
@@ -358,7 +377,7 @@ impl<'p> Receiver<'p> {
             self.hand_in();
             return Next::Again;
         }
-        let plan = state.crew.plan(true, self.now);
+        let plan = state.crew.plan(&self.seat, Pace::Quick, self.now);
         drop(state);
         match plan {
             Plan::Guarded(true) => post.watch.alarm(),

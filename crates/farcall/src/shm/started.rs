@@ -80,6 +80,7 @@ impl Started {
         if self.give_kept(taker) {
             return Ok(());
         }
+        crate::server::may_wait().map_err(|why| why.but_ran(Ran::Maybe))?;
         let mut scratch = Scratch::take();
         let waiting = crate::server::waiting();
         let (until, stop) = self.until();
