@@ -32,6 +32,7 @@ Exit codes:
   3  the procedure raised the exception that its interface declares
   4  the call failed, and the procedure did not run and never will
   5  the call failed, and the procedure ran or may have run
+  6  `call`: the result is what --fail names, or not what --expect names
   `multi`: of the members that fell short, the greatest of these
 
 Environment:

@@ -22,6 +22,7 @@ mod code {
     pub const EXCEPTION: u8 = 3;
     pub const DID_NOT_RUN: u8 = 4;
     pub const MAY_HAVE_RUN: u8 = 5;
+    pub const JUDGED: u8 = 6;
 }
 
 /// What a user is told on standard error, and a script by the exit code.
@@ -33,12 +34,13 @@ pub struct Failure {
     hint: Option<String>,
     /// Beside the message, in JSON.
     facts: Vec<(&'static str, Value)>,
+    unreadable: bool,
 }
 
 impl Failure {
     /// Something that is no call failed.
     pub fn new(message: impl Into<String>) -> Failure {
-        Failure { code: code::FAILED, message: message.into(), hint: None, facts: Vec::new() }
+        Failure { code: code::FAILED, message: message.into(), hint: None, facts: Vec::new(), unreadable: false }
     }
 
     /// The user asked for what makes no sense.
@@ -67,6 +69,42 @@ impl Failure {
     /// All has been said on standard output: the declared exception.
     pub fn exception() -> Failure {
         Failure { code: code::EXCEPTION, ..Failure::new("") }
+    }
+
+    /// The result is not as the user said it should be.
+    pub fn judged(message: impl Into<String>) -> Failure {
+        Failure { code: code::JUDGED, ..Failure::new(message) }
+    }
+
+    /// A reply that is not of its type.
+    pub fn unreadable(message: impl Into<String>) -> Failure {
+        Failure { unreadable: true, ..Failure::new(message) }
+    }
+
+    /// Whether a reply was not of its type.
+    pub fn is_unreadable(&self) -> bool {
+        self.unreadable
+    }
+
+    /// Whether nobody reads what is said any more.
+    pub fn is_broken_pipe(&self) -> bool {
+        self.message.is_empty() && self.code == code::FAILED
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// What there is to be said, for scripts; nothing if all has been said.
+    pub fn as_json(&self) -> Option<Value> {
+        if self.message.is_empty() {
+            return None;
+        }
+        let mut error = json!({ "message": self.message, "exit": self.code });
+        self.facts.iter().for_each(|(name, value)| error[*name] = value.clone());
+        self.hint.iter().for_each(|hint| error["hint"] = hint.as_str().into());
+        Some(error)
     }
 
     /// Members of a group fell short; the code is that of the worst, if they say why.
@@ -144,7 +182,7 @@ impl From<CallFailed> for Failure {
         };
         let facts = vec![("kind", format!("{:?}", why.kind()).into()), ("ran", format!("{:?}", why.ran()).into())];
         let hint = hint(why.kind()).map(str::to_owned);
-        Failure { code, message, hint, facts }
+        Failure { code, message, hint, facts, unreadable: false }
     }
 }
 

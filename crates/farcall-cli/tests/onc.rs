@@ -261,6 +261,84 @@ fn what_is_called_with_and_given_has_the_names_of_the_file() {
 }
 
 #[test]
+fn a_result_is_judged_by_its_parts() {
+    let place = Place::new();
+    let arguments = r#"[{"object":{"data":""}}]"#;
+    let stale = || says(&[1, 0, 0, 0, 0, 70]);
+    let call =
+        |more: &[&str]| place.run(&[&["call", &stale(), "nfs3", "NFSPROC3_GETATTR", arguments], more].concat()).code;
+    for (more, code) in [
+        (["--fail", "status=NFS3ERR_STALE"], 6),
+        (["--fail", "$.status=Nfs3errStale"], 6),
+        (["--fail", "status=70"], 6),
+        (["--fail", "$=NFS3ERR_STALE"], 6),
+        (["--fail", "default[0]=NFS3ERR_STALE"], 6),
+        (["--fail", "status=NFS3_OK"], 0),
+        (["--fail", "default[1]=NFS3ERR_STALE"], 0),
+        (["--expect", "status=NFS3ERR_STALE"], 0),
+        (["--expect", "status=NFS3_OK"], 6),
+        (["--expect", "statsu=NFS3ERR_STALE"], 6),
+        (["--fail", "status"], 2),
+    ] {
+        assert_eq!(call(&more), code, "{more:?}");
+    }
+}
+
+#[test]
+fn a_batch_is_lines_in_and_lines_out() {
+    let Fixture { place, server, .. } = &fixture();
+    let address = server.tcp().unwrap().to_string();
+    let lines = "{\"name\":\"Ada\",\"how\":\"FORMAL\"}\n\n{\"name\":\"Eve\",\"how\":\"RUDE\"}\nnonsense\n[{\"name\":\"Bob\",\"how\":1}]";
+    let call = ["call", &address, "greeter.x", "GREET", "--batch", "--fail", "$=Hello, Bob"];
+    let said = place.run_with(&call, lines.as_bytes());
+    let out: Vec<Value> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((out.len(), said.code, said.err.as_str()), (4, 6, ""), "{said:?}");
+    assert_eq!(out[0], json!({ "result": "Good day, Ada" }));
+    assert_eq!((&out[1]["error"]["exit"], &out[2]["error"]["exit"]), (&json!(2), &json!(2)));
+    assert!(
+        out[1]["error"]["message"].as_str().unwrap().contains("$[0]") || out[1].to_string().contains("$.how"),
+        "{out:?}"
+    );
+    assert_eq!(out[3], json!({ "result": "Hello, Bob", "failed": "--fail $=Hello, Bob" }));
+    assert_eq!(place.run_with(&["call", &address, "greeter.x", "GREET", "{}", "--batch"], b"").code, 2);
+}
+
+/// Each element is a node of its own with a name: as values in memory they took eighty times their bytes.
+#[test]
+fn a_long_reply_takes_no_more_memory_than_its_bytes() {
+    let place = Place::new();
+    place.write("many.x", "struct one { int a; int b; }; typedef one all<>; program P { version V { all F(void) = 1; } = 1; } = 0x20000055;");
+    const COUNT: u32 = 1 << 20;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut call = [0; 8];
+        peer.read_exact(&mut call).unwrap();
+        let words = [[1, 0, 0, 0, 0, COUNT].to_vec(), vec![7; 2 * COUNT as usize]].concat();
+        let body: Vec<u8> = call[4..].iter().copied().chain(words.iter().flat_map(|word| word.to_be_bytes())).collect();
+        let mark = (body.len() as u32 | 1 << 31).to_be_bytes();
+        let _ = peer.write_all(&[&mark[..], &body].concat());
+        let _ = peer.read_to_end(&mut Vec::new());
+    });
+    // Address space for eight megabytes of reply and the program, not for a million objects.
+    let limited = "ulimit -v 600000; exec \"$0\" \"$@\"";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_farcall"), "--json", "call", &address, "many.x", "F"]);
+    let mut child = command
+        .current_dir(place.path(""))
+        .env("FARCALL_REGISTRY", place.registry())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut out).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(out.matches("{\"a\":7,\"b\":7}").count(), COUNT as usize);
+}
+
+#[test]
 fn the_reason_of_a_default_arm_is_named() {
     let place = Place::new();
     let arguments = r#"[{"object":{"data":""}}]"#;

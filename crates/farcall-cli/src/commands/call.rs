@@ -1,18 +1,20 @@
 //! `farcall call`: calls any procedure of any exporter, with JSON.
 
-use std::io::Read;
+use std::io::{BufRead, BufWriter, Read, Write};
 
 use clap::{Args, ValueHint};
 use farcall::Error;
 use farcall::dynamic::Dynamic;
 use farcall::xdr::schema::{Type, Types};
 use farcall::xdr::{Decoder, Encoder};
+use farcall_idl::values::{Question, Subject};
+use farcall_idl::x::Version;
 use farcall_idl::{Interface, Procedure, values};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
 use crate::onc::{self, Manner};
-use crate::output::{Output, say};
+use crate::output::{Output, printable_json, say, say_json};
 use crate::remote::Deadline;
 
 /// Call a procedure of any exporter, or of a server of ONC RPC, with JSON
@@ -43,6 +45,19 @@ pub struct Call {
     #[arg(long)]
     example: bool,
 
+    /// Call once for each line of standard input, which is the arguments; print a line for each: {"result": …}, {"exception": …} or
+    /// {"error": …} with the exit code that a single call would have
+    #[arg(long, conflicts_with = "example")]
+    batch: bool,
+
+    /// Exit with 6 if the result has this VALUE at PATH, as in status=NFS3ERR_STALE or entries[0].name=a; may be given several times
+    #[arg(long, value_name = "PATH=VALUE")]
+    fail: Vec<Question>,
+
+    /// Exit with 6 unless the result has this VALUE at PATH
+    #[arg(long, value_name = "PATH=VALUE")]
+    expect: Vec<Question>,
+
     #[command(flatten)]
     deadline: Deadline,
 
@@ -60,14 +75,15 @@ impl Call {
         let procedure = procedure(exporter.interface(), &self.procedure)?;
         let arguments = match self.arguments.as_slice() {
             [] => "{}",
-            [arguments] => arguments,
-            [..] => return Err(Failure::usage("the arguments are one JSON value")),
+            [arguments] if !self.batch => arguments,
+            [..] => return Err(Failure::usage(if self.batch { STDIN } else { "the arguments are one JSON value" })),
         };
         if self.example {
             return show(output, &example(exporter.interface(), procedure)?);
         }
-        let arguments = encoded(exporter.interface(), procedure, &procedure.name, arguments)?;
-        self.call(&exporter, procedure, &arguments, output)
+        let called = Called { command: self, procedure, interface: exporter.interface(), version: None };
+        let first = if self.batch { None } else { Some(called.encoded(arguments)?) };
+        called.run(&exporter, first, output)
     }
 
     /// The same of a server of ONC RPC: the words are an address, a definition, a procedure, its arguments.
@@ -75,7 +91,8 @@ impl Call {
         let versions = self.manner.versions(&self.procedure, output)?;
         let (name, arguments) = match self.arguments.as_slice() {
             [name] => (name, "{}"),
-            [name, arguments] => (name, arguments.as_str()),
+            [name, arguments] if !self.batch => (name, arguments.as_str()),
+            [_, _] => return Err(Failure::usage(STDIN)),
             [..] => {
                 let known = Manner::procedures(&versions);
                 return Err(Failure::usage(format!("which procedure of {}?", self.procedure)).hint(known));
@@ -87,33 +104,177 @@ impl Call {
             return show(output, &example(&version.spelled, procedure)?);
         }
         // Before anybody is asked where the server is.
-        let arguments = encoded_as(&version.spelled, Some(&version.interface), procedure, name, arguments)?;
+        let called = Called { command: self, procedure, interface: &version.spelled, version: Some(&version) };
+        let first = if self.batch { None } else { Some(called.encoded(arguments)?) };
         let server = self.manner.bind(&self.name, &version, &self.deadline)?;
-        self.call(&server, procedure, &arguments, output)
+        called.run(&server, first, output)
+    }
+}
+
+const STDIN: &str = "with --batch the arguments are the lines of standard input";
+
+/// The longest line of a batch, in bytes.
+const MAX_LINE: u64 = 64 << 20;
+
+/// What is called, and how it is described.
+struct Called<'a> {
+    command: &'a Call,
+    procedure: &'a Procedure,
+    interface: &'a Interface,
+    /// Of ONC RPC.
+    version: Option<&'a Version>,
+}
+
+impl Called<'_> {
+    fn encoded(&self, arguments: &str) -> Outcome<Vec<u8>> {
+        let also = self.version.map(|version| &version.interface);
+        encoded_as(self.interface, also, self.procedure, &self.procedure.name, arguments)
     }
 
-    fn call(&self, exporter: &Dynamic, procedure: &Procedure, arguments: &[u8], output: &Output) -> Outcome {
-        let interface = exporter.interface();
-        let is_onc = onc::is_definition(&self.procedure);
-        let exporter = match self.deadline.within {
+    /// Calls once with these arguments, or with those of each line of standard input.
+    fn run(&self, exporter: &Dynamic, arguments: Option<Vec<u8>>, output: &Output) -> Outcome {
+        let exporter = match self.command.deadline.within {
             Some(deadline) => &exporter.within(deadline),
             None => exporter,
         };
+        if let Some(arguments) = arguments {
+            return self.call(exporter, &arguments, output);
+        }
+        let mut input = std::io::stdin().lock();
+        let mut worst: Option<Failure> = None;
+        loop {
+            let mut line = Vec::new();
+            if (&mut input).take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
+                // All has been said, line by line.
+                return worst.map_or(Ok(()), |worst| Err(Failure::told(worst.code().into())));
+            }
+            if line.len() as u64 == MAX_LINE {
+                return Err(Failure::usage(format!("a line is longer than {MAX_LINE} bytes")));
+            }
+            let line = String::from_utf8_lossy(&line);
+            if line.trim().is_empty() {
+                continue;
+            }
+            let arguments = match line.trim() {
+                "-" => Err(Failure::usage(STDIN)),
+                line => self.encoded(line),
+            };
+            if let Err(why) = arguments.and_then(|arguments| self.call(exporter, &arguments, output)) {
+                if why.is_broken_pipe() {
+                    return Err(why);
+                }
+                if let Some(error) = why.as_json() {
+                    say_json(&json!({ "error": error }))?;
+                }
+                worst = Some(why.or_worse(worst));
+            }
+        }
+    }
+
+    fn call(&self, exporter: &Dynamic, arguments: &[u8], output: &Output) -> Outcome {
+        let Called { procedure, .. } = self;
+        let is_onc = self.version.is_some();
         match exporter.call(procedure, arguments) {
-            Ok(result) => match decoded(&interface.types, &procedure.result, &result) {
-                Ok(value) => show(output, &value),
-                Err(why) if is_onc => Err(onc::unreadable(why.about(format!("{} of {}", procedure.name, self.name)))),
-                Err(why) => Err(why),
-            },
+            Ok(result) => {
+                let judged = self.judge(&result).and_then(|judgement| {
+                    let around = if self.command.batch { Some("result") } else { None };
+                    self.print(&procedure.result, &result, around, judgement.as_deref(), output)?;
+                    Ok(judgement)
+                });
+                match judged {
+                    Ok(None) => Ok(()),
+                    // In a batch the line says it.
+                    Ok(Some(_)) if self.command.batch => Err(Failure::judged("")),
+                    Ok(Some(judgement)) => {
+                        Err(Failure::judged(format!("the result is not as it should be: {judgement}")))
+                    }
+                    Err(why) if is_onc && why.is_unreadable() => {
+                        Err(onc::unreadable(why.about(format!("{} of {}", procedure.name, self.command.name))))
+                    }
+                    Err(why) => Err(why),
+                }
+            }
             Err(Error::Declared(exception)) => {
-                let exception = decoded(&interface.types, &procedure.exception, &exception)?;
-                show(output, &json!({ "exception": exception }))?;
+                self.print(&procedure.exception, &exception, Some("exception"), None, output)?;
                 Err(Failure::exception())
             }
             Err(Error::CallFailed(why)) if is_onc => Err(onc::failed(why).about(&procedure.name)),
             Err(Error::CallFailed(why)) => Err(why.into()),
         }
     }
+
+    /// The assertion that the result does not meet.
+    fn judge(&self, result: &[u8]) -> Outcome<Option<String>> {
+        let subject = Subject {
+            types: &self.interface.types,
+            also: self.version.map(|version| &version.interface.types),
+            switches: self.version.map(|version| &version.switches),
+        };
+        let is_so = |question: &Question| {
+            question.is_so(subject, &self.procedure.result, result).map_err(|why| strange(why.to_string()))
+        };
+        for question in &self.command.fail {
+            if is_so(question)? == Some(true) {
+                return Ok(Some(format!("--fail {question}")));
+            }
+        }
+        for question in &self.command.expect {
+            match is_so(question)? {
+                Some(true) => {}
+                Some(false) => return Ok(Some(format!("--expect {question}"))),
+                None => return Ok(Some(format!("--expect {question}, and there is no such part"))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Prints a value as it is decoded: a long one takes no more memory than its bytes.
+    fn print(
+        &self,
+        ty: &Type,
+        bytes: &[u8],
+        around: Option<&str>,
+        judgement: Option<&str>,
+        output: &Output,
+    ) -> Outcome {
+        let one_line = output.is_json() || self.command.batch;
+        let layout = values::Layout { pretty: !one_line && around.is_none(), text: printable_json };
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        // Nothing is written before it is known that all can be.
+        let mut head = around.map(|name| format!("{{\"{name}\":"));
+        let mut writer = Headed { head: head.take(), out: &mut out };
+        values::write(&self.interface.types, ty, bytes, layout, &mut writer)
+            .map_err(|why| strange(why.to_string()))??;
+        if let Some(judgement) = judgement.filter(|_| self.command.batch) {
+            write!(out, ",\"failed\":{}", json!(judgement))?;
+        }
+        writeln!(out, "{}", if around.is_some() { "}" } else { "" })?;
+        Ok(out.flush()?)
+    }
+}
+
+/// Writes something before what is written first.
+struct Headed<'w> {
+    head: Option<String>,
+    out: &'w mut dyn Write,
+}
+
+impl Write for Headed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if let Some(head) = self.head.take() {
+            self.out.write_all(head.as_bytes())?;
+        }
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// What is wrong with a reply that is no value of its type.
+fn strange(why: String) -> Failure {
+    Failure::unreadable(format!("the reply is not what was described: {why}"))
 }
 
 /// The arguments as a user writes them: JSON, or where that is to be read from.
@@ -158,7 +319,6 @@ fn example(interface: &Interface, procedure: &Procedure) -> Outcome<Value> {
 
 /// A result or an exception as JSON.
 pub fn decoded(types: &Types, ty: &Type, bytes: &[u8]) -> Outcome<Value> {
-    let strange = |why: String| Failure::new(format!("the reply is not what was described: {why}"));
     let mut decoder = Decoder::new(bytes);
     let value = values::decode(types, ty, &mut decoder).map_err(|why| strange(why.to_string()))?;
     decoder.finish().map_err(|why| strange(why.to_string()))?;
@@ -167,8 +327,8 @@ pub fn decoded(types: &Types, ty: &Type, bytes: &[u8]) -> Outcome<Value> {
 
 fn show(output: &Output, value: &Value) -> Outcome {
     match output.is_json() {
-        true => say(value),
-        false => say(format!("{value:#}")),
+        true => say_json(value),
+        false => say(printable_json(format!("{value:#}"))),
     }
 }
 

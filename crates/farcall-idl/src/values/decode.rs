@@ -1,225 +1,260 @@
-//! From XDR to JSON.
+//! From XDR to JSON: one walk over the bytes, which tells a [`Sink`] what it finds.
 
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{self as xdr, Decode, Decoder, ErrorKind};
-use serde_json::{Map, Number, Value, json};
+use serde_json::Number;
 
 use super::error::{Error, Path, UNDECLARED};
+use super::sink::Sink;
 use super::{DEPTH, Form, encode::base64, form, nullable};
-
-/// What a JSON value takes in memory, besides its text, in bytes.
-const COST: usize = 64;
 
 pub(super) struct Reader<'a> {
     pub(super) types: &'a Types,
 }
 
+type Done = Result<(), Error>;
+
 impl<'a> Reader<'a> {
-    pub(super) fn value(&self, ty: &'a Type, bytes: &mut Decoder<'_>, at: &Path<'_>) -> Result<Value, Error> {
+    pub(super) fn value<S: Sink>(&self, ty: &'a Type, bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Done {
         if at.depth >= DEPTH {
             return Err(at.error(format!("nested deeper than {DEPTH}")));
         }
-        bytes.charge(COST).map_err(|why| at.error(why.to_string()))?;
+        charge(S::VALUE_BYTES, bytes, at)?;
         match ty {
-            Type::Array { size, element } => self.elements(element, *size as usize, bytes, at),
+            Type::Array { size, element } => self.elements(element, *size as usize, bytes, at, out),
             Type::List { max, element } => {
                 let count = wrap(bytes.count(), at)?;
                 at_most(count, *max, bytes, at)?;
-                self.elements(element, count, bytes, at)
+                self.elements(element, count, bytes, at, out)
             }
             Type::Optional(inner) => match wrap(bytes.bool(), at)? {
-                false => Ok(Value::Null),
-                true if nullable(self.types, inner) => {
-                    Ok(Value::Array(vec![self.value(inner, bytes, &at.index(0))?]))
+                false => {
+                    out.null();
+                    Ok(())
                 }
-                true => self.value(inner, bytes, &at.inside()),
+                true if nullable(self.types, inner) => {
+                    out.begin(b'[');
+                    self.value(inner, bytes, &at.index(0), out)?;
+                    out.end(b']');
+                    Ok(())
+                }
+                true => self.value(inner, bytes, &at.inside(), out),
             },
             Type::Chain(element) => {
-                let mut items = Vec::new();
+                out.begin(b'[');
+                let mut index = 0;
                 while wrap(bytes.bool(), at)? {
-                    items.push(self.value(element, bytes, &at.index(items.len()))?);
+                    self.value(element, bytes, &at.index(index), out)?;
+                    index += 1;
                 }
-                Ok(Value::Array(items))
+                out.end(b']');
+                Ok(())
             }
             Type::Tuple(parts) => {
-                let parts = parts.iter().enumerate();
-                parts.map(|(index, part)| self.value(part, bytes, &at.index(index))).collect()
+                out.begin(b'[');
+                let mut parts = parts.iter().enumerate();
+                parts.try_for_each(|(index, part)| self.value(part, bytes, &at.index(index), out))?;
+                out.end(b']');
+                Ok(())
             }
-            Type::Named(place) => self.definition(*place, bytes, at),
-            _ => wrap(scalar(ty, bytes), at),
+            Type::Named(place) => self.definition(*place, bytes, at, out),
+            _ => wrap(scalar(ty, bytes, out), at),
         }
     }
 
-    fn elements(
+    fn elements<S: Sink>(
         &self,
         element: &'a Type,
         count: usize,
         bytes: &mut Decoder<'_>,
         at: &Path<'_>,
-    ) -> Result<Value, Error> {
-        let mut items = Vec::new();
-        let mut refusal = None;
+        out: &mut S,
+    ) -> Done {
+        out.begin(b'[');
+        let (mut index, mut refusal) = (0, None);
         let done = bytes.elements(count, |bytes| {
-            match self.value(element, bytes, &at.index(items.len())) {
-                Ok(item) => items.push(item),
-                Err(why) => {
-                    refusal = Some(why);
-                    // What stops the walk; the refusal says more.
-                    return Err(bytes.error(ErrorKind::Invalid("".into())));
-                }
+            if let Err(why) = self.value(element, bytes, &at.index(index), out) {
+                refusal = Some(why);
+                // What stops the walk; the refusal says more.
+                return Err(bytes.error(ErrorKind::Invalid("".into())));
             }
+            index += 1;
             Ok(())
         });
-        match refusal {
-            Some(refusal) => Err(refusal),
-            None => wrap(done, at).map(|()| Value::Array(items)),
+        if let Some(refusal) = refusal {
+            return Err(refusal);
         }
+        wrap(done, at)?;
+        out.end(b']');
+        Ok(())
     }
 
-    fn definition(&self, place: u32, bytes: &mut Decoder<'_>, at: &Path<'_>) -> Result<Value, Error> {
+    fn definition<S: Sink>(&self, place: u32, bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Done {
         let Some(definition) = self.types.get(place) else {
             return Err(at.error("refers to no type"));
         };
         match &definition.body {
             Body::Struct { fields, extensible: false } if fields.is_empty() => {
-                bytes.charge(definition.name.len()).map_err(|why| at.error(why.to_string()))?;
-                Ok(definition.name.clone().into())
+                charge(S::name_bytes(&definition.name), bytes, at)?;
+                out.text(&definition.name);
+                Ok(())
             }
-            Body::Struct { fields, extensible: false } => self.fields(fields, bytes, at),
+            Body::Struct { fields, extensible: false } => self.fields(fields, bytes, at, out),
             Body::Struct { fields, extensible: true } => {
-                let mut value = Err(at.error("empty"));
+                let mut refusal = None;
                 let done = bytes.sized(|bytes| {
-                    value = self.extensible(fields, bytes, at);
-                    match &value {
-                        Ok(_) => Ok(()),
-                        Err(_) => Err(bytes.error(ErrorKind::Invalid("".into()))),
+                    refusal = self.extensible(fields, bytes, at, out).err();
+                    match refusal {
+                        None => Ok(()),
+                        Some(_) => Err(bytes.error(ErrorKind::Invalid("".into()))),
                     }
                 });
-                match (value, done) {
-                    (Ok(_), Err(why)) => Err(at.error(why.to_string())),
-                    (value, _) => value,
-                }
+                refusal.map_or_else(|| wrap(done, at), Err)
             }
-            Body::Union { arms } => self.union((place, &definition.name), arms, bytes, at),
+            Body::Union { arms } => self.union((place, &definition.name), arms, bytes, at, out),
         }
     }
 
     /// The fields that are there, up to the end of the struct.
-    fn extensible(&self, fields: &'a [Field], bytes: &mut Decoder<'_>, at: &Path<'_>) -> Result<Value, Error> {
-        let mut members = Map::new();
+    fn extensible<S: Sink>(&self, fields: &'a [Field], bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Done {
+        out.begin(b'{');
         for field in fields {
             if field.defaulted && bytes.remaining() == 0 {
                 break;
             }
-            self.member(field, &mut members, bytes, at)?;
+            self.member(field, bytes, at, out)?;
         }
-        Ok(members.into())
-    }
-
-    fn fields(&self, fields: &'a [Field], bytes: &mut Decoder<'_>, at: &Path<'_>) -> Result<Value, Error> {
-        match (form(fields), fields) {
-            (Form::Single, [only]) => self.value(&only.ty, bytes, &at.inside()),
-            (Form::Named, _) => {
-                let mut members = Map::new();
-                fields.iter().try_for_each(|field| self.member(field, &mut members, bytes, at))?;
-                Ok(members.into())
-            }
-            _ => {
-                let fields = fields.iter().enumerate();
-                fields.map(|(index, field)| self.value(&field.ty, bytes, &at.index(index))).collect()
-            }
-        }
-    }
-
-    fn member(
-        &self,
-        field: &'a Field,
-        members: &mut Map<String, Value>,
-        bytes: &mut Decoder<'_>,
-        at: &Path<'_>,
-    ) -> Result<(), Error> {
-        let value = self.value(&field.ty, bytes, &at.field(&field.name))?;
-        // Names come from the description, which may be a peer's: repeated in a list, a long one takes much memory.
-        bytes.charge(field.name.len()).map_err(|why| at.error(why.to_string()))?;
-        members.insert(field.name.clone(), value);
+        out.end(b'}');
         Ok(())
     }
 
-    fn union(
+    fn fields<S: Sink>(&self, fields: &'a [Field], bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Done {
+        match (form(fields), fields) {
+            (Form::Single, [only]) => self.value(&only.ty, bytes, &at.inside(), out),
+            (Form::Named, _) => {
+                out.begin(b'{');
+                fields.iter().try_for_each(|field| self.member(field, bytes, at, out))?;
+                out.end(b'}');
+                Ok(())
+            }
+            _ => {
+                out.begin(b'[');
+                let mut fields = fields.iter().enumerate();
+                fields.try_for_each(|(index, field)| self.value(&field.ty, bytes, &at.index(index), out))?;
+                out.end(b']');
+                Ok(())
+            }
+        }
+    }
+
+    fn member<S: Sink>(&self, field: &'a Field, bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Done {
+        // Names come from the description, which may be a peer's: repeated in a list, a long one takes much memory.
+        charge(S::name_bytes(&field.name), bytes, at)?;
+        out.key(&field.name);
+        self.value(&field.ty, bytes, &at.field(&field.name), out)
+    }
+
+    fn union<S: Sink>(
         &self,
         (place, of): (u32, &str),
         arms: &'a [Arm],
         bytes: &mut Decoder<'_>,
         at: &Path<'_>,
-    ) -> Result<Value, Error> {
+        out: &mut S,
+    ) -> Done {
         if arms.is_empty() {
             return Err(at.error(UNDECLARED));
         }
         let tag = wrap(bytes.i32(), at)?;
-        let exact = arms.iter().find(|arm| arm.tag == Some(tag));
-        let Some(arm) = exact.or_else(|| arms.iter().find(|arm| arm.tag.is_none())) else {
+        let exact = arms.iter().position(|arm| arm.tag == Some(tag));
+        let Some(index) = exact.or_else(|| arms.iter().position(|arm| arm.tag.is_none())) else {
             return Err(at.error(format!("at byte {}: {tag} is not a variant of {of}", bytes.offset())));
         };
-        bytes.charge(arm.name.len()).map_err(|why| at.error(why.to_string()))?;
+        let arm = &arms[index];
+        charge(S::name_bytes(&arm.name), bytes, at)?;
+        out.variant(place, index, tag);
         let at = at.field(&arm.name);
         if arm.tag.is_some() && arm.fields.is_empty() {
-            return Ok(arm.name.clone().into());
+            out.text(&arm.name);
+            return Ok(());
         }
-        let mut content = self.fields(&arm.fields, bytes, &at)?;
-        if arm.tag.is_none() {
-            let name = self.types.other_name(place, tag).unwrap_or_default();
-            bytes.charge(name.len()).map_err(|why| at.error(why.to_string()))?;
-            let tag: Value = if name.is_empty() { tag.into() } else { name.into() };
-            content = Value::Array(if arm.fields.is_empty() { vec![tag] } else { vec![tag, content] });
+        out.begin(b'{');
+        out.key(&arm.name);
+        if arm.tag.is_some() {
+            self.fields(&arm.fields, bytes, &at, out)?;
+        } else {
+            out.begin(b'[');
+            match self.types.other_name(place, tag) {
+                Some(name) => {
+                    charge(S::name_bytes(name), bytes, &at)?;
+                    out.text(name);
+                }
+                None => out.number(tag.into()),
+            }
+            if !arm.fields.is_empty() {
+                self.fields(&arm.fields, bytes, &at, out)?;
+            }
+            out.end(b']');
         }
-        Ok(Map::from_iter([(arm.name.clone(), content)]).into())
+        out.end(b'}');
+        Ok(())
     }
 }
 
-fn scalar(ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value, xdr::Error> {
-    Ok(match ty {
-        Type::Bool => bytes.bool()?.into(),
-        Type::I8 => i8::decode(bytes)?.into(),
-        Type::I16 => i16::decode(bytes)?.into(),
-        Type::I32 => bytes.i32()?.into(),
-        Type::I64 => bytes.i64()?.to_string().into(),
-        Type::U8 => u8::decode(bytes)?.into(),
-        Type::U16 => u16::decode(bytes)?.into(),
-        Type::U32 => bytes.u32()?.into(),
-        Type::U64 => bytes.u64()?.to_string().into(),
-        Type::F32 => float(shortest(f32::decode(bytes)?)),
-        Type::F64 => float(f64::decode(bytes)?),
-        Type::Opaque { size } => base64(bytes.opaque(*size as usize)?).into(),
+fn scalar<S: Sink>(ty: &Type, bytes: &mut Decoder<'_>, out: &mut S) -> Result<(), xdr::Error> {
+    match ty {
+        Type::Bool => out.bool(bytes.bool()?),
+        Type::I8 => out.number(i8::decode(bytes)?.into()),
+        Type::I16 => out.number(i16::decode(bytes)?.into()),
+        Type::I32 => out.number(bytes.i32()?.into()),
+        Type::I64 => out.text(&bytes.i64()?.to_string()),
+        Type::U8 => out.number(u8::decode(bytes)?.into()),
+        Type::U16 => out.number(u16::decode(bytes)?.into()),
+        Type::U32 => out.number(bytes.u32()?.into()),
+        Type::U64 => out.text(&bytes.u64()?.to_string()),
+        Type::F32 => float(shortest(f32::decode(bytes)?), out),
+        Type::F64 => float(f64::decode(bytes)?, out),
+        Type::Opaque { size } => out.text(&base64(bytes.opaque(*size as usize)?)),
         Type::Bytes { max } => {
             let found = bytes.bytes()?;
             within(found.len(), *max, bytes)?;
-            base64(found).into()
+            out.text(&base64(found));
         }
         Type::String { max } => {
             let found = bytes.bytes()?;
             within(found.len(), *max, bytes)?;
             match std::str::from_utf8(found) {
-                Ok(text) => text.into(),
+                Ok(text) => out.text(text),
                 // As some strings of ONC RPC are, which are in no encoding that is known.
-                Err(_) => json!({ "hex": found.iter().map(|byte| format!("{byte:02x}")).collect::<String>() }),
+                Err(_) => {
+                    out.begin(b'{');
+                    out.key("hex");
+                    out.text(&found.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+                    out.end(b'}');
+                }
             }
         }
-        _ => Value::Null,
-    })
+        _ => out.null(),
+    }
+    Ok(())
 }
 
-fn float(number: f64) -> Value {
+fn float<S: Sink>(number: f64, out: &mut S) {
     match Number::from_f64(number) {
-        Some(number) => number.into(),
-        None if number.is_nan() => "NaN".into(),
-        None if number > 0.0 => "Infinity".into(),
-        None => "-Infinity".into(),
+        Some(number) => out.number(number),
+        None if number.is_nan() => out.text("NaN"),
+        None if number > 0.0 => out.text("Infinity"),
+        None => out.text("-Infinity"),
     }
 }
 
 /// The number that people would write for it: 0.1, not 0.10000000149011612.
 fn shortest(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(number.into())
+}
+
+fn charge(cost: usize, bytes: &mut Decoder<'_>, at: &Path<'_>) -> Done {
+    wrap(bytes.charge(cost), at)
 }
 
 fn within(length: usize, max: u32, bytes: &Decoder<'_>) -> Result<(), xdr::Error> {

@@ -1,0 +1,178 @@
+//! Whether a part of a value is what somebody asks for: `status=NFS3ERR_STALE`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use farcall_xdr::Decoder;
+use farcall_xdr::schema::{Body, Type, Types};
+use serde_json::Number;
+
+use super::decode::Reader;
+use super::error::{Error, Path};
+use super::sink::Sink;
+
+/// A path into a value, and what is wished to be there. The path is that of errors, `$.entries[3].name`, with or without `$.`; a union's
+/// discriminant stands under the name that an `.x` file gives it. What is there is compared as text: a number's digits, `true`, `null`,
+/// the name of an enumerator or its integer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    steps: Vec<Step>,
+    wanted: String,
+    text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Name(String),
+    Index(usize),
+}
+
+/// What describes the value that is asked of.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The types of the value.
+    pub types: &'a Types,
+    /// The same types by other names.
+    pub also: Option<&'a Types>,
+    /// What discriminants are called, by the place of their union.
+    pub switches: Option<&'a BTreeMap<u32, String>>,
+}
+
+impl Question {
+    /// Whether it is so of a value of the type `ty`, of which `bytes` are all; nothing if there is no such part.
+    ///
+    /// # Errors
+    /// At which byte it is not such a value.
+    pub fn is_so(&self, subject: Subject<'_>, ty: &Type, bytes: &[u8]) -> Result<Option<bool>, Error> {
+        subject.types.check(std::slice::from_ref(ty))?;
+        let mut finder = Finder { question: self, subject, open: Vec::new(), found: None };
+        Reader { types: subject.types }.value(ty, &mut Decoder::new(bytes), &Path::ROOT, &mut finder)?;
+        Ok(finder.found)
+    }
+}
+
+impl FromStr for Question {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Question, String> {
+        let (path, wanted) = text.split_once('=').ok_or("PATH=VALUE is wanted, as in `status=NFS3ERR_STALE`")?;
+        let path = path.strip_prefix('$').unwrap_or(path);
+        let mut steps = Vec::new();
+        for part in path.split('.').filter(|part| !part.is_empty()) {
+            let (name, indices) = part.split_at(part.find('[').unwrap_or(part.len()));
+            steps.extend((!name.is_empty()).then(|| Step::Name(name.to_owned())));
+            for index in indices.split('[').skip(1) {
+                let index = index.strip_suffix(']').and_then(|index| index.parse().ok());
+                steps.push(Step::Index(index.ok_or_else(|| format!("`{part}` is no part of a path"))?));
+            }
+        }
+        Ok(Question { steps, wanted: wanted.to_owned(), text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+struct Finder<'a> {
+    question: &'a Question,
+    subject: Subject<'a>,
+    /// What is open: whether it is an array, which part stands there now, and whether that is on the path.
+    open: Vec<(bool, usize, bool)>,
+    found: Option<bool>,
+}
+
+impl Finder<'_> {
+    /// A part begins. Whether it is what the first so many steps lead to.
+    fn part(&mut self, steps: usize) -> bool {
+        let depth = self.open.len();
+        if let Some((true, next, on_path)) = self.open.last_mut() {
+            *on_path = self.question.steps.get(depth - 1) == Some(&Step::Index(*next));
+            *next += 1;
+        }
+        depth == steps && self.open.iter().all(|(_, _, on_path)| *on_path)
+    }
+
+    fn leaf(&mut self, text: &str) {
+        if self.part(self.question.steps.len()) && self.found.is_none() {
+            self.found = Some(text == self.question.wanted);
+        }
+    }
+
+    fn arms(types: Option<&Types>, place: u32, arm: usize, tag: i32) -> impl Iterator<Item = &str> {
+        let own = types.and_then(|types| types.get(place)).and_then(|found| match &found.body {
+            Body::Union { arms } => arms.get(arm).map(|arm| arm.name.as_str()),
+            Body::Struct { .. } => None,
+        });
+        own.into_iter().chain(types.and_then(|types| types.other_name(place, tag)))
+    }
+}
+
+impl Sink for Finder<'_> {
+    const VALUE_BYTES: usize = 8;
+
+    fn name_bytes(_: &str) -> usize {
+        0
+    }
+
+    fn null(&mut self) {
+        self.leaf("null");
+    }
+
+    fn bool(&mut self, value: bool) {
+        self.leaf(if value { "true" } else { "false" });
+    }
+
+    fn number(&mut self, number: Number) {
+        if self.open.len() == self.question.steps.len() {
+            return self.leaf(&number.to_string());
+        }
+        self.part(0);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.leaf(text);
+    }
+
+    fn begin(&mut self, open: u8) {
+        self.part(0);
+        self.open.push((open == b'[', 0, false));
+    }
+
+    fn key(&mut self, name: &str) {
+        let depth = self.open.len();
+        if let Some((_, _, on_path)) = self.open.last_mut() {
+            *on_path = matches!(self.question.steps.get(depth - 1), Some(Step::Name(step)) if step == name);
+        }
+    }
+
+    fn end(&mut self, _: u8) {
+        self.open.pop();
+    }
+
+    fn variant(&mut self, place: u32, arm: usize, tag: i32) {
+        let depth = self.open.len();
+        let next = match self.open.last() {
+            // Its own part begins only after this.
+            Some((true, next, _)) => self.question.steps.get(depth - 1) == Some(&Step::Index(*next)),
+            Some((false, _, on_path)) => *on_path,
+            None => true,
+        };
+        let outer = self.open.iter().rev().skip(1).all(|(_, _, on_path)| *on_path);
+        let switch = self.subject.switches.and_then(|switches| switches.get(&place));
+        let is_meant = match self.question.steps.get(depth..) {
+            Some([]) => true,
+            Some([Step::Name(name)]) => switch == Some(name),
+            _ => false,
+        };
+        if next && outer && is_meant && self.found.is_none() {
+            let Subject { types, also, .. } = self.subject;
+            let mut names = Finder::arms(Some(types), place, arm, tag).chain(Finder::arms(also, place, arm, tag));
+            let wanted = self.question.wanted.as_str();
+            self.found = Some(names.any(|name| name == wanted) || wanted.parse() == Ok(tag));
+        }
+    }
+}

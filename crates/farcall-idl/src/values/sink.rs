@@ -1,0 +1,225 @@
+//! Where the parts of a decoded value go: into a [`Value`] in memory, or on paper at once.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Number, Value};
+
+/// Is told the parts of a value in order. Of an object a key before each member.
+pub(super) trait Sink {
+    /// What a value takes in memory, besides its text, in bytes.
+    const VALUE_BYTES: usize;
+    /// What a name takes in memory that comes from the description.
+    fn name_bytes(name: &str) -> usize;
+
+    fn null(&mut self);
+    fn bool(&mut self, value: bool);
+    fn number(&mut self, number: Number);
+    fn text(&mut self, text: &str);
+    /// `[` or `{`.
+    fn begin(&mut self, open: u8);
+    fn key(&mut self, name: &str);
+    /// `]` or `}`.
+    fn end(&mut self, close: u8);
+    /// What follows is the arm at that place of the union at the other, of this integer.
+    fn variant(&mut self, _place: u32, _arm: usize, _tag: i32) {}
+}
+
+/// Makes a [`Value`].
+#[derive(Default)]
+pub(super) struct Builder {
+    open: Vec<(Value, Option<String>)>,
+    done: Option<Value>,
+}
+
+impl Builder {
+    pub(super) fn finish(self) -> Value {
+        self.done.unwrap_or_default()
+    }
+
+    fn put(&mut self, value: Value) {
+        match self.open.last_mut() {
+            Some((Value::Array(items), _)) => items.push(value),
+            Some((Value::Object(members), key)) => {
+                members.insert(key.take().unwrap_or_default(), value);
+            }
+            _ => self.done = Some(value),
+        }
+    }
+}
+
+/// A vector that grows has room for twice as much as is in it, and while it grows for that again.
+const GROWTH: usize = 3;
+
+impl Sink for Builder {
+    const VALUE_BYTES: usize = GROWTH * size_of::<Value>();
+
+    fn name_bytes(name: &str) -> usize {
+        // With the entry of a map and its index.
+        GROWTH * (size_of::<String>() + 2 * size_of::<usize>()) + name.len()
+    }
+
+    fn null(&mut self) {
+        self.put(Value::Null);
+    }
+
+    fn bool(&mut self, value: bool) {
+        self.put(value.into());
+    }
+
+    fn number(&mut self, number: Number) {
+        self.put(number.into());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.put(text.into());
+    }
+
+    fn begin(&mut self, open: u8) {
+        let value = if open == b'[' { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
+        self.open.push((value, None));
+    }
+
+    fn key(&mut self, name: &str) {
+        if let Some((_, key)) = self.open.last_mut() {
+            *key = Some(name.to_owned());
+        }
+    }
+
+    fn end(&mut self, _: u8) {
+        if let Some((value, _)) = self.open.pop() {
+            self.put(value);
+        }
+    }
+}
+
+/// Nothing is kept: the walk alone says whether the bytes are a value.
+pub(super) struct Nothing;
+
+impl Sink for Nothing {
+    // No memory, but time: of values without bytes there may be any number.
+    const VALUE_BYTES: usize = 8;
+
+    fn name_bytes(_: &str) -> usize {
+        0
+    }
+
+    fn null(&mut self) {}
+    fn bool(&mut self, _: bool) {}
+    fn number(&mut self, _: Number) {}
+    fn text(&mut self, _: &str) {}
+    fn begin(&mut self, _: u8) {}
+    fn key(&mut self, _: &str) {}
+    fn end(&mut self, _: u8) {}
+}
+
+/// How JSON is written.
+#[derive(Clone, Copy)]
+pub struct Layout {
+    /// A line for each part, instead of one for all.
+    pub pretty: bool,
+    /// What becomes of each text, quotes and all, before it is written: it must mean the same.
+    pub text: fn(String) -> String,
+}
+
+/// Writes JSON as it comes.
+pub(super) struct Printer<'w> {
+    out: &'w mut dyn Write,
+    layout: Layout,
+    depth: usize,
+    /// Whether something stands before, in what is open.
+    after: bool,
+    /// Whether a key stands before.
+    after_key: bool,
+    /// What became of writing.
+    pub(super) done: io::Result<()>,
+}
+
+impl<'w> Printer<'w> {
+    pub(super) fn new(out: &'w mut dyn Write, layout: Layout) -> Printer<'w> {
+        Printer { out, layout, depth: 0, after: false, after_key: false, done: Ok(()) }
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.done.is_ok() {
+            self.done = self.out.write_all(text.as_bytes());
+        }
+    }
+
+    /// What stands between this part and the one before.
+    fn part(&mut self) {
+        if std::mem::take(&mut self.after_key) {
+            return;
+        }
+        if self.after {
+            self.write(",");
+        }
+        if self.depth > 0 {
+            self.new_line();
+        }
+        self.after = true;
+    }
+
+    fn new_line(&mut self) {
+        if self.layout.pretty {
+            self.write("\n");
+            (0..self.depth).for_each(|_| self.write("  "));
+        }
+    }
+
+    fn quoted(&mut self, text: &str) {
+        let text = (self.layout.text)(Value::from(text).to_string());
+        self.write(&text);
+    }
+}
+
+impl Sink for Printer<'_> {
+    // No memory, but time: of values without bytes there may be any number.
+    const VALUE_BYTES: usize = 8;
+
+    fn name_bytes(_: &str) -> usize {
+        0
+    }
+
+    fn null(&mut self) {
+        self.part();
+        self.write("null");
+    }
+
+    fn bool(&mut self, value: bool) {
+        self.part();
+        self.write(if value { "true" } else { "false" });
+    }
+
+    fn number(&mut self, number: Number) {
+        self.part();
+        self.write(&number.to_string());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.part();
+        self.quoted(text);
+    }
+
+    fn begin(&mut self, open: u8) {
+        self.part();
+        self.write(if open == b'[' { "[" } else { "{" });
+        self.depth += 1;
+        self.after = false;
+    }
+
+    fn key(&mut self, name: &str) {
+        self.part();
+        self.quoted(name);
+        self.write(if self.layout.pretty { ": " } else { ":" });
+        self.after_key = true;
+    }
+
+    fn end(&mut self, close: u8) {
+        self.depth = self.depth.saturating_sub(1);
+        if self.after {
+            self.new_line();
+        }
+        self.write(if close == b']' { "]" } else { "}" });
+        self.after = true;
+    }
+}
