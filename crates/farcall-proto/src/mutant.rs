@@ -112,6 +112,16 @@ mutants! {
     /// The end of a call is dropped if it comes in a datagram that bears no conversation (for whoever drives the calling
     /// end).
     EndDroppedOnOtherRoute = "end-dropped-on-other-route",
+    /// A call of a high activity makes room for all below it.
+    HighActivityReserves = "high-activity-reserves",
+    /// A fragment makes room for all that is to come before it.
+    FarFragmentReserves = "far-fragment-reserves",
+    /// Arguments of which not all have come are never let go for others.
+    UnfinishedKept = "unfinished-kept",
+    /// When there is no room any host pays, not the one that has most.
+    NoShareOfHosts = "no-share-of-hosts",
+    /// What has arrived of arguments is said as often as a datagram asks for it.
+    AnswersUnbounded = "answers-unbounded",
     /// The clock is read after a call has left, not before (for whoever drives the calling end).
     DepartedLate = "departed-late",
 }

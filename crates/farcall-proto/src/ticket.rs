@@ -50,6 +50,13 @@ impl Issuer {
         self.born
     }
 
+    /// A key of this incarnation's for something else.
+    pub fn key_for(&self, purpose: &[u8]) -> [u8; 16] {
+        let mut hasher = SipHasher24::new_with_key(&self.id_key);
+        hasher.write(purpose);
+        hasher.finish128().as_bytes()
+    }
+
     /// A conversation identifier that was never given before and cannot be guessed.
     pub fn conversation(&mut self) -> u64 {
         self.ids += 1;

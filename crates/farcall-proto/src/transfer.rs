@@ -25,15 +25,20 @@ const REORDER: u64 = 3;
 
 /// A message that is arriving.
 ///
-/// Its buffer is never longer than the last byte that arrived, and nothing beyond `limit` or `widest` is taken:
-/// what a sender makes us hold is what it sent, and one window.
+/// What came in order stands in one buffer, which grows with it; what came ahead of a gap stands in pieces of its own until
+/// the gap is filled. So a message holds at most twice what has arrived of it, and [`PIECE`] bytes for each piece.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     total: u32,
+    /// Every byte before `through`.
     buffer: Vec<u8>,
     through: u32,
-    /// Arrived ranges beyond `through`: sorted, apart from each other.
-    beyond: Vec<(u32, u32)>,
+    /// What arrived beyond `through`: sorted, no byte twice. Two may touch.
+    pieces: Vec<Piece>,
+    /// Bytes of memory that the pieces hold.
+    ahead: usize,
+    /// What the buffer had room for before anything had come.
+    lent: usize,
     limit: u32,
     /// What is taken though it was not allowed: its sender may go by what an earlier message was.
     widest: u32,
@@ -42,6 +47,26 @@ pub(crate) struct Incoming {
     unacknowledged: bool,
     asked: bool,
 }
+
+/// Bytes that arrived ahead of a gap.
+#[derive(Debug)]
+struct Piece {
+    start: u32,
+    bytes: Vec<u8>,
+}
+
+impl Piece {
+    fn end(&self) -> u32 {
+        self.start + self.bytes.len() as u32
+    }
+
+    fn memory(&self) -> usize {
+        PIECE + self.bytes.capacity()
+    }
+}
+
+/// What a piece costs besides its bytes: its place in the list, which may be half empty.
+const PIECE: usize = 2 * size_of::<Piece>();
 
 /// What became of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +86,14 @@ impl Incoming {
     /// first `window` bytes may come unasked, and the first `widest` are taken.
     pub fn new(total: u32, buffer: Vec<u8>, window: u32, widest: u32) -> Incoming {
         debug_assert!(buffer.is_empty());
+        let lent = buffer.capacity();
         Incoming {
             total,
             buffer,
             through: 0,
-            beyond: Vec::new(),
+            pieces: Vec::new(),
+            ahead: 0,
+            lent,
             limit: INITIAL_WINDOW.max(crate::MAX_DATAGRAM as u32).max(window),
             widest,
             largest: 0,
@@ -78,8 +106,16 @@ impl Incoming {
         self.through
     }
 
-    pub fn beyond(&self) -> &[(u32, u32)] {
-        &self.beyond
+    /// The ranges beyond the first gap that have arrived: sorted, apart from each other.
+    pub fn beyond(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let mut pieces = self.pieces.iter().map(|piece| (piece.start, piece.end())).peekable();
+        std::iter::from_fn(move || {
+            let (start, mut end) = pieces.next()?;
+            while let Some((_, next)) = pieces.next_if(|next| next.0 == end) {
+                end = next;
+            }
+            Some((start, end))
+        })
     }
 
     pub fn limit(&self) -> u32 {
@@ -92,7 +128,17 @@ impl Incoming {
 
     /// Bytes of memory that the message holds.
     pub fn memory(&self) -> usize {
-        self.buffer.capacity()
+        self.buffer.capacity() + self.ahead
+    }
+
+    /// What its buffer had room for before anything had come.
+    pub fn lent(&self) -> usize {
+        self.lent
+    }
+
+    /// Makes room for what is to come: a deliberate fault, for the simulator.
+    pub fn reserve(&mut self, bytes: u32) {
+        self.buffer.reserve(bytes as usize);
     }
 
     /// Lets the sender go `window` beyond what has arrived; never takes back.
@@ -107,7 +153,7 @@ impl Incoming {
 
     /// Whether the sender should hear what has arrived: it asks, or there is a gap.
     pub fn acknowledge_due(&self) -> bool {
-        self.asked || (self.unacknowledged && !self.beyond.is_empty())
+        self.asked || (self.unacknowledged && !self.pieces.is_empty())
     }
 
     /// A SELECT was sent.
@@ -132,54 +178,102 @@ impl Incoming {
             self.asked = true;
             return Taken::Nothing;
         }
-        if !self.insert(start, end) {
-            return Taken::Nothing;
+        match start <= self.through {
+            true => self.append(&bytes[(self.through - start) as usize..]),
+            false if self.put_ahead(start, bytes) => {}
+            false => return Taken::Nothing,
         }
-        self.store(start as usize, bytes);
         if self.through == self.total { Taken::Complete } else { Taken::New }
     }
 
-    /// Joins a range to those that have arrived; whether it brought anything.
-    fn insert(&mut self, start: u32, end: u32) -> bool {
-        if start <= self.through {
-            self.through = end;
-            let joined = self.beyond.iter().take_while(|r| r.0 <= self.through).count();
-            for range in self.beyond.drain(..joined) {
-                self.through = self.through.max(range.1);
+    /// Takes in the bytes from `through` on, and the pieces that they reach.
+    fn append(&mut self, bytes: &[u8]) {
+        self.extend(bytes);
+        let mut reach = self.through;
+        let mut joins = |piece: &&Piece| {
+            let joins = piece.start <= reach;
+            reach = if joins { reach.max(piece.end()) } else { reach };
+            joins
+        };
+        let reached = self.pieces.iter().take_while(&mut joins).count();
+        if reached == 0 {
+            return;
+        }
+        let mut pieces = std::mem::take(&mut self.pieces);
+        for piece in pieces.drain(..reached) {
+            self.ahead -= piece.memory();
+            if let Some(new) = piece.bytes.get((self.through - piece.start) as usize..) {
+                self.extend(new);
             }
-            return true;
         }
-        let first = self.beyond.partition_point(|r| r.1 < start);
-        let last = self.beyond.partition_point(|r| r.0 <= end);
-        if first == last {
-            if self.beyond.len() == MAX_BEYOND {
-                return false;
-            }
-            self.beyond.insert(first, (start, end));
-            return true;
-        }
-        let joined = (self.beyond[first].0.min(start), self.beyond[last - 1].1.max(end));
-        if last - first == 1 && joined == self.beyond[first] {
-            return false;
-        }
-        self.beyond[first] = joined;
-        self.beyond.drain(first + 1..last);
-        true
+        self.pieces = pieces;
     }
 
-    fn store(&mut self, start: usize, bytes: &[u8]) {
-        let end = start + bytes.len();
+    fn extend(&mut self, bytes: &[u8]) {
+        let end = self.buffer.len() + bytes.len();
         if end > self.buffer.capacity() {
             let room = (2 * end).min(self.total as usize);
             self.buffer.reserve_exact(room - self.buffer.len());
         }
-        if start > self.buffer.len() {
-            self.buffer.resize(start, 0);
+        self.buffer.extend_from_slice(bytes);
+        self.through = end as u32;
+    }
+
+    /// Keeps those bytes of a range beyond the first gap that are not here yet; whether there were any.
+    fn put_ahead(&mut self, start: u32, bytes: &[u8]) -> bool {
+        let (mut at, end, mut brought) = (start, start + bytes.len() as u32, false);
+        while at < end {
+            let next = self.pieces.partition_point(|piece| piece.start <= at);
+            if let Some(before) = next.checked_sub(1).and_then(|before| self.pieces.get(before))
+                && before.end() > at
+            {
+                at = before.end();
+                continue;
+            }
+            let stop = self.pieces.get(next).map_or(end, |piece| piece.start.min(end));
+            if !self.put_piece(next, at, &bytes[(at - start) as usize..(stop - start) as usize]) {
+                break;
+            }
+            (at, brought) = (stop, true);
         }
-        // What is appended needs no zeros first.
-        let (known, new) = bytes.split_at(bytes.len().min(self.buffer.len() - start));
-        self.buffer[start..start + known.len()].copy_from_slice(known);
-        self.buffer.extend_from_slice(new);
+        brought
+    }
+
+    /// Adds bytes that none of the pieces has, in front of the piece `next`.
+    fn put_piece(&mut self, next: usize, start: u32, bytes: &[u8]) -> bool {
+        let touched = next.checked_sub(1).filter(|before| self.pieces[*before].end() == start);
+        let place = match touched {
+            Some(before) => {
+                let piece = &mut self.pieces[before];
+                self.ahead -= piece.memory();
+                piece.bytes.extend_from_slice(bytes);
+                self.ahead += piece.memory();
+                before
+            }
+            None if self.pieces.len() == MAX_BEYOND => return false,
+            None => {
+                let piece = Piece { start, bytes: bytes.to_vec() };
+                self.ahead += piece.memory();
+                self.pieces.insert(next, piece);
+                next
+            }
+        };
+        self.join(place);
+        true
+    }
+
+    /// Joins a piece with those behind it that it touches and that are no longer than itself: a byte is copied no more often than
+    /// its piece has doubled, in whatever order fragments come.
+    fn join(&mut self, place: usize) {
+        while let [this, next, ..] = &mut self.pieces[place..]
+            && this.end() == next.start
+            && next.bytes.len() <= this.bytes.len()
+        {
+            let before = this.memory() + next.memory();
+            this.bytes.extend_from_slice(&next.bytes);
+            self.ahead = self.ahead + this.memory() - before;
+            self.pieces.remove(place + 1);
+        }
     }
 
     /// The whole message, once it is complete.
@@ -404,12 +498,12 @@ mod tests {
         let mut m = Incoming::new(40, Vec::new(), 0, 0);
         assert_eq!(take(&mut m, 40, 8, 16), Taken::New);
         assert_eq!(take(&mut m, 40, 24, 32), Taken::New);
-        assert_eq!(m.beyond(), [(8, 16), (24, 32)]);
+        assert!(m.beyond().eq([(8, 16), (24, 32)]));
         assert_eq!(take(&mut m, 40, 8, 16), Taken::Nothing);
         assert_eq!(take(&mut m, 40, 16, 24), Taken::New);
-        assert_eq!(m.beyond(), [(8, 32)]);
+        assert!(m.beyond().eq([(8, 32)]));
         assert_eq!(take(&mut m, 40, 0, 8), Taken::New);
-        assert_eq!((m.through(), m.beyond().len()), (32, 0));
+        assert_eq!((m.through(), m.beyond().count(), m.memory() - m.buffer.capacity()), (32, 0, 0));
         assert_eq!(take(&mut m, 40, 28, 40), Taken::Complete);
         assert_eq!(m.into_bytes(), (0..40).collect::<Vec<u8>>());
     }
@@ -421,6 +515,60 @@ mod tests {
         assert!(m.memory() <= 2000);
         assert_eq!(take(&mut m, 1 << 30, 1 << 20, (1 << 20) + 4), Taken::Nothing, "beyond the limit");
         assert_eq!(take(&mut m, 1 << 29, 1000, 1004), Taken::Contradiction);
+    }
+
+    #[test]
+    fn what_arrived_far_ahead_costs_no_more_than_its_bytes() {
+        let mut m = Incoming::new(1 << 30, Vec::new(), 4 << 20, 0);
+        assert_eq!(take(&mut m, 1 << 30, 4_000_000, 4_000_004), Taken::New);
+        assert!(m.memory() <= PIECE + 4, "{}", m.memory());
+        for at in (0..255).rev() {
+            take(&mut m, 1 << 30, 8 + 16 * at, 12 + 16 * at);
+        }
+        assert!(m.memory() <= 256 * (PIECE + 8), "{}", m.memory());
+        assert_eq!(take(&mut m, 1 << 30, 5000, 5004), Taken::Nothing, "too many pieces");
+    }
+
+    #[test]
+    fn in_whatever_order_fragments_come_memory_is_twice_what_arrived_and_the_message_is_whole() {
+        const LEN: u32 = 8_000;
+        for seed in 1..60u64 {
+            let mut x = seed;
+            let mut below = |n: u64| {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                (x >> 11) % n
+            };
+            let (mut m, mut arrived, mut here) = (Incoming::new(LEN, Vec::new(), 0, 0), 0, vec![false; LEN as usize]);
+            let (longest, backwards) = (1 + below(700), seed % 3 == 0);
+            let mut next = if backwards { LEN } else { 0 };
+            while m.through() < LEN {
+                // Backwards, then anywhere, cut anew each time, and in the end what is missing.
+                let (start, end) = match arrived {
+                    _ if next > 0 => (next - (1 + below(longest) as u32).min(next), next),
+                    few if few < 5 * LEN as usize => {
+                        let start = below(u64::from(LEN)) as u32;
+                        (start, (start + 1 + below(longest) as u32).min(LEN))
+                    }
+                    _ => (m.through(), (m.through() + 500).min(LEN)),
+                };
+                next = if next > 0 { start } else { 0 };
+                let (was, taken) = (m.memory(), take(&mut m, LEN, start, end));
+                arrived += (end - start) as usize;
+                if taken == Taken::Nothing {
+                    assert_eq!(was, m.memory(), "seed {seed}");
+                    continue;
+                }
+                here[start as usize..end as usize].fill(true);
+                let distinct = here.iter().filter(|byte| **byte).count();
+                assert!(m.memory() <= 2 * distinct + PIECE * MAX_BEYOND, "seed {seed}: {} of {distinct}", m.memory());
+                assert!(m.pieces.iter().all(|piece| piece.start > m.through()), "seed {seed}: the gap is filled");
+                let pieces: usize = m.pieces.iter().map(Piece::memory).sum();
+                assert_eq!(m.memory(), m.buffer.capacity() + pieces, "seed {seed}");
+            }
+            assert!(m.into_bytes().into_iter().eq((0..LEN).map(|i| i as u8)), "seed {seed}");
+        }
     }
 
     #[test]

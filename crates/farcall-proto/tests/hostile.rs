@@ -66,7 +66,7 @@ fn an_absurd_acknowledgement_does_no_harm() {
     assert_eq!(pair.told.len(), 1);
 }
 
-/// How many of 100 conversations are remembered when each has named its 4,096th activity: 64 KiB each.
+/// How many of 100 conversations are remembered when each has named 4,096 activities: 64 KiB each.
 fn wide_conversations(max_conversations: usize) -> usize {
     let mut pair = Pair::with(Default::default(), ServerConfig { max_conversations, ..Default::default() });
     for n in 0..100 {
@@ -76,8 +76,11 @@ fn wide_conversations(max_conversations: usize) -> usize {
         pair.settle();
         let id = known(&mut pair);
         pair.settle();
-        pair.receive(&[forged(id, 99, &[frame_about(CANCEL, 0, 4095, 7, &[])])]);
-        pair.answered();
+        for activities in [0..2048, 2048..4096] {
+            let cancels: Vec<_> = activities.map(|activity| frame_about(CANCEL, 0, activity, 7, &[])).collect();
+            pair.receive(&[forged(id, 99, &cancels)]);
+            pair.answered();
+        }
     }
     pair.server.conversations()
 }

@@ -38,6 +38,8 @@ pub enum Event {
     },
     /// Something happens to a machine or a path.
     Chaos,
+    /// The peer that means harm does something.
+    Harm,
     /// A machine that crashed comes back.
     Restart(usize),
     /// A process that was stopped goes on.
@@ -80,6 +82,8 @@ pub struct Ground {
     /// Datagrams sent.
     pub sent: u64,
     accounts: HashMap<(usize, SocketAddr), Account>,
+    /// Bytes that each server had of the peer that means harm.
+    harm: Vec<usize>,
     hash: u64,
     verbose: bool,
 }
@@ -87,7 +91,7 @@ pub struct Ground {
 impl Ground {
     /// The ground of a run of `calls` calls that follows `plan`.
     pub fn new(plan: Plan, mut rng: Rng, calls: u64, verbose: bool) -> Ground {
-        let hosts = plan.servers + plan.clients;
+        let hosts = plan.servers + plan.clients + usize::from(plan.hostile);
         let mut net = Net::new(rng.fork(), hosts, plan.path.delay);
         for path in net.paths() {
             *path = plan.own_path(&mut rng);
@@ -97,6 +101,7 @@ impl Ground {
             // not call in the client's, from an address that is not the client's.
             net.path(client, server).forge = Some(forge);
         }
+        let servers = plan.servers;
         let patience = plan.client.patience.as_nanos() as Nanos;
         Ground {
             net,
@@ -109,6 +114,7 @@ impl Ground {
             last_done: 0,
             sent: 0,
             accounts: HashMap::new(),
+            harm: vec![0; servers],
             hash: 0,
             verbose,
         }
@@ -198,6 +204,19 @@ impl Ground {
     /// A server took in a datagram.
     pub fn server_received(&mut self, server: usize, from: SocketAddr, len: usize) {
         self.accounts.entry((server, from)).or_default().received += len as u64;
+        if self.plan.hostile && host(from) == self.hostile() {
+            self.harm[server] += len;
+        }
+    }
+
+    /// The host of the peer that means harm, if there is one.
+    pub fn hostile(&self) -> usize {
+        self.plan.servers + self.plan.clients
+    }
+
+    /// Bytes that a server had of it.
+    pub fn harm(&self, server: usize) -> usize {
+        self.harm[server]
     }
 
     /// A server sends: to an address that nothing of it has reached, at most three times what came.
@@ -224,6 +243,7 @@ impl Ground {
     /// A server's new life knows no address.
     pub fn server_forgot(&mut self, server: usize) {
         self.accounts.retain(|(s, _), _| *s != server);
+        self.harm[server] = 0;
     }
 }
 

@@ -41,6 +41,7 @@ mod client;
 mod clock;
 mod ground;
 pub mod history;
+mod hostile;
 mod memory;
 pub mod net;
 mod oracle;

@@ -159,6 +159,8 @@ faults! {
     reexports,
     /// Paths that began to let only smaller datagrams pass.
     mtu_changes,
+    /// Datagrams of peers that mean harm.
+    hostile,
     /// Conversations that servers forgot.
     evictions,
 }

@@ -20,6 +20,8 @@ pub struct Plan {
     pub servers: usize,
     /// Clients.
     pub clients: usize,
+    /// Whether one more peer means harm.
+    pub hostile: bool,
     /// Settings of the serving ends.
     pub server: ServerConfig,
     /// Settings of the calling ends.
@@ -89,6 +91,7 @@ impl Plan {
             calm,
             servers: rng.within(1, 3) as usize,
             clients: rng.within(1, 4) as usize,
+            hostile: rng.chance(200_000),
             server: ServerConfig { mutant, ..ServerConfig::default() },
             client: ClientConfig { mutant, ..ClientConfig::default() },
             path: Path::clean(rng.spread(10 * MICROS, 60 * MILLIS)),

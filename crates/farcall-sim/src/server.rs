@@ -10,8 +10,9 @@ use farcall_proto::{Failure, Fingerprint, Kind, Ran};
 
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
+use crate::hostile::answered_by;
 use crate::memory::{FORGOTTEN, Head, KNOWN, OPEN, POSTED, Post, REFUSED};
-use crate::net::{Nanos, SECS, address};
+use crate::net::{Nanos, SECS, address, host};
 
 /// The name that every server exports.
 pub const NAME: &str = "Store";
@@ -45,6 +46,8 @@ pub struct ServerNode {
     taken: u64,
     waiting: VecDeque<u64>,
     executing: usize,
+    /// Bytes that may answer the datagram that came, if it means harm.
+    answers: Option<usize>,
 }
 
 /// A datagram waits in a stopped process's socket buffer, which holds so many.
@@ -95,6 +98,7 @@ impl ServerNode {
             taken: 0,
             waiting: VecDeque::new(),
             executing: 0,
+            answers: None,
         }
     }
 
@@ -175,6 +179,7 @@ impl ServerNode {
         for (from, bytes) in std::mem::take(&mut self.inbox) {
             self.handle(g, from, bytes);
         }
+        self.answers = None;
         self.tick(g);
     }
 
@@ -223,6 +228,8 @@ impl ServerNode {
             return;
         }
         g.server_received(self.index, from, bytes.len());
+        let before = self.kept(g);
+        let answers = answered_by(&bytes).filter(|_| g.plan.hostile && host(from) == g.hostile());
         if self.answer(g, from, &bytes).is_some() {
             return g.net.recycle(bytes);
         }
@@ -246,6 +253,9 @@ impl ServerNode {
             },
             Taken::Nothing => {}
         }
+        let evicted = self.check_kept(g, before, bytes.len());
+        // Those that made way hear so.
+        self.answers = answers.map(|answers| answers + 80 * evicted as usize);
         g.net.recycle(bytes);
         for ask in std::mem::take(&mut self.asked) {
             match ask {
@@ -473,8 +483,9 @@ impl ServerNode {
         let (at, now) = (g.now(), self.clock.read(g.now()));
         let Some(core) = &mut self.core else { return };
         drop(core.take_loose());
-        let mut sent = 0;
+        let (mut sent, mut answered) = (0, 0);
         while let Some(t) = core.transmit(now, &mut g.scratch) {
+            answered += if host(t.to) == g.hostile() { t.len } else { 0 };
             g.server_sent(self.index, t.to, t.len);
             if g.plan.anonymous {
                 g.make_refusal_anonymous(t.len);
@@ -484,6 +495,9 @@ impl ServerNode {
             if sent > 100_000 {
                 return g.oracle.violate("sending-ends", at, || format!("server {}", self.index));
             }
+        }
+        if let Some(most) = self.answers.take().filter(|most| answered > *most) {
+            g.oracle.violate("answers-are-bounded", at, || format!("{answered} bytes, not {most}"));
         }
         let config = &g.plan.server;
         // What came last may be larger than its budget; one result that is being sent in fragments too, but nothing beside it.
@@ -500,6 +514,39 @@ impl ServerNode {
                 g.net.at(due, Event::Wake(self.index));
             }
         }
+    }
+
+    /// Bytes of arguments that are arriving, of each host, if one means harm; and how often one made way.
+    fn kept(&self, g: &Ground) -> Option<(Vec<usize>, u64)> {
+        let core = self.core.as_ref().filter(|_| g.plan.hostile)?;
+        let hosts = g.plan.servers..=g.hostile();
+        Some((hosts.map(|host| core.kept_for(address(host, 0).ip()).arguments).collect(), core.stats().evicted_calls))
+    }
+
+    /// What a peer that means harm makes the server keep is bounded by what it sent, and by budgets that the host pays of which most
+    /// is kept.
+    fn check_kept(&self, g: &mut Ground, before: Option<(Vec<usize>, u64)>, len: usize) -> u64 {
+        let (Some(core), Some((before, evicted))) = (&self.core, before) else { return 0 };
+        let (at, budget) = (g.now(), g.plan.server.reassembly_budget);
+        let Some((after, _)) = self.kept(g) else { return 0 };
+        let (kept, sent) = (core.kept_for(address(g.hostile(), 0).ip()), g.harm(self.index));
+        // Each frame of 44 bytes may begin a call, which counts 256, and be a piece of its own; an activity far ahead counts 64.
+        if kept.arguments > 10 * sent || kept.activities > 4 * sent {
+            g.oracle.violate("memory-is-what-was-sent", at, || format!("{kept:?} for {sent} bytes"));
+        }
+        if after.iter().sum::<usize>() > budget {
+            g.oracle.violate("memory-is-bounded", at, || format!("{after:?} of {budget} bytes of arguments"));
+        }
+        let (paid, times) = (core.stats().paid, core.stats().evicted_calls - evicted);
+        // What one datagram adds may have made its host the one that has most; hosts are compared in thousandths of the budget.
+        let margin = 20 * len + budget / 500;
+        if let Some(paid) = paid.filter(|_| times == 1) {
+            let had = before.get(host(paid).wrapping_sub(g.plan.servers)).copied().unwrap_or(0);
+            if had + margin < before.iter().copied().max().unwrap_or(0) {
+                g.oracle.violate("who-has-most-pays", at, || format!("{paid} paid: {before:?}"));
+            }
+        }
+        times
     }
 
     /// After everything: nothing is held, nothing is waited for.

@@ -4,6 +4,7 @@ use farcall_proto::Mutant;
 
 use crate::client::ClientNode;
 use crate::ground::{Event, Ground};
+use crate::hostile::HostileNode;
 use crate::net::{Faults, MILLIS, Nanos, SECS, Step, host};
 use crate::oracle::{Outcomes, Violation};
 use crate::plan::Plan;
@@ -56,6 +57,7 @@ struct World {
     g: Ground,
     servers: Vec<ServerNode>,
     clients: Vec<ClientNode>,
+    hostile: Option<HostileNode>,
     healing: bool,
     /// When the last datagram arrives that was sent while there were faults.
     last_late: Nanos,
@@ -67,7 +69,8 @@ impl World {
     fn new(mut g: Ground) -> World {
         let servers = (0..g.plan.servers).map(|i| ServerNode::new(i, &mut g)).collect();
         let clients = (0..g.plan.clients).map(|i| ClientNode::new(g.plan.servers + i, &mut g)).collect();
-        World { g, servers, clients, healing: false, last_late: 0, was_idle: false }
+        let hostile = g.plan.hostile.then(|| HostileNode::new(g.hostile(), &mut g));
+        World { g, servers, clients, hostile, healing: false, last_late: 0, was_idle: false }
     }
 
     fn run(&mut self) {
@@ -76,6 +79,9 @@ impl World {
         }
         for client in &mut self.clients {
             client.start(&mut self.g);
+        }
+        if self.hostile.is_some() {
+            self.g.net.after(0, Event::Harm);
         }
         let most = 200_000 + self.g.budget * 2_000;
         let mut steps = 0;
@@ -107,7 +113,11 @@ impl World {
         match step {
             Step::Datagram { from, to, bytes } => {
                 self.g.note_arrival(from, to, &bytes);
-                match host(to).checked_sub(self.servers.len()) {
+                let node = host(to);
+                if let Some(hostile) = self.hostile.as_mut().filter(|hostile| hostile.index == node) {
+                    return hostile.receive(&mut self.g, from, to, bytes);
+                }
+                match node.checked_sub(self.servers.len()) {
                     None => {
                         if let Some(server) = self.servers.iter_mut().find(|server| server.address == to) {
                             server.receive(&mut self.g, from, bytes);
@@ -118,8 +128,9 @@ impl World {
             }
             Step::Refused { sender, peer, quoted, forged } => {
                 self.g.note(&[9, u64::from(sender.port())], || format!("{sender} hears that nobody is at {peer}"));
-                if let Some(client) = host(sender).checked_sub(self.servers.len()) {
-                    self.clients[client].refused(&mut self.g, host(peer), &quoted, forged);
+                let client = host(sender).checked_sub(self.servers.len());
+                if let Some(client) = client.and_then(|client| self.clients.get_mut(client)) {
+                    client.refused(&mut self.g, host(peer), &quoted, forged);
                 }
             }
             Step::Event(event) => self.event(event),
@@ -137,6 +148,7 @@ impl World {
             Event::Done { server, job } => self.servers[server].done(g, job),
             Event::Chaos if !g.healed => self.chaos(),
             Event::Chaos => {}
+            Event::Harm => self.hostile.iter_mut().for_each(|hostile| hostile.act(g)),
             Event::Restart(node) => self.restart(node),
             Event::Resume(node) => self.resume(node),
             Event::Move(place) if self.servers.len() > 1 && !self.g.healed => {

@@ -166,6 +166,12 @@ impl World {
         // A refusal is held too: a few hundred bytes for a datagram.
         let justified = 16 * self.received + self.given;
         assert!(self.server.held_bytes() <= justified, "{} bytes held", self.server.held_bytes());
+        // Each frame may begin a call, be a piece of its own, or name an activity; that costs no more than a few times its bytes.
+        for which in 0..3 {
+            let kept = self.server.kept_for(address(which).ip());
+            assert!(kept.arguments + kept.activities <= 16 * self.received, "{kept:?} for {} bytes", self.received);
+        }
+        self.server.audit();
     }
 
     /// Everything is finished, nobody answers any more: in the end nothing is held.

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 use super::Server;
+use super::hosts::Kept;
 use super::send::{Answer, Reply};
 use super::table::Entry;
 use crate::ticket::Invalid;
@@ -73,7 +74,7 @@ impl Server {
             }
         }
         if let Some(place) = self.table.find(conversation) {
-            self.table.at_mut(place).move_to(&from);
+            self.move_to(place, from);
             return Some(place);
         }
         if ticket.issued <= self.horizon && !mutant.breaks(Rule::HorizonIgnored) {
@@ -82,7 +83,10 @@ impl Server {
         }
         // From here on it is certain that nothing ever ran under this ticket.
         if self.table.len() >= self.config.max_conversations {
-            if let Some(victim) = self.table.victim(self.coarse(now)) {
+            let conversing = &self.conversing;
+            let no_share = mutant.breaks(Rule::NoShareOfHosts);
+            let of_host = |host| if no_share { 0 } else { conversing.of(host) };
+            if let Some(victim) = self.table.victim(self.coarse(now), of_host) {
                 self.forget(now, victim);
             }
             let full = self.table.len() >= self.config.max_conversations;
@@ -95,7 +99,35 @@ impl Server {
         }
         let mut entry = Entry::new(conversation, ticket.client, ticket.issued, from);
         entry.heard = self.coarse(now) | u32::from(header.local);
+        self.conversing.add(entry.host());
         Some(self.table.insert(entry))
+    }
+
+    /// A conversation is at another address from now on. What is kept for it is kept for that host.
+    fn move_to(&mut self, place: usize, to: SocketAddr) {
+        let entry = self.table.at_mut(place);
+        let from = entry.host();
+        entry.move_to(&to);
+        let host = entry.host();
+        if host == from {
+            return;
+        }
+        self.conversing.remove(from);
+        self.conversing.add(host);
+        if let Some(more) = &mut entry.more {
+            let arriving = more.works_mut().filter(|work| work.incoming.is_some()).map(|work| work.position.activity);
+            let arriving: Vec<u32> = arriving.collect();
+            arriving.iter().for_each(|activity| self.hosts.end_receiving(more.host, (entry.id, *activity)));
+            self.hosts.leave(more.host, &more.kept);
+            more.host = self.hosts.enter(host);
+            Kept::ALL.into_iter().for_each(|kind| self.hosts.charge(more.host, kind, more.kept(kind)));
+            let place = more.host;
+            more.works_mut().for_each(|work| self.hosts.list(place, (entry.id, work.position.activity)));
+            arriving.iter().for_each(|activity| self.hosts.begin_receiving(more.host, (entry.id, *activity)));
+            if !more.rest.is_empty() {
+                self.hosts.at_mut(more.host).wide.push_back(entry.id);
+            }
+        }
     }
 
     fn refuse_ticket(
@@ -138,14 +170,14 @@ impl Server {
     /// Forgets a conversation, so that no ticket as old as its own is accepted any more.
     pub(super) fn forget(&mut self, now: Time, place: usize) {
         let entry = self.table.remove(place);
+        self.conversing.remove(entry.host());
         if !self.config.mutant.breaks(Rule::ForgetsSilently) {
             self.horizon = self.horizon.max(entry.issued);
         }
         self.forgot = now;
         self.stats.evicted += 1;
         if let Some(more) = entry.more {
-            self.slots -= more.rest.len();
-            self.dissolve(*more);
+            self.dissolve(entry.id, *more);
         }
     }
 }

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use super::Server;
+use super::hosts::{Amounts, Kept};
 use super::table::Last;
 use super::work::{GIVEN_UP, More, Phase, Work};
+use crate::transfer;
 use crate::wire::Position;
-use crate::{Failure, Kind, Mutant, Ran, Rule, Time};
+use crate::{Failure, Kind, Mutant, Ran, Rule, ServerConfig, Time};
 
 /// What an assembly costs besides its bytes, for the budget.
 pub(super) const ASSEMBLY: usize = 256;
@@ -33,9 +35,32 @@ const CROWDED: Duration = Duration::from_millis(250);
 /// Who fetches results while there is no room for others' is to do so at this rate, in bytes a second: 2 Mbit/s.
 const SLOWEST: u64 = 256 << 10;
 
+/// A conversation's least share is this part of a budget: what it keeps within it is let go only if its host keeps most.
+const LEAST_SHARE: usize = 4096;
+
+/// Calls, or conversations, of one host among which the one that pays is sought.
+const CANDIDATES: usize = 64;
+
+/// Activities that are looked at for one ACK.
+const LOOKS_FOR_AN_ACK: u64 = 256;
+
+/// A list of a host's may have so many entries that are of no use any more.
+pub(super) const LIST_SLACK: usize = 64;
+
 const SPARE_WORKS: usize = 1024;
 const SPARE_BUFFERS: usize = 1024;
 pub(super) const SPARE_BYTES: usize = crate::spares::SHORTEST;
+
+/// What may be kept of each kind, for all.
+pub(super) fn budgets(config: &ServerConfig) -> Amounts {
+    let mut budgets = Amounts::default();
+    budgets[Kept::Arguments as usize] = config.reassembly_budget;
+    budgets[Kept::Results as usize] = config.held_budget;
+    budgets[Kept::Sending as usize] = config.sending_budget;
+    budgets[Kept::Calls as usize] = MAX_WORKS;
+    budgets[Kept::Activities as usize] = (4 * config.max_conversations).max(LEAST_SLOTS);
+    budgets
+}
 
 impl Server {
     /// Lets go of what was held long enough.
@@ -49,19 +74,22 @@ impl Server {
         }
         self.spares.trim(now);
         let crowded = std::mem::take(&mut self.crowded);
-        let (all, slice) = (self.works.len() as u32, self.works.len().min(SLICE) as u32);
+        let (all, slice) = (self.hosts.listed() as u32, self.hosts.listed().min(SLICE) as u32);
         for _ in 0..slice {
-            let Some((conversation, activity)) = self.works.pop_front() else {
+            let Some((host, call)) = self.hosts.next() else {
                 break;
             };
-            if !self.sweep_one(now, conversation, activity, crowded) {
-                self.works.push_back((conversation, activity));
+            if self.is_listed(host, call) && !self.sweep_one(now, call.0, call.1, crowded) {
+                self.hosts.list(host, call);
             }
         }
-        self.sweep = (!self.works.is_empty()).then(|| now + (self.config.hold / 2).saturating_mul(slice) / all);
-        if self.works.capacity() > SLICE && self.works.len() < self.works.capacity() / 4 {
-            self.works.shrink_to(2 * self.works.len());
-        }
+        self.sweep = (self.hosts.listed() > 0).then(|| now + (self.config.hold / 2).saturating_mul(slice) / all);
+    }
+
+    /// Whether a call has something kept, for this host.
+    fn is_listed(&self, host: u32, (conversation, activity): (u64, u32)) -> bool {
+        let more = self.table.find(conversation).and_then(|place| self.table.at(place).more.as_ref());
+        more.is_some_and(|more| more.host == host && more.find(activity).is_some())
     }
 
     /// Whether the activity's work is gone.
@@ -97,15 +125,15 @@ impl Server {
 
     /// The caller has had the result, or it was held long enough: its bytes go, the number stays.
     pub(super) fn release(&mut self, place: usize, activity: u32) {
-        let Some(work) = self.existing_work(place, activity) else {
-            return;
-        };
+        let Some(more) = &mut self.table.at_mut(place).more else { return };
+        let Some(work) = more.find_mut(activity) else { return };
         let payload = std::mem::take(&mut work.payload);
+        debug_assert_ne!(work.phase, Phase::Running);
         work.phase = Phase::Over;
-        let fragmented = work.outgoing.is_some() || work.incoming.is_some();
-        self.held -= payload.len();
-        if fragmented {
+        if work.outgoing.is_some() || work.incoming.is_some() {
             self.release_fragments(place, activity, payload.len());
+        } else {
+            more.credit(&mut self.hosts, Kept::Results, payload.len());
         }
         self.recycle(payload);
     }
@@ -122,9 +150,7 @@ impl Server {
         };
         let insert = work.insert.take();
         let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
-        self.moving -= len + inserted;
-        more.moving -= len + inserted;
-        self.held -= inserted;
+        more.credit(&mut self.hosts, Kept::Sending, len + inserted);
         self.accessed -= accessed;
         more.in_flight -= outgoing.in_flight();
         self.loose.extend(insert.map(|insert| insert.bytes));
@@ -135,11 +161,12 @@ impl Server {
     fn drop_work(&mut self, place: usize, activity: u32) {
         let entry = self.table.at_mut(place);
         let Some(more) = &mut entry.more else { return };
-        let (home, works) = more.home(activity);
-        let Some(mut work) = home.take() else { return };
+        let Some(mut work) = more.home(activity).and_then(Option::take) else { return };
         (work.queued, work.waiting, work.progressed) = (false, false, false);
-        *works -= 1;
-        if *works == 0 && more.rest.is_empty() {
+        more.works -= 1;
+        more.credit(&mut self.hosts, Kept::Calls, 1);
+        if more.works == 0 && more.rest.is_empty() {
+            self.hosts.leave(more.host, &more.kept);
             entry.more = None;
         }
         if self.spare_works.len() < SPARE_WORKS {
@@ -147,174 +174,270 @@ impl Server {
         }
     }
 
+    /// Every call below `low` has ended at the caller. For each of these one activity is looked at, in turn: so that an ACK costs no
+    /// more than the calls that it tells of, nor more than a few datagrams.
     pub(super) fn release_below(&mut self, place: usize, low: u64) {
-        for activity in 0..self.activities(place) {
-            let Some(work) = self.existing_work(place, activity) else {
-                continue;
-            };
-            if matches!(work.phase, Phase::Done(_)) && work.position.sequence < low {
+        let Some(more) = &mut self.table.at_mut(place).more else { return };
+        let round = 1 + more.rest.used() as u64;
+        let from = more.released.max(low.saturating_sub(round));
+        let looks = low.saturating_sub(from).min(LOOKS_FOR_AN_ACK);
+        more.released = from + looks;
+        for _ in 0..looks {
+            let Some(more) = &mut self.table.at_mut(place).more else { return };
+            let activity = more.hand;
+            more.hand = more.next_activity(activity + 1);
+            let ended = |work: &Work| matches!(work.phase, Phase::Done(_)) && work.position.sequence < low;
+            if more.find(activity).is_some_and(ended) {
                 self.release(place, activity);
             }
         }
     }
 
-    /// How many activities of a conversation may have something held.
-    fn activities(&self, place: usize) -> u32 {
-        self.table.at(place).more.as_ref().map_or(0, |more| 1 + more.rest.len() as u32)
-    }
-
-    /// How many bytes it is being sent in fragments.
-    fn moving_at(&self, place: usize) -> usize {
-        self.table.at(place).more.as_ref().map_or(0, |more| more.moving)
+    /// How many bytes a conversation is being sent in fragments.
+    fn sending_at(&self, place: usize) -> usize {
+        self.table.at(place).more.as_ref().map_or(0, |more| more.kept(Kept::Sending))
     }
 
     /// The bytes of a message whose fragments have all come: its call is to run.
     pub(super) fn assembled(&mut self, place: usize, activity: u32) -> Vec<u8> {
-        let Some(work) = self.existing_work(place, activity) else {
-            return Vec::new();
-        };
-        work.phase = Phase::Running;
-        let Some(incoming) = work.incoming.take() else {
-            return Vec::new();
-        };
-        self.reassembling -= incoming.memory() + ASSEMBLY;
-        self.receiving -= 1;
+        let Some(incoming) = self.end_assembly(place, activity) else { return Vec::new() };
+        if let Some(more) = &mut self.table.at_mut(place).more
+            && let Some(work) = more.find_mut(activity)
+        {
+            work.phase = Phase::Running;
+            more.running += 1;
+        }
         incoming.into_bytes()
     }
 
     pub(super) fn let_go_of_assembly(&mut self, place: usize, activity: u32) {
-        let Some(work) = self.existing_work(place, activity) else {
-            return;
-        };
-        if let Some(incoming) = work.incoming.take() {
-            self.reassembling -= incoming.memory() + ASSEMBLY;
-            self.receiving -= 1;
+        self.end_assembly(place, activity);
+    }
+
+    fn end_assembly(&mut self, place: usize, activity: u32) -> Option<Box<transfer::Incoming>> {
+        let entry = self.table.at_mut(place);
+        let more = entry.more.as_mut()?;
+        let incoming = more.find_mut(activity)?.incoming.take()?;
+        more.credit(&mut self.hosts, Kept::Arguments, incoming.memory() + ASSEMBLY);
+        self.hosts.end_receiving(more.host, (entry.id, activity));
+        self.receiving -= 1;
+        self.lent -= incoming.lent();
+        Some(incoming)
+    }
+
+    /// Keeps arguments that are arriving within their budget: a call of the host that has most of them is refused. Whichever has most
+    /// for its conversation, if that is more than its least share, goes first; and of those one of which nothing came lately.
+    pub(super) fn enforce_reassembly(&mut self, now: Time) {
+        while self.hosts.total(Kept::Arguments) > self.config.reassembly_budget
+            && !self.config.mutant.breaks(Rule::UnfinishedKept)
+        {
+            let Some((place, activity)) = self.unfinished_that_pays() else { return };
+            let Some(work) = self.existing_work(place, activity) else { return };
+            let position = work.position;
+            self.stats.evicted_calls += 1;
+            self.stats.paid = Some(self.table.at(place).address());
+            let failure = Failure::new(Kind::Overloaded, Ran::No).with_detail("no room for its arguments");
+            self.refuse(now, place, position, failure);
         }
     }
 
-    /// Keeps reassembly within its budget: the oldest that makes no progress is refused first.
-    pub(super) fn enforce_reassembly(&mut self, now: Time) {
-        let mut looks = 2 * self.works.len();
-        while self.reassembling > self.config.reassembly_budget && looks > 0 {
-            looks -= 1;
-            let Some((conversation, activity)) = self.works.pop_front() else {
-                return;
-            };
-            let Some(place) = self.table.find(conversation) else {
-                continue;
-            };
-            let Some(work) = self.existing_work(place, activity) else {
-                continue;
-            };
-            let position = work.position;
-            let receiving = work.phase == Phase::Receiving;
-            let spared = receiving && std::mem::take(&mut work.progressed);
-            self.works.push_back((conversation, activity));
-            if receiving && !spared {
-                let failure = Failure::new(Kind::Overloaded, Ran::No).with_detail("no room for its arguments");
-                self.refuse(now, place, position, failure);
+    fn unfinished_that_pays(&mut self) -> Option<(usize, u32)> {
+        let share = self.config.reassembly_budget / LEAST_SHARE;
+        let host = self.heaviest(Kept::Arguments)?;
+        let (mut best, mut candidates) = (None, 0);
+        for _ in 0..self.hosts.at(host).receiving.len() {
+            let Some((conversation, activity)) = self.hosts.at_mut(host).receiving.pop_front() else { break };
+            let Some(place) = self.table.find(conversation) else { continue };
+            let Some(more) = self.table.at_mut(place).more.as_mut().filter(|more| more.host == host) else { continue };
+            let kept = more.kept(Kept::Arguments);
+            let Some(work) = more.find_mut(activity).filter(|work| work.incoming.is_some()) else { continue };
+            let over = if kept > share { kept } else { 0 };
+            let rank = (over, !std::mem::take(&mut work.progressed));
+            self.hosts.at_mut(host).receiving.push_back((conversation, activity));
+            if best.is_none_or(|(most, _)| rank > most) {
+                best = Some((rank, (place, activity)));
+            }
+            candidates += 1;
+            if candidates == CANDIDATES {
+                break;
             }
         }
+        best.map(|(_, call)| call)
     }
 
-    /// Keeps the activities of all conversations together within bounds, since one packet can make a
-    /// conversation have thousands: of a few that are idle the one with most is forgotten.
+    /// The host that pays for what is kept of this kind.
+    fn heaviest(&self, kind: Kept) -> Option<u32> {
+        if self.config.mutant.breaks(Rule::NoShareOfHosts) { self.hosts.first(kind) } else { self.hosts.heaviest(kind) }
+    }
+
+    /// Keeps the activities of all conversations together within bounds: of the host that has most, an idle conversation with many is
+    /// forgotten.
     #[inline]
     pub(super) fn enforce_slots(&mut self, now: Time) {
-        if self.slots > LEAST_SLOTS {
+        if self.hosts.total(Kept::Activities) > LEAST_SLOTS {
             self.forget_widest(now);
         }
     }
 
     #[cold]
     fn forget_widest(&mut self, now: Time) {
-        if self.slots > 4 * self.config.max_conversations
-            && let Some(widest) = self.table.widest()
-        {
-            self.forget(now, widest);
+        if self.hosts.total(Kept::Activities) <= 4 * self.config.max_conversations {
+            return;
+        }
+        let Some(host) = self.heaviest(Kept::Activities) else { return };
+        let (mut widest, mut candidates) = (None, 0);
+        for _ in 0..self.hosts.at(host).wide.len() {
+            let Some(conversation) = self.hosts.at_mut(host).wide.pop_front() else { break };
+            let Some(place) = self.table.find(conversation) else { continue };
+            let Some(more) = self.table.at(place).more.as_ref().filter(|more| more.host == host) else { continue };
+            self.hosts.at_mut(host).wide.push_back(conversation);
+            if !more.is_busy() {
+                widest = widest.max(Some((more.kept(Kept::Activities), conversation)));
+            }
+            candidates += 1;
+            if candidates == CANDIDATES {
+                break;
+            }
+        }
+        if let Some(place) = widest.and_then(|(_, conversation)| self.table.find(conversation)) {
+            self.forget(now, place);
         }
     }
 
-    /// Keeps held results within their budgets when `latest` has become one: the oldest go first.
+    /// Keeps held results within their budgets when `latest` has become one: of the host that has most, the oldest go first.
     #[inline]
     pub(super) fn enforce_held(&mut self, now: Time, latest: (u64, u32)) {
-        if self.held > self.config.held_budget || self.works.len() > MAX_WORKS {
+        if self.hosts.total(Kept::Results) > self.config.held_budget
+            || self.hosts.total(Kept::Sending) > self.config.held_budget
+        {
             self.shed(now, latest);
+        }
+    }
+
+    /// Keeps the calls with anything kept within bounds when `latest` has become one.
+    pub(super) fn enforce_calls(&mut self, latest: (u64, u32)) {
+        self.shed_kept(Kept::Calls, MAX_WORKS, latest);
+    }
+
+    #[cold]
+    fn shed(&mut self, now: Time, latest: (u64, u32)) {
+        self.shed_kept(Kept::Results, self.config.held_budget, latest);
+        self.shed_sending(now, latest);
+    }
+
+    /// Lets go of what is held of calls that are over, of the host that has most. What a conversation holds that has no more than its
+    /// least share is spared, if others of the host hold more.
+    fn shed_kept(&mut self, kind: Kept, budget: usize, latest: (u64, u32)) {
+        let looks = (2 * self.hosts.listed()).min(LOOKS);
+        for look in 0..looks {
+            if self.hosts.total(kind) <= budget {
+                return;
+            }
+            let Some(host) = self.heaviest(kind) else { return };
+            let Some((conversation, activity)) = self.hosts.oldest(host) else { return };
+            let Some(place) = self.table.find(conversation) else { continue };
+            let Some(more) = self.table.at(place).more.as_ref().filter(|more| more.host == host) else { continue };
+            let spared = look < looks / 2 && more.kept(kind) <= budget / LEAST_SHARE;
+            let Some(work) = more.find(activity) else { continue };
+            let goes = match work.phase {
+                Phase::Receiving | Phase::Running => false,
+                Phase::Done(_) => work.outgoing.is_none(),
+                Phase::Over => kind == Kept::Calls,
+            };
+            if goes && !spared && (conversation, activity) != latest {
+                self.release(place, activity);
+                self.drop_work(place, activity);
+            } else {
+                self.hosts.list(host, (conversation, activity));
+            }
         }
     }
 
     /// The same of what is being sent in fragments, when `latest` has been begun.
     pub(super) fn enforce_sending(&mut self, now: Time, latest: (u64, u32)) {
-        if self.moving > self.config.sending_budget {
+        if self.hosts.total(Kept::Sending) > self.config.sending_budget {
             self.shed(now, latest);
         }
     }
 
     /// What is being sent in fragments has budgets of its own: beyond one it is let go if it stands still, for it is not
     /// kept for fear of loss; beyond the other also if it is fetched too slowly, and if that is not enough [one makes way](Server::make_way).
-    #[cold]
-    fn shed(&mut self, now: Time, latest: (u64, u32)) {
+    fn shed_sending(&mut self, now: Time, latest: (u64, u32)) {
         let budget = self.config.held_budget;
         let unbounded = self.config.mutant.breaks(Rule::SendingUnbounded);
         let most = if unbounded { usize::MAX } else { self.config.sending_budget };
         // Not whenever a call ends while something long is being sent.
-        let looks = self.moving > budget && now.since(self.looked) >= CROWDED;
+        let looks = self.hosts.total(Kept::Sending) > budget && now.since(self.looked) >= CROWDED;
         self.looked = if looks { now } else { self.looked };
-        let mut heaviest = (0, 0);
-        for _ in 0..self.works.len().min(LOOKS) {
-            let kept = self.held - self.moving > budget;
-            let sent = looks && self.moving > budget;
-            let full = self.moving > most;
-            let many = self.works.len() > MAX_WORKS;
-            if !(kept || sent || full || many) {
+        for _ in 0..self.hosts.listed().min(LOOKS) {
+            let sent = looks && self.hosts.total(Kept::Sending) > budget;
+            let full = self.hosts.total(Kept::Sending) > most;
+            if !(sent || full) {
                 return;
             }
-            let Some((conversation, activity)) = self.works.pop_front() else {
-                return;
-            };
-            let Some(place) = self.table.find(conversation) else {
+            let Some((host, (conversation, activity))) = self.hosts.next() else { return };
+            if !self.is_listed(host, (conversation, activity)) {
                 continue;
-            };
+            }
+            let Some(place) = self.table.find(conversation) else { continue };
             let (spoke, due) = self.spoke_and_due(place);
-            heaviest = heaviest.max((self.moving_at(place), conversation));
-            let Some(work) = self.existing_work(place, activity) else {
-                continue;
-            };
+            let Some(work) = self.existing_work(place, activity) else { continue };
             let still = now.since(work.since.max(spoke)) >= STANDS_STILL;
-            let goes = match work.phase {
-                Phase::Receiving | Phase::Running => false,
-                Phase::Done(_) if work.outgoing.is_some() => still && (sent || full) || full && now > due,
-                Phase::Done(_) => kept || many,
-                Phase::Over => many,
-            };
+            let goes = work.outgoing.is_some() && (still || full && now > due);
             if goes && (conversation, activity) != latest {
                 self.release(place, activity);
                 self.drop_work(place, activity);
             } else {
-                self.works.push_back((conversation, activity));
+                self.hosts.list(host, (conversation, activity));
             }
         }
-        if self.moving > most {
-            self.make_way(most, heaviest.1, latest);
+        if self.hosts.total(Kept::Sending) > most {
+            self.make_way(most, latest);
         }
     }
 
-    /// There is no room for what has just become a result. Who is being sent most gives way, if that is more than its own
-    /// conversation is; else it does itself, unless it is the only one. (All that was looked at may have been of conversations
-    /// that are forgotten: then nobody is known to be sent more.)
-    fn make_way(&mut self, most: usize, heaviest: u64, (conversation, activity): (u64, u32)) {
+    /// There is no room for what has just become a result. The host that is being sent most gives way, and of that the conversation
+    /// that is, if that is more than its own is; else it does itself, unless it is the only one.
+    fn make_way(&mut self, most: usize, (conversation, activity): (u64, u32)) {
         let Some(place) = self.table.find(conversation) else { return };
-        let heaviest = self.table.find(heaviest).unwrap_or(place);
-        for other in 0..self.activities(heaviest) {
-            if self.moving <= most || self.moving_at(heaviest) <= self.moving_at(place) {
+        let Some(own) = self.table.at(place).more.as_ref().map(|more| more.host) else { return };
+        let other = self
+            .heaviest(Kept::Sending)
+            .filter(|host| *host != own && self.hosts.kept(*host, Kept::Sending) > self.hosts.kept(own, Kept::Sending));
+        for _ in 0..CANDIDATES {
+            let Some(heaviest) = self.sent_most(other.unwrap_or(own)) else { break };
+            let yields = |server: &Server| match other {
+                Some(host) => server.hosts.kept(host, Kept::Sending) > server.hosts.kept(own, Kept::Sending),
+                None => server.sending_at(heaviest) > server.sending_at(place),
+            };
+            if self.hosts.total(Kept::Sending) <= most || !yields(self) {
                 break;
             }
-            self.release_if_sent(heaviest, other);
+            let mut at = 0;
+            loop {
+                if self.hosts.total(Kept::Sending) <= most || !yields(self) {
+                    break;
+                }
+                self.release_if_sent(heaviest, at);
+                at = self.table.at(heaviest).more.as_ref().map_or(0, |more| more.next_activity(at + 1));
+                if at == 0 {
+                    break;
+                }
+            }
         }
-        let alone = self.table.at(place).work(activity).is_some_and(|work| work.len() == self.moving);
-        if self.moving > most && !alone {
+        let alone =
+            self.table.at(place).work(activity).is_some_and(|work| work.len() == self.hosts.total(Kept::Sending));
+        if self.hosts.total(Kept::Sending) > most && !alone {
             self.release_if_sent(place, activity);
         }
+    }
+
+    /// The conversation of a host that is being sent most, of those that have the oldest calls.
+    fn sent_most(&self, host: u32) -> Option<usize> {
+        let calls = self.hosts.at(host).calls.iter().take(LOOKS);
+        let places = calls.filter_map(|(conversation, _)| self.table.find(*conversation));
+        let here = places.filter(|place| self.table.at(*place).more.as_ref().is_some_and(|more| more.host == host));
+        here.map(|place| (self.sending_at(place), place)).max().filter(|(bytes, _)| *bytes > 0).map(|(_, place)| place)
     }
 
     fn release_if_sent(&mut self, place: usize, activity: u32) {
@@ -335,17 +458,18 @@ impl Server {
     }
 
     /// A forgotten conversation's memory.
-    pub(super) fn dissolve(&mut self, more: More) {
+    pub(super) fn dissolve(&mut self, conversation: u64, more: More) {
+        let (host, kept) = (more.host, more.kept);
         for work in more.into_works() {
-            self.held -= work.len();
-            self.moving -= work.outgoing.as_ref().map_or(0, |_| work.len());
             self.accessed -= if work.is_accessed() { work.len() } else { 0 };
             if let Some(incoming) = &work.incoming {
-                self.reassembling -= incoming.memory() + ASSEMBLY;
+                self.hosts.end_receiving(host, (conversation, work.position.activity));
                 self.receiving -= 1;
+                self.lent -= incoming.lent();
             }
             self.loose.extend(work.insert.map(|insert| insert.bytes));
         }
+        self.hosts.leave(host, &kept);
     }
 
     /// An empty buffer for a result of about `len` bytes, used before if there is one.
@@ -382,9 +506,9 @@ impl More {
     /// So many bytes more are being sent in fragments. There is time for all of them, but who is late stays late.
     pub(super) fn begin_to_send(&mut self, now: Time, bytes: usize) {
         let at_slowest = |bytes: usize| Duration::from_millis(bytes as u64 * 1000 / SLOWEST);
-        let before = if self.moving == 0 { now + FALLS_SILENT } else { self.due };
-        self.moving += bytes;
-        self.due = (before + at_slowest(bytes)).min(now + FALLS_SILENT + at_slowest(self.moving));
+        let others = self.kept(Kept::Sending);
+        let before = if others == 0 { now + FALLS_SILENT } else { self.due };
+        self.due = (before + at_slowest(bytes)).min(now + FALLS_SILENT + at_slowest(others + bytes));
     }
 }
 

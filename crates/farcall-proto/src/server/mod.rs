@@ -3,18 +3,28 @@
 //! | file | job |
 //! |---|---|
 //! | `table.rs` | the conversations, 64 bytes for each that is idle |
+//! | `activities.rs` | the activities of a conversation, as many as were used |
 //! | `work.rs` | what there is more while one is not idle |
 //! | `exports.rs` | what is offered, by identifier and by name |
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
 //! | `receive.rs` | what each frame from a caller means |
+//! | `arguments.rs` | arguments that arrive in fragments |
 //! | `reading.rs` | calls that change nothing |
 //! | `streams.rs` | posted writes, for who has a segment |
 //! | `send.rs` | results, their fragments, short answers |
+//! | `hosts.rs` | what peers make it keep, by host |
+//! | `counts.rs` | how many conversations, and answers that wait, each host has |
+//! | `audit.rs` | what is kept, for tests |
 //! | `share.rs` | which calls wait until their clients have fetched other results |
 //! | `memory.rs` | what is let go, when |
 
+mod activities;
 mod admit;
+mod arguments;
+mod audit;
+mod counts;
 mod exports;
+mod hosts;
 mod memory;
 mod reading;
 mod receive;
@@ -32,7 +42,11 @@ use bytes::Bytes;
 
 use crate::ticket::Issuer;
 use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
+#[doc(hidden)]
+pub use audit::KeptForHost;
+use counts::Counts;
 use exports::Exports;
+use hosts::{Hosts, Kept};
 pub use reading::{Glance, Reading};
 pub use receive::{Origin, Taken, Unread};
 pub use send::{Envelope, SHORT};
@@ -152,6 +166,10 @@ pub struct Stats {
     pub stale: u64,
     /// Conversations forgotten.
     pub evicted: u64,
+    /// Calls refused because there was no room for their arguments, and whose the last of them was.
+    pub evicted_calls: u64,
+    /// See `evicted_calls`.
+    pub paid: Option<SocketAddr>,
     /// Calls refused by the protocol, by [`crate::Kind`] code.
     pub refused: [u64; 24],
 }
@@ -181,6 +199,8 @@ pub struct Server {
     config: ServerConfig,
     issuer: Issuer,
     table: Table,
+    /// How many conversations each host has in it.
+    conversing: Counts,
     /// The newest date among the tickets of forgotten conversations: none up to it is accepted.
     horizon: u64,
     /// When a conversation was last forgotten.
@@ -190,27 +210,28 @@ pub struct Server {
     next_number: u64,
     /// Short answers that wait to be sent.
     replies: VecDeque<send::Reply>,
+    /// How many of them go to each host.
+    replying: Counts,
+    /// Bytes that the datagram which is being read may still be answered by, and bytes of results that may be sent again for it.
+    answers: usize,
+    again: usize,
     /// Calls whose results have something to send, in turn.
     sending: VecDeque<(u64, u32)>,
-    /// Calls that have [`Work`], oldest first; some have it no longer.
-    works: VecDeque<(u64, u32)>,
-    /// When `works` are next looked through.
+    /// What is kept for each host, and the calls that have [`Work`].
+    hosts: Hosts,
+    /// When those are next looked through.
     sweep: Option<Time>,
-    /// Bytes of results held, and of them those that are being sent in fragments.
-    held: usize,
-    moving: usize,
-    /// Of the latter, those of accesses; and whether one waits for there to be fewer.
+    /// Bytes of results of accesses that are being sent in fragments; and whether one waits for there to be fewer.
     accessed: usize,
     crowded: bool,
     /// Conversations of which calls waited for their share, and which have been sent less since.
     roomy: Vec<u64>,
     /// When it was last looked for results that stand still.
     looked: Time,
-    reassembling: usize,
+    /// Calls whose arguments are arriving in fragments, and bytes of used buffers that were given to them before they had come.
     receiving: usize,
+    lent: usize,
     unfinished: usize,
-    /// Activities beyond the first, of all conversations.
-    slots: usize,
     /// Boxed, as they go back into a conversation without being moved.
     #[allow(clippy::vec_box)]
     spare_works: Vec<Box<Work>>,
@@ -225,34 +246,37 @@ impl Server {
     /// A server that knows nobody. `secret` is fresh entropy: a new one is a new incarnation. `now` must
     /// not be before the socket is its alone: a call sent later is said not to have run elsewhere.
     pub fn new(config: ServerConfig, now: Time, secret: [u8; 32]) -> Server {
+        let issuer = Issuer::new(now, &secret);
+        let hosts = Hosts::new(memory::budgets(&config));
         Server {
             config,
-            issuer: Issuer::new(now, &secret),
             table: Table::default(),
+            conversing: Counts::new(issuer.key_for(b"conversing")),
             horizon: 0,
             forgot: now,
             exports: Exports::default(),
             draining: false,
             next_number: 1,
             replies: VecDeque::new(),
+            replying: Counts::new(issuer.key_for(b"replying")),
+            answers: 0,
+            again: 0,
             sending: VecDeque::new(),
-            works: VecDeque::new(),
+            hosts,
             sweep: None,
-            held: 0,
-            moving: 0,
             accessed: 0,
             crowded: false,
             roomy: Vec::new(),
             looked: now,
-            reassembling: 0,
             receiving: 0,
+            lent: 0,
             unfinished: 0,
-            slots: 0,
             spare_works: Vec::new(),
             spare_buffers: Vec::new(),
             spares: Spares::default(),
             loose: Vec::new(),
             stats: Stats::default(),
+            issuer,
         }
     }
 
@@ -311,7 +335,7 @@ impl Server {
 
     /// Bytes of results held and of arguments being reassembled.
     pub fn held_bytes(&self) -> usize {
-        self.held + self.reassembling
+        [Kept::Results, Kept::Sending, Kept::Arguments].map(|kind| self.hosts.total(kind)).iter().sum()
     }
 
     /// Whether the caller of a call that the user has, and has not finished, has given it up.

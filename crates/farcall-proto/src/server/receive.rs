@@ -3,22 +3,25 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use super::memory::SPARE_BYTES;
+use super::hosts::Kept;
+use super::memory::{LIST_SLACK, SPARE_BYTES};
 use super::send::{Answer, Reply};
 use super::table::Last;
-use super::work::{GIVEN_UP, More, Phase, Slot, Work};
+use super::work::{GIVEN_UP, More, Phase, Work};
 use super::{CallKey, Incoming, Request, Server};
-use crate::config::LOCAL_WINDOW;
-use crate::transfer;
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
-use crate::{ACCESSES, BASE_DATAGRAM, Failure, Kind, MAX_DATAGRAM, READINGS, Ran, Rule, Time};
+use crate::{ACCESSES, BASE_DATAGRAM, Failure, Kind, READINGS, Ran, Rule, Time};
+
+/// Short answers to one datagram have so many times its bytes at most, and results that are sent again for it so many bytes.
+const ANSWERS: usize = 3;
+const MOST_AGAIN: usize = 1 << 20;
 
 /// A datagram that is being read.
-struct Visit<'s, S> {
-    now: Time,
+pub(super) struct Visit<'s, S> {
+    pub(super) now: Time,
     from: &'s SocketAddr,
     len: usize,
-    header: Header,
+    pub(super) header: Header,
     /// The sender's conversation, once it is admitted.
     place: Option<usize>,
     /// An ACK was acted upon: one is enough, and may cost as much as there are activities.
@@ -114,6 +117,7 @@ impl Server {
         sink: &mut impl FnMut(Request<'_>),
     ) {
         let (Unread { header, place }, len) = (unread, datagram.len());
+        (self.answers, self.again) = (ANSWERS * len, MOST_AGAIN);
         self.handle_frames(
             Visit { now, from, len, header, place, acknowledged: false, again: false, sink },
             frames(datagram),
@@ -267,14 +271,20 @@ impl Server {
         self.set_last(place, position.activity, Last::new(position.sequence, false));
         self.supersede(visit, place, position.activity);
         let mutant = self.config.mutant;
-        self.work(visit.now, place, position.activity).begin(visit.now, position, mutant);
+        let work = self.work(visit.now, place, position.activity);
+        let ran = work.phase == Phase::Running;
+        work.begin(visit.now, position, mutant);
+        if let Some(more) = self.table.at_mut(place).more.as_mut().filter(|_| !ran) {
+            more.running += 1;
+        }
     }
 
     /// The same, if what the activity's last call has left is there to be used again.
     #[inline(always)]
     fn take_over(&mut self, now: Time, place: usize, position: Position) -> bool {
         let mutant = self.config.mutant;
-        let Some(work) = self.existing_work(place, position.activity).filter(|work| work.may_be_taken_over()) else {
+        let Some(more) = self.table.at_mut(place).more.as_deref_mut() else { return false };
+        let Some(work) = more.find_mut(position.activity).filter(|work| work.may_be_taken_over()) else {
             return false;
         };
         work.begin(now, position, mutant);
@@ -282,8 +292,9 @@ impl Server {
         work.payload.clear();
         // Its room stays for the next result, unless it is large.
         let large = (work.payload.capacity() > SPARE_BYTES).then(|| std::mem::take(&mut work.payload));
+        more.running += 1;
+        more.credit(&mut self.hosts, Kept::Results, held);
         self.set_last(place, position.activity, Last::new(position.sequence, false));
-        self.held -= held;
         if let Some(large) = large {
             self.recycle(large);
         }
@@ -291,7 +302,7 @@ impl Server {
     }
 
     /// Gives the call to the user.
-    fn run(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, head: &CallHead, args: Cow<'_, [u8]>) {
+    pub(super) fn run(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, head: &CallHead, args: Cow<'_, [u8]>) {
         let again = std::mem::take(&mut visit.again);
         let incoming = Incoming { again, ..self.incoming(visit.now, visit.header, head, args) };
         (visit.sink)(Request::Call(incoming));
@@ -314,12 +325,12 @@ impl Server {
 
     /// Whether a call with arguments of so many bytes is not refused before anyone looks at it.
     #[inline]
-    fn accepts(&self, head: &CallHead, total: usize) -> bool {
+    pub(super) fn accepts(&self, head: &CallHead, total: usize) -> bool {
         !self.draining && self.is_exported(head.export) && total <= self.config.max_arguments as usize
     }
 
     /// Refuses a call that is not accepted.
-    fn object(&mut self, now: Time, place: usize, head: &CallHead, total: usize) {
+    pub(super) fn object(&mut self, now: Time, place: usize, head: &CallHead, total: usize) {
         let failure = self.objection(head, total);
         self.refuse(now, place, head.position, failure);
     }
@@ -337,7 +348,7 @@ impl Server {
     }
 
     #[inline(always)]
-    fn is_exported(&self, export: u64) -> bool {
+    pub(super) fn is_exported(&self, export: u64) -> bool {
         self.exports.contains(export) || self.config.mutant.breaks(Rule::ExportUnchecked)
     }
 
@@ -402,82 +413,13 @@ impl Server {
         }
     }
 
-    /// Takes in a fragment of the arguments.
-    fn receive(
-        &mut self,
-        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
-        place: usize,
-        head: &CallHead,
-        part: Part<'_>,
-    ) {
-        let activity = head.position.activity;
-        let total = part.total() as u32;
-        let fragment = part.fragment.unwrap_or(wire::Fragment { total, offset: 0, ask: false });
-        let trusted = self.table.at(place).more.as_ref().map_or(0, |more| more.trusted);
-        let most = self.window(place) / (self.receiving.max(1) as u32);
-        // Who has sent little is not believed that much is to come, and given room for it.
-        let window = |arrived: u32| most.min(arrived.max(trusted).saturating_mul(4)).max(MAX_DATAGRAM as u32);
-        let begins = self.work(visit.now, place, activity).incoming.is_none();
-        let buffer = if begins { self.spares.take(visit.now, total as usize) } else { None };
-        let work = self.work(visit.now, place, activity);
-        let incoming = work
-            .incoming
-            .get_or_insert_with(|| Box::new(transfer::Incoming::new(total, buffer.unwrap_or_default(), window(0), 0)));
-        let before = if begins { 0 } else { incoming.memory() };
-        let taken = incoming.take(visit.header.number, fragment, part.bytes);
-        incoming.grant(window(incoming.through()));
-        let grown = incoming.memory() - before;
-        let due = incoming.acknowledge_due();
-        work.phase = Phase::Receiving;
-        work.since = visit.now;
-        work.progressed |= !begins;
-        self.receiving += usize::from(begins);
-        self.reassembling += grown + if begins { super::memory::ASSEMBLY } else { 0 };
-        match taken {
-            // It was there when the first fragment came; this one may be of another mind, or late.
-            transfer::Taken::Complete if !self.is_exported(head.export) => {
-                self.refuse(visit.now, place, head.position, Failure::new(Kind::NotExported, Ran::No));
-            }
-            transfer::Taken::Complete => self.complete(visit, place, head, fragment.ask),
-            transfer::Taken::Contradiction => self.stats.dropped += 1,
-            transfer::Taken::New | transfer::Taken::Nothing if due => self.reply_select(place, head.position),
-            transfer::Taken::New | transfer::Taken::Nothing => {}
-        }
-        self.enforce_reassembly(visit.now);
-    }
-
-    /// The arguments are all there.
-    fn complete(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, asked: bool) {
-        let args = self.assembled(place, head.position.activity);
-        if let Some(more) = &mut self.table.at_mut(place).more {
-            more.trusted = more.trusted.max(args.len() as u32);
-        }
-        // While its fragments came the export may have been withdrawn.
-        if !self.accepts(head, args.len()) {
-            return self.object(visit.now, place, head, args.len());
-        }
-        if asked {
-            self.reply_running(place, head.position);
-        }
-        self.run(visit, head, Cow::Owned(args));
-    }
-
-    /// How far a sender may be ahead of its receiver.
-    pub(super) fn window(&self, place: usize) -> u32 {
-        let most = self.config.window;
-        if self.table.at(place).is_local() { most.min(LOCAL_WINDOW) } else { most }
-    }
-
     fn on_ack(&mut self, place: usize, ack: Ack) {
         let largest = self.config.max_datagram as u32;
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
         };
         more.datagram = ack.datagram.clamp(BASE_DATAGRAM as u32, largest.max(BASE_DATAGRAM as u32));
-        // Looked through no more often than its length has been earned by calls that ended.
-        let activities = 1 + more.rest.len() as u64;
-        if more.works > 0 && ack.low >= more.released.saturating_add(activities) {
-            more.released = ack.low;
+        if more.works > 0 {
             self.release_below(place, ack.low);
         }
     }
@@ -609,7 +551,7 @@ impl Server {
 
     /// A call was asked for that is being executed. It takes long, and perhaps waits for a call that waits for its share: no more room is
     /// kept for its result.
-    fn reply_running(&mut self, place: usize, position: Position) {
+    pub(super) fn reply_running(&mut self, place: usize, position: Position) {
         self.end_promise(place, position.activity);
         self.reply_state(place, position, Progress::Running);
     }
@@ -656,14 +598,40 @@ impl Server {
     }
 
     fn set_slot(&mut self, place: usize, activity: u32, last: Last) {
-        let entry = self.table.at_mut(place);
-        let more = entry.more.get_or_insert_with(|| Box::new(More::new()));
-        let index = activity as usize - 1;
-        if more.rest.len() <= index {
-            self.slots += index + 1 - more.rest.len();
-            more.rest.resize_with(index + 1, Slot::default);
+        let mutant = self.config.mutant;
+        let more = self.more(place);
+        let before = more.rest.cost();
+        more.rest.set_last(activity, last, mutant);
+        let cost = more.rest.cost() - before;
+        if cost > 0 {
+            self.count_activities(place, before == 0, cost);
         }
-        more.rest[index].last = last;
+    }
+
+    fn count_activities(&mut self, place: usize, first: bool, cost: usize) {
+        let entry = self.table.at_mut(place);
+        let Some(more) = &mut entry.more else { return };
+        more.charge(&mut self.hosts, Kept::Activities, cost);
+        if first {
+            let (id, place) = (entry.id, more.host);
+            let Server { hosts, table, .. } = self;
+            let host = hosts.at_mut(place);
+            host.wide.push_back(id);
+            // Those that were forgotten, or have moved, are in the list still.
+            if host.wide.len() > 2 * host.conversations() + LIST_SLACK {
+                let more = |id: &u64| table.find(*id).and_then(|place| table.at(place).more.as_ref());
+                host.wide.retain(|id| more(id).is_some_and(|more| more.host == place));
+            }
+        }
+    }
+
+    /// What there is of a conversation while it is not idle, made if there is none.
+    fn more(&mut self, place: usize) -> &mut More {
+        let entry = self.table.at_mut(place);
+        if entry.more.is_none() {
+            entry.more = Some(Box::new(More::new(self.hosts.enter(entry.host()))));
+        }
+        self.table.at_mut(place).more.as_mut().expect("what was made")
     }
 
     #[inline(always)]
@@ -673,7 +641,7 @@ impl Server {
 
     /// The activity's work, which is made if there is none.
     #[inline(never)]
-    fn work(&mut self, now: Time, place: usize, activity: u32) -> &mut Work {
+    pub(super) fn work(&mut self, now: Time, place: usize, activity: u32) -> &mut Work {
         if self.existing_work(place, activity).is_none() {
             self.make_work(now, place, activity);
         }
@@ -684,12 +652,18 @@ impl Server {
         if self.sweep.is_none() {
             self.sweep = Some(now + self.config.hold);
         }
+        let work = self.spare_works.pop().unwrap_or_else(Work::boxed);
+        let more = self.more(place);
+        more.works += 1;
+        if let Some(home) = more.home(activity) {
+            *home = Some(work);
+        }
         let entry = self.table.at_mut(place);
-        self.works.push_back((entry.id, activity));
-        let more = entry.more.get_or_insert_with(|| Box::new(More::new()));
-        let (home, works) = more.home(activity);
-        *works += 1;
-        *home = Some(self.spare_works.pop().unwrap_or_else(Work::boxed));
+        if let Some(more) = &mut entry.more {
+            more.charge(&mut self.hosts, Kept::Calls, 1);
+            self.hosts.list(more.host, (entry.id, activity));
+        }
+        self.enforce_calls((self.table.at(place).id, activity));
     }
 
     /// Refuses a call for good: its number is consumed and the refusal is held like a result.
@@ -699,12 +673,17 @@ impl Server {
         self.set_last(place, position.activity, Last::new(position.sequence, true));
         let mut payload = self.buffer(now, 0);
         let status = super::send::failure_body(&failure, &mut payload);
-        self.held += payload.len();
+        let len = payload.len();
         let work = self.work(now, place, position.activity);
-        work.phase = Phase::Done(status);
+        let ran = std::mem::replace(&mut work.phase, Phase::Done(status)) == Phase::Running;
         work.position = position;
         work.payload = payload;
         work.since = now;
+        if let Some(more) = &mut self.table.at_mut(place).more {
+            more.running -= u32::from(ran);
+            more.charge(&mut self.hosts, Kept::Results, len);
+        }
+        self.enforce_held(now, (self.table.at(place).id, position.activity));
         self.send_again(now, place, position.activity);
     }
 }

@@ -1,14 +1,16 @@
 //! What the server sends: results, their fragments, short answers.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use super::hosts::{HostName, Kept};
 use super::receive::Origin;
 use super::table::Last;
-use super::work::{GIVEN_UP, LONG_ACCESS, PROMISED, Phase, Work};
+use super::work::{GIVEN_UP, LONG_ACCESS, PROMISED, Phase, TO_SELECT, Work};
 use super::{CallKey, Finish, Insert, Parted, Server, Transmit};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
-    Fragment, Header, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale, Status, Ticket, VERSION, Welcome,
+    self, Fragment, Header, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale, Status, Ticket, VERSION, Welcome,
     Writer,
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
@@ -24,6 +26,12 @@ pub const SHORT: usize = 1 << 10;
 
 /// Short answers that may wait to be sent; further ones are dropped, and asked for again.
 const MAX_REPLIES: usize = 8192;
+
+/// Of those each host has at least so many, if there are not too many hosts, and no more while half of all wait.
+const REPLIES_OF_A_HOST: u32 = 256;
+
+/// The longest SELECT that a server sends.
+const SELECT_MOST: usize = 36 + 8 * wire::MAX_RANGES;
 
 /// A short answer.
 #[derive(Debug)]
@@ -213,7 +221,8 @@ impl Server {
     ) -> Option<usize> {
         self.unfinished = self.unfinished.saturating_sub(1);
         let place = self.table.find(key.conversation);
-        let work = place.and_then(|place| self.table.work_mut(place, key.activity));
+        let mut more = place.and_then(|place| self.table.at_mut(place).more.as_deref_mut());
+        let work = more.as_mut().and_then(|more| more.find_mut(key.activity));
         let Some(work) = work.filter(|w| w.phase == Phase::Running && w.position.sequence == key.sequence) else {
             self.recycle(std::mem::take(payload));
             return None;
@@ -227,9 +236,13 @@ impl Server {
             Finish::Exception if fits && wanted => Status::Exception,
             finish => return self.conclude_failed(now, place?, key, finish, payload),
         };
-        self.held += len;
         work.hold(now, status, payload);
-        if work.marks & PROMISED != 0 {
+        let promised = work.marks & PROMISED != 0;
+        if let Some(more) = more {
+            more.running -= 1;
+            more.charge(&mut self.hosts, Kept::Results, len);
+        }
+        if promised {
             self.end_promise(place?, key.activity);
         }
         place
@@ -262,8 +275,11 @@ impl Server {
             self.set_last(place, key.activity, Last::new(consumed, true));
         }
         let status = failure_body(&failure, payload);
-        self.held += payload.len();
-        self.existing_work(place, key.activity)?.hold(now, status, payload);
+        let len = payload.len();
+        let more = self.table.at_mut(place).more.as_mut()?;
+        more.find_mut(key.activity)?.hold(now, status, payload);
+        more.running -= 1;
+        more.charge(&mut self.hosts, Kept::Results, len);
         self.end_promise(place, key.activity);
         Some(place)
     }
@@ -329,8 +345,8 @@ impl Server {
     }
 
     fn transmit_next(&mut self, now: Time, out: &mut [u8], parted: bool) -> Option<Parted> {
-        while let Some(reply) = self.replies.pop_front() {
-            if let Some(sent) = self.write_reply(&reply, out) {
+        while let Some(reply) = self.next_reply() {
+            if let Some(sent) = self.write_replies(&reply, out) {
                 return Some(sent.into());
             }
         }
@@ -446,9 +462,10 @@ impl Server {
         {
             let total = work.len();
             work.outgoing = Some(Box::new(Outgoing::new(total as u32, granted)));
-            self.moving += total;
             self.accessed += if work.is_accessed() { total } else { 0 };
             more.begin_to_send(now, total);
+            more.credit(&mut self.hosts, Kept::Results, total);
+            more.charge(&mut self.hosts, Kept::Sending, total);
         }
         self.enforce_sending(now, (self.table.at(place).id, activity));
     }
@@ -476,6 +493,11 @@ impl Server {
             return;
         };
         work.since = now;
+        if work.outgoing.is_none() {
+            // Many probes in one datagram are not to make as many long datagrams: who lacks more asks again.
+            let Some(left) = self.again.checked_sub(RESULT_HEAD + work.payload.len()) else { return };
+            self.again = left;
+        }
         if let Some(outgoing) = &mut work.outgoing {
             let before = outgoing.in_flight();
             let lost = outgoing.overdue(now, patience);
@@ -496,30 +518,54 @@ impl Server {
             return;
         };
         let patience = more.patience();
-        if more.waiting.is_empty() || now.since(more.presumed) <= patience {
+        // To look through them shall take little of the time, however many there are.
+        let rests = Duration::from_micros(more.works.into());
+        if more.waiting.is_empty() || now.since(more.presumed) <= patience.max(rests) {
             return;
         }
         more.presumed = now;
-        let rest = more.rest.iter_mut().filter_map(|slot| slot.work.as_deref_mut());
-        for work in more.first.as_deref_mut().into_iter().chain(rest) {
+        let mut lost = 0;
+        for work in more.works_mut() {
             if let Some(outgoing) = &mut work.outgoing {
                 let before = outgoing.in_flight();
                 outgoing.overdue(now, patience);
-                more.in_flight -= before - outgoing.in_flight();
+                lost += before - outgoing.in_flight();
             }
         }
+        more.in_flight -= lost;
     }
 
-    pub(super) fn reply(&mut self, reply: Reply) {
-        if self.replies.len() < MAX_REPLIES {
-            self.replies.push_back(reply);
+    /// Has a short answer wait to be sent; whether there was room. One datagram is answered by no more than thrice its bytes, and
+    /// where many answers wait a host has its share of them: further ones are dropped, and asked for again.
+    pub(super) fn reply(&mut self, reply: Reply) -> bool {
+        let host = HostName::at(&reply.to);
+        let crowded = self.replies.len() >= MAX_REPLIES / 2 && self.replying.of(host) >= REPLIES_OF_A_HOST;
+        if crowded || self.replies.len() >= MAX_REPLIES {
+            return false;
         }
+        // (Of these there is one for a call whose arguments are arriving.)
+        if !matches!(reply.answer, Answer::Select { .. }) {
+            if self.answers == 0 {
+                return false;
+            }
+            self.answers = self.answers.saturating_sub(reply.answer.len());
+        }
+        self.replying.add(host);
+        self.replies.push_back(reply);
+        true
     }
 
-    fn reply_to(&mut self, place: usize, answer: Answer) {
+    /// The next short answer that waits.
+    fn next_reply(&mut self) -> Option<Reply> {
+        let reply = self.replies.pop_front()?;
+        self.replying.remove(HostName::at(&reply.to));
+        Some(reply)
+    }
+
+    fn reply_to(&mut self, place: usize, answer: Answer) -> bool {
         let entry = self.table.at(place);
         let (to, client, local) = (entry.address(), entry.client, entry.is_local());
-        self.reply(Reply { to, client, local, limit: BASE_DATAGRAM, answer });
+        self.reply(Reply { to, client, local, limit: BASE_DATAGRAM, answer })
     }
 
     pub(super) fn reply_state(&mut self, place: usize, position: Position, progress: Progress) {
@@ -530,15 +576,38 @@ impl Server {
         self.reply_to(place, Answer::Failure(position, failure));
     }
 
+    /// Says what has arrived of a call's arguments, as it is when that is sent: once, however often it is asked for before.
     pub(super) fn reply_select(&mut self, place: usize, position: Position) {
         let conversation = self.table.at(place).id;
-        self.reply_to(place, Answer::Select { conversation, position });
+        let waits = self.existing_work(place, position.activity).is_none_or(|work| work.marks & TO_SELECT != 0);
+        if (!waits || self.config.mutant.breaks(Rule::AnswersUnbounded))
+            && self.reply_to(place, Answer::Select { conversation, position })
+            && let Some(work) = self.existing_work(place, position.activity)
+        {
+            work.marks |= TO_SELECT;
+        }
     }
 
-    fn write_reply(&mut self, reply: &Reply, out: &mut [u8]) -> Option<Transmit> {
-        let local = reply.local && !self.config.mutant.breaks(Rule::AnswersOpen);
-        let header = Header { conversation: reply.client, number: self.next_number, local };
-        let mut writer = Writer::new(out, reply.limit, header);
+    /// Writes a short answer, and with it those that are next and go the same way.
+    fn write_replies(&mut self, first: &Reply, out: &mut [u8]) -> Option<Transmit> {
+        let local = first.local && !self.config.mutant.breaks(Rule::AnswersOpen);
+        let header = Header { conversation: first.client, number: self.next_number, local };
+        let mut writer = Writer::new(out, first.limit, header);
+        let mut wrote = self.write_reply(first, &mut writer);
+        while first.answer.is_shared()
+            && let Some(next) = self.replies.front()
+            && (next.to, next.client, next.local) == (first.to, first.client, first.local)
+            && next.answer.is_shared()
+            && writer.fits(next.answer.len())
+            && let Some(next) = self.next_reply()
+        {
+            wrote |= self.write_reply(&next, &mut writer);
+        }
+        wrote.then(|| self.count_sent(first.to, writer))
+    }
+
+    /// Writes a short answer, if it is still to be given.
+    fn write_reply(&mut self, reply: &Reply, writer: &mut Writer<'_>) -> bool {
         match &reply.answer {
             Answer::Welcome { nonce, conversation, ticket, refused, export, from } => {
                 let procedures = self.exports.get(*export).map_or(&[][..], |e| &e.procedures);
@@ -553,22 +622,13 @@ impl Server {
                     seen: reply.to,
                     procedures: &[],
                 };
-                if !writer.welcome(&welcome, procedures.get(*from as usize..).unwrap_or_default()) {
-                    return None;
-                }
+                return writer.welcome(&welcome, procedures.get(*from as usize..).unwrap_or_default());
             }
             Answer::Challenge { conversation, number } => writer.challenge(*conversation, *number),
             Answer::Stale(stale) => writer.stale(stale),
             Answer::State(position, progress) => writer.state(*position, *progress),
             Answer::Select { conversation, position } => {
-                let place = self.table.find(*conversation)?;
-                let work = self.existing_work(place, position.activity)?;
-                if work.position.sequence != position.sequence {
-                    return None;
-                }
-                let incoming = work.incoming.as_mut()?;
-                writer.select(*position, false, incoming);
-                incoming.acknowledged();
+                return self.write_select(*conversation, *position, writer).is_some();
             }
             Answer::Failure(position, failure) => {
                 let mut body = Vec::new();
@@ -577,7 +637,37 @@ impl Server {
             }
             Answer::MtuEcho => writer.mtu(true, reply.limit),
         }
-        Some(self.count_sent(reply.to, writer))
+        true
+    }
+
+    fn write_select(&mut self, conversation: u64, position: Position, writer: &mut Writer<'_>) -> Option<()> {
+        let place = self.table.find(conversation)?;
+        let work = self.existing_work(place, position.activity)?;
+        if work.position.sequence != position.sequence {
+            return None;
+        }
+        work.marks &= !TO_SELECT;
+        let incoming = work.incoming.as_mut()?;
+        writer.select(position, false, incoming);
+        incoming.acknowledged();
+        Some(())
+    }
+}
+
+impl Answer {
+    /// Whether others may stand beside it in a datagram.
+    fn is_shared(&self) -> bool {
+        matches!(self, Answer::State(..) | Answer::Select { .. } | Answer::Failure(..))
+    }
+
+    /// About how many bytes its frame has; no fewer, if it may stand beside others.
+    fn len(&self) -> usize {
+        match self {
+            Answer::State(..) => 24,
+            Answer::Select { .. } => SELECT_MOST,
+            Answer::Failure(_, failure) => 28 + wire::opaque_len(failure.detail.len().min(Failure::MAX_DETAIL)),
+            Answer::Welcome { .. } | Answer::Challenge { .. } | Answer::Stale(_) | Answer::MtuEcho => BASE_DATAGRAM,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A conversation's share of all that is being sent in fragments: calls whose results will be long wait for it
 //! (docs/protocol.md, "At the server").
 
+use super::hosts::Kept;
 use super::work::{PROMISED, Phase};
 use super::{CallKey, Server};
 
@@ -15,7 +16,7 @@ impl Server {
         let share = self.config.sending_budget / PART;
         let Some(place) = self.table.find(key.conversation) else { return true };
         let Some(more) = &mut self.table.at_mut(place).more else { return true };
-        let taken = more.moving + more.promised;
+        let taken = more.kept(Kept::Sending) + more.promised;
         let work = more.find_mut(key.activity).filter(|work| work.position.sequence == key.sequence);
         let Some(work) = work.filter(|work| work.phase == Phase::Running && work.marks & PROMISED == 0) else {
             return true;

@@ -6,6 +6,7 @@
 
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
+use super::hosts::HostName;
 use super::work::{More, Work};
 
 /// One conversation. Its size is the cost of an idle one.
@@ -93,7 +94,7 @@ impl Entry {
     pub fn last(&self, activity: u32) -> Last {
         match activity {
             0 => self.last,
-            n => self.more.as_ref().and_then(|more| more.rest.get(n as usize - 1)).map_or(Last::default(), |s| s.last),
+            n => self.more.as_ref().and_then(|more| more.rest.get(n)).map_or(Last::default(), |s| s.last),
         }
     }
 
@@ -101,6 +102,11 @@ impl Entry {
     #[inline(always)]
     pub fn work(&self, activity: u32) -> Option<&Work> {
         self.more.as_ref()?.find(activity)
+    }
+
+    /// The host that the client is on.
+    pub fn host(&self) -> HostName {
+        HostName::of(self.ip)
     }
 
     pub fn move_to(&mut self, from: &SocketAddr) {
@@ -132,8 +138,9 @@ pub(super) struct Table {
 
 const LEAST: usize = 16;
 
-/// Entries that are looked at for one to forget.
+/// Entries that are looked at for one to forget, and idle ones among them.
 const LOOK_AT: usize = 64;
+const CHOICES: usize = 8;
 
 impl Table {
     pub fn len(&self) -> usize {
@@ -154,6 +161,11 @@ impl Table {
                 _ => at = (at + 1) & mask,
             }
         }
+    }
+
+    /// All conversations.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.places.iter().filter(|entry| entry.id != 0)
     }
 
     #[inline]
@@ -226,21 +238,11 @@ impl Table {
         }
     }
 
-    /// An idle entry that was not heard for long.
-    pub fn victim(&mut self, now: u32) -> Option<usize> {
-        self.most(8, |entry| Some(now.wrapping_sub(entry.heard) as usize))
-    }
-
-    /// An idle entry with many activities.
-    pub fn widest(&mut self) -> Option<usize> {
-        self.most(LOOK_AT, |entry| entry.more.as_ref().map(|m| m.rest.len()).filter(|n| *n > 0))
-    }
-
-    /// Of a few idle entries that a clock's hand comes by, the one with most of `what` (an approximation
-    /// of the most of all without a list).
-    fn most(&mut self, choices: usize, what: impl Fn(&Entry) -> Option<usize>) -> Option<usize> {
+    /// An idle entry to forget: of a few that a clock's hand comes by, one of the host that has most of them, and of those the one
+    /// not heard for longest (an approximation of the most of all without a list).
+    pub fn victim(&mut self, now: u32, of_host: impl Fn(HostName) -> u32) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
-        let mut best: Option<(usize, usize)> = None;
+        let mut best: Option<((u32, u32), usize)> = None;
         let mut seen = 0;
         for _ in 0..LOOK_AT.min(self.places.len()) {
             self.hand = (self.hand + 1) & mask;
@@ -248,12 +250,12 @@ impl Table {
             if entry.id == 0 || entry.more.as_ref().is_some_and(|m| m.is_busy()) {
                 continue;
             }
-            let Some(n) = what(entry) else { continue };
-            if best.is_none_or(|b| n > b.0) {
-                best = Some((n, self.hand));
+            let rank = (of_host(entry.host()), now.wrapping_sub(entry.heard));
+            if best.is_none_or(|b| rank > b.0) {
+                best = Some((rank, self.hand));
             }
             seen += 1;
-            if seen == choices {
+            if seen == CHOICES {
                 break;
             }
         }
@@ -319,7 +321,22 @@ mod tests {
             let place = table.insert(entry(id));
             table.at_mut(place).heard = 100 - id as u32;
         }
-        let place = table.victim(100).unwrap();
+        let place = table.victim(100, |_| 0).unwrap();
         assert!(table.at(place).heard < 100);
+    }
+
+    #[test]
+    fn the_victim_is_of_the_host_that_has_most() {
+        let mut table = Table::default();
+        for id in 1..=8 {
+            let place = table.insert(entry(id));
+            table.at_mut(place).heard = id as u32;
+        }
+        table.insert(Entry::new(9, 1, 9, "10.0.0.1:9".parse().unwrap()));
+        let few = HostName::of(table.places[9].ip);
+        for _ in 0..100 {
+            let place = table.victim(100, |host| if host == few { 1 } else { 8 }).unwrap();
+            assert_ne!(table.at(place).host(), few, "it was not heard for longest");
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::Insert;
-use super::table::Last;
+use super::activities::Activities;
+use super::hosts::{Amounts, Hosts, Kept};
 use crate::Time;
 use crate::path::{Congestion, RoundTrip};
 use crate::transfer::{Incoming, Outgoing};
@@ -15,20 +16,24 @@ use crate::wire::{Position, Status};
 /// What an entry of the table points to while there is more to remember than numbers.
 #[derive(Debug)]
 pub(super) struct More {
+    /// Its host's place in [`Hosts`], and what of that is this conversation's.
+    pub host: u32,
+    pub kept: Amounts,
     /// The call of activity 0, whose number is in the entry.
     pub first: Option<Box<Work>>,
     /// Activities from 1 on.
-    pub rest: Vec<Slot>,
-    /// How many activities have work.
+    pub rest: Activities,
+    /// How many activities have work, and of how many the user has the call.
     pub works: u32,
-    /// Every call below this number has ended at the caller, and its result was released.
+    pub running: u32,
+    /// Every call below this number has ended at the caller, and its result was released or is soon; which activity is looked at next.
     pub released: u64,
+    pub hand: u32,
     /// The largest datagram that passes, by the caller's word.
     pub datagram: u32,
     pub congestion: Congestion,
     pub round_trip: RoundTrip,
-    /// Bytes of results that are being sent in fragments, and of those fragments that are under way, of all activities.
-    pub moving: usize,
+    /// Bytes of fragments of results that are under way, of all activities.
     pub in_flight: u32,
     /// How far the client lets results go before it has any, by its word on the last.
     pub granted: u32,
@@ -49,16 +54,19 @@ pub(super) struct More {
 }
 
 impl More {
-    pub fn new() -> More {
+    pub fn new(host: u32) -> More {
         More {
+            host,
+            kept: Amounts::default(),
             first: None,
-            rest: Vec::new(),
+            rest: Activities::default(),
             works: 0,
+            running: 0,
             released: 0,
+            hand: 0,
             datagram: crate::BASE_DATAGRAM as u32,
             congestion: Congestion::default(),
             round_trip: RoundTrip::default(),
-            moving: 0,
             in_flight: 0,
             granted: 0,
             trusted: 0,
@@ -76,10 +84,29 @@ impl More {
         self.round_trip.smoothed().unwrap_or(Duration::from_millis(5))
     }
 
-    /// Whether a call is being received or executed, so that it must not be forgotten.
+    /// Whether a call is being executed, so that it must not be forgotten.
     pub fn is_busy(&self) -> bool {
-        let busy = |w: &Work| matches!(w.phase, Phase::Receiving | Phase::Running);
-        self.first.as_deref().is_some_and(busy) || self.rest.iter().filter_map(|s| s.work.as_deref()).any(busy)
+        self.running > 0
+    }
+
+    /// So much more is kept for it.
+    #[inline(always)]
+    pub fn charge(&mut self, hosts: &mut Hosts, kind: Kept, amount: usize) {
+        self.kept[kind as usize] += amount;
+        hosts.charge(self.host, kind, amount);
+    }
+
+    /// So much less is.
+    #[inline(always)]
+    pub fn credit(&mut self, hosts: &mut Hosts, kind: Kept, amount: usize) {
+        self.kept[kind as usize] -= amount;
+        hosts.credit(self.host, kind, amount);
+    }
+
+    /// How much is kept for it.
+    #[inline]
+    pub fn kept(&self, kind: Kept) -> usize {
+        self.kept[kind as usize]
     }
 
     /// An activity's work.
@@ -87,7 +114,7 @@ impl More {
     pub fn find(&self, activity: u32) -> Option<&Work> {
         match activity {
             0 => self.first.as_deref(),
-            n => self.rest.get(n as usize - 1)?.work.as_deref(),
+            n => self.rest.get(n)?.work.as_deref(),
         }
     }
 
@@ -96,29 +123,32 @@ impl More {
     pub fn find_mut(&mut self, activity: u32) -> Option<&mut Work> {
         match activity {
             0 => self.first.as_deref_mut(),
-            n => self.rest.get_mut(n as usize - 1)?.work.as_deref_mut(),
+            n => self.rest.get_mut(n)?.work.as_deref_mut(),
         }
     }
 
-    /// The place of the work of an activity whose number is remembered, and how many works there are.
+    /// The place of the work of an activity whose number is remembered.
     #[inline]
-    pub fn home(&mut self, activity: u32) -> (&mut Option<Box<Work>>, &mut u32) {
+    pub fn home(&mut self, activity: u32) -> Option<&mut Option<Box<Work>>> {
         match activity {
-            0 => (&mut self.first, &mut self.works),
-            n => (&mut self.rest[n as usize - 1].work, &mut self.works),
+            0 => Some(&mut self.first),
+            n => Some(&mut self.rest.get_mut(n)?.work),
         }
+    }
+
+    /// The next activity from `from` on that may have been used, or the first.
+    pub fn next_activity(&self, from: u32) -> u32 {
+        if from == 0 { 0 } else { self.rest.next(from).unwrap_or(0) }
+    }
+
+    /// The works of all activities.
+    pub fn works_mut(&mut self) -> impl Iterator<Item = &mut Work> {
+        self.first.as_deref_mut().into_iter().chain(self.rest.works_mut())
     }
 
     pub fn into_works(self) -> impl Iterator<Item = Box<Work>> {
-        self.first.into_iter().chain(self.rest.into_iter().filter_map(|s| s.work))
+        self.first.into_iter().chain(self.rest.into_works())
     }
-}
-
-/// An activity other than the first: 16 bytes when idle.
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    pub last: Last,
-    pub work: Option<Box<Work>>,
 }
 
 /// A call that is not over.
@@ -179,6 +209,8 @@ pub(super) const GIVEN_UP: u8 = 1;
 pub(super) const LONG_ACCESS: u8 = 2;
 /// It is being executed, and its result will be long.
 pub(super) const PROMISED: u8 = 4;
+/// What has arrived of its arguments is to be said in an answer that waits to be sent.
+pub(super) const TO_SELECT: u8 = 8;
 
 /// What is happening to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -637,14 +637,14 @@ impl Writer<'_> {
 
     pub fn select(&mut self, p: Position, pull: bool, incoming: &Incoming) {
         let fits = self.room().saturating_sub(POSITION + 16) / 8;
-        let ranges = incoming.beyond();
-        let ranges = &ranges[..ranges.len().min(MAX_RANGES).min(fits)];
+        let ranges = || incoming.beyond().take(MAX_RANGES.min(fits));
         let flags = if pull { PULL } else { 0 };
-        let (first, mut body) = self.frame_after::<POSITION>(SELECT, flags, POSITION + 16 + 8 * ranges.len());
+        let len = POSITION + 16 + 8 * ranges().count();
+        let (first, mut body) = self.frame_after::<POSITION>(SELECT, flags, len);
         p.write(first);
         body.u32(incoming.through()).u32(incoming.limit()).u64(incoming.largest());
-        for (start, end) in ranges {
-            body.u32(*start).u32(*end);
+        for (start, end) in ranges() {
+            body.u32(start).u32(end);
         }
     }
 

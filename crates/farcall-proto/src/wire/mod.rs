@@ -8,8 +8,8 @@ mod frame;
 mod usual;
 
 pub(crate) use frame::{
-    Ack, BIND, Bind, CALL_HEAD, CallHead, Fragment, Frame, Frames, Meta, Part, Position, Progress, RESULT_HEAD,
-    ResultHead, Select, Stale, StaleReason, Status, Ticket, Welcome,
+    Ack, BIND, Bind, CALL_HEAD, CallHead, Fragment, Frame, Frames, MAX_RANGES, Meta, Part, Position, Progress,
+    RESULT_HEAD, ResultHead, Select, Stale, StaleReason, Status, Ticket, Welcome,
 };
 pub use frame::{Fingerprint, MAX_NAME};
 pub(crate) use usual::{LoneCall, body_room, only_call, only_result, result_around, result_of};

@@ -127,6 +127,7 @@ impl Pair {
         let told = &mut self.told;
         self.client.handle_timeout(self.now, &mut |e| told.push(note(e)));
         self.server.handle_timeout(self.now);
+        self.server.audit();
     }
 
     /// Exchanges datagrams until both are silent; every call is answered with its own arguments.

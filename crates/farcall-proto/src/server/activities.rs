@@ -1,0 +1,180 @@
+//! The activities of a conversation beyond the first: each one's last call, and its work.
+//!
+//! Clients number them in the order of need, so they stand in a row. A number far ahead of how many were used stands apart: the
+//! memory is that of the activities that were used, whatever their numbers are.
+
+use std::collections::BTreeMap;
+
+use super::table::Last;
+use super::work::Work;
+use crate::{Mutant, Rule};
+
+/// An activity other than the first: 16 bytes when idle.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub last: Last,
+    pub work: Option<Box<Work>>,
+}
+
+/// The row has twice as many places as activities were used, and so many more.
+const AHEAD: usize = 4;
+
+/// What an activity that stands apart costs, in places of the row.
+const APART: usize = 4;
+
+/// Activities from 1 on.
+#[derive(Debug, Default)]
+pub(super) struct Activities {
+    /// Activity 1 stands in front.
+    row: Vec<Slot>,
+    /// Those beyond the row.
+    apart: BTreeMap<u32, Slot>,
+    /// How many were used.
+    used: usize,
+}
+
+impl Activities {
+    /// Whether none was used.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// How many were used.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// What they cost, in places of the row.
+    pub fn cost(&self) -> usize {
+        self.row.len() + APART * self.apart.len()
+    }
+
+    #[inline(always)]
+    pub fn get(&self, activity: u32) -> Option<&Slot> {
+        match self.row.get(activity as usize - 1) {
+            None if !self.apart.is_empty() => self.apart.get(&activity),
+            slot => slot,
+        }
+    }
+
+    #[inline(always)]
+    pub fn get_mut(&mut self, activity: u32) -> Option<&mut Slot> {
+        match self.row.get_mut(activity as usize - 1) {
+            None if !self.apart.is_empty() => self.apart.get_mut(&activity),
+            slot => slot,
+        }
+    }
+
+    /// Remembers what an activity did last.
+    #[inline]
+    pub fn set_last(&mut self, activity: u32, last: Last, mutant: Mutant) {
+        match self.row.get_mut(activity as usize - 1) {
+            Some(slot) if slot.last != Last::default() => slot.last = last,
+            _ => self.set_first(activity, last, mutant),
+        }
+    }
+
+    /// The same of one that may not have been used before.
+    #[inline(never)]
+    fn set_first(&mut self, activity: u32, last: Last, mutant: Mutant) {
+        let wanted = activity as usize;
+        let in_row = wanted <= 2 * self.used + AHEAD || mutant.breaks(Rule::HighActivityReserves);
+        if wanted > self.row.len() && in_row {
+            self.lengthen(wanted);
+        }
+        let slot = match self.row.get_mut(wanted - 1) {
+            Some(slot) => slot,
+            None => self.apart.entry(activity).or_default(),
+        };
+        self.used += usize::from(slot.last == Last::default());
+        slot.last = last;
+    }
+
+    fn lengthen(&mut self, len: usize) {
+        self.row.resize_with(len, Slot::default);
+        while let Some(first) = self.apart.first_entry().filter(|first| *first.key() as usize <= len) {
+            let (activity, slot) = first.remove_entry();
+            self.row[activity as usize - 1] = slot;
+        }
+    }
+
+    /// The first activity from `from` on that may have been used.
+    pub fn next(&self, from: u32) -> Option<u32> {
+        if from as usize <= self.row.len() && from > 0 {
+            return Some(from);
+        }
+        self.apart.range(from..).next().map(|(activity, _)| *activity)
+    }
+
+    /// The works of all.
+    pub fn works(&self) -> impl Iterator<Item = &Work> {
+        self.row.iter().chain(self.apart.values()).filter_map(|slot| slot.work.as_deref())
+    }
+
+    /// The same, to be changed.
+    pub fn works_mut(&mut self) -> impl Iterator<Item = &mut Work> {
+        self.row.iter_mut().chain(self.apart.values_mut()).filter_map(|slot| slot.work.as_deref_mut())
+    }
+
+    pub fn into_works(self) -> impl Iterator<Item = Box<Work>> {
+        self.row.into_iter().chain(self.apart.into_values()).filter_map(|slot| slot.work)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last(n: u64) -> Last {
+        Last::new(n, false)
+    }
+
+    #[test]
+    fn they_are_found_by_number_in_whatever_order_they_were_used() {
+        let mut x = 1u64;
+        for round in 0..200u32 {
+            let (mut activities, mut model) = (Activities::default(), BTreeMap::new());
+            for n in 1..300u64 {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                // In order, within a few, and anywhere.
+                let activity = match round % 3 {
+                    0 => n as u32,
+                    1 => (n as u32 + (x % 16) as u32).max(1),
+                    _ => 1 + (x % 16_383) as u32,
+                };
+                activities.set_last(activity, last(n), Mutant::NONE);
+                model.insert(activity, n);
+                assert_eq!(activities.used(), model.len());
+                assert!(activities.cost() <= APART * model.len() + 2 * model.len() + AHEAD);
+            }
+            for (activity, n) in &model {
+                assert_eq!(activities.get(*activity).unwrap().last, last(*n));
+            }
+            let (mut from, mut found) = (1, Vec::new());
+            while let Some(activity) = activities.next(from) {
+                found.extend(model.contains_key(&activity).then_some(activity));
+                from = activity + 1;
+            }
+            assert!(found.iter().eq(model.keys()), "round {round}");
+        }
+    }
+
+    #[test]
+    fn those_that_were_used_in_order_cost_a_place_each() {
+        let mut activities = Activities::default();
+        for n in 1..1000 {
+            activities.set_last(n, last(1), Mutant::NONE);
+        }
+        assert_eq!((activities.cost(), activities.apart.len()), (999, 0));
+    }
+
+    #[test]
+    fn a_high_number_costs_no_more_than_another() {
+        let mut activities = Activities::default();
+        activities.set_last(16_383, last(1), Mutant::NONE);
+        assert_eq!((activities.cost(), activities.row.capacity()), (APART, 0));
+        assert!(activities.get(16_382).is_none() && activities.get_mut(1).is_none());
+    }
+}

@@ -1,0 +1,128 @@
+//! Arguments that arrive in fragments (docs/protocol.md, "Fragments").
+
+use std::borrow::Cow;
+
+use super::hosts::Kept;
+use super::memory::{ASSEMBLY, LIST_SLACK};
+use super::receive::Visit;
+use super::work::Phase;
+use super::{Request, Server};
+use crate::config::LOCAL_WINDOW;
+use crate::wire::{self, CallHead, Part};
+use crate::{Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time, transfer};
+
+/// Bytes of used buffers that are given to arguments before they have come.
+const MOST_LENT: usize = 16 << 20;
+
+impl Server {
+    /// Takes in a fragment of the arguments.
+    pub(super) fn receive(
+        &mut self,
+        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
+        place: usize,
+        head: &CallHead,
+        part: Part<'_>,
+    ) {
+        let activity = head.position.activity;
+        let total = part.total() as u32;
+        let fragment = part.fragment.unwrap_or(wire::Fragment { total, offset: 0, ask: false });
+        let trusted = self.table.at(place).more.as_ref().map_or(0, |more| more.trusted);
+        let most = self.window(place) / (self.receiving.max(1) as u32);
+        // Who has sent little is not believed that much is to come, and given room for it.
+        let window = |arrived: u32| most.min(arrived.max(trusted).saturating_mul(4)).max(MAX_DATAGRAM as u32);
+        let mutant = self.config.mutant;
+        let begins = self.work(visit.now, place, activity).incoming.is_none();
+        let buffer = if begins { self.begin_assembly(visit.now, place, activity, total) } else { Vec::new() };
+        let Some(more) = &mut self.table.at_mut(place).more else { return };
+        let Some(work) = more.find_mut(activity) else { return };
+        let new = || Box::new(transfer::Incoming::new(total, buffer, window(0), 0));
+        let incoming = work.incoming.get_or_insert_with(new);
+        let before = if begins { 0 } else { incoming.memory() + ASSEMBLY };
+        if mutant.breaks(Rule::FarFragmentReserves) {
+            incoming.reserve(fragment.offset);
+        }
+        let taken = incoming.take(visit.header.number, fragment, part.bytes);
+        incoming.grant(window(incoming.through()));
+        let after = incoming.memory() + ASSEMBLY;
+        let due = incoming.acknowledge_due();
+        work.since = visit.now;
+        work.progressed |= !begins;
+        if std::mem::replace(&mut work.phase, Phase::Receiving) == Phase::Running {
+            more.running -= 1;
+        }
+        more.charge(&mut self.hosts, Kept::Arguments, after);
+        more.credit(&mut self.hosts, Kept::Arguments, before);
+        match taken {
+            // It was there when the first fragment came; this one may be of another mind, or late.
+            transfer::Taken::Complete if !self.is_exported(head.export) => {
+                self.refuse(visit.now, place, head.position, Failure::new(Kind::NotExported, Ran::No));
+            }
+            transfer::Taken::Complete => self.complete(visit, place, head, fragment.ask),
+            transfer::Taken::Contradiction => self.stats.dropped += 1,
+            transfer::Taken::New | transfer::Taken::Nothing if due => self.reply_select(place, head.position),
+            transfer::Taken::New | transfer::Taken::Nothing => {}
+        }
+        self.enforce_reassembly(visit.now);
+    }
+
+    /// Arguments of so many bytes begin to arrive: the buffer for them. It grows with what arrives; but whose arguments were as long before
+    /// may have a used one, of which not too many are given away.
+    fn begin_assembly(&mut self, now: Time, place: usize, activity: u32, total: u32) -> Vec<u8> {
+        let entry = self.table.at(place);
+        let Some(more) = &entry.more else { return Vec::new() };
+        let (host, trusted) = (more.host, more.trusted);
+        self.receiving += 1;
+        self.hosts.begin_receiving(host, (entry.id, activity));
+        self.forget_received(host);
+        if total > trusted || self.lent >= MOST_LENT {
+            return Vec::new();
+        }
+        let buffer = self.spares.take(now, total as usize).unwrap_or_default();
+        let room = self.config.reassembly_budget.saturating_sub(self.hosts.total(Kept::Arguments));
+        if buffer.capacity() > (2 * total as usize).min(room / 2) {
+            self.spares.give(buffer);
+            return Vec::new();
+        }
+        self.lent += buffer.capacity();
+        buffer
+    }
+
+    /// Keeps a host's list of calls that are being received no longer than twice what it lists.
+    fn forget_received(&mut self, host: u32) {
+        let Server { hosts, table, .. } = self;
+        let host_has = |call: &(u64, u32)| {
+            let more = table.find(call.0).and_then(|place| table.at(place).more.as_ref());
+            let more = more.filter(|more| more.host == host);
+            more.and_then(|more| more.find(call.1)).is_some_and(|work| work.phase == Phase::Receiving)
+        };
+        let host = hosts.at_mut(host);
+        if host.receiving.len() > 2 * host.arriving + LIST_SLACK
+            && let Some(newest) = host.receiving.pop_back()
+        {
+            host.receiving.retain(host_has);
+            host.receiving.push_back(newest);
+        }
+    }
+
+    /// The arguments are all there.
+    fn complete(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, asked: bool) {
+        let args = self.assembled(place, head.position.activity);
+        if let Some(more) = &mut self.table.at_mut(place).more {
+            more.trusted = more.trusted.max(args.len() as u32);
+        }
+        // While its fragments came the export may have been withdrawn.
+        if !self.accepts(head, args.len()) {
+            return self.object(visit.now, place, head, args.len());
+        }
+        if asked {
+            self.reply_running(place, head.position);
+        }
+        self.run(visit, head, Cow::Owned(args));
+    }
+
+    /// How far a sender may be ahead of its receiver.
+    pub(super) fn window(&self, place: usize) -> u32 {
+        let most = self.config.window;
+        if self.table.at(place).is_local() { most.min(LOCAL_WINDOW) } else { most }
+    }
+}

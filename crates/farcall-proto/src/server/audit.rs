@@ -1,0 +1,111 @@
+//! What is kept, for tests: what a host has, and that all of it is counted right.
+
+use std::net::IpAddr;
+
+use super::Server;
+use super::hosts::{Amounts, HostName, Kept};
+use super::memory::ASSEMBLY;
+use super::work::{More, Phase, Work};
+
+/// What a server keeps for one host.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptForHost {
+    /// Bytes of arguments that are arriving, with what each costs besides.
+    pub arguments: usize,
+    /// Bytes of results that left in one datagram, and of those that are being sent in fragments.
+    pub results: usize,
+    pub sending: usize,
+    /// Calls with anything kept.
+    pub calls: usize,
+    /// Bytes for activities beyond the first.
+    pub activities: usize,
+}
+
+impl KeptForHost {
+    /// All of it, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.arguments + self.results + self.sending + self.calls * (size_of::<Work>() + 16) + self.activities
+    }
+}
+
+impl Server {
+    /// What is kept for a host.
+    #[doc(hidden)]
+    pub fn kept_for(&self, host: IpAddr) -> KeptForHost {
+        let place = self.hosts.find(HostName::at(&(host, 0).into()));
+        let kept = |kind| place.map_or(0, |place| self.hosts.kept(place, kind));
+        KeptForHost {
+            arguments: kept(Kept::Arguments),
+            results: kept(Kept::Results),
+            sending: kept(Kept::Sending),
+            calls: kept(Kept::Calls),
+            activities: 16 * kept(Kept::Activities),
+        }
+    }
+
+    /// Short answers that wait to be sent.
+    #[doc(hidden)]
+    pub fn replies(&self) -> usize {
+        self.replies.len()
+    }
+
+    /// Counts everything again.
+    ///
+    /// # Panics
+    /// When something is not as it was counted.
+    #[doc(hidden)]
+    pub fn audit(&self) {
+        let (mut total, mut receiving, mut lent) = (Amounts::default(), 0, 0);
+        let mut of_hosts = std::collections::BTreeMap::<u32, (Amounts, usize, usize)>::new();
+        let mut lists = std::collections::BTreeMap::new();
+        for entry in self.table.entries() {
+            let Some(more) = &entry.more else { continue };
+            assert_eq!(self.hosts.find(entry.host()), Some(more.host), "a conversation's host");
+            let mut kept = Amounts::default();
+            let mut running = 0;
+            for work in more.works() {
+                kept[Kept::Calls as usize] += 1;
+                let held = if work.outgoing.is_some() { Kept::Sending } else { Kept::Results };
+                kept[held as usize] += work.len();
+                running += u32::from(work.phase == Phase::Running);
+                if let Some(incoming) = &work.incoming {
+                    kept[Kept::Arguments as usize] += incoming.memory() + ASSEMBLY;
+                    (receiving, lent) = (receiving + 1, lent + incoming.lent());
+                    let listed = lists.entry(more.host).or_insert_with(|| self.hosts.lists(more.host));
+                    assert!(listed[1].contains(&(entry.id, work.position.activity)), "a call that nobody could let go");
+                }
+                let listed = lists.entry(more.host).or_insert_with(|| self.hosts.lists(more.host));
+                assert!(listed[0].contains(&(entry.id, work.position.activity)), "a call that nobody looks at");
+            }
+            kept[Kept::Activities as usize] = more.rest.cost();
+            assert_eq!(
+                (more.kept, more.works as usize),
+                (kept, kept[Kept::Calls as usize]),
+                "what a conversation keeps"
+            );
+            assert_eq!(more.running, running, "calls that are being executed");
+            let host = of_hosts.entry(more.host).or_default();
+            add(&mut host.0, &kept);
+            host.1 += 1;
+            host.2 += more.works().filter(|work| work.incoming.is_some()).count();
+            add(&mut total, &kept);
+        }
+        assert_eq!((receiving, lent), (self.receiving, self.lent), "arguments that are arriving");
+        for (place, (kept, conversations, arriving)) in &of_hosts {
+            let host = self.hosts.at(*place);
+            assert_eq!((&host.kept, host.conversations(), host.arriving), (kept, *conversations, *arriving), "a host");
+        }
+        assert_eq!(self.hosts.audit(), (of_hosts.len(), total), "all hosts");
+    }
+}
+
+fn add(sum: &mut Amounts, more: &Amounts) {
+    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+}
+
+impl More {
+    fn works(&self) -> impl Iterator<Item = &Work> {
+        self.first.as_deref().into_iter().chain(self.rest.works())
+    }
+}

@@ -1,0 +1,63 @@
+//! How many of something each host has, without a place for each host: a count-min sketch (Cormode & Muthukrishnan 2005). It never
+//! says too little, and too much only of a host that shares both its cells with others; which do is this incarnation's secret.
+
+use std::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use super::hosts::HostName;
+
+/// Cells of each of the two rows.
+const CELLS: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Counts {
+    key: [u8; 16],
+    cells: Box<[u32]>,
+}
+
+impl Counts {
+    /// None of any, by a secret key.
+    pub fn new(key: [u8; 16]) -> Counts {
+        Counts { key, cells: vec![0; 2 * CELLS].into_boxed_slice() }
+    }
+
+    /// How many a host has, or more.
+    pub fn of(&self, host: HostName) -> u32 {
+        self.places(host).map(|place| self.cells[place]).into_iter().min().unwrap_or(0)
+    }
+
+    /// A host has one more.
+    pub fn add(&mut self, host: HostName) {
+        self.places(host).into_iter().for_each(|place| self.cells[place] += 1);
+    }
+
+    /// A host has one less.
+    pub fn remove(&mut self, host: HostName) {
+        self.places(host).into_iter().for_each(|place| self.cells[place] -= 1);
+    }
+
+    fn places(&self, host: HostName) -> [usize; 2] {
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        host.words().into_iter().for_each(|word| hasher.write_u64(word));
+        let hash = hasher.finish128();
+        [hash.h1 as usize % CELLS, CELLS + hash.h2 as usize % CELLS]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_with_many_stands_out_among_many_hosts() {
+        let mut counts = Counts::new([7; 16]);
+        let host = |n: u64| HostName::of([n + 1, 0]);
+        (0..20_000).for_each(|n| counts.add(host(n)));
+        (0..2_000).for_each(|_| counts.add(host(0)));
+        assert!(counts.of(host(0)) >= 2_001);
+        assert!((1..20_000).filter(|n| counts.of(host(*n)) >= 1_000).count() <= 2);
+        (0..20_000).for_each(|n| counts.remove(host(n)));
+        assert_eq!((counts.of(host(0)), counts.of(host(1))), (2_000, 0));
+    }
+}

@@ -1,0 +1,299 @@
+//! What peers make the server keep, counted by host: when there is no room, the host that has most of it pays
+//! (docs/protocol.md, "Bounds").
+//!
+//! A host is an IPv4 address or an IPv6 /64: how many conversations there are behind it is its own affair. A conversation with
+//! nothing kept has no host here, and one that has keeps the host's place, so that to count is to add.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+/// What is counted, each with a budget of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// Bytes of arguments of which not all have arrived.
+    Arguments,
+    /// Bytes of results that left in one datagram.
+    Results,
+    /// Bytes of results that are being sent in fragments.
+    Sending,
+    /// Calls with anything kept.
+    Calls,
+    /// Activities beyond the first, in places of 16 bytes.
+    Activities,
+}
+
+impl Kept {
+    pub const ALL: [Kept; 5] = [Kept::Arguments, Kept::Results, Kept::Sending, Kept::Calls, Kept::Activities];
+}
+
+/// Amounts of each.
+pub(super) type Amounts = [usize; Kept::ALL.len()];
+
+/// A host's name: the upper half of an IPv6 address, or the whole if that is zero, as it is of IPv4 addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HostName([u64; 2]);
+
+impl HostName {
+    /// The host of an address.
+    pub fn at(address: &SocketAddr) -> HostName {
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        HostName::of([(ip.to_bits() >> 64) as u64, ip.to_bits() as u64])
+    }
+
+    pub fn words(self) -> [u64; 2] {
+        self.0
+    }
+
+    pub fn of([upper, lower]: [u64; 2]) -> HostName {
+        HostName([upper, if upper == 0 { lower } else { 0 }])
+    }
+}
+
+/// A host of which something is kept.
+#[derive(Debug, Default)]
+pub(super) struct Host {
+    name: HostName,
+    /// Conversations that have this place.
+    conversations: u32,
+    pub kept: Amounts,
+    /// Calls with anything kept, oldest first; some have it no longer, or their conversation has moved.
+    pub calls: VecDeque<(u64, u32)>,
+    /// Those of which arguments are arriving.
+    pub receiving: VecDeque<(u64, u32)>,
+    /// How many those are.
+    pub arriving: usize,
+    /// Conversations with activities beyond the first.
+    pub wide: VecDeque<u64>,
+    /// It stands among those that have a turn.
+    has_turn: bool,
+}
+
+impl Host {
+    /// How many conversations of it have something kept.
+    pub fn conversations(&self) -> usize {
+        self.conversations as usize
+    }
+}
+
+/// All hosts of which something is kept.
+#[derive(Debug)]
+pub(super) struct Hosts {
+    all: Vec<Host>,
+    free: Vec<u32>,
+    places: BTreeMap<HostName, u32>,
+    total: Amounts,
+    /// Amounts are compared in units of two to this power, a thousandth of the budget.
+    unit: [u32; Kept::ALL.len()],
+    /// Hosts with at least a unit, by how many they have.
+    order: [BTreeSet<(usize, u32)>; Kept::ALL.len()],
+    /// Hosts that have calls, each looked through in its turn; how many of the first are left.
+    turns: VecDeque<u32>,
+    left: usize,
+    /// Entries in the hosts' lists of calls.
+    listed: usize,
+}
+
+impl Hosts {
+    /// None yet; `budgets` say in which units they are compared.
+    pub fn new(budgets: Amounts) -> Hosts {
+        Hosts {
+            all: Vec::new(),
+            free: Vec::new(),
+            places: BTreeMap::new(),
+            total: Amounts::default(),
+            unit: budgets.map(|budget| budget.max(1).ilog2().saturating_sub(10)),
+            order: Default::default(),
+            turns: VecDeque::new(),
+            left: 0,
+            listed: 0,
+        }
+    }
+
+    /// A conversation there has something kept from now on; its host's place.
+    pub fn enter(&mut self, name: HostName) -> u32 {
+        let place = match self.places.get(&name) {
+            Some(place) => *place,
+            None => self.add(name),
+        };
+        self.all[place as usize].conversations += 1;
+        place
+    }
+
+    fn add(&mut self, name: HostName) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Host::default());
+            self.all.len() as u32 - 1
+        });
+        self.all[place as usize].name = name;
+        self.places.insert(name, place);
+        place
+    }
+
+    /// A conversation has nothing kept any more, or is elsewhere; `kept` is what it had.
+    pub fn leave(&mut self, place: u32, kept: &Amounts) {
+        for kind in Kept::ALL {
+            self.credit(place, kind, kept[kind as usize]);
+        }
+        let host = &mut self.all[place as usize];
+        host.conversations -= 1;
+        if host.conversations == 0 {
+            debug_assert_eq!(host.kept, Amounts::default());
+            self.places.remove(&host.name);
+            self.listed -= host.calls.len();
+            *host = Host { has_turn: host.has_turn, ..Host::default() };
+            self.free.push(place);
+        }
+    }
+
+    /// So much more is kept.
+    #[inline(always)]
+    pub fn charge(&mut self, place: u32, kind: Kept, amount: usize) {
+        self.total[kind as usize] += amount;
+        let kept = &mut self.all[place as usize].kept[kind as usize];
+        let before = *kept;
+        *kept += amount;
+        if (before ^ *kept) >> self.unit[kind as usize] != 0 {
+            self.reorder(place, kind, before);
+        }
+    }
+
+    /// So much less is.
+    #[inline(always)]
+    pub fn credit(&mut self, place: u32, kind: Kept, amount: usize) {
+        self.total[kind as usize] -= amount;
+        let kept = &mut self.all[place as usize].kept[kind as usize];
+        let before = *kept;
+        *kept -= amount;
+        if (before ^ *kept) >> self.unit[kind as usize] != 0 {
+            self.reorder(place, kind, before);
+        }
+    }
+
+    #[cold]
+    fn reorder(&mut self, place: u32, kind: Kept, before: usize) {
+        let (unit, now) = (self.unit[kind as usize], self.all[place as usize].kept[kind as usize]);
+        let order = &mut self.order[kind as usize];
+        order.remove(&(before >> unit, place));
+        if now >> unit > 0 {
+            order.insert((now >> unit, place));
+        }
+    }
+
+    /// How much is kept, of all hosts.
+    #[inline(always)]
+    pub fn total(&self, kind: Kept) -> usize {
+        self.total[kind as usize]
+    }
+
+    /// A host's place.
+    pub fn find(&self, name: HostName) -> Option<u32> {
+        self.places.get(&name).copied()
+    }
+
+    /// A host's calls that are listed, and those of them that are being received.
+    pub fn lists(&self, place: u32) -> [HashSet<(u64, u32)>; 2] {
+        let host = self.at(place);
+        [&host.calls, &host.receiving].map(|list| list.iter().copied().collect())
+    }
+
+    /// How many hosts there are, and what is kept of all, counted again.
+    pub fn audit(&self) -> (usize, Amounts) {
+        let listed: usize = self.all.iter().map(|host| host.calls.len()).sum();
+        assert_eq!(listed, self.listed, "calls that are listed");
+        for kind in Kept::ALL {
+            let unit = self.unit[kind as usize];
+            let heavy = |(place, host): (usize, &Host)| (host.kept[kind as usize] >> unit, place as u32);
+            let order: BTreeSet<_> = self.all.iter().enumerate().map(heavy).filter(|(units, _)| *units > 0).collect();
+            assert_eq!(order, self.order[kind as usize], "hosts in order");
+        }
+        (self.places.len(), self.total)
+    }
+
+    /// How much is kept of one.
+    pub fn kept(&self, place: u32, kind: Kept) -> usize {
+        self.all[place as usize].kept[kind as usize]
+    }
+
+    /// The host of which most is kept; where all have less than a unit, any that has something.
+    pub fn heaviest(&self, kind: Kept) -> Option<u32> {
+        self.order[kind as usize].last().map(|(_, place)| *place).or_else(|| self.first(kind))
+    }
+
+    /// The first host of which any is kept.
+    pub fn first(&self, kind: Kept) -> Option<u32> {
+        self.all.iter().position(|host| host.kept[kind as usize] > 0).map(|place| place as u32)
+    }
+
+    pub fn at(&self, place: u32) -> &Host {
+        &self.all[place as usize]
+    }
+
+    pub fn at_mut(&mut self, place: u32) -> &mut Host {
+        &mut self.all[place as usize]
+    }
+
+    /// Puts a call into its host's list.
+    pub fn list(&mut self, place: u32, call: (u64, u32)) {
+        let host = &mut self.all[place as usize];
+        host.calls.push_back(call);
+        self.listed += 1;
+        if !std::mem::replace(&mut host.has_turn, true) {
+            self.turns.push_back(place);
+        }
+    }
+
+    /// Takes the oldest call out of a host's list.
+    pub fn oldest(&mut self, place: u32) -> Option<(u64, u32)> {
+        let oldest = self.all[place as usize].calls.pop_front()?;
+        self.listed -= 1;
+        Some(oldest)
+    }
+
+    /// Takes a call out of the lists of all hosts, with its place there. One that is put back comes again when all others have come.
+    pub fn next(&mut self) -> Option<(u32, (u64, u32))> {
+        loop {
+            let place = *self.turns.front()?;
+            if self.left == 0 {
+                self.left = self.all[place as usize].calls.len();
+            }
+            let call = self.oldest(place);
+            self.left = if call.is_some() { self.left - 1 } else { 0 };
+            match call {
+                Some(call) => {
+                    if self.left == 0 {
+                        self.turns.rotate_left(1);
+                    }
+                    return Some((place, call));
+                }
+                None => {
+                    self.turns.pop_front();
+                    self.all[place as usize].has_turn = false;
+                }
+            }
+        }
+    }
+
+    /// Arguments of a call begin to arrive in fragments.
+    pub fn begin_receiving(&mut self, place: u32, call: (u64, u32)) {
+        let host = &mut self.all[place as usize];
+        host.receiving.push_back(call);
+        host.arriving += 1;
+    }
+
+    /// They have all come, or are let go.
+    pub fn end_receiving(&mut self, place: u32, call: (u64, u32)) {
+        let host = &mut self.all[place as usize];
+        host.arriving -= 1;
+        if host.receiving.front() == Some(&call) {
+            host.receiving.pop_front();
+        }
+    }
+
+    /// Entries in the lists of calls.
+    pub fn listed(&self) -> usize {
+        self.listed
+    }
+}

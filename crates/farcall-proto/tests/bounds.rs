@@ -1,0 +1,456 @@
+//! What a peer can make a server keep: at each bound of docs/protocol.md a peer that means harm is held to it, and an honest one
+//! beside it is served. The table there names these tests, and one of them walks it.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use common::*;
+use farcall_proto::client::Conversation;
+use farcall_proto::server::{Finish, KeptForHost};
+use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
+
+/// Where those are who mean harm; the honest client is at 10.0.0.1.
+const HARM: [u8; 4] = [10, 6, 6, 6];
+
+/// A server with these settings and an honest client that is known to it; what it was told so far is forgotten.
+fn beside(server: ServerConfig) -> Pair {
+    Pair::acquainted_with(ClientConfig { max_datagram: 1200, patience_probes: 100, ..ClientConfig::default() }, server)
+}
+
+/// Another client: its identifier of the conversation at the server, and where it is.
+#[derive(Clone, Copy)]
+struct Peer {
+    id: u64,
+    at: SocketAddr,
+}
+
+/// Makes a conversation known to the server.
+fn join(pair: &mut Pair, host: [u8; 4], port: u16) -> Peer {
+    let at = SocketAddr::from((host, port));
+    let honest = std::mem::replace(&mut pair.client, Conversation::new(ClientConfig::default(), u64::from(port) + 7));
+    let (from, told) = (std::mem::replace(&mut pair.from, at), std::mem::take(&mut pair.told));
+    pair.start(0, b"");
+    pair.settle();
+    pair.start(1, b"");
+    let id = conversation_of(&pair.sent()[0]);
+    (pair.client, pair.from, pair.told) = (honest, from, told);
+    Peer { id, at }
+}
+
+/// A datagram comes from a peer.
+fn comes(pair: &mut Pair, peer: Peer, frames: &[Vec<u8>]) -> usize {
+    let datagram = forged(peer.id, 1_000_000, frames);
+    let from = std::mem::replace(&mut pair.from, peer.at);
+    pair.receive(std::slice::from_ref(&datagram));
+    pair.from = from;
+    datagram.len()
+}
+
+/// A fragment of a call's arguments: `len` bytes of them from `offset` on.
+fn fragment(activity: u32, sequence: u32, total: u32, offset: u32, len: usize) -> Vec<u8> {
+    let mut frame = frame_about(CALL, 2, activity, sequence, &[0, EXPORT as u32, 1, total, offset]);
+    frame.resize(frame.len() + len, 7);
+    let body = (frame.len() - 4) as u16;
+    frame[2..4].copy_from_slice(&body.to_be_bytes());
+    frame
+}
+
+fn kept(pair: &Pair, host: [u8; 4]) -> KeptForHost {
+    pair.server.audit();
+    pair.server.kept_for(host.into())
+}
+
+/// Whether the honest client's call returns.
+fn honest_call_returns(pair: &mut Pair, args: &[u8]) -> bool {
+    let token = 77_000 + pair.told.len() as u64;
+    pair.start(token, args);
+    let ends = pair.told.len() + 1;
+    pair.carry(ends, std::time::Duration::from_secs(60), |_, _, _| true);
+    matches!(pair.told.last(), Some((t, Told::Result(r))) if *t == token && r == args)
+}
+
+#[test]
+fn a_fragment_of_a_high_activity_costs_no_more_than_another() {
+    let mut pair = beside(ServerConfig::default());
+    let peer = join(&mut pair, HARM, 1);
+    let sent = comes(&mut pair, peer, &[fragment(16_383, 1, 1 << 20, 0, 4)]);
+    assert!(sent <= 76, "{sent}");
+    let kept = kept(&pair, HARM);
+    assert!(kept.bytes() <= 1024, "{kept:?}");
+    assert!(kept.activities <= 64, "{kept:?}");
+    assert!(honest_call_returns(&mut pair, &[5; 3000]));
+}
+
+#[test]
+fn a_fragment_far_ahead_holds_no_more_than_its_bytes() {
+    let mut pair = beside(ServerConfig::default());
+    let peer = join(&mut pair, HARM, 1);
+    comes(&mut pair, peer, &[fragment(0, 10, 1 << 20, 65_000, 4)]);
+    let first = kept(&pair, HARM).arguments;
+    assert!(first <= 256 + 128, "{first}");
+    // Many of them, each of its own call and as far ahead as may be.
+    let mut sent = 0;
+    for activity in 1..500 {
+        let offset = if activity % 2 == 0 { 65_000 } else { 32_000 };
+        sent += comes(&mut pair, peer, &[fragment(activity, 1, 1 << 28, offset, 400)]);
+    }
+    let kept = kept(&pair, HARM).arguments;
+    assert!(kept <= 2 * sent + 500 * 256, "{kept} bytes for {sent}");
+    assert!(honest_call_returns(&mut pair, &[5; 3000]));
+}
+
+#[test]
+fn arguments_that_never_end_make_way_at_the_host_that_has_most() {
+    let mut pair = beside(ServerConfig { reassembly_budget: 1 << 20, ..ServerConfig::default() });
+    let peers: Vec<Peer> = (1..20).map(|port| join(&mut pair, HARM, port)).collect();
+    // An honest call has half of its arguments there, and no more for now.
+    pair.start(1, &[9; 100_000]);
+    for _ in 0..2 {
+        let sent = pair.sent();
+        pair.receive(&sent);
+        let heard = pair.answered();
+        pair.hear(&heard);
+    }
+    let held = kept(&pair, [10, 0, 0, 1]).arguments;
+    assert!((12_000..150_000).contains(&held), "{held}");
+    for round in 1..8 {
+        for peer in &peers {
+            let fragments: Vec<_> = (0..40).map(|activity| fragment(activity, round, 1 << 20, 0, 1000)).collect();
+            comes(&mut pair, *peer, &fragments);
+            pair.answered();
+        }
+        let all = kept(&pair, HARM).arguments + kept(&pair, [10, 0, 0, 1]).arguments;
+        assert!(all <= 1 << 20, "{all}");
+        assert_eq!(kept(&pair, [10, 0, 0, 1]).arguments, held, "the honest one keeps what it has");
+    }
+    pair.carry(1, std::time::Duration::from_secs(60), |_, _, _| true);
+    assert_eq!(pair.told, [(1, Told::Result(vec![9; 100_000]))]);
+    assert!(pair.server.stats().evicted_calls > 500);
+}
+
+#[test]
+fn within_a_host_who_has_much_makes_way_before_who_has_its_least_share() {
+    let mut pair = beside(ServerConfig { reassembly_budget: 4 << 20, ..ServerConfig::default() });
+    let modest = join(&mut pair, HARM, 1);
+    let greedy: Vec<Peer> = (2..6).map(|port| join(&mut pair, HARM, port)).collect();
+    comes(&mut pair, modest, &[fragment(0, 10, 8, 0, 4)]);
+    for from in (0..600).step_by(50) {
+        for peer in &greedy {
+            let activities = from..from + 50;
+            let fragments: Vec<_> = activities.map(|activity| fragment(activity, 9, 1 << 20, 0, 1000)).collect();
+            comes(&mut pair, *peer, &fragments);
+            pair.answered();
+        }
+    }
+    assert!(pair.server.stats().evicted_calls > 100);
+    comes(&mut pair, modest, &[fragment(0, 10, 8, 4, 4)]);
+    assert_eq!(pair.asked.len(), 1, "its call is whole");
+}
+
+#[test]
+fn calls_whose_arguments_never_end_do_not_keep_their_conversation_from_being_forgotten() {
+    let mut pair = beside(ServerConfig { max_conversations: 8, ..ServerConfig::default() });
+    for port in 1..100 {
+        let peer = join(&mut pair, HARM, port);
+        comes(&mut pair, peer, &[fragment(16_000, 9, 1 << 20, 0, 4)]);
+        assert!(pair.server.conversations() <= 8);
+    }
+    assert!(kept(&pair, HARM).calls <= 16);
+    assert!(honest_call_returns(&mut pair, &[5; 3000]));
+}
+
+#[test]
+fn a_host_that_fills_the_table_forgets_its_own_conversations() {
+    let mut pair = beside(ServerConfig { max_conversations: 64, ..ServerConfig::default() });
+    let evicted = pair.server.stats().evicted;
+    for port in 1..500 {
+        join(&mut pair, HARM, port);
+        pair.pass(std::time::Duration::from_secs(1));
+    }
+    assert!(pair.server.stats().evicted >= evicted + 400);
+    assert_eq!(pair.server.conversations(), 64);
+    // The honest one was idle for longer than all of them.
+    let challenges = pair.server.stats().challenges;
+    assert!(honest_call_returns(&mut pair, b"is it known?"));
+    assert_eq!(pair.server.stats().challenges, challenges);
+    assert_eq!(pair.server.stats().stale, 0);
+}
+
+#[test]
+fn the_activities_of_all_are_bounded_and_the_host_that_has_most_makes_way() {
+    let mut pair = beside(ServerConfig { max_conversations: 1000, ..ServerConfig::default() });
+    for token in 0..200 {
+        pair.start(token, b"many");
+    }
+    pair.settle();
+    let honest = kept(&pair, [10, 0, 0, 1]).activities;
+    assert!(honest >= 199 * 16, "{honest}");
+    for port in 1..7 {
+        let peer = join(&mut pair, HARM, port);
+        for from in (0..16_000).step_by(2000) {
+            let cancels: Vec<_> = (from..from + 2000).map(|n| frame_about(CANCEL, 0, n, 9, &[])).collect();
+            comes(&mut pair, peer, &cancels);
+            pair.answered();
+            assert!(pair.server.kept_for(HARM.into()).activities <= 16 * (65_536 + 2 * 2000));
+        }
+    }
+    assert_eq!(kept(&pair, [10, 0, 0, 1]).activities, honest);
+    assert!(honest_call_returns(&mut pair, b"is it known?"));
+}
+
+#[test]
+fn calls_with_anything_kept_are_bounded_and_the_host_that_has_most_makes_way() {
+    let mut pair = beside(ServerConfig::default());
+    pair.start(1, b"ask!");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    pair.finish(key, Finish::Result, b"the result, lost");
+    for port in 1..19 {
+        let peer = join(&mut pair, HARM, port);
+        for from in (0..16_000).step_by(2000) {
+            let cancels: Vec<_> = (from..from + 2000).map(|n| frame_about(CANCEL, 0, n, 9, &[])).collect();
+            comes(&mut pair, peer, &cancels);
+            pair.answered();
+        }
+        assert!(pair.server.kept_for(HARM.into()).calls <= (1 << 18) + 2000);
+    }
+    assert_eq!(kept(&pair, [10, 0, 0, 1]).calls, 1);
+    pair.receive(&call);
+    let again = pair.answered();
+    pair.hear(&again);
+    assert_eq!(pair.told, [(1, Told::Result(b"the result, lost".to_vec()))]);
+}
+
+#[test]
+fn results_that_nobody_acknowledges_make_way_at_the_host_that_has_most() {
+    let mut pair = beside(ServerConfig { held_budget: 100_000, ..ServerConfig::default() });
+    pair.start(1, b"ask!");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    pair.finish(key, Finish::Result, &[3; 1000]);
+    for port in 1..6 {
+        let peer = join(&mut pair, HARM, port);
+        for activity in 0..200 {
+            let call = frame_about(CALL, 0, activity, 9, &[0, EXPORT as u32, 1, 0]);
+            comes(&mut pair, peer, &[call]);
+            let (key, _) = pair.asked.pop().unwrap();
+            pair.finish(key, Finish::Result, &[4; 1000]);
+            assert!(pair.server.held_bytes() <= 100_000 + 1000);
+        }
+    }
+    assert_eq!(kept(&pair, [10, 0, 0, 1]).results, 1000);
+    pair.receive(&call);
+    let again = pair.answered();
+    pair.hear(&again);
+    assert_eq!(pair.told, [(1, Told::Result(vec![3; 1000]))]);
+}
+
+#[test]
+fn long_results_make_way_at_the_host_that_is_sent_most() {
+    let mut pair = beside(ServerConfig { sending_budget: 1 << 20, ..ServerConfig::default() });
+    let peers: Vec<Peer> = (1..40).map(|port| join(&mut pair, HARM, port)).collect();
+    pair.start(1, b"ask!");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    let first = pair.finish(key, Finish::Result, &[3; 200_000]);
+    pair.hear(&first);
+    // None of them is sent as much as the honest one, and none stands still for long.
+    for peer in peers {
+        let call = frame_about(CALL, 0, 0, 10, &[0, EXPORT as u32, 1, 0]);
+        comes(&mut pair, peer, &[call]);
+        let (key, _) = pair.asked.pop().unwrap();
+        pair.finish(key, Finish::Result, &[4; 100_000]);
+        assert!(kept(&pair, HARM).sending + kept(&pair, [10, 0, 0, 1]).sending <= 1 << 20);
+        assert_eq!(kept(&pair, [10, 0, 0, 1]).sending, 200_000);
+    }
+    pair.carry(1, std::time::Duration::from_secs(60), |_, _, _| true);
+    assert_eq!(pair.told, [(1, Told::Result(vec![3; 200_000]))]);
+}
+
+#[test]
+fn a_datagram_with_thousands_of_probes_is_answered_by_thrice_its_bytes() {
+    let mut pair = beside(ServerConfig::default());
+    let peer = join(&mut pair, HARM, 1);
+    for (activity, sequence) in [(0, 100), (7, 1), (16_000, 1), (20_000, 1)] {
+        let probe = frame_about(PROBE, 0, activity, sequence, &[]);
+        let sent = comes(&mut pair, peer, &vec![probe; 3000]);
+        let answers = pair.answered();
+        let bytes: usize = answers.iter().map(Vec::len).sum();
+        assert!(bytes <= 3 * sent + 1200, "{bytes} bytes for {sent}");
+        assert!(answers.len() <= 3 * sent / 1000, "{} datagrams for {sent} bytes", answers.len());
+    }
+    // A refusal that is asked for over and over, which is longer than the question.
+    let call = frame_about(CALL, 0, 20_000, 1, &[0, EXPORT as u32, 1]);
+    let sent = comes(&mut pair, peer, &vec![call; 2000]);
+    let bytes: usize = pair.answered().iter().map(Vec::len).sum();
+    assert!(bytes <= 3 * sent + 1200, "{bytes} bytes for {sent}");
+}
+
+#[test]
+fn what_has_arrived_of_arguments_is_said_once_however_often_it_is_asked_for() {
+    let mut pair = beside(ServerConfig::default());
+    let peer = join(&mut pair, HARM, 1);
+    let holes: Vec<_> = (0..40).map(|n| fragment(3, 1, 1 << 20, 100 + 100 * n, 4)).collect();
+    comes(&mut pair, peer, &holes);
+    pair.answered();
+    comes(&mut pair, peer, &vec![frame_about(PROBE, 0, 3, 1, &[]); 1000]);
+    let answers = pair.answered();
+    assert_eq!(answers.len(), 1);
+    assert_eq!(frames_of(&answers[0]), [SELECT]);
+    // And once more when it is asked for again.
+    comes(&mut pair, peer, &[frame_about(PROBE, 0, 3, 1, &[])]);
+    assert_eq!(pair.answered().len(), 1);
+}
+
+#[test]
+fn results_that_are_sent_again_for_one_datagram_have_a_mebibyte() {
+    let mut pair = beside(ServerConfig::default());
+    let peer = join(&mut pair, HARM, 1);
+    for activity in 0..3000 {
+        comes(&mut pair, peer, &[frame_about(CALL, 0, activity, 9, &[0, EXPORT as u32, 1, 0])]);
+        let (key, _) = pair.asked.pop().unwrap();
+        pair.finish(key, Finish::Result, &[4; 1000]);
+    }
+    let probes: Vec<_> = (0..3000).map(|activity| frame_about(PROBE, 0, activity, 9, &[])).collect();
+    comes(&mut pair, peer, &probes);
+    let bytes: usize = pair.answered().iter().map(Vec::len).sum();
+    assert!((900_000..1_200_000).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn answers_that_wait_are_bounded_and_each_host_has_its_share() {
+    let mut pair = beside(ServerConfig::default());
+    let peers: Vec<Peer> = (1..9).map(|port| join(&mut pair, HARM, port)).collect();
+    // They ask without end, and nothing is sent meanwhile.
+    for round in 0..20 {
+        for peer in &peers {
+            let probes: Vec<_> = (0..2000).map(|n| frame_about(PROBE, 0, 1 + n, 5 + round, &[])).collect();
+            comes(&mut pair, *peer, &probes);
+        }
+    }
+    assert!(pair.server.replies() <= 8192 / 2, "{}", pair.server.replies());
+    pair.start(1, &[1; 3000]);
+    let sent = pair.sent();
+    pair.receive(&sent);
+    pair.hear(&[]);
+    pair.carry(1, std::time::Duration::from_secs(5), |_, _, _| true);
+    assert_eq!(pair.told, [(1, Told::Result(vec![1; 3000]))]);
+}
+
+#[test]
+fn only_who_sent_as_much_before_is_given_a_used_buffer() {
+    let mut pair = beside(ServerConfig::default());
+    // Long buffers are to be had: those of an honest client's arguments.
+    for _ in 0..3 {
+        pair.start(1, &[1; 600_000]);
+        pair.carry(pair.told.len() + 1, std::time::Duration::from_secs(60), |_, _, _| true);
+        pair.server.recycle(Vec::with_capacity(600_000));
+    }
+    let peer = join(&mut pair, HARM, 1);
+    comes(&mut pair, peer, &[fragment(0, 10, 600_000, 0, 4)]);
+    assert!(kept(&pair, HARM).arguments <= 256 + 8);
+    let honest = Peer {
+        id: conversation_of(
+            &{
+                pair.start(2, b"who?");
+                pair.sent()
+            }[0],
+        ),
+        at: pair.from,
+    };
+    comes(&mut pair, honest, &[fragment(9, 1 << 30, 600_000, 0, 4)]);
+    assert!(kept(&pair, [10, 0, 0, 1]).arguments >= 600_000);
+}
+
+#[test]
+fn an_acknowledgement_costs_no_more_than_the_calls_that_it_tells_of() {
+    let mut pair = beside(ServerConfig::default());
+    let peer = join(&mut pair, HARM, 1);
+    for activity in 0..1000 {
+        comes(&mut pair, peer, &[frame_about(CALL, 0, activity, 9, &[0, EXPORT as u32, 1, 0])]);
+        let (key, _) = pair.asked.pop().unwrap();
+        pair.finish(key, Finish::Result, &[4; 100]);
+    }
+    let mut before = kept(&pair, HARM).results;
+    assert_eq!(before, 100_000);
+    let mut datagrams = 0;
+    while before > 0 {
+        comes(&mut pair, peer, &[frame(ACK, 0, &[0, 1000, 1200])]);
+        let after = kept(&pair, HARM).results;
+        assert!(before - after <= 256 * 100, "{before} to {after}");
+        (before, datagrams) = (after, datagrams + 1);
+        assert!(datagrams < 10, "{before} are held still");
+    }
+}
+
+#[test]
+fn honest_clients_behind_one_address_are_not_hurt_while_nothing_is_short() {
+    let mut pair = beside(ServerConfig { reassembly_budget: 1 << 20, ..ServerConfig::default() });
+    let peers: Vec<Peer> = (1..100).map(|port| join(&mut pair, HARM, port)).collect();
+    for peer in &peers {
+        comes(&mut pair, *peer, &[fragment(0, 10, 8000, 0, 4000)]);
+    }
+    for peer in &peers {
+        comes(&mut pair, *peer, &[fragment(0, 10, 8000, 4000, 4000)]);
+    }
+    assert_eq!(pair.asked.len(), peers.len());
+    assert_eq!(pair.server.stats().evicted_calls, 0);
+}
+
+#[test]
+fn who_is_refused_for_want_of_room_hears_that_it_did_not_run() {
+    let mut pair = beside(ServerConfig { reassembly_budget: 20_000, ..ServerConfig::default() });
+    pair.start(1, &[1; 100_000]);
+    pair.carry(1, std::time::Duration::from_secs(60), |_, _, _| true);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Overloaded, Ran::No))]);
+}
+
+/// The rows of the table of bounds: what, how much, who pays, and the tests.
+fn rows(document: &str) -> Vec<Vec<&str>> {
+    let section = document.split("\n## ").find(|section| section.starts_with("10. ")).expect("section 10");
+    let table = section.lines().skip_while(|line| !line.starts_with("| what | bound | who pays | test |"));
+    let rows = table.take_while(|line| line.starts_with('|')).skip(2);
+    rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
+}
+
+/// Whether there is a test of this name in that file.
+fn is_test(root: &Path, file: &str, name: &str) -> bool {
+    let Ok(text) = std::fs::read_to_string(root.join(file)) else { return false };
+    let Some(at) = text.find(&format!("fn {name}()")) else { return false };
+    text[..at].trim_end().ends_with("#[test]")
+}
+
+#[test]
+fn every_bound_of_the_specification_says_who_pays_and_names_its_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let document = std::fs::read_to_string(root.join("docs/protocol.md")).expect("the specification");
+    let rows = rows(&document);
+    assert!(rows.len() >= 16, "{} rows", rows.len());
+    let mut named = Vec::new();
+    for row in rows {
+        let [what, bound, pays, tests] = row[..] else { panic!("a row of four cells: {row:?}") };
+        assert!(!what.is_empty() && !bound.is_empty() && !pays.is_empty(), "{row:?}");
+        for test in tests.split(',') {
+            let test = test.trim().trim_matches('`');
+            let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("{what}: {test:?} is no FILE::TEST"));
+            let file = if file.contains('/') {
+                format!("crates/{file}.rs")
+            } else {
+                format!("crates/farcall-proto/tests/{file}.rs")
+            };
+            assert!(is_test(&root, &file, name), "{what}: there is no test {name} in {file}");
+            named.push(name.to_owned());
+        }
+    }
+    // And no test of a bound stands here that the table does not know.
+    let here = include_str!("bounds.rs");
+    for test in here.split("#[test]\nfn ").skip(1).filter_map(|test| test.split_once("()")).map(|(name, _)| name) {
+        let about_the_table = test.starts_with("every_bound");
+        assert!(about_the_table || named.iter().any(|name| name == test), "the table does not name {test}");
+    }
+}

@@ -1,0 +1,184 @@
+//! A peer that means harm: it is known to the servers, and holds them busy with what never ends.
+//!
+//! It has a host of its own. What it sends is no call that could be executed: fragments whose first bytes never come, activities far
+//! from each other, probes in bulk. The number of each datagram says how many bytes may answer it ([`answered_by`]).
+
+use std::net::SocketAddr;
+
+use farcall_proto::Time;
+use farcall_proto::client::{Call, Conversation, Event as Told};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::ground::{Event, Ground};
+use crate::net::{MICROS, MILLIS, address};
+use crate::server::NAME;
+
+/// Its conversations, each with a port of its own.
+const PORTS: u16 = 4;
+
+/// Arguments that never come whole have so many bytes.
+const TOTAL: u32 = 20_000;
+
+/// The call of which it asks again and again what has arrived.
+const PROBED: u32 = 1;
+
+const CALL: u8 = 0x10;
+const CANCEL: u8 = 0x13;
+const PROBE: u8 = 0x14;
+const ACK: u8 = 0x80;
+
+/// The peer and its machine.
+pub struct HostileNode {
+    /// Its host.
+    pub index: usize,
+    talks: Vec<Talk>,
+    /// How often it does something.
+    left: u32,
+}
+
+struct Talk {
+    server: usize,
+    from: SocketAddr,
+    core: Conversation,
+    /// The server's identifier of the conversation, and the export, when they are known.
+    known: Option<u64>,
+    export: Option<u64>,
+    sequence: u64,
+}
+
+/// How many bytes may answer a datagram of this peer.
+pub fn answered_by(datagram: &[u8]) -> Option<usize> {
+    let number = u64::from_be_bytes(datagram.get(12..20)?.try_into().ok()?);
+    (number >> 63 != 0).then_some((number & 0xf_ffff) as usize)
+}
+
+impl HostileNode {
+    /// A peer on this host, unknown yet to the servers.
+    pub fn new(index: usize, g: &mut Ground) -> HostileNode {
+        let mut talks = Vec::new();
+        for (server, port) in (0..g.plan.servers).flat_map(|server| (0..PORTS).map(move |port| (server, port))) {
+            let from = address(index, 50_000 + PORTS * server as u16 + port);
+            g.net.bind(from);
+            let core = Conversation::new(g.plan.client.clone(), g.rng.next() | 1);
+            talks.push(Talk { server, from, core, known: None, export: None, sequence: 1 });
+        }
+        HostileNode { index, talks, left: 2_000 }
+    }
+
+    /// Does something, and plans when to do the next thing.
+    pub fn act(&mut self, g: &mut Ground) {
+        if g.healed || self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        let now = Time::from_nanos(g.now() + 1);
+        let at = g.rng.index(self.talks.len());
+        let talk = &mut self.talks[at];
+        if g.rng.chance(20_000) || talk.export.is_none() && g.rng.chance(100_000) {
+            // Another conversation from there.
+            let core = Conversation::new(g.plan.client.clone(), g.rng.next() | 1);
+            *talk = Talk { core, known: None, export: None, sequence: 1, ..*talk };
+        }
+        match (talk.known, talk.export) {
+            (Some(id), Some(export)) => talk.harm(g, id, export),
+            (_, None) => talk.core.bind(now, NAME, 0),
+            // A call of nothing that is exported: it is refused, and the conversation known.
+            (None, Some(_)) => {
+                let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 1 };
+                let _ = talk.core.start(now, &call, Vec::new());
+            }
+        }
+        talk.flush(g, now);
+        let pause = g.rng.spread(100 * MICROS, 200 * MILLIS);
+        g.net.after(pause, Event::Harm);
+    }
+
+    /// A datagram arrives.
+    pub fn receive(&mut self, g: &mut Ground, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
+        let now = Time::from_nanos(g.now() + 1);
+        if let Some(talk) = self.talks.iter_mut().find(|talk| talk.from == to && address(talk.server, 7000) == from) {
+            g.server_reached(talk.server, to);
+            let export = &mut talk.export;
+            talk.core.handle(now, &bytes, &mut |told| {
+                if let Told::Bound { answer: Ok(bound), .. } = told {
+                    *export = Some(bound.export);
+                }
+            });
+            talk.flush(g, now);
+        }
+        g.net.recycle(bytes);
+    }
+}
+
+impl Talk {
+    fn flush(&mut self, g: &mut Ground, now: Time) {
+        while let Some(len) = self.core.transmit(now, &mut g.scratch) {
+            let id = g.scratch[4..12].try_into().map_or(0, u64::from_be_bytes);
+            self.known = if id == 0 { self.known } else { Some(id) };
+            g.send(self.from, address(self.server, 7000), len);
+        }
+    }
+
+    /// One datagram, of as many frames as fit.
+    fn harm(&mut self, g: &mut Ground, id: u64, export: u64) {
+        self.sequence += 1;
+        let (sequence, most) = (self.sequence, g.plan.server.max_activities);
+        let many = g.rng.within(1, 20) as u32;
+        let anywhere = |g: &mut Ground| g.rng.below(u64::from(most)) as u32;
+        let (mut frames, mut selects) = (Vec::new(), many as usize);
+        match g.rng.below(6) {
+            // As far ahead as may be, of the highest activity.
+            0 => fragment(&mut frames, most - 1, sequence, export, TOTAL - 4, 4),
+            1 => (0..many).for_each(|_| fragment(&mut frames, anywhere(g), sequence, export, TOTAL - 400, 40)),
+            // One call with gaps, and what has come of it asked for more often than it can have changed.
+            2 => {
+                (0..20).for_each(|n| fragment(&mut frames, PROBED, 1 << 40, export, 8 + 16 * n, 4));
+                selects = 20;
+            }
+            3 => {
+                (0..50).for_each(|_| about(&mut frames, PROBE, PROBED, 1 << 40, &[]));
+                selects = 1;
+            }
+            4 => (0..many).for_each(|_| about(&mut frames, CANCEL, anywhere(g), sequence, &[])),
+            _ => {
+                let low = g.rng.next() >> 1;
+                frames.extend([ACK, 0, 0, 12]);
+                frames.extend(low.to_be_bytes());
+                frames.extend([0, 0, 4, 176]);
+                (0..many).for_each(|_| about(&mut frames, PROBE, anywhere(g), sequence, &[]));
+            }
+        }
+        // Thrice the bytes and one datagram, and what has arrived of each call that is asked for.
+        let len = 28 + frames.len();
+        let answers = (3 * len + 1200 + 300 * selects) as u64;
+        let number = 1 << 63 | (g.rng.next() >> 1 & !0xf_ffff) | answers;
+        let mut datagram = vec![1, 0, 0, 0];
+        datagram.extend(id.to_be_bytes());
+        datagram.extend(number.to_be_bytes());
+        datagram.extend(frames);
+        datagram.extend(xxh3_64(&datagram).to_be_bytes());
+        g.scratch[..len].copy_from_slice(&datagram);
+        g.net.faults.hostile += 1;
+        g.send(self.from, address(self.server, 7000), len);
+    }
+}
+
+/// A frame about a call.
+fn about(frames: &mut Vec<u8>, kind: u8, activity: u32, sequence: u64, more: &[u8]) {
+    frames.extend([kind, if kind == CALL { 2 } else { 0 }]);
+    frames.extend((16 + more.len() as u16).to_be_bytes());
+    frames.extend(activity.to_be_bytes());
+    frames.extend([0; 4]);
+    frames.extend(sequence.to_be_bytes());
+    frames.extend(more);
+}
+
+/// A fragment of a call's arguments.
+fn fragment(frames: &mut Vec<u8>, activity: u32, sequence: u64, export: u64, offset: u32, len: usize) {
+    let mut more = export.to_be_bytes().to_vec();
+    more.extend([0, 0, 0, 1]);
+    more.extend(TOTAL.to_be_bytes());
+    more.extend(offset.to_be_bytes());
+    more.resize(more.len() + len, 0);
+    about(frames, CALL, activity, sequence, &more);
+}
