@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, SeekFrom};
 use rustix::io::Errno;
@@ -44,7 +44,10 @@ impl Sight {
     /// The word, and all that its writer had written before it.
     #[inline(always)]
     pub fn load(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+        // Of memory that can only be read no other load is allowed (`std::sync::atomic`, "Atomic accesses to read-only memory").
+        let word = self.0.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        word
     }
 }
 
