@@ -94,6 +94,8 @@ struct State {
     server: Option<Arc<Server>>,
     /// What meets the server's callers on this machine.
     host: Option<Host>,
+    /// Why calls through shared memory are not offered though they were to be.
+    no_host: Option<String>,
     /// What hears of the end of those whose memory is mapped.
     watcher: Option<Arc<Watcher>>,
     /// By the address of the server.
@@ -391,12 +393,13 @@ impl Runtime {
 
     /// What it did so far: calls, outcomes, how long procedures ran, what the protocol did.
     pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
         let (server, endpoints, links) = {
             let state = self.0.lock();
+            stats.no_shared_memory.clone_from(&state.no_host);
             let links = state.links.iter().filter_map(|(_, link)| link.upgrade());
             (state.server.clone(), state.endpoints.clone(), links.collect::<Vec<_>>())
         };
-        let mut stats = Stats::default();
         if let Some(server) = server {
             let (protocol, exports) = server.stats();
             (stats.server, stats.exports) = (Some(protocol), exports);
@@ -478,7 +481,10 @@ impl Inner {
         }
         if self.settings.shared_memory && self.env.shares_memory() {
             // Where it cannot be had callers do without.
-            state.host = Host::new(&server, &self.offers, self.settings.spin).ok();
+            match Host::new(&server, &self.offers, self.settings.spin) {
+                Ok(host) => state.host = Some(host),
+                Err(why) => state.no_host = Some(no_host(server.address(), &why)),
+            }
         }
         state.server = Some(server.clone());
         Ok(server)
@@ -532,6 +538,21 @@ impl Drop for Inner {
             watcher.stop();
         }
     }
+}
+
+/// Says on standard error, too, why calls to a server do not go through shared memory. A name that is taken is told apart:
+/// whoever has it can answer for this server in memory.
+#[cold]
+fn no_host(address: SocketAddr, why: &std::io::Error) -> String {
+    use std::io::Write as _;
+    let why = match why.kind() {
+        std::io::ErrorKind::AddrInUse => "its name for that is taken by another socket of this user".to_owned(),
+        _ => why.to_string(),
+    };
+    let line = format!("{address} offers no calls through shared memory: {why}");
+    // Not by `eprintln`, which panics when nobody reads.
+    let _ = writeln!(std::io::stderr(), "farcall: {line}");
+    line
 }
 
 /// What the operating system refused.

@@ -107,6 +107,9 @@ pub struct Stats {
     pub peers: Vec<Peer>,
     /// Those of them that it calls through shared memory.
     pub links: Vec<Link>,
+    /// Why its exports are not called through shared memory, though its settings allow that: another socket has taken the
+    /// name by which callers would meet it, or the system refused something. Calls go by UDP.
+    pub no_shared_memory: Option<String>,
 }
 
 /// What a runtime does at the moment for those who call it, and has done so far.

@@ -4,13 +4,14 @@
 
 mod common;
 
+use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::{block_on, builder};
 use farcall::{Kind, Ran, Runtime};
-use farcall_shm::{Call, Caller, INLINE, Page, Status, Wire};
+use farcall_shm::{Call, Caller, INLINE, Listener, Page, Status, Wire};
 
 #[farcall::interface]
 pub trait Ledger {
@@ -70,6 +71,21 @@ fn a_name_that_asks_for_memory_fails_where_there_is_none() {
     let why = runtime.import::<dyn Ledger>(&export.url().replace("udp:", "shm:")).unwrap_err();
     let why = why.call_failed().unwrap();
     assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No));
+}
+
+#[test]
+fn an_export_whose_name_for_memory_is_taken_says_so() {
+    // A port that is free when the socket is dropped.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let taken = Listener::bind(address).unwrap();
+    drop(socket);
+    let runtime = builder().shared_memory(true).address(address).build().unwrap();
+    let _export = runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap();
+    let why = runtime.stats().no_shared_memory.expect("the name is taken");
+    assert!(why.contains("its name for that is taken"), "{why}");
+    drop(taken);
+    assert_eq!(ledger().0.stats().no_shared_memory, None);
 }
 
 #[test]
