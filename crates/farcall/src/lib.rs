@@ -48,6 +48,12 @@ pub mod guard;
 pub mod intercept;
 mod local;
 pub mod memory;
+/// Datagrams with control messages (recvmsg(2)), for the other crates of this workspace.
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub mod message {
+    pub use crate::sys::{Incoming, Outgoing, receive, report_destinations, send};
+}
 pub mod multi;
 mod notice;
 mod pending;

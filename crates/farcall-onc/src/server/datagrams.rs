@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, recvfrom, sendmsg_addr, sendto, sockopt};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recvfrom, sendmsg_addr, sendto, sockopt};
 
 use super::caller::{Peer, Transport};
 use super::crew::{Crew, Post, Seat, WatchList};
@@ -22,6 +22,8 @@ const BUFFER: usize = 4 << 20;
 pub(super) struct Datagrams {
     socket: UdpSocket,
     local: SocketAddr,
+    /// The socket is at all of the host's addresses, and the system says at which each datagram arrived.
+    several: bool,
     spin: Duration,
     list: Arc<WatchList>,
     crew: Arc<Crew>,
@@ -37,21 +39,22 @@ impl Datagrams {
     ) -> io::Result<Datagrams> {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER);
         let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER);
-        let (crew, programs) = (crew.clone(), programs.clone());
-        Ok(Datagrams { local: socket.local_addr()?, socket, spin, list: Arc::default(), crew, programs })
+        let (crew, programs, local) = (crew.clone(), programs.clone(), socket.local_addr()?);
+        let several = local.ip().is_unspecified() && reports_destinations(&socket, &local);
+        Ok(Datagrams { local, several, socket, spin, list: Arc::default(), crew, programs })
     }
 
-    /// Waits for a datagram: its length, and whom it is from.
+    /// Waits for a datagram: its length, and who asks.
     #[inline]
-    fn receive(&self, buffer: &mut [u8]) -> Option<(usize, SocketAddrAny)> {
+    fn receive(&self, buffer: &mut [u8]) -> Option<(usize, Asker)> {
         if !self.spin.is_zero()
             && let Some(received) = self.receive_spinning(buffer)
         {
             return Some(received);
         }
-        match recvfrom(&self.socket, &mut *buffer, RecvFlags::empty()) {
-            Ok((_, len, Some(from))) => Some((len, from)),
-            Ok(_) | Err(Errno::INTR) => None,
+        match self.receive_once(buffer, true) {
+            Ok(received) => received,
+            Err(Errno::INTR) => None,
             Err(_) => {
                 // The system lacks memory, or the device is down: it will say so again at once.
                 std::thread::sleep(Duration::from_millis(10));
@@ -60,15 +63,26 @@ impl Datagrams {
         }
     }
 
+    #[inline]
+    fn receive_once(&self, buffer: &mut [u8], wait: bool) -> Result<Option<(usize, Asker)>, Errno> {
+        if self.several {
+            return receive_message(&self.socket, buffer, wait);
+        }
+        let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+        let (_, len, from) = recvfrom(&self.socket, buffer, flags)?;
+        let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+        Ok(from.map(|from| (len, Asker { from, at: None })))
+    }
+
     #[inline(never)]
-    fn receive_spinning(&self, buffer: &mut [u8]) -> Option<(usize, SocketAddrAny)> {
+    fn receive_spinning(&self, buffer: &mut [u8]) -> Option<(usize, Asker)> {
         /// An empty look costs about 400 ns, the clock a tenth of that.
         const LOOKS: u32 = 16;
         let start = Instant::now();
         while start.elapsed() < self.spin {
             for _ in 0..LOOKS {
-                if let Ok((_, len, Some(from))) = recvfrom(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
-                    return Some((len, from));
+                if let Ok(Some(received)) = self.receive_once(buffer, false) {
+                    return Some(received);
                 }
             }
         }
@@ -84,9 +98,8 @@ impl Datagrams {
 
     /// Serves one datagram.
     #[inline]
-    fn serve(&self, seat: &Seat, message: &[u8], from: &SocketAddrAny, reply: &mut Outgoing) {
-        let Ok(address) = SocketAddr::try_from(from.clone()) else { return };
-        let peer = Peer { transport: Transport::Udp, address: Some(address), user: None, connection: None };
+    fn serve(&self, seat: &Seat, message: &[u8], asker: &Asker, reply: &mut Outgoing) {
+        let peer = Peer { transport: Transport::Udp, address: Some(asker.from), user: None, connection: None };
         let wanted = match self.programs.examine(message, &peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,
             Verdict::Answered => true,
@@ -104,7 +117,7 @@ impl Datagrams {
             }
         };
         if wanted {
-            self.send(from, reply);
+            self.send(asker, reply);
         }
         reply.clear();
         self.programs.forget();
@@ -112,14 +125,16 @@ impl Datagrams {
 
     /// Sends a reply. What cannot be sent is lost, as datagrams are.
     #[inline]
-    fn send(&self, to: &SocketAddrAny, reply: &Outgoing) {
+    fn send(&self, to: &Asker, reply: &Outgoing) {
         let parts = reply.parts();
         for _ in 0..4 {
             let sent = match parts {
-                [all, [], []] => sendto(&self.socket, all, SendFlags::empty(), to),
+                parts if to.at.is_some() => send_from(&self.socket, to, &parts.map(IoSlice::new)),
+                [all, [], []] => sendto(&self.socket, all, SendFlags::empty(), &to.from),
                 parts => {
                     let parts = parts.map(IoSlice::new);
-                    sendmsg_addr(&self.socket, to, &parts, &mut SendAncillaryBuffer::default(), SendFlags::empty())
+                    let control = &mut SendAncillaryBuffer::default();
+                    sendmsg_addr(&self.socket, &to.from, &parts, control, SendFlags::empty())
                 }
             };
             // The error of an earlier datagram, to somebody else, perhaps.
@@ -128,6 +143,61 @@ impl Datagrams {
             }
         }
     }
+}
+
+/// Who sent a datagram.
+struct Asker {
+    from: SocketAddr,
+    /// Which of the host's addresses it asked, if that is known and to be answered from: who asked one takes no answer from
+    /// another, and firewalls drop it.
+    at: Option<IpAddr>,
+}
+
+/// Whether each datagram comes from now on with the address at which it arrived.
+#[cfg(target_os = "linux")]
+fn reports_destinations(socket: &UdpSocket, local: &SocketAddr) -> bool {
+    farcall::message::report_destinations(socket, local.is_ipv6()).is_ok()
+}
+
+#[cfg(target_os = "linux")]
+fn receive_message(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> Result<Option<(usize, Asker)>, Errno> {
+    let incoming = farcall::message::receive(socket, buffer, wait).map_err(errno)?;
+    let at = incoming.at.filter(|at| !at.is_multicast());
+    Ok(incoming.from.map(|from| (incoming.len, Asker { from, at })))
+}
+
+/// Answers from the address that was asked, or, if the host has that no longer, from the one that the system chooses.
+#[cfg(target_os = "linux")]
+fn send_from(socket: &UdpSocket, to: &Asker, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    let send = |source| {
+        let outgoing = farcall::message::Outgoing { to: Some(&to.from), source, parts, each: None };
+        farcall::message::send(socket, &outgoing).map_err(errno)
+    };
+    match send(to.at) {
+        Err(Errno::INVAL | Errno::ADDRNOTAVAIL) => send(None),
+        sent => sent,
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn errno(why: io::Error) -> Errno {
+    Errno::from_io_error(&why).unwrap_or(Errno::IO)
+}
+
+/// Only Linux is asked.
+#[cfg(not(target_os = "linux"))]
+fn reports_destinations(_: &UdpSocket, _: &SocketAddr) -> bool {
+    false
+}
+
+#[cfg(not(target_os = "linux"))]
+fn receive_message(_: &UdpSocket, _: &mut [u8], _: bool) -> Result<Option<(usize, Asker)>, Errno> {
+    Err(Errno::INVAL)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn send_from(_: &UdpSocket, _: &Asker, _: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    Err(Errno::INVAL)
 }
 
 /// Counts what comes to one of two who wait: whether that is worth a keeper.
@@ -162,12 +232,12 @@ impl Post for Datagrams {
             if self.crew.is_stopped() {
                 return self.wake();
             }
-            let Some((len, from)) = received else { continue };
+            let Some((len, asker)) = received else { continue };
             if deserted || (!self.crew.is_guarded() && brisk.one_more()) {
                 self.crew.guard();
             }
             let message = buffer.get(..len).unwrap_or_default();
-            self.serve(seat, message, &from, &mut reply);
+            self.serve(seat, message, &asker, &mut reply);
         }
     }
 

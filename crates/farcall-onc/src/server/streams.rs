@@ -195,7 +195,7 @@ impl Streams {
             return false;
         };
         let of_those = all.iter().filter(|connection| connection.account().host().connections() == most);
-        let another = peer.is_none_or(|peer| self.hosts.connections_of(peer) + 1 < most);
+        let another = most > 1 && peer.is_none_or(|peer| self.hosts.connections_of(peer) + 1 < most);
         let closed = match another {
             true => of_those.max_by_key(|connection| (connection.idle(now), connection.silent(now))),
             false => {

@@ -8,4 +8,5 @@ mod calls;
 mod flavours;
 mod hostile;
 mod panics;
+mod several_addresses;
 mod twice;

@@ -15,7 +15,7 @@ pub(crate) fn receive_trains(socket: &UdpSocket) -> io::Result<()> {
 }
 
 /// Has the kernel say to which of the host's addresses each datagram was sent.
-pub(crate) fn report_destinations(socket: &UdpSocket, v6: bool) -> io::Result<()> {
+pub fn report_destinations(socket: &UdpSocket, v6: bool) -> io::Result<()> {
     match v6 {
         false => turn_on(socket, libc::IPPROTO_IP, libc::IP_PKTINFO),
         true => turn_on(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
@@ -23,26 +23,29 @@ pub(crate) fn report_destinations(socket: &UdpSocket, v6: bool) -> io::Result<()
 }
 
 /// What is sent in one system call.
-pub(crate) struct Outgoing<'a> {
+pub struct Outgoing<'a> {
     /// To whom; none if the socket is connected.
-    pub(crate) to: Option<&'a SocketAddr>,
+    pub to: Option<&'a SocketAddr>,
     /// From which of the host's addresses, if the kernel is not to choose: of the socket's family.
-    pub(crate) source: Option<IpAddr>,
-    pub(crate) parts: &'a [IoSlice<'a>],
+    pub source: Option<IpAddr>,
+    /// The datagram's bytes, one part after another.
+    pub parts: &'a [IoSlice<'a>],
     /// How many bytes each datagram has but the last, if they are several.
-    pub(crate) each: Option<u16>,
+    pub each: Option<u16>,
 }
 
 /// What was received in one system call: a datagram or a train of them.
-pub(crate) struct Incoming {
-    pub(crate) from: Option<SocketAddr>,
+pub struct Incoming {
+    /// Who sent it, if that is an address of the Internet.
+    pub from: Option<SocketAddr>,
     /// To which of the host's addresses, if the kernel says so.
-    pub(crate) at: Option<IpAddr>,
-    pub(crate) len: usize,
+    pub at: Option<IpAddr>,
+    /// How many bytes came.
+    pub len: usize,
     /// How many bytes each datagram has but the last.
-    pub(crate) each: usize,
+    pub each: usize,
     /// Nobody listened for it where we had sent it.
-    pub(crate) refused: bool,
+    pub refused: bool,
 }
 
 /// Room for control messages, aligned as the kernel reads and writes them.
@@ -98,7 +101,7 @@ impl Control {
 }
 
 /// Sends a datagram, or several of one size.
-pub(crate) fn send(socket: &UdpSocket, outgoing: &Outgoing<'_>) -> io::Result<usize> {
+pub fn send(socket: &UdpSocket, outgoing: &Outgoing<'_>) -> io::Result<usize> {
     let (name, name_len) = outgoing.to.map(sockaddr).unzip();
     let mut control = Control::new();
     if let Some(source) = outgoing.source {
@@ -126,7 +129,7 @@ pub(crate) fn send(socket: &UdpSocket, outgoing: &Outgoing<'_>) -> io::Result<us
 }
 
 /// Receives a datagram or a train of them.
-pub(crate) fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::Result<Incoming> {
+pub fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::Result<Incoming> {
     receive_by(socket, buffer, if wait { 0 } else { libc::MSG_DONTWAIT })
 }
 
