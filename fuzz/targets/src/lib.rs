@@ -13,7 +13,9 @@ mod dump;
 mod idl;
 mod memory;
 mod names;
+mod nfs;
 mod onc;
+mod onc_client;
 mod onc_server;
 pub mod script;
 mod server;
@@ -26,7 +28,9 @@ pub use dump::dump;
 pub use idl::{interface, json, values};
 pub use memory::{memory_caller, memory_server};
 pub use names::{access, clerk, counters, mapping, name, names_file};
+pub use nfs::nfs_handle;
 pub use onc::onc_stream;
+pub use onc_client::{onc_client, universal};
 pub use onc_server::onc_server;
 pub use server::{server, server_bytes};
 pub use x::x_file;
@@ -69,6 +73,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "x_file", run: x_file, memory_per_byte: 512, memory: 256 * KIB },
     Target { name: "onc_stream", run: onc_stream, memory_per_byte: 16, memory: 64 * KIB },
     Target { name: "onc_server", run: onc_server, memory_per_byte: 64, memory: 160 * KIB },
+    Target { name: "onc_client", run: onc_client, memory_per_byte: 64, memory: 512 * KIB },
+    Target { name: "universal", run: universal, memory_per_byte: 8, memory: 4 * KIB },
+    Target { name: "nfs_handle", run: nfs_handle, memory_per_byte: 8, memory: 64 * KIB },
     Target { name: "clerk", run: clerk, memory_per_byte: 8, memory: 4 * KIB },
     Target { name: "access", run: access, memory_per_byte: 256, memory: 16 * KIB },
     Target { name: "counters", run: counters, memory_per_byte: 256, memory: 16 * KIB },
