@@ -4,9 +4,9 @@
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{boot_time, report_icmp_errors};
 #[cfg(target_os = "linux")]
-pub(crate) use message::{receive_error, receive_trains};
-#[cfg(target_os = "linux")]
 pub use message::{Incoming, Outgoing, receive, report_destinations, send};
+#[cfg(target_os = "linux")]
+pub(crate) use message::{receive_error, receive_trains};
 
 #[cfg(target_os = "linux")]
 mod linux {

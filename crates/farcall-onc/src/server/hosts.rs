@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::caller::Peer;
@@ -16,7 +16,8 @@ pub(super) struct Hosts {
     known: Mutex<HashMap<Key, Arc<Host>>>,
     bytes: AtomicUsize,
     budget: usize,
-    running: AtomicUsize,
+    /// Less than none for a moment, where a call's end is counted before its beginning.
+    running: AtomicIsize,
 }
 
 /// A host, and what is held for it.
@@ -25,7 +26,8 @@ pub(super) struct Host {
     key: Key,
     connections: AtomicUsize,
     bytes: AtomicUsize,
-    running: AtomicUsize,
+    /// Less than none for a moment, where a call's end is counted before its beginning.
+    running: AtomicIsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,12 +48,12 @@ pub(super) struct Account {
 /// A connection that holds no more is not closed for its bytes.
 pub(super) const LEAST: usize = 16 << 10;
 /// A host may have so many calls under way for each that all hosts together still may.
-const SHARE: usize = 4;
+const SHARE: isize = 4;
 
 impl Hosts {
     /// None yet. More bytes than `budget` are too many.
     pub(super) fn new(budget: usize) -> Arc<Hosts> {
-        Arc::new(Hosts { known: Mutex::default(), bytes: AtomicUsize::new(0), budget, running: AtomicUsize::new(0) })
+        Arc::new(Hosts { known: Mutex::default(), bytes: AtomicUsize::new(0), budget, running: AtomicIsize::new(0) })
     }
 
     /// The account of a new connection.
@@ -93,8 +95,8 @@ impl Hosts {
 
 impl Host {
     fn new(key: Key) -> Host {
-        let [connections, bytes, running] = [(); 3].map(|()| AtomicUsize::new(0));
-        Host { key, connections, bytes, running }
+        let [connections, bytes] = [(); 2].map(|()| AtomicUsize::new(0));
+        Host { key, connections, bytes, running: AtomicIsize::new(0) }
     }
 
     pub(super) fn connections(&self) -> usize {
@@ -162,7 +164,9 @@ impl Account {
     #[inline]
     pub(super) fn may_run(&self, most: usize) -> bool {
         let running = self.host.running.load(Ordering::SeqCst);
-        running == 0 || running < SHARE * most.saturating_sub(self.hosts.running.load(Ordering::SeqCst))
+        let most = isize::try_from(most).unwrap_or(isize::MAX);
+        let left = most.saturating_sub(self.hosts.running.load(Ordering::SeqCst));
+        running <= 0 || running < SHARE.saturating_mul(left)
     }
 }
 
