@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_panic_whose_payload_panics_for_ever_is_caught() {
-        let panic = run(|| std::panic::resume_unwind(Box::new(Bomb))).err().expect("it panicked");
+        let panic = run(|| std::panic::resume_unwind(Box::new(Bomb))).expect_err("it panicked");
         assert_eq!(panic.message(), None);
         drop(panic);
         run_alone("a test", || std::panic::resume_unwind(Box::new("as it wants")));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_panic_says_what_its_text_says() {
-        let panic = run(|| std::panic::resume_unwind(Box::new(String::from("text")))).err().expect("it panicked");
+        let panic = run(|| std::panic::resume_unwind(Box::new(String::from("text")))).expect_err("it panicked");
         assert_eq!(panic.message(), Some("text"));
         assert_eq!(run(|| 7).ok(), Some(7));
     }

@@ -73,7 +73,7 @@ fn an_await_that_finds_no_thread_fails_at_once_and_the_next_one_is_served() {
         for n in 0..3 {
             // A call that has ended already needs nobody who waits for it.
             let (echo, timed) = (echo.start().echo(n), timed.start().echo(n));
-            for outcome in [block_on(async { echo.await }), block_on(async { timed.await })] {
+            for outcome in [block_on(echo), block_on(timed)] {
                 let Err(why) = outcome else { continue };
                 let why = CallFailed::from(why);
                 assert_eq!(why.kind(), Kind::Local);

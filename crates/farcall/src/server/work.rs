@@ -1,6 +1,5 @@
 //! A worker's life: it receives, executes, gives back, and rests when another receives.
 
-#[path = "errands.rs"]
 mod errands;
 
 use std::io;

@@ -227,7 +227,7 @@ mod tests {
             }
         };
         let room = |large: &Large| -> usize { large.arguments.iter().map(|arriving| arriving.bytes.capacity()).sum() };
-        put(&mut large, LONG);
+        put(&mut large, LONG + 1);
         assert!((room(&large), large.held.bytes()) >= (LONG, LONG));
         // The call was never made. Others' arguments come by the same lane.
         put(&mut large, PART + 1);
