@@ -9,6 +9,9 @@ use farcall_proto::{ClientConfig, Kind, Ran, Time};
 
 const MS: Duration = Duration::from_millis(1);
 
+/// What is said to be quoted of a datagram that is refused, the so-manieth that the client sent.
+type Refuse<'a> = dyn FnMut(usize, &Datagram) -> Option<Vec<u8>> + 'a;
+
 /// Time passes, in steps, and of each datagram that the client sends its `refuse` says what comes back of it: what is said to
 /// be quoted. Ends when the client was told something, or the time is over; how long that took.
 fn refuse(pair: &mut Pair, most: Duration, mut refuse: impl FnMut(usize, &Datagram) -> Option<Vec<u8>>) -> Duration {
@@ -76,8 +79,7 @@ fn a_refusal_counts_only_if_it_quotes_what_was_sent_since_the_last_one() {
         quoted[12] = 1;
         Some(quoted)
     };
-    let fakes: [&mut dyn FnMut(usize, &Datagram) -> Option<Vec<u8>>; 4] =
-        [&mut again, &mut { short }, &mut { forged }, &mut { unsent }];
+    let fakes: [&mut Refuse<'_>; 4] = [&mut again, &mut { short }, &mut { forged }, &mut { unsent }];
     for fake in fakes {
         let mut pair = Pair::acquainted();
         pair.start(1, b"word");
