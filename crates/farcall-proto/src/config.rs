@@ -17,6 +17,18 @@ pub const MAX_DATAGRAM: usize = 65_507;
 pub(crate) const LOCAL_WINDOW: u32 = 2 << 20;
 pub(crate) const SHARED_LOCAL_WINDOW: u32 = 32 << 10;
 
+/// A client's patience if its calls do not tell it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// So often in its patience a client that waits for calls is heard, but no more often than so.
+const WORDS: u32 = 5;
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The longest silence of a client of that patience while it waits for calls (docs/protocol.md, section 6.1).
+pub(crate) fn interval(patience: Duration) -> Duration {
+    (patience / WORDS).max(SHORTEST_INTERVAL)
+}
+
 /// The longest arguments and results that are accepted by default: a GiB, and a little for what stands around it.
 const LONGEST: u32 = (1 << 30) + (4 << 10);
 
@@ -29,7 +41,8 @@ pub struct ClientConfig {
     pub max_retransmit: Duration,
     /// The longest time between two probes of a call that the server says is running.
     pub max_probe: Duration,
-    /// A call fails when the server has been silent this long and `patience_probes` went unanswered.
+    /// A call fails when the server has been silent this long and `patience_probes` went unanswered. A server that does
+    /// not hear from the client for as long, and a fifth more, cancels its calls.
     pub patience: Duration,
     /// See `patience`.
     pub patience_probes: u32,
@@ -58,7 +71,7 @@ impl Default for ClientConfig {
             min_retransmit: Duration::from_millis(20),
             max_retransmit: Duration::from_secs(1),
             max_probe: Duration::from_secs(10),
-            patience: Duration::from_secs(10),
+            patience: PATIENCE,
             patience_probes: 10,
             heeds_refusals: true,
             max_outstanding: 16_384,

@@ -136,13 +136,16 @@ fn text(frame: &Frame<'_>) -> String {
             let deadline =
                 head.meta.deadline.map(|d| format!(", deadline in {:?}", std::time::Duration::from_nanos(d)));
             let trace = head.meta.trace.map(|t| format!(", trace {:032x}", u128::from_be_bytes(t.trace)));
+            let patience = head.meta.patience.map(|d| format!(", patience {:?}", std::time::Duration::from_nanos(d)));
             format!(
-                "CALL {} export {:016x} procedure {}{}{}: {}",
+                "CALL {} export {:016x} procedure {}{}{}{}{}: {}",
                 name(head.position),
                 head.export,
                 head.procedure,
                 deadline.unwrap_or_default(),
                 trace.unwrap_or_default(),
+                patience.unwrap_or_default(),
+                if head.meta.detached { ", detached" } else { "" },
                 bytes(part)
             )
         }
@@ -157,6 +160,7 @@ fn text(frame: &Frame<'_>) -> String {
         ),
         Frame::Cancel(position) => format!("CANCEL {}", name(*position)),
         Frame::Probe(position) => format!("PROBE {}", name(*position)),
+        Frame::Detach(position) => format!("PROBE {}, detached", name(*position)),
         Frame::State(position, progress) => format!("STATE {} {progress:?}", name(*position)),
         Frame::MtuProbe(size) => format!("MTU-PROBE {size}"),
         Frame::MtuEcho(size) => format!("MTU-ECHO {size}"),

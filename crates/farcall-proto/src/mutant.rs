@@ -95,6 +95,14 @@ mutants! {
     CancelLeavesMark = "cancel-leaves-mark",
     /// What a procedure gave after its caller had given it up reaches the caller.
     LateResult = "late-result",
+    /// A client does not say that its calls are still waited for.
+    KeepAliveUnsent = "keep-alive-not-sent",
+    /// A server counts a client's silence from when its call began, whatever the client has said since.
+    KeepAliveIgnored = "keep-alive-ignored",
+    /// A server executes calls of dead clients for ever.
+    SilenceIgnored = "silence-ignored",
+    /// A detached call is cancelled when its client falls silent.
+    DetachedCancelled = "detached-cancelled",
     /// A posted write is done though one before it was not.
     PostEarly = "post-early",
     /// A posted write is done as often as it comes.

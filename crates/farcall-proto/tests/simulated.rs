@@ -46,7 +46,7 @@ fn a_call_that_was_cancelled_keeps_its_deadline() {
     let mut pair = Pair::new();
     pair.start(1, b"work");
     pair.settle();
-    let deadline = Some(pair.now + Duration::from_millis(500));
+    let deadline = Some(pair.now + Duration::from_millis(10));
     let call = Call { export: EXPORT, procedure: 1, deadline, trace: None, token: 2 };
     let id = pair.client.start(pair.now, &call, b"more".to_vec()).unwrap();
     pair.sent();

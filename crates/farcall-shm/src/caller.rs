@@ -252,6 +252,11 @@ impl Caller {
         calls.bell.ring();
     }
 
+    /// Tells the server that nobody waits for a request, which is to go on also when this process is gone.
+    pub fn detach(&self, ticket: Ticket) {
+        self.slot(ticket.slot).request.detached.store(ticket.number, Ordering::Release);
+    }
+
     /// Whether the answer is there. Then, and until the next request, the slot's reply is ours to read.
     #[inline]
     pub fn is_answered(&self, ticket: Ticket) -> bool {

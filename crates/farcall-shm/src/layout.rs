@@ -99,6 +99,8 @@ pub(crate) struct Request {
     pub(crate) trace: [AtomicU64; 3],
     /// Of arguments that went by a lane: which (the upper 16 bits), and how many bytes.
     pub(crate) added: AtomicU64,
+    /// The number of the slot's last request that goes on though its caller is gone. Written at any time.
+    pub(crate) detached: AtomicU64,
 }
 
 /// Written by the server while the slot has a request outstanding.

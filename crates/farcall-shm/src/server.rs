@@ -204,6 +204,11 @@ impl Server {
         None
     }
 
+    /// Whether the request of that number in that slot goes on when its caller is gone.
+    pub fn is_detached(&self, slot: usize, number: u64) -> bool {
+        self.slot(slot).request.detached.load(Ordering::Acquire) == number
+    }
+
     /// Reads the request in a slot that was taken.
     #[inline]
     pub fn request(&self, slot: usize) -> Request {

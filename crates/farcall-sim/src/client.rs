@@ -500,7 +500,13 @@ impl ClientNode {
         let usual = plain && g.rng.chance(500_000);
         let usual = if usual { talk.core.call(callee, what.token, &mut body, &mut g.scratch) } else { None };
         match usual.map_or_else(|| talk.core.start(now, &what, body), |usual| Ok(usual.id)) {
-            Ok(id) => talk.open.push((call, id)),
+            Ok(id) => {
+                talk.open.push((call, id));
+                if usual.is_none() && g.rng.chance(g.plan.detach) {
+                    talk.core.detach(id, g.rng.chance(500_000));
+                    g.oracle.calls[call].detached = true;
+                }
+            }
             Err((failure, _)) => {
                 g.oracle.failed(at, call, &failure, at);
                 return false;

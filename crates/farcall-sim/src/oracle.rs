@@ -60,6 +60,10 @@ pub struct Call {
     pub traced: bool,
     /// Whether its caller cancelled it.
     pub cancelled: bool,
+    /// Whether its caller detached it before anything of it was sent.
+    pub detached: bool,
+    /// Whether a server gave it up because its client was silent.
+    pub forsaken: bool,
     /// Whether the procedure was told to stop while it was executed.
     pub told: bool,
     /// What its caller knows.
@@ -106,6 +110,8 @@ impl Call {
             deadline: None,
             traced: false,
             cancelled: false,
+            detached: false,
+            forsaken: false,
             told: false,
             state: State::Open,
             executed: 0,
@@ -456,8 +462,34 @@ impl Oracle {
     /// A server says whether the caller of a call that it has gave it up.
     pub fn given_up(&mut self, now: Nanos, call: usize, is: bool) {
         let c = self.calls[call];
-        if is && !c.cancelled && c.state == State::Open {
+        if is && !c.cancelled && !c.forsaken && c.state == State::Open {
             self.violate("given-up-is-true", now, || format!("call {call}, which its caller waits for: {c:?}"));
+        }
+    }
+
+    /// A server gives a call up that it has since its client was silent: for so long it heard nothing of it.
+    pub fn forsaken(&mut self, now: Nanos, call: usize, silent: Nanos) {
+        self.calls[call].forsaken = true;
+        let c = self.calls[call];
+        if c.detached {
+            self.violate("detached-goes-on", now, || format!("call {call}, silent for {silent}: {c:?}"));
+        }
+        let waits = c.state == State::Open && !c.cancelled;
+        if silent < self.patience || waits && self.calm {
+            self.violate("given-up-is-true", now, || {
+                format!("call {call}, whose client was silent for {silent} only: {c:?}")
+            });
+        }
+    }
+
+    /// A server has a call, and did not hear its client for so long.
+    pub fn goes_on(&mut self, now: Nanos, call: usize, silent: Nanos) {
+        let c = self.calls[call];
+        let most = self.patience + self.patience / 5 + 2 * SECS;
+        if c.state == State::Abandoned && !c.detached && !c.told && silent > most {
+            self.violate("dead-clients-calls-are-given-up", now, || {
+                format!("call {call}, whose client has been silent for {silent}: {c:?}")
+            });
         }
     }
 

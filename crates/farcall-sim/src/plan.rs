@@ -40,6 +40,8 @@ pub struct Plan {
     pub refuse: u32,
     /// Calls that their callers cancel, in parts per million.
     pub cancel: u32,
+    /// Calls that are detached as soon as they are started, in parts per million.
+    pub detach: u32,
     /// Calls with a deadline, in parts per million.
     pub deadline: u32,
     /// Calls that take time, in parts per million, and how long at most.
@@ -101,6 +103,7 @@ impl Plan {
             queue: rng.spread(1, 256) as usize,
             refuse: rng.pick(&[0, 1_000, 50_000]),
             cancel: rng.pick(&[0, 10_000, 100_000, 300_000]),
+            detach: rng.pick(&[0, 100_000, 600_000]),
             deadline: rng.pick(&[0, 50_000, 300_000]),
             slow: rng.pick(&[0, 10_000, 200_000]),
             slowest: rng.spread(MILLIS, 60 * SECS),
@@ -130,6 +133,7 @@ impl Plan {
             chain: rng.pick(&[0, 300_000, 900_000]),
         };
         plan.client.loopback = plan.loopback.0;
+        plan.client.patience = Duration::from_secs(rng.pick(&[2, 10, 10, 30]));
         if !calm {
             plan.faults(rng);
             plan.limits(rng);

@@ -1,6 +1,6 @@
 //! A simulated server: the protocol's serving end, and a user of it that executes procedures.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use farcall_proto::server::{
@@ -37,6 +37,9 @@ pub struct ServerNode {
     /// Of the memory that is exported.
     streams: Streams<()>,
     inbox: Vec<(SocketAddr, Vec<u8>)>,
+    /// When datagrams of a conversation were taken in last, and when the process was stopped last.
+    heard: HashMap<u64, Nanos>,
+    resumed_at: Nanos,
     /// When the earliest timer event that is in the queue comes.
     armed: Nanos,
     /// What the serving end asked for and has not got yet.
@@ -92,6 +95,8 @@ impl ServerNode {
             export: 0,
             streams: Streams::new(g.plan.streams, g.plan.server.mutant),
             inbox: Vec::new(),
+            heard: HashMap::new(),
+            resumed_at: 0,
             armed: Nanos::MAX,
             asked: Vec::new(),
             jobs: Vec::new(),
@@ -174,7 +179,7 @@ impl ServerNode {
 
     /// The process goes on: first what came in the meantime, then the timers.
     pub fn resume(&mut self, g: &mut Ground) {
-        self.stopped = false;
+        (self.stopped, self.resumed_at) = (false, g.now());
         g.oracle.server_paused(self.index, self.clock.go_on(g.net.now()));
         for (from, bytes) in std::mem::take(&mut self.inbox) {
             self.handle(g, from, bytes);
@@ -200,6 +205,8 @@ impl ServerNode {
         if core.timeout().is_some_and(|t| t <= now) {
             g.note(&[2, self.index as u64], || format!("server {} timer", self.index));
             core.handle_timeout(now);
+            let forsaken: Vec<CallKey> = std::iter::from_fn(|| core.next_forsaken()).collect();
+            forsaken.into_iter().for_each(|key| self.forsake(g, key));
         }
         self.settle(g);
         if self.core.as_ref().and_then(Server::timeout).is_some_and(|t| t <= now) {
@@ -228,9 +235,12 @@ impl ServerNode {
             return;
         }
         g.server_received(self.index, from, bytes.len());
-        let before = self.kept(g);
+        let kept = self.kept(g);
         let answers = answered_by(&bytes).filter(|_| g.plan.hostile && host(from) == g.hostile());
+        let stats = self.core.as_ref().map(|core| *core.stats()).unwrap_or_default();
+        let before = (stats.received, stats.challenges + stats.stale);
         if self.answer(g, from, &bytes).is_some() {
+            self.note_heard(g.now(), &bytes, before);
             return g.net.recycle(bytes);
         }
         let Some(core) = &mut self.core else { return };
@@ -253,9 +263,10 @@ impl ServerNode {
             },
             Taken::Nothing => {}
         }
-        let evicted = self.check_kept(g, before, bytes.len());
+        let evicted = self.check_kept(g, kept, bytes.len());
         // Those that made way hear so.
         self.answers = answers.map(|answers| answers + 80 * evicted as usize);
+        self.note_heard(g.now(), &bytes, before);
         g.net.recycle(bytes);
         for ask in std::mem::take(&mut self.asked) {
             match ask {
@@ -375,6 +386,7 @@ impl ServerNode {
     fn finish_executed(&mut self, g: &mut Ground, job: Job) {
         self.executing -= 1;
         g.last_done = g.now();
+        self.check_silence(g, job);
         self.check_mark(g, job);
         if g.rng.chance(2_000) {
             self.finish(g, job, Failure::new(Kind::Nested, Ran::Yes).into());
@@ -401,6 +413,36 @@ impl ServerNode {
         });
         g.oracle.refuse(job.call);
         self.finish(g, job, Failure::new(kind, Ran::No).into());
+    }
+
+    /// A call is given up since its client was silent.
+    fn forsake(&mut self, g: &mut Ground, key: CallKey) {
+        let Some((_, job)) = self.jobs.iter().find(|(_, job)| job.key == key).copied() else { return };
+        let silent = g.now().saturating_sub(self.heard.get(&key.conversation).copied().unwrap_or_default());
+        g.note(&[21, self.index as u64, job.call as u64], || {
+            format!("server {} gives call {} up: its client is silent", self.index, job.call)
+        });
+        g.oracle.forsaken(g.net.now(), job.call, silent);
+        self.give_up(g, key);
+    }
+
+    /// A job is done: whether its client was still heard.
+    fn check_silence(&self, g: &mut Ground, job: Job) {
+        let heard = self.heard.get(&job.key.conversation).copied().unwrap_or_default();
+        let silent = g.now().saturating_sub(heard.max(self.resumed_at));
+        g.oracle.goes_on(g.net.now(), job.call, silent);
+    }
+
+    /// Notes that a datagram was one of a conversation that the server knows.
+    fn note_heard(&mut self, now: Nanos, bytes: &[u8], before: (u64, u64)) {
+        let Some(core) = &self.core else { return };
+        let after = (core.stats().received, core.stats().challenges + core.stats().stale);
+        if let Some(conversation) = bytes.get(4..12).and_then(|id| id.try_into().ok())
+            && after.0 > before.0
+            && after.1 == before.1
+        {
+            self.heard.insert(u64::from_be_bytes(conversation), now);
+        }
     }
 
     /// The caller has given a call up: one that waits, or an access that does, is refused, one that executes may stop early.

@@ -53,7 +53,7 @@ impl<T, E> Pending<T, E> {
         }
     }
 
-    /// Lets the call run; its result is discarded.
+    /// Lets the call run, also when this process is gone; its result is discarded.
     pub fn detach(mut self) {
         if let Some(call) = self.call.take() {
             call.detach();

@@ -192,6 +192,11 @@ pub struct Conversation {
     long_arguments: usize,
     /// Long results that have arrived, and their lengths: the server is to hear so though nothing else is said.
     completed: Vec<(CallId, u32)>,
+    /// Something was said last that was not just a call; the server is to hear that calls are waited for.
+    spoke: Time,
+    keep_alive: bool,
+    /// Our patience, if each call is to tell it.
+    told_patience: Option<u64>,
     stats: Stats,
 }
 
@@ -220,6 +225,9 @@ impl Conversation {
         let usual = Usual::new(nanos(config.min_retransmit) / 2, nanos(config.max_retransmit));
         Conversation {
             mtu: Mtu::new(config.max_datagram),
+            spoke: Time::default(),
+            keep_alive: false,
+            told_patience: (config.patience != crate::config::PATIENCE).then(|| nanos(config.patience)),
             least_patience: nanos(config.min_retransmit),
             most_patience: nanos(config.max_retransmit),
             config,
@@ -359,6 +367,19 @@ impl Conversation {
             return;
         }
         self.want(id.activity, Want::CANCEL);
+    }
+
+    /// Nobody waits for the call's end any more, but it is to go on, also when this client is gone. The server hears so at
+    /// once, or if `later` with the first probe.
+    pub fn detach(&mut self, id: CallId, later: bool) {
+        let Some(slot) = self.slots.find(id) else { return };
+        if matches!(slot.stage, Stage::Cancelling { .. }) {
+            return;
+        }
+        slot.detached = true;
+        if slot.first_sent.is_some() && !later {
+            self.want(id.activity, Want::PROBE);
+        }
     }
 
     /// An ICMP error spoke of the server's address: hastens a probe, decides nothing.

@@ -57,7 +57,11 @@ impl Conversation {
     /// [were ready](Conversation::ready) before.
     #[inline]
     pub fn is_quiet_but(&self, ready: usize) -> bool {
-        self.slots.queued() <= ready && self.completed.is_empty() && !self.session.asks() && !self.mtu.tries()
+        self.slots.queued() <= ready
+            && !self.keep_alive
+            && self.completed.is_empty()
+            && !self.session.asks()
+            && !self.mtu.tries()
     }
 
     /// Starts the usual call, one that is whole and without metadata while there is no other, and writes its datagram.
@@ -75,7 +79,8 @@ impl Conversation {
     ) -> Option<Departure> {
         let header = self.usual_header()?;
         let room = self.mtu.datagram().min(out.len());
-        if self.slots.outstanding() > 0
+        if self.told_patience.is_some()
+            || self.slots.outstanding() > 0
             || self.slots.queued() > 0
             || !args.len().is_multiple_of(4)
             || wire::CALL_OVERHEAD + args.len() > room
@@ -125,7 +130,7 @@ impl Conversation {
         let header = self.usual_header()?;
         let (patience, room) = (self.patience(), self.mtu.datagram().min(out.len()));
         let slot = self.slots.at_mut(activity);
-        if !slot.is_plain() || wire::CALL_OVERHEAD + slot.args.len() > room {
+        if !slot.is_plain() || self.told_patience.is_some() || wire::CALL_OVERHEAD + slot.args.len() > room {
             return None;
         }
         slot.wants = Want::NONE;
@@ -171,16 +176,19 @@ impl Conversation {
         {
             return Some(len);
         }
-        if self.slots.ready().is_none() && self.completed.is_empty() {
+        if self.slots.ready().is_none() && self.completed.is_empty() && !self.keep_alive {
             return self.transmit_mtu_probe(out);
         }
         let granted = self.session.granted()?;
+        self.spoke = now;
+        let keep_alive = std::mem::take(&mut self.keep_alive);
         let header = self.header(granted.conversation);
         let mut writer = Writer::new(out, self.mtu.datagram(), header);
         if !granted.known {
             writer.ticket(&granted.ticket);
         }
-        if self.introduces() {
+        // Alone it says that calls are waited for.
+        if self.introduces() || keep_alive {
             let low = self.slots.low().unwrap_or(self.next_sequence);
             writer.ack(Ack { low, datagram: self.mtu.datagram() as u32 });
         }
@@ -209,7 +217,7 @@ impl Conversation {
         if written >= MANY && writer.room() < self.mtu.datagram() / 2 {
             self.mtu.want(now);
         }
-        if writer.room() == preamble {
+        if writer.room() == preamble && !keep_alive {
             // Those who were ready wait for the congestion window.
             return self.transmit_mtu_probe(out);
         }
@@ -278,7 +286,7 @@ impl Conversation {
                 return Written::NoRoom;
             }
             slot.wants.take(Want::PROBE);
-            writer.probe(position);
+            writer.probe(position, slot.detached);
             self.stats.probes += 1;
         }
         if !self.slots.at(activity).wants.has(Want::CALL) {
@@ -300,7 +308,7 @@ impl Conversation {
             position: Position { activity, exchange: 0, sequence: slot.sequence },
             export: slot.call.export,
             procedure: slot.call.procedure,
-            meta: meta(now, &slot.call),
+            meta: Meta { detached: slot.detached, patience: self.told_patience, ..meta(now, &slot.call) },
         };
         if slot.sending.is_none() {
             if writer.call_room(&head.meta, false).is_some_and(|room| slot.args.len() <= room) {
@@ -362,7 +370,7 @@ impl Conversation {
 }
 
 fn meta(now: Time, call: &Call) -> Meta {
-    Meta { deadline: call.deadline.map(|d| nanos(d.since(now))), trace: call.trace }
+    Meta { deadline: call.deadline.map(|d| nanos(d.since(now))), trace: call.trace, ..Meta::default() }
 }
 
 /// Room for arguments in a datagram of their own, before which a ticket and an acknowledgement may

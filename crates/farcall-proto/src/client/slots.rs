@@ -4,6 +4,8 @@
 //! The last activity used is the first used again, so that a client which rarely has two calls
 //! outstanding needs one, and the server remembers one number of it.
 
+use std::time::Duration;
+
 use super::{Call, CallId, NEVER};
 use crate::Time;
 use crate::transfer::{Incoming, Outgoing};
@@ -66,6 +68,8 @@ pub(super) struct Slot {
     pub call: Call,
     pub stage: Stage,
     pub wants: Want,
+    /// Nobody waits for its end, and it is to go on.
+    pub detached: bool,
     /// Whether it stands in the queue of those that have something to send, and who is next there.
     queued: bool,
     next_ready: u32,
@@ -160,6 +164,7 @@ impl Slots {
         slot.sequence = sequence;
         slot.call = *call;
         slot.stage = Stage::Sending;
+        slot.detached = false;
         std::mem::swap(&mut slot.args, args);
         slot.first_sent = None;
         slot.prev = prev;
@@ -176,6 +181,7 @@ impl Slots {
         }
         slot.sequence = sequence;
         slot.stage = Stage::Sending;
+        slot.detached = false;
         slot.first_sent = None;
         (slot.prev, slot.next) = (NONE, NONE);
         (self.free, self.open, self.oldest, self.newest) = (NONE, 1, 0, 0);
@@ -330,6 +336,7 @@ impl Slot {
         self.wants == Want::CALL
             && matches!(self.stage, Stage::Sending | Stage::Running)
             && self.sending.is_none()
+            && !self.detached
             && self.call.deadline.is_none()
             && self.call.trace.is_none()
     }
@@ -373,6 +380,13 @@ impl Slot {
         self.first_sent == Some(UNKNOWN)
     }
 
+    /// Whether somebody has waited for its end for so long.
+    #[inline]
+    pub fn is_awaited_since(&self, now: Time, interval: Duration) -> bool {
+        let waits = !self.detached && !matches!(self.stage, Stage::Cancelling { .. });
+        waits && self.first_sent.is_some_and(|sent| now.since(sent) >= interval)
+    }
+
     /// Begins the timer anew, as if the call had just been sent: it asks again after `patience`, in
     /// nanoseconds.
     #[inline]
@@ -390,6 +404,7 @@ impl Slot {
             call,
             stage: Stage::Free,
             wants: Want::NONE,
+            detached: false,
             queued: false,
             next_ready: NONE,
             waiting: false,

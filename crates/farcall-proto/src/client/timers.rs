@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::slots::{Stage, Want};
 use super::usual::Callee;
 use super::{Conversation, Event, Outcome};
+use crate::config::interval;
 use crate::time::nanos;
 use crate::{Failure, Kind, Ran, Rule, Time};
 
@@ -42,15 +43,21 @@ impl Conversation {
         if (self.slots.outstanding() == 0 && !probes) || now < self.check {
             return;
         }
-        self.check = now + self.config.max_probe;
+        let interval = interval(self.config.patience);
+        self.check = now + self.config.max_probe.min(interval);
+        let mut awaited = false;
         if probes {
             self.completed.push((super::CallId { activity: 0, sequence: 0 }, 0));
         }
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);
+            awaited |= self.slots.at(activity).is_awaited_since(now, interval);
             self.look_at(now, activity, sink);
         }
+        // One word for all of them, and none if anything else was said.
+        let unsent = self.config.mutant.breaks(Rule::KeepAliveUnsent);
+        self.keep_alive |= awaited && now.since(self.spoke) >= interval / 2 && !unsent;
         // Many calls have as many moments at which something is due; a look concerns them all.
         self.check = self.check.max(now + GRAIN.max(self.look_takes()));
     }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::Server;
 use super::hosts::{Amounts, Kept};
-use super::table::Last;
+use super::silence::limit;
+use super::table::{Last, UNIT};
 use super::work::{GIVEN_UP, More, Phase, Work};
+use crate::config::{PATIENCE, interval};
 use crate::transfer;
 use crate::wire::Position;
 use crate::{Failure, Kind, Mutant, Ran, Rule, ServerConfig, Time};
@@ -19,6 +21,9 @@ const MAX_WORKS: usize = 1 << 18;
 
 /// Activities beyond the first that are remembered, at the least, of all conversations together.
 const LEAST_SLOTS: usize = 1 << 16;
+
+/// The least time between two looks for silent clients.
+const GRAIN: Duration = Duration::from_millis(5);
 
 /// How many of them are looked at in one go: by the timer, and for room.
 const SLICE: usize = 4096;
@@ -72,18 +77,24 @@ impl Server {
             self.sweep = None;
             return;
         }
+        self.note_absence(now);
         self.spares.trim(now);
         let crowded = std::mem::take(&mut self.crowded);
         let (all, slice) = (self.hosts.listed() as u32, self.hosts.listed().min(SLICE) as u32);
+        let mut silent = None;
         for _ in 0..slice {
             let Some((host, call)) = self.hosts.next() else {
                 break;
             };
-            if self.is_listed(host, call) && !self.sweep_one(now, call.0, call.1, crowded) {
+            if self.is_listed(host, call) && !self.sweep_one(now, call.0, call.1, crowded, &mut silent) {
                 self.hosts.list(host, call);
             }
         }
-        self.sweep = (self.hosts.listed() > 0).then(|| now + (self.config.hold / 2).saturating_mul(slice) / all);
+        let round = (self.config.hold / 2).min(limit(PATIENCE));
+        // Who is looked at in turn is looked at often enough for silences to end in time.
+        let round = if all > slice && self.unfinished > 0 { round.min(interval(PATIENCE)) } else { round };
+        let next = (self.hosts.listed() > 0).then(|| now + round.saturating_mul(slice) / all);
+        self.sweep = next.map(|next| silent.map_or(next, |silent: Time| next.min(silent.max(now + GRAIN))));
     }
 
     /// Whether a call has something kept, for this host.
@@ -93,10 +104,20 @@ impl Server {
     }
 
     /// Whether the activity's work is gone.
-    fn sweep_one(&mut self, now: Time, conversation: u64, activity: u32, crowded: bool) -> bool {
+    fn sweep_one(
+        &mut self,
+        now: Time,
+        conversation: u64,
+        activity: u32,
+        crowded: bool,
+        silent_at: &mut Option<Time>,
+    ) -> bool {
         let Some(place) = self.table.find(conversation) else {
             return true;
         };
+        if let Some(due) = self.look_for_silence(now, place, activity) {
+            *silent_at = Some(silent_at.map_or(due, |other| other.min(due)));
+        }
         let hold = self.config.hold;
         let (spoke, due) = self.spoke_and_due(place);
         let Some(work) = self.existing_work(place, activity) else {
@@ -498,7 +519,7 @@ impl Server {
     /// Time in eighths of a second, enough to tell who was idle longest; even, to leave a bit.
     #[inline]
     pub(super) fn coarse(&self, now: Time) -> u32 {
-        ((now.as_nanos() >> 27) << 1) as u32
+        ((now.as_nanos() / UNIT.as_nanos() as u64) << 1) as u32
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `counts.rs` | how many conversations, and answers that wait, each host has |
 //! | `audit.rs` | what is kept, for tests |
 //! | `share.rs` | which calls wait until their clients have fetched other results |
+//! | `silence.rs` | whose callers are not heard any more |
 //! | `memory.rs` | what is let go, when |
 
 mod activities;
@@ -30,6 +31,7 @@ mod reading;
 mod receive;
 mod send;
 mod share;
+mod silence;
 mod streams;
 mod table;
 mod work;
@@ -226,6 +228,10 @@ pub struct Server {
     crowded: bool,
     /// Conversations of which calls waited for their share, and which have been sent less since.
     roomy: Vec<u64>,
+    /// Calls that are given up since their clients were silent, and of which nobody has been told yet.
+    forsaken: Vec<CallKey>,
+    /// Before that the server may not have heard what was said to it.
+    awake: Time,
     /// When it was last looked for results that stand still.
     looked: Time,
     /// Calls whose arguments are arriving in fragments, and bytes of used buffers that were given to them before they had come.
@@ -267,6 +273,8 @@ impl Server {
             accessed: 0,
             crowded: false,
             roomy: Vec::new(),
+            forsaken: Vec::new(),
+            awake: now,
             looked: now,
             receiving: 0,
             lent: 0,

@@ -96,7 +96,9 @@ impl Server {
         let entry = self.table.at_mut(place);
         let header = Header { conversation: entry.client, number: self.next_number, local };
         let len = wire::result_around(out, header, position, len)?;
-        entry.heard = coarse | u32::from(local);
+        // The time of a reading may be an old one: who was heard since was heard.
+        let later = coarse.wrapping_sub(entry.heard) as i32 > 0;
+        entry.heard = if later { coarse } else { entry.heard & !1 } | u32::from(local);
         if held {
             self.release(place, position.activity);
         }

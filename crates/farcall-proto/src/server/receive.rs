@@ -6,9 +6,11 @@ use std::net::SocketAddr;
 use super::hosts::Kept;
 use super::memory::{LIST_SLACK, SPARE_BYTES};
 use super::send::{Answer, Reply};
+use super::silence::limit;
 use super::table::Last;
 use super::work::{GIVEN_UP, More, Phase, Work};
 use super::{CallKey, Incoming, Request, Server};
+use crate::config::PATIENCE;
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
 use crate::{ACCESSES, BASE_DATAGRAM, Failure, Kind, READINGS, Ran, Rule, Time};
 
@@ -180,6 +182,12 @@ impl Server {
             Frame::Select(position, select) => self.on_select(visit, place, position, &select),
             Frame::Cancel(position) => self.on_cancel(visit, place, position),
             Frame::Probe(position) => self.on_probe(visit, place, position),
+            Frame::Detach(position) => {
+                if self.is_last(place, position) {
+                    self.note_detached(place, position.activity);
+                }
+                self.on_probe(visit, place, position);
+            }
             Frame::Post(export, bytes) => {
                 if !self.draining && self.is_exported(export) {
                     (visit.sink)(Request::Post(export, bytes));
@@ -224,6 +232,11 @@ impl Server {
         }
     }
 
+    /// Whether it speaks of its activity's last call.
+    fn is_last(&self, place: usize, position: Position) -> bool {
+        position.exchange == 0 && self.last(place, position.activity).sequence() == position.sequence
+    }
+
     /// Whether a call is newer than every other of its activity.
     #[inline]
     fn is_new(&self, place: usize, position: Position) -> bool {
@@ -256,6 +269,7 @@ impl Server {
             return;
         }
         self.begin(visit, place, head.position);
+        self.note_meta(visit.now, place, head);
         match part.fragment {
             Some(_) => self.receive(visit, place, head, part),
             None => self.run(visit, head, Cow::Borrowed(part.bytes)),
@@ -369,9 +383,12 @@ impl Server {
     /// The activity's last call came again.
     fn again(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, part: Part<'_>) {
         let position = head.position;
+        if head.meta.detached && self.is_last(place, position) {
+            self.note_detached(place, position.activity);
+        }
         match self.existing_work(place, position.activity).map(|w| w.phase) {
             Some(Phase::Receiving) => self.receive(visit, place, head, part),
-            Some(Phase::Running) => self.reply_running(place, position),
+            Some(Phase::Running) => self.reply_at_work(place, position),
             Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
             None | Some(Phase::Over) if self.may_run_again(place, head) => self.run_again(visit, place, head, part),
             _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => {
@@ -543,17 +560,10 @@ impl Server {
                 }
                 self.reply_select(place, position);
             }
-            Phase::Running => self.reply_running(place, position),
+            Phase::Running => self.reply_at_work(place, position),
             Phase::Done(_) => self.send_again(visit.now, place, position.activity),
             Phase::Over => self.reply_over(place, position),
         }
-    }
-
-    /// A call was asked for that is being executed. It takes long, and perhaps waits for a call that waits for its share: no more room is
-    /// kept for its result.
-    pub(super) fn reply_running(&mut self, place: usize, position: Position) {
-        self.end_promise(place, position.activity);
-        self.reply_state(place, position, Progress::Running);
     }
 
     fn on_mtu_probe(&mut self, visit: &Visit<'_, impl FnMut(Request<'_>)>, place: usize, size: u32) {
@@ -650,7 +660,7 @@ impl Server {
 
     fn make_work(&mut self, now: Time, place: usize, activity: u32) {
         if self.sweep.is_none() {
-            self.sweep = Some(now + self.config.hold);
+            self.sweep = Some(now + self.config.hold.min(limit(PATIENCE)));
         }
         let work = self.spare_works.pop().unwrap_or_else(Work::boxed);
         let more = self.more(place);

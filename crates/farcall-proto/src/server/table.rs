@@ -5,6 +5,7 @@
 //! back (Knuth, volume 3, section 6.4, algorithm R), growth by doubling at seven eighths.
 
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::time::Duration;
 
 use super::hosts::HostName;
 use super::work::{More, Work};
@@ -48,6 +49,9 @@ impl Last {
         self.0 & 1 != 0
     }
 }
+
+/// The server's coarse unit of time, about an eighth of a second.
+pub(super) const UNIT: Duration = Duration::from_nanos(1 << 27);
 
 /// The lower half of the IPv4 address 0.0.0.0 as an IPv6 address (RFC 4291 section 2.5.5.2).
 const MAPPED: u64 = 0xffff << 32;

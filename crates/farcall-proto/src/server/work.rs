@@ -51,6 +51,8 @@ pub(super) struct More {
     pub wanted: bool,
     /// When all that is being sent in fragments is to be fetched at the latest, if there is no room for others'.
     pub due: Time,
+    /// The client's patience, if it is not the usual one.
+    pub client_patience: Option<Duration>,
 }
 
 impl More {
@@ -76,6 +78,7 @@ impl More {
             promised: 0,
             wanted: false,
             due: Time::default(),
+            client_patience: None,
         }
     }
 
@@ -211,6 +214,9 @@ pub(super) const LONG_ACCESS: u8 = 2;
 pub(super) const PROMISED: u8 = 4;
 /// What has arrived of its arguments is to be said in an answer that waits to be sent.
 pub(super) const TO_SELECT: u8 = 8;
+
+/// Nobody waits for its end, and it is to go on.
+pub(super) const DETACHED: u8 = 8;
 
 /// What is happening to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,6 +30,9 @@ const FRAGMENT: u8 = 0x02;
 const ASK: u8 = 0x04;
 const RENEW: u8 = 0x01;
 const PULL: u8 = 0x01;
+/// Of a CALL, and of a PROBE.
+const DETACHED: u8 = 0x08;
+const PROBE_DETACHED: u8 = 0x01;
 
 pub(super) const RETURNED: u8 = 0;
 const RAISED: u8 = 1;
@@ -37,6 +40,7 @@ const FAILED: u8 = 2;
 
 const META_DEADLINE: u16 = 1;
 const META_TRACE: u16 = 2;
+const META_PATIENCE: u16 = 3;
 
 /// The longest name in a bind: a type, a slash, an instance.
 pub const MAX_NAME: usize = 255;
@@ -63,6 +67,8 @@ pub(crate) enum Frame<'a> {
     Select(Position, Select<'a>),
     Cancel(Position),
     Probe(Position),
+    /// The same of a call for whose end nobody waits, and which is to go on.
+    Detach(Position),
     State(Position, Progress),
     MtuProbe(u32),
     MtuEcho(u32),
@@ -140,6 +146,10 @@ pub(crate) struct Meta {
     /// What is left of the deadline, in nanoseconds.
     pub deadline: Option<u64>,
     pub trace: Option<Trace>,
+    /// The client's patience in nanoseconds, if it is not the usual one.
+    pub patience: Option<u64>,
+    /// Nobody waits for its end, and it is to go on. A flag.
+    pub detached: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -323,7 +333,8 @@ impl<'a> Raw<'a> {
     fn call(&self) -> Result<(CallHead, Part<'a>), Malformed> {
         let mut r = self.body;
         let first = r.first::<CALL_HEAD>()?;
-        let meta = if self.flags & META != 0 { read_meta(&mut r)? } else { Meta::default() };
+        let mut meta = if self.flags & META != 0 { read_meta(&mut r)? } else { Meta::default() };
+        meta.detached = self.flags & DETACHED != 0;
         Ok((CallHead::of(first, meta), read_part(self.flags, r)?))
     }
 
@@ -362,6 +373,7 @@ impl<'a> Raw<'a> {
                 Frame::Select(position, read_select(self.flags, r)?)
             }
             CANCEL => Frame::Cancel(read_position(&mut r)?),
+            PROBE if self.flags & PROBE_DETACHED != 0 => Frame::Detach(read_position(&mut r)?),
             PROBE => Frame::Probe(read_position(&mut r)?),
             STATE => {
                 let position = read_position(&mut r)?;
@@ -409,6 +421,7 @@ fn read_meta(r: &mut Reader<'_>) -> Result<Meta, Malformed> {
         let mut item = Reader::new(items.bytes(len)?);
         match kind {
             META_DEADLINE => meta.deadline = Some(item.u64()?),
+            META_PATIENCE => meta.patience = Some(item.u64()?),
             META_TRACE => meta.trace = Some(Trace { trace: item.array()?, span: item.array()? }),
             _ => {}
         }
@@ -568,7 +581,7 @@ impl Writer<'_> {
     pub fn call(&mut self, head: &CallHead, args: Part<'_>) {
         let meta = head.meta.len();
         let fragment = if args.fragment.is_some() { 8 } else { 0 };
-        let flags = if meta > 0 { META } else { 0 } | args.flags();
+        let flags = if meta > 0 { META } else { 0 } | if head.meta.detached { DETACHED } else { 0 } | args.flags();
         let len = CALL_HEAD + meta + fragment + args.bytes.len();
         let (first, mut body) = self.frame_after::<CALL_HEAD>(CALL, flags, len);
         head.position.write(first);
@@ -657,8 +670,9 @@ impl Writer<'_> {
         self.position(CANCEL, p, 0);
     }
 
-    pub fn probe(&mut self, p: Position) {
-        self.position(PROBE, p, 0);
+    pub fn probe(&mut self, p: Position, detached: bool) {
+        let (first, _) = self.frame_after::<POSITION>(PROBE, if detached { PROBE_DETACHED } else { 0 }, POSITION);
+        p.write(first);
     }
 
     pub fn state(&mut self, p: Position, progress: Progress) {
@@ -739,7 +753,8 @@ impl Writer<'_> {
 impl Meta {
     /// Bytes on the wire: nothing when there is nothing to say.
     pub fn len(&self) -> usize {
-        let items = self.deadline.map_or(0, |_| 12) + self.trace.map_or(0, |_| 28);
+        let words = self.deadline.map_or(0, |_| 12) + self.patience.map_or(0, |_| 12);
+        let items = words + self.trace.map_or(0, |_| 28);
         if items == 0 { 0 } else { 4 + items }
     }
 
@@ -748,6 +763,9 @@ impl Meta {
         body.u32(self.len() as u32 - 4);
         if let Some(left) = self.deadline {
             body.u16(META_DEADLINE).u16(8).u64(left);
+        }
+        if let Some(patience) = self.patience {
+            body.u16(META_PATIENCE).u16(8).u64(patience);
         }
         if let Some(t) = &self.trace {
             body.u16(META_TRACE).u16(24).bytes(&t.trace).bytes(&t.span);

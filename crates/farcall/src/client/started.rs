@@ -159,6 +159,21 @@ impl Started {
         former.ok().map(|_| sent)
     }
 
+    /// Nobody waits for the call any more, but it is to go on: the server hears so now, or `later` if it takes long.
+    pub(crate) fn detach(&self, endpoint: &Arc<Endpoint>, peer: &Peer, later: bool) {
+        if self.landing.is_over() || endpoint.check_process().is_err() {
+            return;
+        }
+        peer.lock().conversation.detach(self.id, later);
+        if !later {
+            let mut caller = Caller::take(&endpoint.env);
+            let timer = endpoint.flush(endpoint.env.now(), peer, &mut caller.tools.out);
+            endpoint.set_timer(timer);
+            caller.keep();
+        }
+        self.leave(endpoint);
+    }
+
     /// Asks the server to give the call up.
     pub(crate) fn cancel(&self, endpoint: &Endpoint, peer: &Peer) {
         if self.landing.is_over() || endpoint.check_process().is_err() {

@@ -279,7 +279,7 @@ fn abandon(call: Box<dyn PendingCall>, rest: Rest) {
     match rest {
         // Whose drop cancels it.
         Rest::Cancel => drop(call),
-        Rest::Finish => call.detach(),
+        Rest::Finish => call.detach_later(),
     }
 }
 

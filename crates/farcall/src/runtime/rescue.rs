@@ -58,6 +58,8 @@ struct State {
     over: bool,
     ending: Option<Ending>,
     cancelled: bool,
+    /// Nobody waits for it, but it is to go on.
+    detached: bool,
     /// The call, while there is a binding.
     started: Option<(Started, Arc<Target>)>,
     /// Who waits for the ending.
@@ -133,13 +135,15 @@ impl Rescue {
     async fn attempt(&self, call: &Again, target: Arc<Target>) -> Result<Option<Failed>, CallFailed> {
         let started = call.with_trip(|trip| send(&target, trip))?;
         // Either this sees that it was cancelled meanwhile, or whoever cancels sees what to cancel.
-        let cancelled = {
+        let (cancelled, detached) = {
             let mut state = self.lock();
             state.started = Some((started.clone(), target.clone()));
-            state.cancelled
+            (state.cancelled, state.detached)
         };
         if cancelled {
             started.cancel(&target);
+        } else if detached {
+            started.detach(&target, false);
         }
         let mut failed = None;
         let waited = poll_fn(|context| {
@@ -150,6 +154,17 @@ impl Rescue {
         });
         waited.await?;
         Ok(failed.map(|(failure, _)| (target, failure)))
+    }
+
+    pub(super) fn detach(&self) {
+        let started = {
+            let mut state = self.lock();
+            state.detached = true;
+            state.started.clone()
+        };
+        if let Some((started, target)) = started {
+            started.detach(&target, false);
+        }
     }
 
     pub(super) fn cancel(&self) {

@@ -141,8 +141,9 @@ impl Builder {
         self
     }
 
-    /// A call fails when the server has been silent that long, and its probes went unanswered. By
-    /// default 10 s. `FARCALL_PATIENCE_MS`, milliseconds.
+    /// A call fails when the server has been silent that long, and its probes went unanswered. A server
+    /// that hears nothing from this client for as long, and a fifth more, cancels its calls. By
+    /// default 10 s; with another patience each call takes a little longer, since it tells that. `FARCALL_PATIENCE_MS`, milliseconds.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Builder {
         self.settings.patience = patience;

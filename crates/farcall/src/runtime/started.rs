@@ -145,6 +145,13 @@ impl Started {
         }
     }
 
+    pub(super) fn detach(&self, target: &Target, later: bool) {
+        match self {
+            Started::Datagrams(started) => started.detach(&target.endpoint, &target.peer, later),
+            Started::Memory(started) => started.detach(),
+        }
+    }
+
     pub(super) fn cancel(&self, target: &Target) {
         match self {
             Started::Datagrams(started) => started.cancel(&target.endpoint, &target.peer),
@@ -262,9 +269,21 @@ impl PendingCall for Flight {
     }
 
     fn detach(mut self: Box<Self>) {
+        self.let_go(false);
+    }
+
+    fn detach_later(mut self: Box<Self>) {
+        self.let_go(true);
+    }
+}
+
+impl Flight {
+    fn let_go(&mut self, later: bool) {
         // So that its drop cancels nothing.
-        if let Stage::First(Started::Datagrams(started), target) = std::mem::replace(&mut self.stage, Stage::Over) {
-            started.leave(&target.endpoint);
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::First(started, target) => started.detach(&target, later),
+            Stage::Again(rescue) => rescue.detach(),
+            Stage::Over => {}
         }
     }
 }

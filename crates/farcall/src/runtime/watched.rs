@@ -167,4 +167,8 @@ impl PendingCall for Flight {
     fn detach(self: Box<Self>) {
         self.call.detach();
     }
+
+    fn detach_later(self: Box<Self>) {
+        self.call.detach_later();
+    }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use farcall_proto::server::CallKey;
 use farcall_proto::{Failure, Kind, Ran};
 
 use super::crew::Relief;
@@ -86,6 +87,9 @@ impl Server {
             return;
         }
         core.protocol.handle_timeout(now);
+        while let Some(key) = core.protocol.next_forsaken() {
+            self.forsake(core, now, key);
+        }
         if core.has_room_again(now) | core.admit() {
             self.socket.wake();
         }
@@ -131,6 +135,24 @@ impl Server {
             );
             self.refuse_one(work, Failure::new(Kind::Overloaded, Ran::No).with_detail(why));
         }
+    }
+
+    /// A call whose client is not heard any more: it is refused if it has not begun, and its procedure is told else.
+    #[cold]
+    fn forsake(&self, core: &mut Core, now: Time, key: CallKey) {
+        if core.give_up_access(now, key) {
+            return;
+        }
+        match core.remove(key) {
+            Some(work) => {
+                let why = Failure::new(Kind::Cancelled, Ran::No).with_detail("its client was silent for too long");
+                core.protocol.finish_later(now, key, why.into(), &mut Vec::new());
+                work.end(&mut core.protocol).end();
+            }
+            None => self.note_cancelled(core, key),
+        }
+        // What is to be sent, and who is to be woken, whoever receives sees to.
+        self.socket.wake();
     }
 
     /// Watches until nothing has moved for a while.

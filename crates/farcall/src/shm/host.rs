@@ -317,6 +317,7 @@ impl Keeper {
         self.ear.ignore(&*connection.wire);
         if let Stage::Calling(seen) = &connection.stage {
             seen.post.close();
+            seen.post.forsake();
         }
         connection.wire.close();
     }

@@ -69,6 +69,10 @@ impl Started {
     pub(crate) fn cancel(&self) {
         match self.0 {}
     }
+
+    pub(crate) fn detach(&self) {
+        match self.0 {}
+    }
 }
 
 impl Host {

@@ -127,6 +127,17 @@ impl Post {
         self.memory.wake();
     }
 
+    /// The caller's process is gone: nobody waits for its calls, but for those that it detached.
+    pub(super) fn forsake(&self) {
+        for (slot, open) in self.open.iter().enumerate() {
+            let number = open.load(Ordering::SeqCst);
+            if number == 0 || self.memory.is_detached(slot, number) {
+                continue;
+            }
+            self.server.give_up(self.key(slot, number), &|| open.load(Ordering::SeqCst) == number);
+        }
+    }
+
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }

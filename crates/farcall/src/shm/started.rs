@@ -146,6 +146,13 @@ impl Started {
         }
     }
 
+    /// Nobody waits for the call any more, but it is to go on.
+    pub(crate) fn detach(&self) {
+        if self.link.check_process().is_ok() {
+            self.link.caller.detach(self.ticket);
+        }
+    }
+
     /// Until when its answer is waited for, and what it is when none has come.
     pub(super) fn until(&self) -> (Option<Time>, Stop) {
         match (self.deadline, self.lock().cancelled) {

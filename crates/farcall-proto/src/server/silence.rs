@@ -1,0 +1,116 @@
+//! Callers of whom nothing is heard any more: their calls are given up (docs/protocol.md, section 6.1).
+//!
+//! Every datagram of a conversation is its client's word for all its calls. There is no timer for a call: what lets go
+//! of memory looks, now and then, and then when the next silence may have lasted long enough.
+
+use std::time::Duration;
+
+use super::receive::key;
+use super::table::UNIT;
+use super::work::{DETACHED, GIVEN_UP, Phase};
+use super::{CallKey, Server};
+use crate::config::{PATIENCE, interval};
+use crate::time::nanos;
+use crate::wire::{CallHead, Position, Progress};
+use crate::{Failure, Kind, Ran, Rule, Time};
+
+/// A server that looks later than it meant to by this was not there: its clients may have spoken meanwhile, and what they
+/// said may not have been taken in yet.
+const AWAY: Duration = Duration::from_millis(250);
+
+/// How long a client may be silent while its calls are executed.
+pub(super) fn limit(patience: Duration) -> Duration {
+    patience.saturating_add(interval(patience))
+}
+
+impl Server {
+    /// A call whose client has been silent for too long: it is given up, as by [`super::Request::Cancel`]. To be asked after
+    /// [`Server::handle_timeout`], until there is none.
+    pub fn next_forsaken(&mut self) -> Option<CallKey> {
+        self.forsaken.pop()
+    }
+
+    /// Notes that the server was away when it should have looked.
+    pub(super) fn note_absence(&mut self, now: Time) {
+        if self.sweep.is_some_and(|meant| now.since(meant) > AWAY) {
+            self.awake = now;
+        }
+    }
+
+    /// Notes what a call says of its client besides.
+    #[inline]
+    pub(super) fn note_meta(&mut self, now: Time, place: usize, head: &CallHead) {
+        if head.meta.patience.is_some() || head.meta.detached {
+            self.note_unusual(now, place, head);
+        }
+    }
+
+    #[cold]
+    fn note_unusual(&mut self, now: Time, place: usize, head: &CallHead) {
+        if head.meta.detached {
+            self.note_detached(place, head.position.activity);
+        }
+        let Some(patience) = head.meta.patience.map(Duration::from_nanos) else { return };
+        if let Some(more) = &mut self.table.at_mut(place).more {
+            more.client_patience = Some(patience);
+        }
+        // A margin, since who was heard when is known to a unit only.
+        let due = now + limit(patience) + 2 * UNIT;
+        self.sweep = self.sweep.map(|at| at.min(due));
+    }
+
+    /// Nobody waits for the end of the activity's call, and it is to go on.
+    pub(super) fn note_detached(&mut self, place: usize, activity: u32) {
+        let ignored = self.config.mutant.breaks(Rule::DetachedCancelled);
+        if let Some(work) = self.existing_work(place, activity).filter(|_| !ignored) {
+            work.marks |= DETACHED;
+        }
+    }
+
+    /// Gives the activity's call up if its client has been silent for too long; else, if it is executed, when that may be.
+    pub(super) fn look_for_silence(&mut self, now: Time, place: usize, activity: u32) -> Option<Time> {
+        let mutant = self.config.mutant;
+        let heard = self.heard(now, place).max(self.awake);
+        let entry = self.table.at_mut(place);
+        let (conversation, more) = (entry.id, entry.more.as_mut()?);
+        let limit = limit(more.client_patience.unwrap_or(PATIENCE));
+        let work = more.find_mut(activity).filter(|work| work.phase == Phase::Running)?;
+        if work.marks & (DETACHED | GIVEN_UP) != 0 || mutant.breaks(Rule::SilenceIgnored) {
+            return None;
+        }
+        let since = if mutant.breaks(Rule::KeepAliveIgnored) { work.since } else { heard.max(work.since) };
+        let due = since + limit;
+        if now < due {
+            return Some(due);
+        }
+        work.marks |= GIVEN_UP;
+        let position = work.position;
+        self.forsaken.push(key(conversation, position));
+        None
+    }
+
+    /// When a conversation was heard last, or up to a unit later.
+    fn heard(&self, now: Time, place: usize) -> Time {
+        let silent = u64::from(self.coarse(now).wrapping_sub(self.table.at(place).heard & !1) / 2);
+        let least = silent.saturating_sub(1).saturating_mul(nanos(UNIT));
+        Time::from_nanos(now.as_nanos().saturating_sub(least))
+    }
+
+    /// What is said of a call that is executed to whoever asks for it. One that was given up because its client was
+    /// silent is nobody's, though the client is back.
+    pub(super) fn reply_at_work(&mut self, place: usize, position: Position) {
+        let given_up = self.existing_work(place, position.activity).is_some_and(|work| work.marks & GIVEN_UP != 0);
+        if given_up {
+            let why = Failure::new(Kind::Cancelled, Ran::Maybe).with_detail("its client was silent for too long");
+            return self.reply_failure(place, position, why);
+        }
+        self.reply_running(place, position);
+    }
+
+    /// A call was asked for that is being executed. It takes long, and perhaps waits for a call that waits for its share: no
+    /// more room is kept for its result.
+    pub(super) fn reply_running(&mut self, place: usize, position: Position) {
+        self.end_promise(place, position.activity);
+        self.reply_state(place, position, Progress::Running);
+    }
+}

@@ -1,0 +1,140 @@
+//! Clients that are gone, and those that only say little: section 6.1 of docs/protocol.md.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Datagram, Pair, Told};
+use farcall_proto::server::{CallKey, Finish};
+use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig, Time};
+
+/// The patience and an interval, and a margin for the server's coarse clock.
+const SILENCE: Duration = Duration::from_millis(12_300);
+
+fn forsaken(pair: &mut Pair) -> Vec<CallKey> {
+    std::iter::from_fn(|| pair.server.next_forsaken()).collect()
+}
+
+/// A call that the server executes, and which the client knows to be executed.
+fn executed() -> Pair {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"long");
+    let call = pair.sent();
+    pair.receive(&call);
+    pair
+}
+
+/// Acts on the server's timers, as they come, until then.
+fn server_alone(pair: &mut Pair, until: Time) -> Vec<CallKey> {
+    let mut all = Vec::new();
+    while let Some(due) = pair.server.timeout().filter(|due| *due <= until) {
+        pair.now = pair.now.max(due);
+        pair.server.handle_timeout(pair.now);
+        all.extend(forsaken(pair));
+    }
+    pair.now = until;
+    all
+}
+
+#[test]
+fn the_calls_of_a_client_that_says_nothing_are_given_up() {
+    let mut pair = executed();
+    let key = pair.asked[0].0;
+    let begun = pair.now;
+    assert_eq!(server_alone(&mut pair, begun + Duration::from_secs(12)), []);
+    assert_eq!(server_alone(&mut pair, begun + SILENCE), [key]);
+    assert!(pair.server.is_given_up(key));
+    // Once.
+    assert_eq!(server_alone(&mut pair, begun + 10 * SILENCE), []);
+}
+
+#[test]
+fn a_client_that_waits_is_heard_for_ever_and_not_often() {
+    let mut pair = executed();
+    let mut sent = 0;
+    let end = pair.now + Duration::from_secs(3600);
+    while pair.now < end {
+        let due = [pair.client.timeout(), pair.server.timeout()].into_iter().flatten().min().unwrap();
+        pair.now = pair.now.max(due);
+        pair.tick();
+        assert_eq!(forsaken(&mut pair), []);
+        let datagrams = pair.sent();
+        sent += datagrams.len();
+        pair.receive(&datagrams);
+        let answers = pair.answered();
+        pair.hear(&answers);
+    }
+    assert_eq!(pair.told, []);
+    assert!((1200..=3000).contains(&sent), "{sent} datagrams in an hour");
+}
+
+#[test]
+fn a_client_that_is_back_hears_that_its_call_was_cancelled() {
+    for procedure_ends in [false, true] {
+        let mut pair = executed();
+        let key = pair.asked[0].0;
+        let silent = pair.now + SILENCE;
+        assert_eq!(server_alone(&mut pair, silent).len(), 1);
+        if procedure_ends {
+            pair.finish(key, Finish::Result, b"late");
+        }
+        pair.tick();
+        let probe = pair.sent();
+        pair.receive(&probe);
+        let answers = pair.answered();
+        pair.hear(&answers);
+        let ran = if procedure_ends { Ran::Yes } else { Ran::Maybe };
+        assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, ran))]);
+    }
+}
+
+#[test]
+fn a_detached_call_goes_on_whether_its_call_said_so_or_a_probe() {
+    for sent_before in [false, true] {
+        let mut pair = Pair::acquainted();
+        let id = pair.start(1, b"long");
+        let mut datagrams: Vec<Datagram> = if sent_before { pair.sent() } else { Vec::new() };
+        pair.client.detach(id, false);
+        datagrams.extend(pair.sent());
+        pair.receive(&datagrams);
+        let end = pair.now + 10 * SILENCE;
+        assert_eq!(server_alone(&mut pair, end), []);
+        assert_eq!(pair.server.unfinished(), 1);
+    }
+}
+
+#[test]
+fn a_patience_of_its_own_is_told_and_counts() {
+    let client = ClientConfig { patience: Duration::from_secs(1), ..ClientConfig::default() };
+    let mut pair = Pair::acquainted_with(client, ServerConfig::default());
+    pair.start(1, b"long");
+    let call = pair.sent();
+    pair.receive(&call);
+    let begun = pair.now;
+    assert_eq!(server_alone(&mut pair, begun + Duration::from_millis(1200)), []);
+    assert_eq!(server_alone(&mut pair, begun + Duration::from_millis(1600)).len(), 1);
+}
+
+#[test]
+fn a_server_that_was_away_hears_its_clients_out_first() {
+    let mut pair = executed();
+    // It was stopped for an hour, and what its clients said stands in its socket.
+    pair.pass(Duration::from_secs(3600));
+    pair.server.handle_timeout(pair.now);
+    assert_eq!(forsaken(&mut pair), []);
+    let end = pair.now + SILENCE;
+    assert_eq!(server_alone(&mut pair, end).len(), 1);
+}
+
+#[test]
+fn a_call_that_is_short_costs_no_word_more() {
+    let mut pair = executed();
+    let key = pair.asked[0].0;
+    pair.pass(Duration::from_millis(15));
+    pair.tick();
+    assert_eq!(pair.sent().len(), 0);
+    let result = pair.finish(key, Finish::Result, b"done");
+    pair.hear(&result);
+    assert_eq!((pair.told.len(), pair.client.timeout()), (1, None));
+}
