@@ -37,8 +37,13 @@ fn refuse(pair: &mut Pair, most: Duration, mut refuse: impl FnMut(usize, &Datagr
     pair.now.since(start)
 }
 
+/// What an ICMP error quotes.
+fn head(datagram: &Datagram) -> &[u8] {
+    &datagram[..datagram.len().min(48)]
+}
+
 fn quoted(_: usize, datagram: &Datagram) -> Option<Vec<u8>> {
-    Some(datagram[..48].to_vec())
+    Some(head(datagram).to_vec())
 }
 
 const UNREACHABLE: Told = Told::Failed(Kind::Unreachable, Ran::Maybe);
@@ -67,15 +72,15 @@ fn full_patience_is_a_setting() {
 #[test]
 fn a_refusal_counts_only_if_it_quotes_what_was_sent_since_the_last_one() {
     let mut first: Option<Vec<u8>> = None;
-    let mut again = |_: usize, datagram: &Datagram| Some(first.get_or_insert_with(|| datagram[..48].to_vec()).clone());
+    let mut again = |_: usize, datagram: &Datagram| Some(first.get_or_insert_with(|| head(datagram).to_vec()).clone());
     let short = |_: usize, datagram: &Datagram| Some(datagram[..8].to_vec());
     let forged = |count: usize, datagram: &Datagram| {
-        let mut quoted = datagram[..48].to_vec();
+        let mut quoted = head(datagram).to_vec();
         quoted[4 + count % 8] ^= 1;
         Some(quoted)
     };
     let unsent = |_: usize, datagram: &Datagram| {
-        let mut quoted = datagram[..48].to_vec();
+        let mut quoted = head(datagram).to_vec();
         quoted[12] = 1;
         Some(quoted)
     };
@@ -99,7 +104,7 @@ fn refusals_far_apart_are_not_in_a_row() {
         for datagram in pair.sent() {
             if last.is_none_or(|last| pair.now.since(last) > 2_500 * MS) {
                 last = Some(pair.now);
-                pair.client.handle_refused(pair.now, &datagram[..48]);
+                pair.client.handle_refused(pair.now, head(&datagram));
             }
         }
         pair.pass(MS);
@@ -121,7 +126,7 @@ fn a_word_from_the_server_begins_the_count_anew() {
         for datagram in pair.sent() {
             probes += 1;
             if probes % 3 > 0 {
-                pair.client.handle_refused(pair.now, &datagram[..48]);
+                pair.client.handle_refused(pair.now, head(&datagram));
                 continue;
             }
             pair.receive(&[datagram]);
@@ -147,7 +152,7 @@ fn a_datagram_that_has_arrived_is_heard_before_the_server_is_given_up() {
     let start = pair.now;
     while pair.now.since(start) < 700 * MS {
         for datagram in pair.sent() {
-            pair.client.handle_refused(pair.now, &datagram[..48]);
+            pair.client.handle_refused(pair.now, head(&datagram));
         }
         pair.pass(MS);
         if pair.client.timeout().is_some_and(|due| due <= pair.now) && pair.now.since(start) < 490 * MS {
