@@ -157,7 +157,7 @@ fn datagrams() -> String {
     s.call(b"here", None);
     s.run(&Finish::Result, b"yes.");
     let mut out = s.out;
-    for part in [local, running_calls, cancels, fragments, forgotten, full, restarted] {
+    for part in [local, running_calls, patience, cancels, fragments, forgotten, full, restarted] {
         out += &part();
     }
     out
@@ -222,6 +222,24 @@ fn running_calls() -> String {
     s.exchange(None, &[0, 1, 2, 3]);
     s.wait();
     s.exchange(Some((&Finish::Result, b"done")), ALL);
+    s.out
+}
+
+/// A client with a patience of its own, which says that it is there, and a call that goes on without it.
+fn patience() -> String {
+    let mut s = Script::new("10.0.0.1:1000");
+    s.client = Conversation::new(ClientConfig { patience: Duration::from_secs(1), ..client_config() }, 0xc11e_4700);
+    s.title("a call of a client whose patience is 1 s; its probes and keep-alives");
+    let id = s.call(b"slow", None);
+    s.exchange(None, ALL);
+    let began = s.now;
+    while s.now.since(began) < Duration::from_secs(1) {
+        s.wait();
+        s.exchange(None, ALL);
+    }
+    s.title("its caller detaches it");
+    s.client.detach(id, false);
+    s.exchange(None, ALL);
     s.out
 }
 

@@ -10,7 +10,8 @@ import wire
 from transfer import Incoming, Outgoing
 from wire import CallFailed, Datagram, Malformed, Position, Reader, frame
 
-MIN_WAIT, MAX_WAIT, MAX_PROBE = 0.020, 1.0, 10.0
+# Probes come often enough to be the keep-alive too (section 6.1).
+MIN_WAIT, MAX_WAIT, MAX_PROBE = 0.020, 1.0, 2.0
 PATIENCE, TRIES = 10.0, 10
 MAX_RESULT = 16 << 20
 
