@@ -38,6 +38,8 @@ Exit codes:
 Environment:
   FARCALL_REGISTRY        the directory in which processes publish their names, or `memory`
   FARCALL_ADDRESS         where exports listen [default: a free port of 127.0.0.1]
+  FARCALL_ADVERTISE       the address, or ADDRESS:PORT, that exports publish [default: where they listen;
+                          for 0.0.0.0 or [::], this machine's on the way to the registry]
   FARCALL_OPEN            1: other machines may call, without keys
   FARCALL_PATIENCE_MS     how long a server may be silent before a call of it fails [default: 10000]
   FARCALL_WORKERS         how many procedures execute at the same time, not counting those that wait

@@ -1,6 +1,7 @@
 //! What a registry of names does, and the guard that keeps an entry published.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::{Entry, Label, Result};
@@ -68,6 +69,15 @@ pub trait Registry: Send + Sync {
     ///
     /// What went wrong with the registry's medium.
     fn version(&self) -> Result<u64>;
+
+    /// An address of the registry: a server at all addresses of its host (`0.0.0.0`) publishes the one from which its host
+    /// sends there, because those who ask the registry can be expected to reach that too. A loopback address
+    /// says that all who ask are on this machine. Does not block.
+    ///
+    /// By default none: such a server must then be told what to publish.
+    fn route(&self) -> Option<IpAddr> {
+        None
+    }
 }
 
 /// All that a registry held at one version of it.
@@ -164,5 +174,9 @@ impl<R: Registry + ?Sized> Registry for Arc<R> {
 
     fn version(&self) -> Result<u64> {
         (**self).version()
+    }
+
+    fn route(&self) -> Option<IpAddr> {
+        (**self).route()
     }
 }

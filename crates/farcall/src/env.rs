@@ -9,7 +9,7 @@
 //! - threads are made by [`Env::spawn`] only.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +47,18 @@ pub trait Env: Send + Sync + 'static {
     /// Whether what is sent to an address never leaves this machine, so that nothing can change it on the way.
     fn is_loopback(&self, address: SocketAddr) -> bool {
         address.ip().is_loopback()
+    }
+
+    /// The address of this machine from which it sends to `to` when a socket does not say. Nothing is sent.
+    ///
+    /// # Errors
+    /// There is no way to that address.
+    fn source_address(&self, to: IpAddr) -> io::Result<IpAddr> {
+        let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let socket = UdpSocket::bind((any, 0))?;
+        // To connect a socket of datagrams is to look the way up. Of what port does not matter (9 discards).
+        socket.connect((to, 9))?;
+        Ok(socket.local_addr()?.ip())
     }
 
     /// How many threads can run at the same time, at least 1.

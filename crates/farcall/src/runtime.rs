@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! settings    the builder, and FARCALL_* variables
-//! export      offering an interface
+//! export      offering an interface;  advertise: at which address
 //! bind        from a name to an export at some address;  bound: what an importer is bound to
 //! import      the channel of an imported interface: calls, rebinding, repeating
 //! group       the instances of a type, followed in the registry
@@ -11,6 +11,7 @@
 //! watched     interceptors around it
 //! ```
 
+mod advertise;
 mod attempt;
 mod bind;
 mod bound;
@@ -339,6 +340,7 @@ impl Runtime {
     pub(crate) fn sibling(&self) -> Runtime {
         let mut settings = self.0.settings.clone();
         settings.address.set_port(0);
+        settings.advertise.iter_mut().for_each(|address| address.set_port(0));
         Runtime(Arc::new(Inner {
             env: self.0.env.clone(),
             settings,
@@ -355,13 +357,13 @@ impl Runtime {
     /// The host at which its exports can be called.
     pub(crate) fn host(&self) -> Result<IpAddr, CallFailed> {
         if let Some(address) = self.address() {
-            return Ok(address.ip());
+            return Ok(self.0.advertised(address)?.ip());
         }
         // What is to be known is which host that is, for the outside.
         let anywhere = SocketAddr::new(self.0.settings.address.ip(), 0);
         let socket = self.0.env.bind(anywhere, &self.0.socket_options());
         let socket = socket.map_err(|why| local(&format!("binding {anywhere}"), why))?;
-        Ok(socket.local_address().ip())
+        Ok(self.0.advertised(socket.local_address())?.ip())
     }
 
     /// How long its threads look for a datagram before they block.
@@ -409,7 +411,7 @@ impl Runtime {
         stats
     }
 
-    /// Where its exports listen, once there is one.
+    /// Where its exports listen, once there is one. What they publish is [`Export::address`].
     pub fn address(&self) -> Option<SocketAddr> {
         self.0.lock().server.as_ref().map(|server| server.address())
     }

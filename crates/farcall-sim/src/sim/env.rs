@@ -1,7 +1,7 @@
 //! What farcall's drivers see of the simulation: an [`Env`] for each life of a process.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -63,6 +63,11 @@ impl Env for Outside {
 
     fn entropy(&self, out: &mut [u8]) {
         self.world.lock().rng.fill(out);
+    }
+
+    /// Nobody needs to ask: a socket is always bound to the machine's only address.
+    fn source_address(&self, _: IpAddr) -> io::Result<IpAddr> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn process_id(&self) -> u32 {

@@ -27,6 +27,8 @@ pub struct Export {
 /// What is offered, apart from the handle of it.
 struct Offer {
     server: Arc<Server>,
+    /// Where callers find it.
+    address: SocketAddr,
     exported: Arc<Exported>,
     name: String,
     /// What a registry is told.
@@ -76,6 +78,7 @@ fn offer<T: ?Sized + Interface>(
     inner.check_process()?;
     let (type_name, instance) = inner.name_of_export(name)?;
     let server = inner.server()?;
+    let address = inner.advertised(server.address())?;
     let id = inner.random();
     let described = inner.settings.describe.then(T::interface);
     let executor = watched(&inner.serving, T::NAME, T::PROCEDURES, &inner.env, executor);
@@ -92,9 +95,9 @@ fn offer<T: ?Sized + Interface>(
     };
     server.export(offer, exported.clone());
     let name = format!("{type_name}/{instance}");
-    let mut entry = Entry::new(type_name, instance, server.address().into(), id);
+    let mut entry = Entry::new(type_name, instance, address.into(), id);
     entry.fingerprints = fingerprints.iter().map(listed).collect();
-    let offer = Arc::new(Offer { server, exported, name, entry, ended: inner.env.event() });
+    let offer = Arc::new(Offer { server, address, exported, name, entry, ended: inner.env.event() });
     Ok(Export { offer, runtime: runtime.clone(), registration: None })
 }
 
@@ -153,9 +156,9 @@ impl Export {
         exported.wait_idle(&*self.runtime.0.env, time)
     }
 
-    /// Where it can be called.
+    /// Where it can be called: the address that is published ([`Builder::advertise`](crate::Builder::advertise)).
     pub fn address(&self) -> SocketAddr {
-        self.offer.server.address()
+        self.offer.address
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {

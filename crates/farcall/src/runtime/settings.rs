@@ -1,13 +1,14 @@
 //! The settings of a runtime, and the FARCALL_* variables that override them.
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{AddrParseError, IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall_names::{File, Memory, Registry, canonical};
 
+use super::advertise::names_one_host;
 use super::tasks::Tasks;
 use super::{CURRENT, Inner, Runtime, State};
 use crate::env::Env;
@@ -19,6 +20,8 @@ use crate::{CallFailed, Kind, Ran};
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) address: SocketAddr,
+    /// What to publish instead; port 0 for that at which exports listen.
+    pub(super) advertise: Option<SocketAddr>,
     pub(super) open: bool,
     pub(super) spin: Duration,
     /// 0 until the runtime is built: by the number of processors.
@@ -49,6 +52,7 @@ impl Builder {
     pub(super) fn new() -> Builder {
         let settings = Settings {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            advertise: None,
             open: false,
             spin: Duration::ZERO,
             workers: 0,
@@ -72,6 +76,17 @@ impl Builder {
     #[must_use]
     pub fn address(mut self, address: SocketAddr) -> Builder {
         self.settings.address = address;
+        self
+    }
+
+    /// The address that exports publish, where callers need another one than that at which exports
+    /// [listen](Builder::address): behind a forwarded port, or on a host of several addresses. Port 0 stands for the
+    /// port at which they listen. By default the address itself; when that is a wildcard (`0.0.0.0`, `[::]`), the
+    /// one from which this machine sends to the registry ([`Registry::route`]). `FARCALL_ADVERTISE`: `ADDRESS` or
+    /// `ADDRESS:PORT`.
+    #[must_use]
+    pub fn advertise(mut self, address: SocketAddr) -> Builder {
+        self.settings.advertise = Some(address);
         self
     }
 
@@ -216,7 +231,7 @@ impl Builder {
     /// Makes the runtime. No socket is bound and no thread started before one is needed.
     ///
     /// # Errors
-    /// When a `FARCALL_*` variable makes no sense.
+    /// When a `FARCALL_*` variable makes no sense, or an address to [advertise](Builder::advertise) is of no one host.
     pub fn build(mut self) -> crate::Result<Runtime> {
         let current = CURRENT.with_borrow(|current| current.as_ref()?.upgrade());
         let (env, registry) = match current {
@@ -226,6 +241,7 @@ impl Builder {
         let env = env.unwrap_or_else(|| Arc::new(System));
         self.settings.override_from(&|name| env.variable(name))?;
         self.settings.address = canonical(self.settings.address);
+        self.settings.check_advertised()?;
         if self.settings.workers == 0 {
             self.settings.workers = (2 * env.processors()).max(4);
         }
@@ -261,6 +277,9 @@ impl Settings {
     fn override_from(&mut self, variable: &dyn Fn(&'static str) -> Option<String>) -> Result<(), CallFailed> {
         let read = |name| Variable { name, value: variable(name).filter(|value| !value.is_empty()) };
         read("FARCALL_ADDRESS").set(&mut self.address)?;
+        let mut advertise = None;
+        read("FARCALL_ADVERTISE").set_some(&mut advertise)?;
+        self.advertise = advertise.map(|Advertised(address)| address).or(self.advertise);
         read("FARCALL_THREADS").set(&mut self.threads)?;
         read("FARCALL_QUEUE").set(&mut self.queue)?;
         read("FARCALL_QUEUE_BYTES").set(&mut self.queue_bytes)?;
@@ -284,6 +303,30 @@ impl Settings {
         self.patience = patience.map_or(self.patience, Duration::from_millis);
         self.workers = workers.map_or(self.workers, |workers: usize| workers.max(1));
         Ok(())
+    }
+
+    /// An address that is published must be of use to callers.
+    fn check_advertised(&mut self) -> Result<(), CallFailed> {
+        self.advertise = self.advertise.map(canonical);
+        let Some(address) = self.advertise.filter(|address| !names_one_host(address.ip())) else { return Ok(()) };
+        let why = format!(
+            "nobody can call {}: what is advertised (the builder's `advertise()`, FARCALL_ADVERTISE) must be an address of \
+             one host, and the same on every network",
+            address.ip()
+        );
+        Err(CallFailed::new(Kind::Local, Ran::No).because(why))
+    }
+}
+
+/// An address to publish, with its port or without.
+struct Advertised(SocketAddr);
+
+impl FromStr for Advertised {
+    type Err = AddrParseError;
+
+    fn from_str(text: &str) -> Result<Advertised, AddrParseError> {
+        let of_any_port = |ip: IpAddr| SocketAddr::new(ip, 0);
+        text.parse().or_else(|_| text.parse().map(of_any_port)).map(Advertised)
     }
 }
 
@@ -353,6 +396,21 @@ mod tests {
         assert!(overridden("FARCALL_OPEN", "1").unwrap().open);
         assert!(!overridden("FARCALL_OPEN", "").unwrap().open);
         assert!(overridden("FARCALL_FULL_PATIENCE", "on").unwrap().full_patience);
+    }
+
+    #[test]
+    fn what_is_advertised_is_of_one_host() {
+        let advertised = |value| overridden("FARCALL_ADVERTISE", value).unwrap().advertise.unwrap().to_string();
+        assert_eq!(
+            ["10.0.0.7", "10.0.0.7:7000", "fd00::7"].map(advertised),
+            ["10.0.0.7:0", "10.0.0.7:7000", "[fd00::7]:0"]
+        );
+        assert!(overridden("FARCALL_ADVERTISE", "ebbets").is_err());
+        for wrong in ["0.0.0.0:7000", "[::]:0", "[::ffff:0.0.0.0]:1", "224.0.0.1:7", "255.255.255.255:7", "[fe80::1]:7"]
+        {
+            let why = Builder::new().registry(Memory::new()).advertise(wrong.parse().unwrap()).build().unwrap_err();
+            assert!(why.to_string().contains("FARCALL_ADVERTISE"), "{wrong}: {why}");
+        }
     }
 
     #[test]

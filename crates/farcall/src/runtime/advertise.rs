@@ -1,0 +1,55 @@
+//! Which address of a server is published: one that callers can use, also where the server is bound to all of its host's.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::Inner;
+use crate::{CallFailed, Kind, Ran};
+
+impl Inner {
+    /// Where callers find a server that is bound to this address.
+    ///
+    /// # Errors
+    /// It is bound to all addresses of its host, no setting says which one to publish, and none can be guessed.
+    pub(super) fn advertised(&self, bound: SocketAddr) -> Result<SocketAddr, CallFailed> {
+        if let Some(mut address) = self.settings.advertise {
+            if address.port() == 0 {
+                address.set_port(bound.port());
+            }
+            return Ok(address);
+        }
+        if !bound.ip().is_unspecified() {
+            return Ok(bound);
+        }
+        let guessed = self.guess(bound.ip()).ok_or_else(|| {
+            let why = format!(
+                "the server listens at all addresses of its host ({bound}), and which of them callers can use is not \
+                 known: name one by the builder's `advertise()`, or FARCALL_ADVERTISE"
+            );
+            CallFailed::new(Kind::Local, Ran::No).because(why)
+        })?;
+        Ok(SocketAddr::new(guessed, bound.port()))
+    }
+
+    /// The address from which this machine sends to the registry: whoever asks that can be expected to reach it there.
+    fn guess(&self, wildcard: IpAddr) -> Option<IpAddr> {
+        let route = self.registry.route()?.to_canonical();
+        let (loopback_v4, loopback_v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+        // A socket of IPv6 takes what comes by IPv4 too. The other way there is nothing.
+        let routes = match (route.is_loopback(), wildcard.is_ipv6()) {
+            (true, true) => vec![loopback_v6, loopback_v4],
+            (true, false) => vec![loopback_v4],
+            (false, both) => Vec::from_iter(Some(route).filter(|route| both || route.is_ipv4())),
+        };
+        let mut sources = routes.into_iter().filter_map(|route| self.env.source_address(route).ok());
+        sources.find(|source| names_one_host(*source))
+    }
+}
+
+/// Whether others can use the address as it stands: it is of one host, and not only of one of that host's networks.
+pub(super) fn names_one_host(ip: IpAddr) -> bool {
+    let is_of_one_link = match ip {
+        IpAddr::V4(ip) => ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !ip.is_unspecified() && !ip.is_multicast() && !is_of_one_link
+}
