@@ -33,6 +33,7 @@ pub use config::{BASE_DATAGRAM, ClientConfig, MAX_DATAGRAM, ServerConfig};
 pub use failure::{Failure, Kind, Ran};
 pub use mutant::{Mutant, Rule};
 pub use spares::Spares;
+pub use ticket::Holder;
 pub use time::Time;
 pub use wire::{Fingerprint, MAX_NAME, VERSION};
 

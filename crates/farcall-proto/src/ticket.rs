@@ -19,6 +19,29 @@ pub(crate) struct Issuer {
     ids: u64,
 }
 
+/// Whom a ticket was given to: all that the incarnation that gave it needs to make its MAC again.
+///
+/// The MAC itself is what the incarnation and its client know, and nobody else on their machine: by it the incarnation
+/// can prove itself elsewhere than over UDP (docs/shared-memory.md, "Meeting").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The identifier that the client chose for the conversation.
+    pub client: u64,
+    /// The ticket's date.
+    pub issued: u64,
+    /// The server's identifier of the conversation.
+    pub conversation: u64,
+    /// The client's address, as the server saw it.
+    pub address: SocketAddr,
+}
+
+/// The answer to a question that only the incarnation that gave a ticket, and its client, can compute.
+pub(crate) fn answer(mac: &[u8; 16], question: &[u8]) -> [u8; 16] {
+    let mut hasher = SipHasher24::new_with_key(mac);
+    hasher.write(question);
+    hasher.finish128().as_bytes()
+}
+
 /// Why a ticket does not verify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalid {
@@ -109,6 +132,13 @@ impl Issuer {
         Ok(())
     }
 
+    /// The [answer] that proves this incarnation to the holder of one of its tickets. For anybody else's ticket it is
+    /// some number.
+    pub fn prove(&self, holder: &Holder, question: &[u8]) -> [u8; 16] {
+        let ticket = self.date(holder.issued, holder.client, holder.conversation, holder.address);
+        answer(&ticket.mac, question)
+    }
+
     fn mac(&self, ticket: &Ticket, conversation: u64, address: SocketAddr) -> [u8; 16] {
         let mut hasher = SipHasher24::new_with_key(&self.mac_key);
         for word in [ticket.client, ticket.incarnation, ticket.issued, conversation] {
@@ -121,5 +151,31 @@ impl Issuer {
         hasher.write(&ip.octets());
         hasher.write(&address.port().to_le_bytes());
         hasher.finish128().as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_incarnation_that_gave_a_ticket_proves_itself_to_its_holder() {
+        let (now, client, conversation) = (Time::default(), 7, 9);
+        let address: SocketAddr = "127.0.0.1:4000".parse().unwrap();
+        let mut issuer = Issuer::new(now, &[1; 32]);
+        let ticket = issuer.issue(now, 0, client, conversation, address);
+        let holder = Holder { client, issued: ticket.issued, conversation, address };
+        let expected = answer(&ticket.mac, b"question");
+        assert_eq!(issuer.prove(&holder, b"question"), expected);
+        assert_ne!(issuer.prove(&holder, b"another"), expected);
+        assert_ne!(Issuer::new(now, &[2; 32]).prove(&holder, b"question"), expected);
+        for other in [
+            Holder { client: 8, ..holder },
+            Holder { issued: ticket.issued + 1, ..holder },
+            Holder { conversation: 8, ..holder },
+            Holder { address: "127.0.0.1:4001".parse().unwrap(), ..holder },
+        ] {
+            assert_ne!(issuer.prove(&other, b"question"), expected);
+        }
     }
 }

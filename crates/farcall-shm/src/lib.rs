@@ -12,6 +12,7 @@
 //! sync       futexes: how long one may sleep where the other side could strand him
 //! page       the memory file, and unsafe code;  area: memory files for arguments and segments, and the rest of it
 //! meeting    Unix sockets: finding one another, passing the file, noticing a death;  disposal: closing them
+//! hello      what an importer says first, and the question by which an exporter proves itself
 //! ```
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
@@ -20,6 +21,7 @@ mod area;
 mod bell;
 mod caller;
 mod disposal;
+mod hello;
 mod lane;
 mod layout;
 mod meeting;
@@ -32,6 +34,7 @@ mod words;
 pub use area::{Area, May, Sight, punch, written};
 pub use caller::{Caller, Lane, Ticket};
 pub use disposal::unclosed;
+pub use hello::{Hello, MAX_HELLO, PROOF, TicketHolder, Wants};
 pub use lane::{Emptier, Filler};
 pub use layout::{DETAIL, FETCHED, INLINE, LANES, PART, PARTS, SLOTS};
 pub use meeting::{Alarm, Ear, Heard, Listener, Wire, file_limit};

@@ -175,11 +175,6 @@ impl Endpoint {
         &self.config.spares
     }
 
-    /// Where it is bound.
-    pub(crate) fn local_address(&self) -> SocketAddr {
-        self.socket.local_address()
-    }
-
     /// Ends the service thread, if there is one.
     pub(crate) fn stop(&self) {
         if let Some(service) = self.service.get() {

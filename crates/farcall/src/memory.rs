@@ -68,8 +68,6 @@ use crate::Runtime;
 
 pub(crate) use counters::{Words, offer_counters};
 pub(crate) use mapped::Watcher;
-#[cfg(target_os = "linux")]
-pub(crate) use mapped::wanted;
 pub(crate) use segment::Offers;
 
 pub use access::Refused;
@@ -78,9 +76,6 @@ pub use access::fuzz_access;
 pub use counters::Counters;
 #[doc(hidden)]
 pub use counters::fuzz_counters;
-#[cfg(target_os = "linux")]
-#[doc(hidden)]
-pub use mapped::fuzz_hello;
 pub use notice::Notice;
 pub use pulse::{Beat, Pulse};
 pub use record::{Record, Unread, Writer};

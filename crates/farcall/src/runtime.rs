@@ -95,8 +95,8 @@ struct State {
     server: Option<Arc<Server>>,
     /// What meets the server's callers on this machine.
     host: Option<Host>,
-    /// Why calls through shared memory are not offered though they were to be.
-    no_host: Option<String>,
+    /// Why calls through shared memory are not offered, or not made, though they were to be.
+    no_memory: Option<String>,
     /// What hears of the end of those whose memory is mapped.
     watcher: Option<Arc<Watcher>>,
     /// By the address of the server.
@@ -398,7 +398,7 @@ impl Runtime {
         let mut stats = Stats::default();
         let (server, endpoints, links) = {
             let state = self.0.lock();
-            stats.no_shared_memory.clone_from(&state.no_host);
+            stats.no_shared_memory.clone_from(&state.no_memory);
             let links = state.links.iter().filter_map(|(_, link)| link.upgrade());
             (state.server.clone(), state.endpoints.clone(), links.collect::<Vec<_>>())
         };
@@ -485,7 +485,7 @@ impl Inner {
             // Where it cannot be had callers do without.
             match Host::new(&server, &self.offers, self.settings.spin) {
                 Ok(host) => state.host = Some(host),
-                Err(why) => state.no_host = Some(no_host(server.address(), &why)),
+                Err(why) => state.no_memory = Some(no_host(server.address(), &why)),
             }
         }
         state.server = Some(server.clone());
@@ -543,18 +543,23 @@ impl Drop for Inner {
 }
 
 /// Says on standard error, too, why calls to a server do not go through shared memory. A name that is taken is told apart:
-/// whoever has it can answer for this server in memory.
+/// its callers find somebody there who cannot prove to be this server.
 #[cold]
 fn no_host(address: SocketAddr, why: &std::io::Error) -> String {
-    use std::io::Write as _;
     let why = match why.kind() {
         std::io::ErrorKind::AddrInUse => "its name for that is taken by another socket of this user".to_owned(),
         _ => why.to_string(),
     };
     let line = format!("{address} offers no calls through shared memory: {why}");
-    // Not by `eprintln`, which panics when nobody reads.
-    let _ = writeln!(std::io::stderr(), "farcall: {line}");
+    say(&line);
     line
+}
+
+/// Says something on standard error. (Not by `eprintln`, which panics when nobody reads.)
+#[cold]
+fn say(line: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "farcall: {line}");
 }
 
 /// What the operating system refused.

@@ -316,6 +316,12 @@ impl Server {
         &self.threads
     }
 
+    /// What only this incarnation answers to the holder of one of its tickets.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn prove(&self, holder: &farcall_proto::Holder, question: &[u8]) -> [u8; 16] {
+        self.lock().protocol.prove(holder, question)
+    }
+
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.socket.local_address()

@@ -6,6 +6,7 @@
 //! watch      whether the server is still there
 //! service    a thread that waits for started calls which are awaited
 //! host       the serving end: who meets callers, looks after receivers, notices deaths;  meet: one caller's meeting
+//! proof      how an importer knows that it meets the server that answered it over UDP
 //! budget     what peers make the host hold, and the share of each
 //! elsewhere  what a peer may block, in a thread that nobody waits for
 //! post       one caller's memory, and the threads that take turns at receiving from it
@@ -23,13 +24,15 @@ mod long;
 mod meet;
 mod outflow;
 mod post;
+mod proof;
 mod service;
 mod started;
 mod watch;
 
 pub(crate) use elsewhere::elsewhere;
 pub(crate) use host::Host;
-pub(crate) use link::Link;
+pub(crate) use link::{Apart, Link};
+pub(crate) use proof::{Question, answer};
 pub(crate) use started::Started;
 
 use std::hint::spin_loop;

@@ -6,14 +6,13 @@
 
 mod common;
 
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use common::builder;
-use farcall_shm::{Call, Caller, Listener, Page, Server, Status, Taker, Wire};
+use common::meeting::{meet, stand_in};
+use farcall_shm::{Call, Caller, Listener, Page, Server, Status, Taker};
 
 #[farcall::interface]
 pub trait Echo {
@@ -41,6 +40,7 @@ fn a_server_stands_callers_that_write_garbage() {
     for peer in 0..PEERS {
         let mut chance = Chance(seed + peer);
         let (wire, page) = meet(export.address(), id);
+        let page = Arc::new(page);
         let caller = Arc::new(Caller::new(page.clone()));
         let mut lane = caller.lane(Duration::ZERO).unwrap();
         for _ in 0..chance.below(300) {
@@ -73,18 +73,6 @@ fn a_server_stands_callers_that_write_garbage() {
     assert!(runtime.stats().links[0].calls >= 2 * PEERS);
 }
 
-/// Becomes a caller, without a runtime.
-fn meet(address: SocketAddr, export: u64) -> (Wire, Arc<Page>) {
-    let wire = Wire::connect(address).unwrap();
-    let mut hello = export.to_be_bytes().to_vec();
-    hello.extend_from_slice(b"10.1.2.3:4");
-    let (lanes, file) = Page::arguments().unwrap();
-    assert!(wire.send(&hello, Some(file.as_fd())));
-    wire.wait(Duration::from_secs(600));
-    let (_, file) = wire.receive_file(&mut [0; 8]).expect("no memory");
-    (wire, Arc::new(Page::open(&file, lanes).unwrap()))
-}
-
 #[test]
 fn a_caller_stands_servers_that_write_garbage() {
     let (seed, mut met) = (seed(), 0);
@@ -93,12 +81,13 @@ fn a_caller_stands_servers_that_write_garbage() {
         // By UDP it is honest, in memory it is not.
         let export =
             builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+        let export = Arc::new(export);
         let listener = Listener::bind(export.address()).unwrap();
         let over = Arc::new(AtomicBool::new(false));
         let garbage = {
-            let over = over.clone();
+            let (export, over) = (export.clone(), over.clone());
             let chance = Chance(chance.next());
-            std::thread::spawn(move || serve_garbage(&listener, chance, &over))
+            std::thread::spawn(move || serve_garbage(&listener, &export, chance, &over))
         };
         let runtime = builder().shared_memory(true).build().unwrap();
         let echo = runtime.import::<dyn Echo>(&export.url()).unwrap();
@@ -119,17 +108,8 @@ fn a_caller_stands_servers_that_write_garbage() {
     assert!(met > 0);
 }
 
-fn serve_garbage(listener: &Listener, mut chance: Chance, over: &AtomicBool) {
-    let wire = loop {
-        if let Ok(Some((wire, _))) = listener.accept() {
-            break wire;
-        }
-        std::thread::yield_now();
-    };
-    wire.wait(Duration::from_secs(600));
-    let (_, arguments) = wire.receive_file(&mut [0; 64]).expect("no lanes");
-    let (page, file) = Page::create(&arguments).unwrap();
-    wire.send(b"!", Some(file.as_fd()));
+fn serve_garbage(listener: &Listener, honest: &farcall::Export, mut chance: Chance, over: &AtomicBool) {
+    let (_wire, page) = stand_in(listener, honest);
     let page = Arc::new(page);
     let (server, mut taker) = (Server::new(page.clone()), Taker::new());
     let mut lanes = server.fillers();

@@ -5,13 +5,12 @@
 mod common;
 
 use std::net::UdpSocket;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::{block_on, builder};
 use farcall::{Kind, Ran, Runtime};
-use farcall_shm::{Call, Caller, INLINE, Listener, Page, Status, Wire};
+use farcall_shm::{Call, Caller, INLINE, Listener, Status};
 
 #[farcall::interface]
 pub trait Ledger {
@@ -183,12 +182,8 @@ fn results_that_nobody_fetches_take_no_room_from_others() {
     let export = runtime.export::<dyn Long>("Long", Arc::new(Nothing)).unwrap();
     // A caller by hand, which waits for answers and wants no results.
     let export_id = runtime.stats().exports[0].id;
-    let wire = Wire::connect(export.address()).unwrap();
-    let (lanes, file) = Page::arguments().unwrap();
-    assert!(wire.send(&export_id.to_be_bytes(), Some(file.as_fd())));
-    wire.wait(GUARD);
-    let (_, file) = wire.receive_file(&mut [0; 8]).unwrap();
-    let caller = Arc::new(Caller::new(Arc::new(Page::open(&file, lanes).unwrap())));
+    let (_wire, page) = common::meeting::meet(export.address(), export_id);
+    let caller = Arc::new(Caller::new(Arc::new(page)));
     let call = Call { export: export_id, procedure: 1, within: None, trace: None };
     for round in 0..300 {
         let ticket = caller.call(caller.claim().unwrap(), &call, &BYTES.to_be_bytes(), None);

@@ -7,11 +7,11 @@ mod common;
 mod threads;
 
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use common::meeting::stand_in;
 use common::{block_on, builder};
 use farcall_shm::{Caller, Listener, Page, Server, Status, Taker, Wire};
 use threads::Threads;
@@ -78,11 +78,12 @@ fn the_threads_of_a_server_end_with_it_wherever_a_peer_had_moved_them() {
 fn an_awaited_call_ends_though_the_server_has_moved_who_waits_for_it() {
     // By UDP it is honest.
     let export = builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+    let export = Arc::new(export);
     let listener = Listener::bind(export.address()).unwrap();
     let (over, strands) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let hostile = {
-        let (over, strands) = (over.clone(), strands.clone());
-        std::thread::spawn(move || serve(&listener, &over, &strands))
+        let (export, over, strands) = (export.clone(), over.clone(), strands.clone());
+        std::thread::spawn(move || serve(&listener, &export, &over, &strands))
     };
     let runtime = builder().shared_memory(true).build().unwrap();
     let echo = runtime.import::<dyn Echo>(&export.url()).unwrap();
@@ -106,16 +107,10 @@ fn an_awaited_call_ends_though_the_server_has_moved_who_waits_for_it() {
     hostile.join().unwrap();
 }
 
-/// Becomes a caller, without a runtime.
+/// Becomes a caller, whose memory is as a caller leaves it.
 fn meet(address: SocketAddr, export: u64) -> (Wire, Arc<Page>) {
-    let wire = Wire::connect(address).unwrap();
-    let mut hello = export.to_be_bytes().to_vec();
-    hello.extend_from_slice(b"127.0.0.1:4");
-    let (lanes, file) = Page::arguments().unwrap();
-    assert!(wire.send(&hello, Some(file.as_fd())));
-    wire.wait(LONG);
-    let (_, file) = wire.receive_file(&mut [0; 8]).expect("no memory");
-    let page = Arc::new(Page::open(&file, lanes).unwrap());
+    let (wire, page) = common::meeting::meet(address, export);
+    let page = Arc::new(page);
     drop(Caller::new(page.clone()));
     (wire, page)
 }
@@ -126,17 +121,8 @@ fn strand(page: &Page, elsewhere: &AtomicU32) -> usize {
 }
 
 /// Answers each call at once, with its arguments. When it is told to it moves the caller's thread that sleeps, once.
-fn serve(listener: &Listener, over: &AtomicBool, strands: &AtomicBool) {
-    let wire = loop {
-        if let Ok(Some((wire, _))) = listener.accept() {
-            break wire;
-        }
-        std::thread::yield_now();
-    };
-    wire.wait(LONG);
-    let (_, arguments) = wire.receive_file(&mut [0; 64]).expect("no lanes");
-    let (page, file) = Page::create(&arguments).unwrap();
-    wire.send(b"!", Some(file.as_fd()));
+fn serve(listener: &Listener, honest: &farcall::Export, over: &AtomicBool, strands: &AtomicBool) {
+    let (_wire, page) = stand_in(listener, honest);
     let page = Arc::new(page);
     let (server, mut taker) = (Server::new(page.clone()), Taker::new());
     let elsewhere = AtomicU32::new(0);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use farcall::memory::{Memory, Record, Refused, Remote, Rights, Ring, Segment, Settings, Unread};
 use farcall::names::Registry;
 use farcall::{Error, Kind, Ran, Runtime};
-use farcall_shm::{Area, Heard, May, Wire, punch};
+use farcall_shm::{Area, Heard, May, Wants, Wire, punch};
 
 fn runtime() -> Runtime {
     common::builder().shared_memory(true).build().unwrap()
@@ -270,7 +270,7 @@ fn passed(exporter: &Runtime, hello: impl FnOnce(u64) -> Vec<u8>) -> Option<(Wir
 }
 
 fn hello(export: u64, generation: u64) -> Vec<u8> {
-    [&export.to_be_bytes()[..], b"M", &generation.to_be_bytes()].concat()
+    common::meeting::hello(export, Wants::Segment(generation))
 }
 
 /// Everything that a descriptor may allow.

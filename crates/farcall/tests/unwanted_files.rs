@@ -13,7 +13,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use common::builder;
-use farcall_shm::{Heard, Listener, Page, Wire};
+use common::meeting::{accept, hello, meet, stand_in};
+use farcall_shm::{Heard, Listener, Wants, Wire};
 
 #[farcall::interface]
 pub trait Echo {
@@ -84,7 +85,7 @@ fn what_comes_instead_of_memory_holds_up_no_other_caller() {
     for _ in 0..2 {
         let (file, other) = lingering();
         let wire = Arc::new(Wire::connect(address).unwrap());
-        pass(&wire, &id.to_be_bytes(), file);
+        pass(&wire, &hello(id, Wants::Calls), file);
         ends.push((other, wire));
     }
     serves(&export);
@@ -94,6 +95,7 @@ fn what_comes_instead_of_memory_holds_up_no_other_caller() {
 fn what_comes_with_a_probe_holds_up_no_other_caller() {
     let (_runtime, export, address, id) = server();
     let (wire, _page) = meet(address, id);
+    let wire = Arc::new(wire);
     let (file, _other) = lingering();
     pass(&wire, b"?", file);
     // Who passes what nobody wants is parted with.
@@ -109,6 +111,7 @@ fn what_is_left_in_a_connection_holds_up_no_other_caller_and_not_the_servers_end
     for first in [&b"?"[..], b""] {
         // (An empty message is the end of what is read, and there is more behind it.)
         let (wire, _page) = meet(address, id);
+        let wire = Arc::new(wire);
         let (file, other) = lingering();
         wire.send(first, None);
         pass(&wire, b"", file);
@@ -130,7 +133,7 @@ fn what_a_server_passes_instead_of_memory_holds_up_no_import() {
     let export = builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
     let listener = Listener::bind(export.address()).unwrap();
     let hostile = std::thread::spawn(move || {
-        let wire = accept(&listener);
+        let wire = Arc::new(accept(&listener));
         let (file, other) = lingering();
         pass(&wire, b"!", file);
         (wire, other)
@@ -147,12 +150,12 @@ fn what_a_server_passes_instead_of_memory_holds_up_no_import() {
 #[test]
 fn what_a_server_leaves_in_a_connection_holds_up_no_drop_of_a_caller() {
     let export = builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+    let export = Arc::new(export);
+    let honest = export.clone();
     let listener = Listener::bind(export.address()).unwrap();
     let hostile = std::thread::spawn(move || {
-        let wire = accept(&listener);
-        let (_, arguments) = wire.receive_file(&mut [0; 64]).unwrap();
-        let (page, file) = Page::create(&arguments).unwrap();
-        wire.send(b"!", Some(file.as_fd()));
+        let (wire, page) = stand_in(&listener, &honest);
+        let wire = Arc::new(wire);
         let (file, other) = lingering();
         wire.send(b"", None);
         pass(&wire, b"?", file);
@@ -164,24 +167,4 @@ fn what_a_server_leaves_in_a_connection_holds_up_no_drop_of_a_caller() {
     let hostile = hostile.join().unwrap();
     ends("the drop of a caller", move || drop((echo, runtime)));
     drop(hostile);
-}
-
-fn accept(listener: &Listener) -> Arc<Wire> {
-    loop {
-        if let Ok(Some((wire, _))) = listener.accept() {
-            wire.wait(LONG);
-            return Arc::new(wire);
-        }
-        std::thread::yield_now();
-    }
-}
-
-/// Becomes a caller, without a runtime.
-fn meet(address: SocketAddr, export: u64) -> (Arc<Wire>, Page) {
-    let wire = Wire::connect(address).unwrap();
-    let (lanes, file) = Page::arguments().unwrap();
-    assert!(wire.send(&export.to_be_bytes(), Some(file.as_fd())));
-    wire.wait(LONG);
-    let (_, file) = wire.receive_file(&mut [0; 8]).expect("no memory");
-    (Arc::new(wire), Page::open(&file, lanes).unwrap())
 }

@@ -13,6 +13,7 @@ use farcall_names::{Entry, Fingerprint, Label};
 use farcall_proto::client::CallId;
 use farcall_proto::server::{CallKey, Finish, Request};
 use farcall_proto::{Failure, Kind, Ran, Trace, fuzzing};
+use farcall_shm::{Hello, TicketHolder, Wants};
 use farcall_xdr::schema::{Type, Types};
 use farcall_xdr::{Decoder, Encode, Encoder, Schema, to_vec};
 
@@ -29,8 +30,17 @@ fn seed(target: &str, name: &str, data: &[u8]) {
     std::fs::write(directory.join(name), data).expect("room for a seed");
 }
 
-/// A call, and its answer, as either half sees it in memory.
+/// What an importer says first; a call, and its answer, as either half sees it in memory.
 fn memory() {
+    for (name, wants, address) in [
+        ("calls", Wants::Calls, "127.0.0.1:4711"),
+        ("segment", Wants::Segment(7), "[::1]:4711"),
+        ("elsewhere", Wants::Calls, "192.0.2.7:4711"),
+    ] {
+        let address = address.parse().expect("an address");
+        let ticket = TicketHolder { client: 1, issued: 2, conversation: 3, address };
+        seed("shm_hello", name, &Hello { export: 4, wants, nonce: [5; 16], ticket }.to_bytes());
+    }
     fn word(script: &mut Writer, region: u8, at: u16, word: u64) -> &mut Writer {
         script.step(0, &[region]).text(&at.to_be_bytes()).text(&word.to_be_bytes())
     }

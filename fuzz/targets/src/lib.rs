@@ -26,8 +26,8 @@ pub use capture::capture;
 pub use client::client;
 pub use dump::dump;
 pub use idl::{interface, json, values};
-pub use memory::{memory_caller, memory_server};
-pub use names::{access, clerk, counters, mapping, name, names_file};
+pub use memory::{memory_caller, memory_server, shm_hello};
+pub use names::{access, clerk, counters, name, names_file};
 pub use nfs::nfs_handle;
 pub use onc::onc_stream;
 pub use onc_client::{onc_client, universal};
@@ -79,5 +79,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "clerk", run: clerk, memory_per_byte: 8, memory: 4 * KIB },
     Target { name: "access", run: access, memory_per_byte: 256, memory: 16 * KIB },
     Target { name: "counters", run: counters, memory_per_byte: 256, memory: 16 * KIB },
-    Target { name: "mapping", run: mapping, memory_per_byte: 8, memory: 4 * KIB },
+    Target { name: "shm_hello", run: shm_hello, memory_per_byte: 8, memory: 4 * KIB },
 ];

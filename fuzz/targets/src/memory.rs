@@ -1,14 +1,21 @@
-//! The two halves of shared memory, each with a peer that writes anything into it at any time.
+//! The two halves of shared memory, each with a peer that writes anything into it at any time, and how a peer begins.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_shm::{
-    Call, Caller, FETCHED, INLINE, LANES, PART, PARTS, Page, Request, SLOTS, Server, Status, Taker, Ticket,
+    Call, Caller, FETCHED, Hello, INLINE, LANES, PART, PARTS, Page, Request, SLOTS, Server, Status, Taker, Ticket,
 };
 
 use crate::script::Script;
+
+/// What an importer says first, to call or to map a segment: what is a hello is written as it was read.
+pub fn shm_hello(data: &[u8]) {
+    let Some(hello) = Hello::from_bytes(data) else { return };
+    assert_eq!(Hello::from_bytes(&hello.to_bytes()), Some(hello));
+    assert_eq!(hello.to_bytes(), data);
+}
 
 /// A script of what a caller writes, and of what an honest server does.
 ///

@@ -37,13 +37,3 @@ pub fn counters(data: &[u8]) {
     let words: Vec<u64> = data.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     farcall::memory::fuzz_counters(&words);
 }
-
-/// What an importer that wants to map a segment says first.
-pub fn mapping(data: &[u8]) {
-    #[cfg(target_os = "linux")]
-    if let Some((export, generation)) = farcall::memory::fuzz_hello(data) {
-        assert_eq!(data, [&export.to_be_bytes()[..], b"M", &generation.to_be_bytes()].concat());
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = data;
-}

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::evidence::{self, LastWord};
 use super::{Bound, Conversation, Event, Outcome};
 use crate::scheme;
+use crate::ticket::{self, Holder};
 use crate::wire::{Bind, Header, Stale, StaleReason, Ticket, VERSION, Welcome, Writer};
 use crate::{BASE_DATAGRAM, Failure, Fingerprint, Kind, Ran, Rule, Time};
 
@@ -171,6 +172,14 @@ impl Session {
 }
 
 impl Conversation {
+    /// As whom the server knows this conversation, and what the incarnation that gave its ticket answers to a question;
+    /// `None` without a ticket.
+    pub fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {
+        let Granted { conversation, ticket, address, .. } = *self.session.granted()?;
+        let holder = Holder { client: ticket.client, issued: ticket.issued, conversation, address };
+        Some((holder, ticket::answer(&ticket.mac, question)))
+    }
+
     /// Writes the question that is due, if one is.
     pub(super) fn transmit_bind(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         if !self.session.asks() {

@@ -42,7 +42,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 
-use crate::ticket::Issuer;
+use crate::ticket::{Holder, Issuer};
 use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
 #[doc(hidden)]
 pub use audit::KeptForHost;
@@ -329,6 +329,11 @@ impl Server {
     /// This incarnation's identifier.
     pub fn incarnation(&self) -> u64 {
         self.issuer.incarnation()
+    }
+
+    /// The answer to a question of the holder of one of its tickets, which nobody but this incarnation can give.
+    pub fn prove(&self, holder: &Holder, question: &[u8]) -> [u8; 16] {
+        self.issuer.prove(holder, question)
     }
 
     /// When [`Server::handle_timeout`] wants to be called; `None` when nothing is held.

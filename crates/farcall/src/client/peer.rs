@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farcall_proto::client::{CallId, Conversation, Event, Outcome};
-use farcall_proto::{Failure, Time};
+use farcall_proto::{Failure, Holder, Time};
 
 use super::call::Taker;
 use super::lent::Train;
@@ -164,6 +164,12 @@ impl Peer {
     /// Where it is.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// As whom it knows us, and what it alone would answer to a question; `None` without a ticket of its.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {
+        self.lock().conversation.expected_proof(question)
     }
 
     /// How many datagrams it has sent us.

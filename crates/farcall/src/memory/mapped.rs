@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use bytes::Bytes;
-use farcall_shm::{Area, May, Sight, Wire};
+use farcall_shm::{Area, May, PROOF, Sight, Wants, Wire};
 
 use super::Result;
 use super::access::Refused;
@@ -25,7 +25,8 @@ use super::area::{self, Load};
 use super::carrier::Carrier;
 use super::segment::{Rights, TYPE};
 use super::served::Served;
-use crate::shm::elsewhere;
+use crate::client::Peer;
+use crate::shm::{Question, elsewhere};
 use crate::{CallFailed, Kind, Pending, Ran};
 
 pub(crate) use farcall_shm::Wire as Guest;
@@ -48,22 +49,6 @@ pub(super) struct Mapped {
     asked: AtomicBool,
 }
 
-/// What begins the message of who wants to map a segment, behind the export's identifier; the generation follows.
-const HELLO: u8 = b'M';
-
-/// The export and the generation that a process of the same user on this machine wants to map, if it wants that.
-pub(crate) fn wanted(hello: &[u8]) -> Option<(u64, u64)> {
-    let (export, rest) = hello.split_first_chunk::<8>()?;
-    let generation = rest.strip_prefix(&[HELLO])?.try_into().ok()?;
-    Some((u64::from_be_bytes(*export), u64::from_be_bytes(generation)))
-}
-
-/// Takes any bytes for what an importer says first.
-#[doc(hidden)]
-pub fn fuzz_hello(hello: &[u8]) -> Option<(u64, u64)> {
-    wanted(hello)
-}
-
 /// What others are to map of a segment, of which they have these rights; `None` if it is to be served.
 pub(super) fn ground(len: usize, rights: Rights, generation: u64) -> Option<Ground> {
     Ground::new(len, mappable(rights)?, generation)
@@ -78,9 +63,9 @@ fn mappable(rights: Rights) -> Option<May> {
     }
 }
 
-/// Maps the segment that the exporter at `address` has as `export`, if that has it mapped; else gives back what serves.
+/// Maps the segment that an exporter has as `export`, if that has it mapped; else gives back what serves.
 pub(super) fn map(
-    address: SocketAddr,
+    peer: &Arc<Peer>,
     export: u64,
     (generation, size, rights): (u64, u64, Rights),
     watcher: Option<Arc<Watcher>>,
@@ -89,7 +74,9 @@ pub(super) fn map(
     /// The exporter has just answered a call.
     const MOST: Duration = Duration::from_secs(1);
     let mapped = watcher.zip(mappable(rights)).and_then(|(watcher, may)| {
-        let meet = move || meet(address, export, generation, size, may, MOST);
+        let question = Question::new(&**watcher.env(), peer, export, Wants::Segment(generation))?;
+        let address = peer.address();
+        let meet = move || meet(address, &question, size, may, MOST);
         let (control, data, heard, wire) = elsewhere(watcher.env(), MOST, meet)?;
         Some((control, data, heard, watcher.tie(wire).ok()?))
     });
@@ -100,21 +87,21 @@ pub(super) fn map(
 /// Meets the exporter at `address`. What it passes may block whoever looks at it.
 fn meet(
     address: SocketAddr,
-    export: u64,
-    generation: u64,
+    question: &Question,
     size: u64,
     may: May,
     most: Duration,
 ) -> Option<(Area, Area, bool, Wire)> {
     let wire = Wire::connect(address).ok()?;
-    let mut hello = export.to_be_bytes().to_vec();
-    hello.push(HELLO);
-    hello.extend_from_slice(&generation.to_be_bytes());
-    if !wire.send(&hello, None) {
+    if !wire.send(question.hello(), None) {
         return None;
     }
-    let mut facts = [0; 2];
-    let control = receive(&wire, &mut facts, most)?;
+    let mut first = [0; PROOF + 2];
+    let control = receive(&wire, &mut first, most)?;
+    let (proof, facts) = first.split_at(PROOF);
+    if !question.is_answered_by(proof) {
+        return None;
+    }
     let data = receive(&wire, &mut [0; 1], most)?;
     if facts[0] != u8::from(may == May::Write) {
         return None;
@@ -263,5 +250,40 @@ impl Carrier for Mapped {
         }
         let served = self.served();
         served.map_or_else(|why| Pending::ended(Err(why)), |served| served.start_compare_and_swap(offset, old, new))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    use farcall_shm::Listener;
+
+    use super::*;
+
+    #[test]
+    fn a_segment_is_mapped_only_from_whoever_proves_to_be_its_exporter() {
+        const LONG: Duration = Duration::from_secs(60);
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        for (proof, is_mapped) in [([1; PROOF], true), ([2; PROOF], false)] {
+            let listener = Listener::bind(address).unwrap();
+            let exporter = std::thread::spawn(move || {
+                let wire = loop {
+                    match listener.accept() {
+                        Ok(Some((wire, _))) => break wire,
+                        _ => std::thread::yield_now(),
+                    }
+                };
+                let ground = Ground::new(4096, May::Read, 7).unwrap();
+                // (Whoever hears the wrong proof is gone.)
+                assert!(ground.pass(7, false, &proof, &wire) || !is_mapped);
+                wire.as_fd().try_clone_to_owned().unwrap()
+            });
+            let question = Question::expecting([1; PROOF]);
+            assert_eq!(meet(address, &question, 4096, May::Read, LONG).is_some(), is_mapped);
+            drop(exporter.join().unwrap());
+        }
     }
 }

@@ -53,8 +53,8 @@ impl Runtime {
         let (generation, size, rights) = (facts.generation, facts.size, Rights::from_bits(facts.rights));
         let served = Served::new(self.env().clone(), access.binding().clone(), generation);
         let carrier = match place {
-            Some(Near { address, export, watcher }) => {
-                mapped::map(address, export, (generation, size, rights), watcher, served)
+            Some(Near { peer, export, watcher }) => {
+                mapped::map(&peer, export, (generation, size, rights), watcher, served)
             }
             None => Arc::new(served),
         };

@@ -193,11 +193,11 @@ impl Offers {
 
     /// Passes memory to a process of the same user, if that export has such memory and it is of that generation.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-    pub(crate) fn pass(&self, export: u64, generation: u64, guest: &mapped::Guest) -> bool {
+    pub(crate) fn pass(&self, export: u64, generation: u64, proof: &[u8; 16], guest: &mapped::Guest) -> bool {
         let core = self.lock().get(&export).and_then(Weak::upgrade);
         core.is_some_and(|core| {
             let heard = core.settings.notify != Notify::Never;
-            core.area.ground().is_some_and(|ground| ground.pass(generation, heard, guest))
+            core.area.ground().is_some_and(|ground| ground.pass(generation, heard, proof, guest))
         })
     }
 

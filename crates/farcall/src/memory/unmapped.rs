@@ -1,13 +1,13 @@
 //! No memory of others' can be mapped on this system: segments are served.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::carrier::Carrier;
 use super::segment::Rights;
 use super::served::Served;
+use crate::client::Peer;
 use crate::env::Env;
 
 /// There is none.
@@ -25,7 +25,7 @@ pub(super) fn ground(_: usize, _: Rights, _: u64) -> Option<Ground> {
 }
 
 pub(super) fn map(
-    _: SocketAddr,
+    _: &Arc<Peer>,
     _: u64,
     _: (u64, u64, Rights),
     _: Option<Arc<Watcher>>,
@@ -69,7 +69,7 @@ impl Ground {
         match self.0 {}
     }
 
-    pub(super) fn pass(&self, _: u64, _: bool, guest: &Guest) -> bool {
+    pub(super) fn pass(&self, _: u64, _: bool, _: &[u8; 16], guest: &Guest) -> bool {
         match guest.0 {}
     }
 }

@@ -7,12 +7,12 @@ use farcall_names::{Address, Label, Name, NameError};
 use farcall_proto::Failure;
 use farcall_proto::client::Bound;
 
-use super::Inner;
 use super::tasks::Tasks;
+use super::{Inner, say};
 use crate::client::{Asking, Endpoint, Peer};
 use crate::env::Time;
 use crate::idl::{self, Refusal};
-use crate::shm::Link;
+use crate::shm::{Apart, Link};
 use crate::stub::Procedure;
 use crate::{CallFailed, Kind, Ran};
 
@@ -195,18 +195,23 @@ impl Inner {
     /// The target with a connection through shared memory, if it can be had; a name may ask for nothing else.
     fn near(&self, name: &Name, mut target: Target) -> Result<Target, CallFailed> {
         let wanted = matches!(name, Name::At { address: Address::Shm(_), .. });
+        let mut unproven = None;
         if self.env.shares_memory() && (wanted || self.settings.shared_memory) {
-            target.link = self.link(&target);
+            match self.link(&target) {
+                Ok(link) => target.link = Some(link),
+                Err(Apart::Unproven) => unproven = Some(self.tell_unproven(target.address)),
+                Err(Apart::NotOffered) => {}
+            }
         }
         if wanted && target.link.is_none() {
-            let why = format!("no memory is shared with {}", target.address);
+            let why = unproven.unwrap_or_else(|| format!("no memory is shared with {}", target.address));
             return Err(CallFailed::new(Kind::Unreachable, Ran::No).because(why));
         }
         Ok(target)
     }
 
     /// A connection with a server, new if need be.
-    fn link(&self, target: &Target) -> Option<Arc<Link>> {
+    fn link(&self, target: &Target) -> Result<Arc<Link>, Apart> {
         let former = {
             let mut state = self.lock();
             state.links.retain(|(_, link)| link.strong_count() > 0);
@@ -214,14 +219,25 @@ impl Inner {
         };
         // (Asked outside of the lock: what it drops may be the last of it.)
         if let Some(link) = former.filter(|link| link.is_sound()) {
-            return Some(link);
+            return Ok(link);
         }
-        let (from, config) = (target.endpoint.local_address(), self.client_config());
-        let link = Link::connect(&self.env, target.address, target.export, from, &config, self.settings.spin)?;
+        let config = self.client_config();
+        let link = Link::connect(&self.env, &target.peer, target.export, &config, self.settings.spin)?;
         let mut state = self.lock();
         state.links.retain(|(address, _)| *address != target.address);
         state.links.push((target.address, Arc::downgrade(&link)));
-        Some(link)
+        Ok(link)
+    }
+
+    /// Says that calls to a server go by UDP because another process answers for it in memory: once, not at each binding.
+    #[cold]
+    fn tell_unproven(&self, address: SocketAddr) -> String {
+        let line = format!("{address} is not called through shared memory: another server has taken its name for that");
+        let former = self.lock().no_memory.replace(line.clone());
+        if former.as_ref() != Some(&line) {
+            say(&line);
+        }
+        line
     }
 
     /// Who may export the name.

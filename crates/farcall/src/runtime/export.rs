@@ -161,6 +161,14 @@ impl Export {
         self.offer.address
     }
 
+    /// What this server answers to whoever meets it through shared memory and says `hello`: for tests in which somebody
+    /// dishonest answers there in its place.
+    #[doc(hidden)]
+    #[cfg(target_os = "linux")]
+    pub fn answer_meeting(&self, hello: &[u8]) -> Option<[u8; 16]> {
+        Some(crate::shm::answer(&self.offer.server, &farcall_shm::Hello::from_bytes(hello)?))
+    }
+
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
     }

@@ -15,7 +15,7 @@ use super::attempt::Attempt;
 use super::bind::{Candidate, Target, parse};
 use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
-use crate::client::{Brief, Outgoing, Takers, Trip};
+use crate::client::{Brief, Outgoing, Peer, Takers, Trip};
 use crate::context;
 use crate::memory::Watcher;
 use crate::multi::{Bells, Parking, Station};
@@ -48,7 +48,7 @@ pub(super) fn import<T: ?Sized + Interface>(
 
 /// Where an exporter is whose memory may be mapped: a process of the same user on this machine.
 pub(crate) struct Near {
-    pub(crate) address: SocketAddr,
+    pub(crate) peer: Arc<Peer>,
     pub(crate) export: u64,
     /// What hears of its end; none if there can be no more threads.
     pub(crate) watcher: Option<Arc<Watcher>>,
@@ -61,8 +61,10 @@ pub(super) fn import_placed<T: ?Sized + Interface>(
 ) -> Result<(T::Client, Option<Near>), CallFailed> {
     let (inner, name, interface) = (&runtime.0, parse(name)?, Cow::Borrowed(T::interface()));
     let target = inner.bind(&name, &interface, &[], context::inherited().0)?;
-    let near =
-        target.link.as_ref().map(|_| Near { address: target.address, export: target.export, watcher: inner.watcher() });
+    let near = target.link.as_ref().map(|_| {
+        let (peer, export) = (target.peer.clone(), target.export);
+        Near { peer, export, watcher: inner.watcher() }
+    });
     Ok((binding_to(inner, name, interface, Some(target)).into(), near))
 }
 

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use farcall_shm::{Alarm, Ear, Heard, Listener, Wire};
+use farcall_shm::{Alarm, Ear, Heard, Hello, Listener, MAX_HELLO, Wants, Wire};
 
 use super::budget::{Budget, Share};
 use super::meet::Meeting;
 use super::post::Post;
+use super::proof::answer;
 use super::watch::PROBE;
 use crate::env::Time;
-use crate::memory::{Offers, wanted};
+use crate::memory::Offers;
 use crate::server::Server;
 
 /// What a server needs to be called through memory. It ends when it is stopped.
@@ -271,17 +272,20 @@ impl Keeper {
     /// One who has said what it wants gets its memory.
     fn greet(&mut self, name: u64) {
         let Some(connection) = self.connections.get_mut(&name) else { return };
-        let mut hello = [0; 128];
+        let mut hello = [0; MAX_HELLO];
         let heard = connection.wire.receive(&mut hello);
         if heard == Heard::Nothing {
             return;
         }
         self.silent.retain(|(_, silent)| *silent != name);
         let stays = match heard {
-            Heard::Message(len) => wanted(&hello[..len]).is_some_and(|(export, generation)| {
-                connection.stage = Stage::Guest;
-                self.offers.pass(export, generation, &connection.wire)
-            }),
+            Heard::Message(len) => match Hello::from_bytes(&hello[..len]) {
+                Some(hello @ Hello { wants: Wants::Segment(generation), .. }) => {
+                    connection.stage = Stage::Guest;
+                    self.offers.pass(hello.export, generation, &answer(&self.server, &hello), &connection.wire)
+                }
+                _ => false,
+            },
             Heard::Files => {
                 connection.stage = Stage::Meeting;
                 self.ear.ignore(&*connection.wire);

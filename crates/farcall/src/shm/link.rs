@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use farcall_proto::client::Outcome;
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, Spares};
-use farcall_shm::{Call, Caller, INLINE, Lane, Page, Status, Ticket, Wire};
+use farcall_shm::{Call, Caller, INLINE, Lane, PROOF, Page, Status, Ticket, Wants, Wire};
 
 use super::elsewhere::elsewhere;
 use super::long::Long;
+use super::proof::Question;
 use super::service::Service;
 use super::watch::{Broken, Watch};
 use super::{brisk, spin};
-use crate::client::Outgoing;
+use crate::client::{Outgoing, Peer};
 use crate::env::{Env, Time};
 use crate::stub::bad_arguments;
 use crate::sys::fork;
@@ -44,6 +45,15 @@ pub(crate) struct Link {
     pub(super) spares: Arc<Spares>,
 }
 
+/// Why there is no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Apart {
+    /// Nobody offers one.
+    NotOffered,
+    /// Whoever has the server's name for that cannot prove that it is the server.
+    Unproven,
+}
+
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -60,21 +70,24 @@ pub(super) const FIRST_NAP: Duration = Duration::from_millis(5);
 pub(super) const LONGEST_NAP: Duration = Duration::from_millis(250);
 
 impl Link {
-    /// A connection with the server at `address`, if it is on this machine, has that export and likes it.
+    /// A connection with the server that has just answered over UDP, if it is on this machine and has that export.
+    ///
+    /// # Errors
+    /// There is none, or not with that server.
     pub(crate) fn connect(
         env: &Arc<dyn Env>,
-        address: SocketAddr,
+        peer: &Arc<Peer>,
         export: u64,
-        from: SocketAddr,
         config: &ClientConfig,
         spin: Duration,
-    ) -> Option<Arc<Link>> {
+    ) -> Result<Arc<Link>, Apart> {
         /// The server has just answered by UDP.
         const MOST: Duration = Duration::from_secs(1);
-        let mut hello = export.to_be_bytes().to_vec();
-        hello.extend_from_slice(from.to_string().as_bytes());
-        let (wire, page) = elsewhere(env, MOST, move || meet(address, &hello, MOST))?;
-        Some(Arc::new(Link {
+        let address = peer.address();
+        let question = Question::new(&**env, peer, export, Wants::Calls).ok_or(Apart::NotOffered)?;
+        let met = elsewhere(env, MOST, move || meet(address, &question, MOST));
+        let (wire, page) = met.unwrap_or(Err(Apart::NotOffered))?;
+        Ok(Arc::new(Link {
             env: env.clone(),
             caller: Arc::new(Caller::new(Arc::new(page))),
             watch: Watch::new(wire, config.patience),
@@ -269,15 +282,20 @@ impl Drop for Link {
 }
 
 /// Meets the server at `address`. What it passes may block whoever looks at it.
-fn meet(address: SocketAddr, hello: &[u8], most: Duration) -> Option<(Wire, Page)> {
+fn meet(address: SocketAddr, question: &Question, most: Duration) -> Option<Result<(Wire, Page), Apart>> {
     let wire = Wire::connect(address).ok()?;
     let (lanes, file) = Page::arguments().ok()?;
-    if !wire.send(hello, Some(file.as_fd())) {
+    if !wire.send(question.hello(), Some(file.as_fd())) {
         return None;
     }
     wire.wait(most);
-    let (_, file) = wire.receive_file(&mut [0; 8])?;
-    Some((wire, Page::open(&file, lanes).ok()?))
+    // (One byte more, so that a longer answer is seen to be none.)
+    let mut answer = [0; PROOF + 1];
+    let (len, file) = wire.receive_file(&mut answer)?;
+    if !question.is_answered_by(&answer[..len]) {
+        return Some(Err(Apart::Unproven));
+    }
+    Some(Ok((wire, Page::open(&file, lanes).ok()?)))
 }
 
 /// A slot that has no call yet: given back if it never gets one.

@@ -8,11 +8,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_shm::{Page, Wire};
+use farcall_shm::{Hello, MAX_HELLO, Page, Wants, Wire};
 
 use super::budget::Share;
 use super::host::Watch;
 use super::post::Post;
+use super::proof::answer;
 use crate::server::Server;
 
 /// What one caller's thread needs.
@@ -50,20 +51,20 @@ impl Meeting {
         }
     }
 
-    /// Gives the caller its memory if it wants to call an export of ours, and passes the file in which its arguments will
-    /// stand.
+    /// Proves to the caller who we are and gives it its memory, if it wants to call an export of ours and passes the file
+    /// in which its arguments will stand.
     fn hold(&self) -> Option<Arc<Post>> {
-        let mut hello = [0; 128];
+        let mut hello = [0; MAX_HELLO];
         let (len, arguments) = self.wire.receive_file(&mut hello)?;
-        let (export, from) = hello[..len].split_first_chunk::<8>()?;
-        if !self.server.exports(u64::from_be_bytes(*export)) {
+        let hello = Hello::from_bytes(&hello[..len]).filter(|hello| hello.wants == Wants::Calls)?;
+        if !self.server.exports(hello.export) {
             return None;
         }
         let (page, file) = Page::create(&arguments).ok()?;
         let mut id = [0; 8];
         self.server.env().entropy(&mut id);
-        let post = Post::new(self, u64::from_ne_bytes(id), caller(from), page);
-        if !self.wire.send(b"!", Some(file.as_fd())) {
+        let post = Post::new(self, u64::from_ne_bytes(id), caller(hello.ticket.address), page);
+        if !self.wire.send(&answer(&self.server, &hello), Some(file.as_fd())) {
             post.close();
         }
         Some(post)
@@ -71,8 +72,6 @@ impl Meeting {
 }
 
 /// What the caller says is its address; one that is not of this machine's own it cannot have.
-fn caller(text: &[u8]) -> SocketAddr {
-    let said = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    said.filter(|address: &SocketAddr| address.ip().is_loopback())
-        .unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0))
+fn caller(said: SocketAddr) -> SocketAddr {
+    if said.ip().is_loopback() { said } else { SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0) }
 }

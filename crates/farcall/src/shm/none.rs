@@ -1,7 +1,6 @@
 //! No shared memory on this system: calls go by UDP.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -10,13 +9,22 @@ use farcall_proto::ClientConfig;
 use farcall_proto::client::Outcome;
 
 use crate::CallFailed;
-use crate::client::{Outgoing, Taker};
+use crate::client::{Outgoing, Peer, Taker};
 use crate::env::Env;
 use crate::memory::Offers;
 use crate::server::Server;
 
 /// There is none.
 pub(crate) struct Link(Infallible);
+
+/// Why there is no connection.
+pub(crate) enum Apart {
+    /// Nobody offers one.
+    NotOffered,
+    /// Whoever answers is not the server.
+    #[allow(dead_code)]
+    Unproven,
+}
 
 /// There is none.
 pub(crate) struct Started(Infallible);
@@ -27,13 +35,12 @@ pub(crate) struct Host(Infallible);
 impl Link {
     pub(crate) fn connect(
         _: &Arc<dyn Env>,
-        _: SocketAddr,
+        _: &Arc<Peer>,
         _: u64,
-        _: SocketAddr,
         _: &ClientConfig,
         _: Duration,
-    ) -> Option<Arc<Link>> {
-        None
+    ) -> Result<Arc<Link>, Apart> {
+        Err(Apart::NotOffered)
     }
 
     pub(crate) fn is_sound(&self) -> bool {

@@ -2,6 +2,8 @@
 #![allow(dead_code)]
 
 pub mod lossy;
+#[cfg(target_os = "linux")]
+pub mod meeting;
 
 use std::future::Future;
 use std::pin::pin;

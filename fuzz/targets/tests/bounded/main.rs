@@ -39,7 +39,7 @@ macro_rules! each {
     };
 }
 
-each! { server_bytes server client memory_server memory_caller dump capture xdr schema interface values json names_file name clerk x_file onc_stream onc_server onc_client universal nfs_handle access counters mapping }
+each! { server_bytes server client memory_server memory_caller dump capture xdr schema interface values json names_file name clerk x_file onc_stream onc_server onc_client universal nfs_handle access counters shm_hello }
 
 fn bounded(name: &str) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target of this name");

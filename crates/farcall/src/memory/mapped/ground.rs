@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use farcall_shm::{Area, May, Wire, punch, written};
+use farcall_shm::{Area, May, PROOF, Wire, punch, written};
 
 use super::super::area::zeros;
 use crate::sys::fork;
@@ -103,8 +103,8 @@ impl Ground {
         self.write().offered = None;
     }
 
-    /// Passes it to an importer who means that generation.
-    pub(in super::super) fn pass(&self, generation: u64, heard: bool, wire: &Wire) -> bool {
+    /// Passes it to an importer who means that generation, with the proof of who we are.
+    pub(in super::super) fn pass(&self, generation: u64, heard: bool, proof: &[u8; PROOF], wire: &Wire) -> bool {
         // (Whoever passes it at the same time does not mind that we do.)
         let mut current = self.write();
         if current.offered != Some(generation) {
@@ -112,7 +112,8 @@ impl Ground {
         }
         let Words::File(_, file) = &current.words else { return false };
         let facts = [u8::from(self.others == May::Write), u8::from(heard)];
-        let passed = wire.send(&facts, Some(self.control_file.as_fd())) && wire.send(b"!", Some(file.as_fd()));
+        let first = [&proof[..], &facts].concat();
+        let passed = wire.send(&first, Some(self.control_file.as_fd())) && wire.send(b"!", Some(file.as_fd()));
         current.passed = true;
         passed
     }

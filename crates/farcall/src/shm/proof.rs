@@ -1,0 +1,54 @@
+//! How an importer knows that whoever it meets is the server that answered it over UDP.
+//!
+//! The name where they meet belongs to whichever process of the user took it first. The incarnation that gave the
+//! importer its ticket is the only other one that can compute the ticket's MAC, so it answers a question under that.
+
+use std::sync::Arc;
+
+use farcall_proto::Holder;
+use farcall_shm::{Hello, PROOF, TicketHolder, Wants};
+
+use crate::client::Peer;
+use crate::env::Env;
+use crate::server::Server;
+
+/// What an importer says, and what it must hear.
+pub(crate) struct Question {
+    hello: Vec<u8>,
+    answer: [u8; PROOF],
+}
+
+impl Question {
+    /// A new one, for the server that answered over UDP; `None` if the conversation with it has no ticket now.
+    pub(crate) fn new(env: &dyn Env, peer: &Arc<Peer>, export: u64, wants: Wants) -> Option<Question> {
+        let mut nonce = [0; 16];
+        env.entropy(&mut nonce);
+        let (holder, answer) = peer.expected_proof(&Hello::question(&nonce, peer.address()))?;
+        let Holder { client, issued, conversation, address } = holder;
+        let ticket = TicketHolder { client, issued, conversation, address };
+        Some(Question { hello: Hello { export, wants, nonce, ticket }.to_bytes(), answer })
+    }
+
+    /// One that is answered so.
+    #[cfg(test)]
+    pub(crate) fn expecting(answer: [u8; PROOF]) -> Question {
+        Question { hello: vec![0], answer }
+    }
+
+    /// What to say.
+    pub(crate) fn hello(&self) -> &[u8] {
+        &self.hello
+    }
+
+    /// Whether that is the answer.
+    pub(crate) fn is_answered_by(&self, answer: &[u8]) -> bool {
+        answer == self.answer
+    }
+}
+
+/// A server's answer to a hello.
+pub(crate) fn answer(server: &Server, hello: &Hello) -> [u8; PROOF] {
+    let TicketHolder { client, issued, conversation, address } = hello.ticket;
+    let holder = Holder { client, issued, conversation, address };
+    server.prove(&holder, &Hello::question(&hello.nonce, server.address()))
+}

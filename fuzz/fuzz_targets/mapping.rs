@@ -1,4 +1,0 @@
-//! libFuzzer's program for the target `mapping`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| farcall_fuzz_targets::mapping(data));
