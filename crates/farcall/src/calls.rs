@@ -10,7 +10,7 @@ use crate::env::Time;
 use crate::multi::{Bells, Parking, Station};
 use crate::stub::{PendingCall, decode_reply, no_reply};
 use crate::xdr::Decode;
-use crate::{Never, Pending, Result, System};
+use crate::{Never, Pending, Result, System, self_wait};
 
 /// Calls under way, each with a key of the caller's, to be taken out as they end.
 ///
@@ -120,7 +120,8 @@ impl<K, T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Calls<K, T, E> {
             if until.is_some_and(|until| until <= station.now()) {
                 return None;
             }
-            if let Err(why) = station.wait(&self.bells, 1, until) {
+            let stuck = || self.under_way.iter().flatten().all(|(_, call)| call.waits_for_itself());
+            if let Err(why) = self_wait::wait(&**station, (&self.bells, 1), until, stuck) {
                 let place = self.under_way.iter().position(Option::is_some)?;
                 let (key, mut call) = self.remove(place)?;
                 call.cancel();

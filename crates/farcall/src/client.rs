@@ -217,6 +217,12 @@ impl Hasher for Random {
     }
 }
 
+/// Whether this thread may wait for a call: it must not if it might be what all others wait for.
+#[cold]
+pub(crate) fn may_wait(env: &Arc<dyn Env>) -> Result<(), CallFailed> {
+    waiter::Caller::take_to_wait(env).map(waiter::Caller::keep)
+}
+
 #[cold]
 pub(crate) fn forked() -> CallFailed {
     CallFailed::new(Kind::Forked, Ran::No)

@@ -232,7 +232,7 @@ impl Drop for Cancelled {
 }
 
 /// Sets an event when it is woken.
-struct Set(Arc<dyn Event>);
+pub(crate) struct Set(pub(crate) Arc<dyn Event>);
 
 impl Wake for Set {
     fn wake(self: Arc<Self>) {

@@ -59,7 +59,9 @@ pub fn local<T: ?Sized + Interface>(server: Arc<T>) -> T::Client {
 /// A user-stub bound to an asynchronous server in this process.
 ///
 /// Such a call makes progress while somebody waits for it: a blocking one, and `wait()`, drive it on the caller's
-/// thread, and `start()` with `.await` on the caller's executor, so that a server that needs one finds it.
+/// thread, and `start()` with `.await` on the caller's executor, so that a server that needs one finds it. (A blocking call
+/// on a thread that drives a tokio runtime of one thread fails if its procedure waits for longer than a second, in one piece:
+/// what it waits for may be that runtime's to do.)
 pub fn local_async<S: AsyncServer>(server: S) -> <S::Interface as Interface>::Client {
     Binding::new(Arc::new(asynchronous::Local(Arc::new(server)))).into()
 }

@@ -122,6 +122,10 @@ pub fn export<T: ?Sized + stub::Interface>(name: &str, server: Arc<T>) -> crate:
 
 /// Offers an interface that is served by `async fn`s, on the tokio runtime that this thread is in.
 ///
+/// Where that runtime has one thread, a blocking call of the export on that thread would wait for itself: it is refused, as
+/// [`Kind::Local`], and so is a blocking wait for one that was started, a second later. There calls are made with
+/// `.start()` and `.await`, or in `spawn_blocking`.
+///
 /// # Errors
 /// As [`export`], and when this thread is in no tokio runtime.
 #[cfg(feature = "tokio")]
@@ -247,6 +251,9 @@ impl Runtime {
     /// `executor` is given, to run it on whatever executor the program has. [`context`] holds across
     /// its `.await`s.
     ///
+    /// How many threads that has nobody knows: where it has one, a blocking call of the export on that thread waits for
+    /// itself, for ever. `export_async` on tokio refuses such a call.
+    ///
     /// [`context`]: crate::context()
     ///
     /// # Errors
@@ -268,7 +275,10 @@ impl Runtime {
     pub fn export_async<S: AsyncServer>(&self, name: &str, server: S) -> crate::Result<Export> {
         let tokio = tokio::runtime::Handle::try_current();
         let tokio = tokio.map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?;
-        self.export_async_on(name, server, move |task| drop(tokio.spawn(task)))
+        let executor = tokio.clone();
+        let export = self.export_async_on(name, server, move |task| drop(executor.spawn(task)))?;
+        crate::self_wait::note(export.exported(), &tokio);
+        Ok(export)
     }
 
     /// As [`import`](crate::import), from this runtime.

@@ -252,6 +252,11 @@ pub trait PendingCall: Send {
         self.poll(&mut Context::from_waker(&waker), sink)
     }
 
+    /// Whether it is executed only if this thread does not wait for it.
+    fn waits_for_itself(&self) -> bool {
+        false
+    }
+
     /// Asks the server to stop, and returns at once. The reply still comes: cancelled, or what was faster.
     fn cancel(&mut self);
 

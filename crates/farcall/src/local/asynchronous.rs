@@ -1,13 +1,15 @@
 //! The in-process channel to a server of `async fn`s: whoever waits for a call drives its future.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Instant;
 
 use super::{Ended, encode};
 use crate::guard;
 use crate::stub::{AsyncDispatched, AsyncServer, Call, Channel, Dispatched, PendingCall, Reply, Sink, panicked};
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, self_wait};
 
 pub(super) struct Local<S>(pub(super) Arc<S>);
 
@@ -69,12 +71,15 @@ impl Started {
 
     /// Drives the future on this thread.
     fn block(mut self) -> Ended {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let unpark = Arc::new(Unpark { thread: thread::current(), woken: AtomicBool::new(false) });
+        let waker = Waker::from(unpark.clone());
         let mut context = Context::from_waker(&waker);
         loop {
             match self.step(&mut context) {
                 Poll::Ready(ended) => return ended,
-                Poll::Pending => thread::park(),
+                Poll::Pending if !self_wait::drives_tokio() => thread::park(),
+                Poll::Pending if unpark.is_woken_soon() => {}
+                Poll::Pending => return Ended::failed(self_wait::refusal(Ran::Maybe)),
             }
         }
     }
@@ -127,10 +132,29 @@ fn go_on(future: AsyncDispatched) {
     let _ = thread::Builder::new().name("farcall-local".into()).spawn(move || started.block());
 }
 
-struct Unpark(Thread);
+struct Unpark {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Unpark {
+    /// Waits for other threads: what the runtime is to do that this thread drives does not come.
+    fn is_woken_soon(&self) -> bool {
+        let end = Instant::now() + self_wait::GRACE;
+        while !self.woken.swap(false, Ordering::Relaxed) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            thread::park_timeout(left);
+        }
+        true
+    }
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.woken.store(true, Ordering::Relaxed);
+        self.thread.unpark();
     }
 }

@@ -11,7 +11,7 @@ use super::{Bells, Members, Parking, Station};
 use crate::env::Time;
 use crate::stub::{PendingCall, Reply, bad_arguments, decode_reply, no_reply};
 use crate::xdr::Decode;
-use crate::{CallFailed, Ran, Result, System};
+use crate::{CallFailed, Ran, Result, System, self_wait};
 
 /// While calls are sent, what has arrived is taken in after so many (the paper's section V-A: replies that nobody
 /// took in while it still sent were lost).
@@ -108,7 +108,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
                 continue;
             }
             let enough = if self.called == self.members.len() { needed.min(self.out).min(TOGETHER) } else { 1 };
-            if let Err(why) = self.station.wait(&self.bells, enough, self.wake_at()) {
+            let stuck = || self.calls.iter().flatten().all(|call| call.waits_for_itself());
+            if let Err(why) = self_wait::wait(&*self.station, (&self.bells, enough), self.wake_at(), stuck) {
                 return self.give_up(&why);
             }
         }

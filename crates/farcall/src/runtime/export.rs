@@ -173,6 +173,12 @@ impl Export {
         &self.runtime
     }
 
+    /// What is offered.
+    #[cfg(feature = "tokio")]
+    pub(super) fn exported(&self) -> &Arc<Exported> {
+        &self.offer.exported
+    }
+
     /// Its identifier.
     pub(crate) fn id(&self) -> u64 {
         self.offer.exported.id

@@ -21,7 +21,7 @@ use crate::memory::Watcher;
 use crate::multi::{Bells, Parking, Station};
 use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, Kind, Ran, idl};
+use crate::{CallFailed, Kind, Ran, idl, self_wait};
 
 /// An imported interface.
 pub(super) struct Importer {
@@ -123,6 +123,9 @@ impl Channel for Shared {
     ) -> bool {
         let Some(target) = self.0.bound.first() else { return false };
         if context::is_serving() || target.link.is_some() || !target.has(procedure.number) {
+            return false;
+        }
+        if self_wait::would(target.export, procedure.number) {
             return false;
         }
         let brief = Brief { export: target.export, procedure: procedure.number, arguments };
@@ -242,6 +245,7 @@ impl Importer {
         if !target.has(trip.procedure.number) {
             return Err(target.refusal(trip.procedure));
         }
+        self_wait::may_call(target.export, trip.procedure.number)?;
         let mut failed = None;
         let outgoing = Outgoing { export: target.export, trip };
         let take = &mut |outcome: Outcome<'_>| failed = give(target, outcome, sink);

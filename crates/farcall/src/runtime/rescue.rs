@@ -204,6 +204,11 @@ impl Rescue {
         }
     }
 
+    /// The export that the call is made to, while there is a binding.
+    pub(super) fn export(&self) -> Option<u64> {
+        self.lock().started.as_ref().map(|(_, target)| target.export)
+    }
+
     pub(super) fn wait(&self, sink: Sink<'_>) {
         if let Err(why) = crate::server::may_wait() {
             return sink(Reply::Failed(why.but_ran(Ran::Maybe)));

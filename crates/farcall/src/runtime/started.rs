@@ -9,13 +9,12 @@ use farcall_proto::client::Outcome;
 use super::bind::Target;
 use super::import::{self, Importer, describe};
 use super::rescue::{Again, Rescue};
-use crate::CallFailed;
 use crate::client::{self, Outgoing, Taker, Trip};
-use crate::context::Trace;
+use crate::context::{Set, Trace};
 use crate::env::Time;
 use crate::multi::{Bells, Parking, Station};
-use crate::shm;
 use crate::stub::{PendingCall, Procedure, Reply, Sink};
+use crate::{CallFailed, Ran, self_wait, shm};
 
 /// A call under way. There may be many: what few have stands elsewhere.
 struct Flight {
@@ -78,7 +77,9 @@ pub(super) fn start_gathered(
         return start(importer, trip);
     };
     let outgoing = Outgoing { export: target.export, trip };
-    match client::Started::start_gathered(&target.endpoint, &target.peer, &outgoing, (bells, member)) {
+    let may_call = self_wait::may_call(target.export, trip.procedure.number);
+    let start = || client::Started::start_gathered(&target.endpoint, &target.peer, &outgoing, (bells, member));
+    match may_call.and_then(|()| start()) {
         Ok(started) => {
             let stage = Stage::First(Started::Datagrams(started), target.clone());
             Box::new(Flight::new(importer, trip, stage))
@@ -187,6 +188,9 @@ impl Flight {
 
 impl PendingCall for Flight {
     fn wait(mut self: Box<Self>, sink: Sink<'_>) {
+        if self_wait::is_possible() {
+            return self.wait_driving(sink);
+        }
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::First(started, target) => {
                 let mut failed = None;
@@ -260,6 +264,15 @@ impl PendingCall for Flight {
         self.poll(&mut Context::from_waker(&waker), sink)
     }
 
+    fn waits_for_itself(&self) -> bool {
+        let export = match &self.stage {
+            Stage::First(_, target) => Some(target.export),
+            Stage::Again(rescue) => rescue.export(),
+            Stage::Over => None,
+        };
+        export.is_some_and(|export| self_wait::would(export, self.procedure.number))
+    }
+
     fn cancel(&mut self) {
         match &self.stage {
             Stage::First(started, target) => started.cancel(target),
@@ -278,6 +291,26 @@ impl PendingCall for Flight {
 }
 
 impl Flight {
+    /// Waits on a thread that drives an executor of this process.
+    #[cold]
+    fn wait_driving(&mut self, sink: Sink<'_>) {
+        let env = &self.importer.inner.env;
+        if let Err(why) = client::may_wait(env) {
+            return sink(Reply::Failed(why.but_ran(Ran::Maybe)));
+        }
+        let _waiting = crate::server::waiting();
+        let event = env.event();
+        let waker = Waker::from(Arc::new(Set(event.clone())));
+        let mut quiet = false;
+        while self.poll(&mut Context::from_waker(&waker), sink).is_pending() {
+            if quiet && self.waits_for_itself() {
+                // Its drop cancels it.
+                return sink(Reply::Failed(self_wait::refusal(Ran::Maybe)));
+            }
+            quiet = !event.wait(Some(self_wait::GRACE));
+        }
+    }
+
     fn let_go(&mut self, later: bool) {
         // So that its drop cancels nothing.
         match std::mem::replace(&mut self.stage, Stage::Over) {

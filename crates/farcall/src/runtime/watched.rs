@@ -160,6 +160,10 @@ impl PendingCall for Flight {
         self.tell(sink, |call, sink| call.attend(station, bells, member, sink))
     }
 
+    fn waits_for_itself(&self) -> bool {
+        self.call.waits_for_itself()
+    }
+
     fn cancel(&mut self) {
         self.call.cancel();
     }

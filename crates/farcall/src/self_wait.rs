@@ -1,0 +1,153 @@
+//! Refuses blocking calls that would wait for the executor that their own thread drives.
+//!
+//! Such a call never ends: its procedure is executed only when the thread that waits for it goes on. Known are exports
+//! by `export_async` on tokio runtimes of one thread; of other executors nobody knows how many threads they have.
+
+use std::time::Duration;
+
+use crate::env::Time;
+use crate::multi::{Bells, Station};
+use crate::{CallFailed, Kind, Ran};
+
+#[cfg(feature = "tokio")]
+pub(crate) use alone::{drives_tokio, is_possible, note, would};
+
+/// So long a thread waits for the outcome of a call that it has started: one that was sent before comes without its executor.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
+
+/// Refuses a blocking call of that procedure, number `procedure` of an export, if it would wait for itself.
+#[inline(always)]
+pub(crate) fn may_call(export: u64, procedure: u32) -> Result<(), CallFailed> {
+    if would(export, procedure) { Err(refusal(Ran::No)) } else { Ok(()) }
+}
+
+/// What a call that would wait for itself fails with.
+#[cold]
+pub(crate) fn refusal(ran: Ran) -> CallFailed {
+    let why = "this call would wait for the tokio runtime that its own thread drives: use `.start()` and `.await`, \
+               `spawn_blocking`, or a multi-threaded runtime";
+    CallFailed::new(Kind::Local, ran).because(why)
+}
+
+/// Waits at a station, as [`Station::wait`].
+///
+/// # Errors
+/// This thread must not wait, or what it waits for is `stuck`: all of it would wait for itself.
+pub(crate) fn wait(
+    station: &dyn Station,
+    (bells, enough): (&Bells, usize),
+    until: Option<Time>,
+    stuck: impl FnOnce() -> bool,
+) -> Result<(), CallFailed> {
+    if !is_possible() {
+        return station.wait(bells, enough, until);
+    }
+    let grace = station.now() + GRACE;
+    station.wait(bells, enough, Some(until.map_or(grace, |until| until.min(grace))))?;
+    match bells.any() || station.now() < grace || !stuck() {
+        true => Ok(()),
+        false => Err(refusal(Ran::Maybe)),
+    }
+}
+
+/// With tokio.
+#[cfg(feature = "tokio")]
+mod alone {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, PoisonError, RwLock, Weak};
+    use std::task::{Context, Wake, Waker};
+
+    use tokio::runtime::{Handle, Id, RuntimeFlavor};
+
+    use crate::builtin;
+    use crate::server::Exported;
+
+    /// Exports whose calls runtimes of one thread execute.
+    static EXECUTED: RwLock<Vec<Executed>> = RwLock::new(Vec::new());
+
+    /// Whether there was any, because each blocking call asks.
+    static ANY: AtomicBool = AtomicBool::new(false);
+
+    struct Executed {
+        export: u64,
+        /// It lives as long as the export, and each of its calls.
+        exported: Weak<Exported>,
+        by: Id,
+    }
+
+    /// From now on a runtime executes the calls of an export.
+    pub(crate) fn note(exported: &Arc<Exported>, by: &Handle) {
+        if by.runtime_flavor() != RuntimeFlavor::CurrentThread {
+            return;
+        }
+        let mut executed = EXECUTED.write().unwrap_or_else(PoisonError::into_inner);
+        executed.retain(|one| one.exported.strong_count() > 0);
+        executed.push(Executed { export: exported.id, exported: Arc::downgrade(exported), by: by.id() });
+        ANY.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this thread executes the procedure, number `procedure` of an export, when it does not wait.
+    #[inline(always)]
+    pub(crate) fn would(export: u64, procedure: u32) -> bool {
+        ANY.load(Ordering::Relaxed) && builtin::is_of_interface(procedure) && drives(|one| one.export == export)
+    }
+
+    /// Whether this thread executes any export of this process, when it does not wait.
+    #[inline]
+    pub(crate) fn is_possible() -> bool {
+        ANY.load(Ordering::Relaxed) && drives(|_| true)
+    }
+
+    /// Whether this thread drives a tokio runtime of one thread.
+    pub(crate) fn drives_tokio() -> bool {
+        driven().is_some()
+    }
+
+    #[cold]
+    fn drives(is_meant: impl Fn(&Executed) -> bool) -> bool {
+        let Some(driven) = driven() else { return false };
+        let executed = EXECUTED.read().unwrap_or_else(PoisonError::into_inner);
+        executed.iter().any(|one| one.by == driven && is_meant(one) && one.exported.strong_count() > 0)
+    }
+
+    /// The runtime of one thread that this thread drives. A thread that merely entered it, or executes what was given to
+    /// `spawn_blocking`, is in its context too, but `yield_now` wakes at once there, since there is no scheduler to be
+    /// left to. (The waker of a thread that drives is woken later, in vain.)
+    fn driven() -> Option<Id> {
+        let handle = Handle::try_current().ok()?;
+        if handle.runtime_flavor() != RuntimeFlavor::CurrentThread {
+            return None;
+        }
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
+        (!woken.0.load(Ordering::Relaxed)).then(|| handle.id())
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Without tokio nothing is known of any executor.
+#[cfg(not(feature = "tokio"))]
+pub(crate) const fn would(_export: u64, _procedure: u32) -> bool {
+    false
+}
+
+#[cfg(not(feature = "tokio"))]
+pub(crate) const fn is_possible() -> bool {
+    false
+}
+
+#[cfg(not(feature = "tokio"))]
+pub(crate) const fn drives_tokio() -> bool {
+    false
+}
