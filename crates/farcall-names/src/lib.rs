@@ -7,7 +7,7 @@
 //! adds the export's identifier, the fingerprints of its procedures and its public key.
 //!
 //! - [`Name`] is what a user writes: `FileAccess`, `FileAccess/ebbets`,
-//!   `udp://10.0.0.7:7000/FileAccess`.
+//!   `udp://10.0.0.7:7000/FileAccess`, `udp://ebbets.example.org:7000/FileAccess`.
 //! - [`Registry`] is what exporters publish to and importers ask.
 //! - [`Memory`] is one for a single process, and for tests; [`File`] is one that all processes of
 //!   a user on a machine share, with nothing to install.
@@ -53,7 +53,7 @@ pub use error::{Distrust, Error, Result};
 pub use file::File;
 pub use format::MAX_FILE;
 pub use memory::Memory;
-pub use name::{Address, Fault, Label, MAX_EXPORT, MAX_LABEL, MAX_NAME, Name, NameError, canonical};
+pub use name::{Address, Fault, Host, Label, MAX_EXPORT, MAX_LABEL, MAX_NAME, Name, NameError, canonical};
 pub use owner::{Liveness, Owner};
 pub use registry::{Listing, Registration, Registry};
 

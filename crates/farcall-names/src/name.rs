@@ -55,6 +55,18 @@ pub enum Name {
         /// The instance, if the name gives one; else any at that address.
         instance: Option<Label>,
     },
+    /// `udp://ebbets.example.org:7000/FileAccess`: what is exported at one of the addresses that the host has when the name is
+    /// bound; no registry is asked.
+    AtHost {
+        /// The host.
+        host: Host,
+        /// The port.
+        port: u16,
+        /// The type.
+        type_name: Label,
+        /// The instance, if the name gives one; else any at that address.
+        instance: Option<Label>,
+    },
 }
 
 /// Where something is exported, and what carries the calls: a URL's scheme and authority.
@@ -76,6 +88,13 @@ pub enum Address {
 /// key of a database without being quoted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(Box<str>);
+
+/// The name of a host, known to be well-formed (RFC 952, RFC 1123 section 2.1).
+///
+/// It has at most 253 bytes in parts with a dot between them: from 1 to 63 ASCII letters, digits, `_` and `-`, no `-` first or
+/// last. What ends in a number is an address, or was meant to be one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Host(Box<str>);
 
 /// What is wrong with a name, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +142,7 @@ pub enum Fault {
     ReservedScheme(&'static str),
     /// The scheme is not followed by `//`.
     NoSlashes,
-    /// The address is no IP address with a port.
+    /// The address is no IP address with a port; nor, where that may stand, a host's name with one.
     Address,
     /// The address has no port.
     NoPort,
@@ -167,9 +186,12 @@ fn name(text: &str) -> Found<Name> {
     }
     let (carrier, authority) = authority(whole)?;
     let (socket, rest) = authority.split('/');
-    let address = carrier(socket_address(socket)?);
+    let place = place(carrier, socket)?;
     let (type_name, instance) = interface(rest.unwrap_or(socket.end()))?;
-    Ok(Name::At { address, type_name, instance })
+    Ok(match place {
+        Place::Address(address) => Name::At { address, type_name, instance },
+        Place::Host(host, port) => Name::AtHost { host, port, type_name, instance },
+    })
 }
 
 /// A colon in front of any slash can only end a scheme: labels have none.
@@ -178,7 +200,47 @@ fn has_scheme(text: &str) -> bool {
 }
 
 /// What carries calls to a socket address.
-type Carrier = fn(SocketAddr) -> Address;
+#[derive(Clone, Copy)]
+enum Carrier {
+    Udp,
+    Shm,
+}
+
+impl Carrier {
+    fn to(self, socket: SocketAddr) -> Address {
+        match self {
+            Carrier::Udp => Address::Udp(socket),
+            Carrier::Shm => Address::Shm(socket),
+        }
+    }
+}
+
+/// What a name may have in front of the type.
+enum Place {
+    Address(Address),
+    Host(Host, u16),
+}
+
+/// An address, or a host and a port.
+fn place(carrier: Carrier, part: Part<'_>) -> Found<Place> {
+    match (socket_address(part), carrier) {
+        (Ok(socket), _) => Ok(Place::Address(carrier.to(socket))),
+        (Err((at, Fault::Address)), Carrier::Udp) => host_and_port(part).unwrap_or(Err((at, Fault::Address))),
+        (Err(fault), Carrier::Udp | Carrier::Shm) => Err(fault),
+    }
+}
+
+/// A host and a port, or what is wrong with the port; nothing if there is no host.
+fn host_and_port(part: Part<'_>) -> Option<Found<Place>> {
+    let (host, port) = part.split(':');
+    let host = Host::parse(host.text)?;
+    let port = match port.map(|port| port.text) {
+        None | Some("") => return Some(Err((part.end().at, Fault::NoPort))),
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok()?,
+        Some(_) => return None,
+    };
+    Some(if port == 0 { Err((part.at, Fault::PortZero)) } else { Ok(Place::Host(host, port)) })
+}
 
 /// What stands before `://`, and what follows it.
 fn authority(whole: Part<'_>) -> Found<(Carrier, Part<'_>)> {
@@ -186,9 +248,9 @@ fn authority(whole: Part<'_>) -> Found<(Carrier, Part<'_>)> {
     if let Some(reserved) = RESERVED.iter().find(|s| **s == scheme.text) {
         return Err((scheme.at, Fault::ReservedScheme(reserved)));
     }
-    let (carrier, rest): (Carrier, _) = match (scheme.text, rest) {
-        ("udp", Some(rest)) => (Address::Udp, rest),
-        ("shm", Some(rest)) => (Address::Shm, rest),
+    let (carrier, rest) = match (scheme.text, rest) {
+        ("udp", Some(rest)) => (Carrier::Udp, rest),
+        ("shm", Some(rest)) => (Carrier::Shm, rest),
         _ => return Err((scheme.at, Fault::UnknownScheme(scheme.text.to_owned()))),
     };
     let Some(text) = rest.text.strip_prefix("//") else {
@@ -285,12 +347,37 @@ impl FromStr for Label {
     }
 }
 
+impl Host {
+    /// The name's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn parse(text: &str) -> Option<Host> {
+        let is_part = |part: &str| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+            (1..=63).contains(&part.len())
+                && part.bytes().all(is_plain)
+                && !part.starts_with('-')
+                && !part.ends_with('-')
+        };
+        // Resolvers take these for addresses of IPv4 in old spellings.
+        let is_number = |part: &str| match part.strip_prefix("0x").or_else(|| part.strip_prefix("0X")) {
+            Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            None => part.bytes().all(|byte| byte.is_ascii_digit()),
+        };
+        let is_host =
+            text.len() <= 253 && text.split('.').all(is_part) && !text.rsplit('.').next().is_some_and(is_number);
+        is_host.then(|| Host(text.into()))
+    }
+}
+
 impl FromStr for Address {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         authority(Part { text, at: 0 })
-            .and_then(|(carrier, socket)| socket_address(socket).map(carrier))
+            .and_then(|(carrier, socket)| socket_address(socket).map(|socket| carrier.to(socket)))
             .map_err(|(at, fault)| NameError::new(text, at, fault))
     }
 }
@@ -333,6 +420,10 @@ impl fmt::Display for Name {
         match self {
             Self::Type(type_name) => write!(f, "{type_name}"),
             Self::Instance { type_name, instance } => write!(f, "{type_name}/{instance}"),
+            Self::AtHost { host, port, type_name, instance } => {
+                write!(f, "udp://{host}:{port}/{type_name}")?;
+                instance.as_ref().map_or(Ok(()), |instance| write!(f, "/{instance}"))
+            }
             Self::At { address, type_name, instance: None } => write!(f, "{address}/{type_name}"),
             Self::At { address, type_name, instance: Some(instance) } => write!(f, "{address}/{type_name}/{instance}"),
         }
@@ -351,6 +442,12 @@ impl fmt::Display for Address {
 impl From<SocketAddr> for Address {
     fn from(socket: SocketAddr) -> Self {
         Self::Udp(socket)
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -396,7 +493,10 @@ impl fmt::Display for Fault {
                 write!(f, "this version of farcall has no carrier for {scheme:?}, only \"udp\"")
             }
             Self::NoSlashes => f.write_str("\"//\" is missing, as in udp://10.0.0.7:7000/FileAccess"),
-            Self::Address => f.write_str("an IP address with a port is wanted, such as 10.0.0.7:7000 or [::1]:7000"),
+            Self::Address => f.write_str(
+                "an IP address with a port is wanted, such as 10.0.0.7:7000 or [::1]:7000; udp:// takes a host's name too, \
+                 such as ebbets.example.org:7000",
+            ),
             Self::NoPort => f.write_str("the port is missing, as in 10.0.0.7:7000 or [::1]:7000"),
             Self::PortZero => f.write_str("nobody can be reached at port 0"),
         }

@@ -70,7 +70,19 @@ fn a_fault_says_what_is_wrong_and_where() {
         ("udp://::1/A", 9, Fault::NoPort),
         ("udp://10.0.0.7:0/A", 6, Fault::PortZero),
         ("udp://10.0.0.7:70000/A", 6, Fault::Address),
-        ("udp://ebbets:7000/A", 6, Fault::Address),
+        ("udp://ebbets:70000/A", 6, Fault::Address),
+        ("udp://ebbets:+7/A", 6, Fault::Address),
+        ("udp://ebbets:0/A", 6, Fault::PortZero),
+        ("udp://ebbets/A", 12, Fault::NoPort),
+        ("udp://ebbets:/A", 13, Fault::NoPort),
+        ("udp://ebbets..org:7/A", 6, Fault::Address),
+        ("udp://-ebbets:7/A", 6, Fault::Address),
+        ("udp://eb bets:7/A", 6, Fault::Address),
+        ("udp://[ebbets]:7/A", 6, Fault::Address),
+        ("udp://10.0.0.300:7/A", 6, Fault::Address),
+        ("udp://127.1:7/A", 6, Fault::Address),
+        ("udp://0x7f000001:7/A", 6, Fault::Address),
+        ("shm://ebbets:7000/A", 6, Fault::Address),
         ("udp://10.0.0.7:7000", 19, Fault::Empty { part: ty }),
         ("udp://10.0.0.7:7000/", 20, Fault::Empty { part: ty }),
         ("udp://10.0.0.7:7000/A/", 22, Fault::Empty { part: instance }),
@@ -109,6 +121,19 @@ fn an_error_shows_the_name_escaped() {
     assert!(error.starts_with(r#"in the name "a\u{1b}[31m", at byte 1: '\u{1b}' may not stand in a type"#), "{error}");
 }
 
+#[test]
+fn a_host_may_stand_by_its_name() {
+    let longest = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(61)].join(".");
+    for host in ["localhost", "ebbets.example.org", "3com", "10.0.0.7a", "_x.a-b", &longest] {
+        let text = format!("udp://{host}:7000/FileAccess/ebbets");
+        let name = text.parse::<Name>().unwrap();
+        let Name::AtHost { host: read, port, .. } = &name else { panic!("{name:?}") };
+        assert_eq!((read.as_str(), *port, name.to_string()), (host, 7000, text));
+    }
+    assert!(format!("udp://{longest}d:7000/A").parse::<Name>().is_err());
+    assert!("udp://localhost:7000".parse::<Address>().is_err(), "a registry has numbers only");
+}
+
 proptest! {
     #[test]
     fn any_text_is_a_name_that_prints_the_same_or_a_fault_within_it(text in any::<String>()) {
@@ -119,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn text_that_is_nearly_a_name_reads_back(text in "(udp:/{0,2})?[]\\[a-f0-9.:]{0,12}(/[a-b._-]{0,3}){0,3}") {
+    fn text_that_is_nearly_a_name_reads_back(text in "(udp:/{0,2})?[]\\[a-fx0-9_.:-]{0,12}(/[a-b._-]{0,3}){0,3}") {
         if let Ok(name) = text.parse::<Name>() {
             prop_assert_eq!(name.to_string().parse::<Name>(), Ok(name));
         }

@@ -9,7 +9,7 @@
 //! - threads are made by [`Env::spawn`] only.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +59,15 @@ pub trait Env: Send + Sync + 'static {
         // To connect a socket of datagrams is to look the way up. Of what port does not matter (9 discards).
         socket.connect((to, 9))?;
         Ok(socket.local_addr()?.ip())
+    }
+
+    /// The addresses of a host that is given by its name, those to be tried first first. May block for as long as the
+    /// system's resolver does: it is called in a thread that nobody waits for without a deadline.
+    ///
+    /// # Errors
+    /// The name is unknown, or cannot be resolved at the moment.
+    fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        Ok((host, port).to_socket_addrs()?.collect())
     }
 
     /// How many threads can run at the same time, at least 1.

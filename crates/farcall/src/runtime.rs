@@ -4,6 +4,7 @@
 //! settings    the builder, and FARCALL_* variables
 //! export      offering an interface;  advertise: at which address
 //! bind        from a name to an export at some address;  bound: what an importer is bound to
+//! resolve     from the name of a host to its addresses
 //! import      the channel of an imported interface: calls, rebinding, repeating
 //! group       the instances of a type, followed in the registry
 //! started     its started calls;  rescue: those that must be bound first, or made again
@@ -19,6 +20,7 @@ mod export;
 mod group;
 mod import;
 mod rescue;
+mod resolve;
 mod settings;
 mod started;
 mod tasks;
@@ -50,6 +52,7 @@ use crate::stats::Stats;
 use crate::stub::{self, AsyncServer, Binding};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran};
+use resolve::Resolver;
 use settings::Settings;
 use tasks::Tasks;
 
@@ -84,6 +87,8 @@ pub(crate) struct Inner {
     tasks: Tasks,
     /// Segments that may be mapped.
     offers: Arc<Offers>,
+    /// Names of hosts that are being resolved.
+    resolver: Arc<Resolver>,
     state: Mutex<State>,
 }
 
@@ -360,6 +365,7 @@ impl Runtime {
             generation: self.0.generation,
             tasks: Tasks::new(&*self.0.env),
             offers: Arc::default(),
+            resolver: Arc::default(),
             state: Mutex::default(),
         }))
     }

@@ -70,6 +70,11 @@ impl Env for Outside {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// The machines have no names but those of processes, which the registry knows.
+    fn resolve(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+        Err(io::Error::new(io::ErrorKind::NotFound, "no host has a name in the simulation"))
+    }
+
     fn process_id(&self) -> u32 {
         number(self.process, self.life)
     }

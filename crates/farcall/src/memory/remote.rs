@@ -1,5 +1,6 @@
 //! A segment that is imported.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +11,7 @@ use super::carrier::Carrier;
 use super::segment::{Rights, TYPE};
 use super::served::Served;
 use super::{Memory, Result, mapped};
-use crate::names::{Address, Name};
+use crate::names::Name;
 use crate::runtime::Near;
 use crate::{CallFailed, Kind, Pending, Ran, Runtime};
 
@@ -35,6 +36,9 @@ impl Runtime {
         match name.parse::<Name>().map_err(wrong)? {
             Name::Type(segment) => self.import_named(segment.as_str(), None),
             Name::At { address, type_name: segment, instance: None } => self.import_at(address, segment.as_str()),
+            Name::AtHost { host, port, type_name: segment, instance: None } => {
+                self.import_at(format_args!("udp://{host}:{port}"), segment.as_str())
+            }
             _ => {
                 let why = format!("{name:?}: a segment's name has one part, behind an address or not");
                 Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why).into())
@@ -42,8 +46,8 @@ impl Runtime {
         }
     }
 
-    /// Imports the segment that is exported at an address.
-    pub(super) fn import_at(&self, address: Address, segment: &str) -> crate::Result<Remote> {
+    /// Imports the segment that is exported at an address, or at a host: a URL's scheme and authority.
+    pub(super) fn import_at(&self, address: impl Display, segment: &str) -> crate::Result<Remote> {
         let (access, place): (AccessClient, _) =
             self.import_placed::<dyn Access>(&format!("{address}/{TYPE}/{segment}"))?;
         let facts = access.facts().map_err(|why| match why {

@@ -73,6 +73,12 @@ pub(super) struct Candidate {
     name: String,
 }
 
+impl Candidate {
+    fn at_each(addresses: &[SocketAddr], type_name: &Label, instance: Option<&Label>) -> Vec<Candidate> {
+        addresses.iter().map(|&address| Candidate { address, name: full_name(type_name, instance) }).collect()
+    }
+}
+
 pub(super) fn parse(name: &str) -> Result<Name, CallFailed> {
     name.parse().map_err(|why: NameError| CallFailed::new(Kind::NoSuchName, Ran::No).caused_by(why))
 }
@@ -87,16 +93,31 @@ impl Inner {
         avoid: &[SocketAddr],
         deadline: Option<Time>,
     ) -> Result<Target, CallFailed> {
-        let (mut candidates, mut failed) = (self.candidates_but(name, avoid)?, None);
+        let (mut candidates, mut failed) = (self.candidates_but(name, avoid, deadline)?, Failures::default());
+        let mut end = deadline;
         while !candidates.is_empty() {
-            let (mut poll, later) = self.poll(name, interface, candidates)?;
-            match poll.ask(deadline) {
-                Ok(target) => return self.near(name, target),
-                Err(why) => failed = Some(worse(failed, why)),
-            }
+            let (poll, later) = self.poll(name, interface, candidates);
             candidates = later;
+            let mut poll = match poll {
+                Ok(poll) => poll,
+                Err(why) => {
+                    failed.no_socket = Some(why);
+                    continue;
+                }
+            };
+            let mut by = end;
+            if !candidates.is_empty() {
+                // Those who do not answer leave time for the others.
+                let now = self.env.now();
+                let end = *end.get_or_insert(now + self.settings.patience);
+                by = Some(now + end.since(now) / 2);
+            }
+            match poll.ask(by, deadline) {
+                Ok(target) => return self.near(name, target),
+                Err(why) => failed.add(why),
+            }
         }
-        Err(failed.unwrap_or_else(|| nobody(name)))
+        Err(failed.of(name))
     }
 
     /// The same for a task, which asks those whom [`Inner::candidates_later`] gave. Nobody asks it to end: it does so when
@@ -107,59 +128,80 @@ impl Inner {
         interface: &idl::Interface,
         mut candidates: Vec<Candidate>,
     ) -> Result<Target, CallFailed> {
-        let mut failed = None;
+        let mut failed = Failures::default();
         while !candidates.is_empty() {
-            let (mut poll, later) = self.poll(name, interface, candidates)?;
+            let (poll, later) = self.poll(name, interface, candidates);
+            candidates = later;
+            let mut poll = match poll {
+                Ok(poll) => poll,
+                Err(why) => {
+                    failed.no_socket = Some(why);
+                    continue;
+                }
+            };
             match poll.ask_later().await {
                 Ok(target) if self.env.shares_memory() => {
                     return Tasks::hold_up(self, || self.near(name, target));
                 }
                 Ok(target) => return self.near(name, target),
-                Err(why) => failed = Some(worse(failed, why)),
+                Err(why) => failed.add(why),
             }
-            candidates = later;
         }
-        Err(failed.unwrap_or_else(|| nobody(name)))
+        Err(failed.of(name))
     }
 
-    /// Whom a task is to ask.
-    pub(super) fn candidates_later(
+    /// Whom a task is to ask, unless `over` says that nobody needs to know any more.
+    pub(super) async fn candidates_later(
         self: &Arc<Self>,
         name: &Name,
         avoid: &[SocketAddr],
+        over: &impl Fn() -> Result<(), CallFailed>,
     ) -> Result<Vec<Candidate>, CallFailed> {
-        match name {
-            Name::At { .. } => self.candidates_but(name, avoid),
-            _ => Tasks::hold_up(self, || self.candidates_but(name, avoid)),
-        }
+        self.check_process()?;
+        let candidates = match name {
+            Name::At { .. } => self.candidates(name)?,
+            Name::AtHost { host, port, type_name, instance } => {
+                let addresses = self.resolve_later((host, *port), over).await?;
+                Candidate::at_each(&addresses, type_name, instance.as_ref())
+            }
+            _ => Tasks::hold_up(self, || self.candidates(name))?,
+        };
+        but(name, candidates, avoid)
     }
 
     /// Those who may export a name. Those at `avoid` are among them only if there is nobody else.
-    fn candidates_but(&self, name: &Name, avoid: &[SocketAddr]) -> Result<Vec<Candidate>, CallFailed> {
+    fn candidates_but(
+        &self,
+        name: &Name,
+        avoid: &[SocketAddr],
+        deadline: Option<Time>,
+    ) -> Result<Vec<Candidate>, CallFailed> {
         self.check_process()?;
-        let mut candidates = self.candidates(name)?;
-        if candidates.is_empty() {
-            let why = format!("nobody exports {name}");
-            return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why));
-        }
-        if candidates.iter().any(|candidate| !avoid.contains(&candidate.address)) {
-            candidates.retain(|candidate| !avoid.contains(&candidate.address));
-        }
-        Ok(candidates)
+        let candidates = match name {
+            Name::AtHost { host, port, type_name, instance } => {
+                let addresses = self.resolve(name, (host, *port), deadline)?;
+                Candidate::at_each(&addresses, type_name, instance.as_ref())
+            }
+            _ => self.candidates(name)?,
+        };
+        but(name, candidates, avoid)
     }
 
-    /// Those of the candidates whom one socket reaches, to be asked at once, and the others: there may be two kinds.
+    /// Those of the candidates whom one socket reaches, to be asked at once, and the others. There may be no socket of that
+    /// kind, where the machine has no IPv6.
     fn poll<'a>(
         &'a self,
         name: &'a Name,
         interface: &'a idl::Interface,
         candidates: Vec<Candidate>,
-    ) -> Result<(Poll<'a>, Vec<Candidate>), CallFailed> {
+    ) -> (Result<Poll<'a>, CallFailed>, Vec<Candidate>) {
         let from = |candidate: &Candidate| crate::client::bind_address(candidate.address);
-        let endpoint = self.endpoint(candidates[0].address)?;
+        let endpoint = self.endpoint(candidates[0].address);
         let first = from(&candidates[0]);
-        let (now, later) = candidates.into_iter().partition(|candidate| from(candidate) == first);
-        Ok((Poll { inner: self, name, interface, endpoint, asked: now, bound: None, failed: None }, later))
+        let (asked, later) = candidates.into_iter().partition(|candidate| from(candidate) == first);
+        let poll =
+            endpoint.map(|endpoint| Poll { inner: self, name, interface, endpoint, asked, bound: None, failed: None });
+        (poll, later)
     }
 
     /// Binds several instances at once, each at its address. Who has not answered when the deadline comes has none.
@@ -240,13 +282,12 @@ impl Inner {
         line
     }
 
-    /// Who may export the name.
+    /// Who may export the name, if that is known without asking for a host.
     fn candidates(&self, name: &Name) -> Result<Vec<Candidate>, CallFailed> {
         let registry = |why: farcall_names::Error| CallFailed::new(Kind::Registry, Ran::No).caused_by(why);
         let entries = match name {
             Name::At { address, type_name, instance } => {
-                let candidate = |address| Candidate { address, name: full_name(type_name, instance.as_ref()) };
-                return Ok(address.socket().map(candidate).into_iter().collect());
+                return Ok(Candidate::at_each(address.socket().as_slice(), type_name, instance.as_ref()));
             }
             Name::Type(type_name) => self.registry.instances(type_name).map_err(registry)?,
             Name::Instance { type_name, instance } => {
@@ -300,9 +341,10 @@ struct Poll<'a> {
 }
 
 impl Poll<'_> {
-    fn ask(&mut self, deadline: Option<Time>) -> Result<Target, CallFailed> {
+    /// Asks until `by`; the caller's own deadline may be later.
+    fn ask(&mut self, by: Option<Time>, deadline: Option<Time>) -> Result<Target, CallFailed> {
         let (endpoint, peers) = (self.endpoint.clone(), self.peers());
-        endpoint.bind(&peers, deadline, &mut |which, answer| self.hear(&peers[which].0, answer))?;
+        endpoint.bind(&peers, by, &mut |which, answer| self.hear(&peers[which].0, answer))?;
         let late = deadline.is_some_and(|deadline| deadline <= self.inner.env.now());
         self.outcome(late)
     }
@@ -358,6 +400,45 @@ fn full_name(type_name: &Label, instance: Option<&Label>) -> String {
     match instance {
         None => type_name.to_string(),
         Some(instance) => format!("{type_name}/{instance}"),
+    }
+}
+
+/// The candidates without those to avoid, unless there is nobody else.
+fn but(name: &Name, mut candidates: Vec<Candidate>, avoid: &[SocketAddr]) -> Result<Vec<Candidate>, CallFailed> {
+    if candidates.is_empty() {
+        let why = format!("nobody exports {name}");
+        return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why));
+    }
+    if candidates.iter().any(|candidate| !avoid.contains(&candidate.address)) {
+        candidates.retain(|candidate| !avoid.contains(&candidate.address));
+    }
+    Ok(candidates)
+}
+
+/// Why none of those who may export a name could be bound.
+#[derive(Default)]
+struct Failures {
+    asked: Option<CallFailed>,
+    /// Some could not be asked. That is told only if nobody could be.
+    no_socket: Option<CallFailed>,
+}
+
+impl Failures {
+    fn add(&mut self, why: CallFailed) {
+        self.asked = Some(worse(self.asked.take(), why));
+    }
+
+    #[cold]
+    fn of(self, name: &Name) -> CallFailed {
+        match (name, self.asked.or(self.no_socket)) {
+            (_, None) => nobody(name),
+            // One at some address refused, perhaps: which host's it is must be said.
+            (Name::AtHost { host, .. }, Some(why)) if !why.detail().contains(host.as_str()) => {
+                let detail = format!("the host {host}: {}", why.detail());
+                why.because(detail)
+            }
+            (_, Some(why)) => why,
+        }
     }
 }
 

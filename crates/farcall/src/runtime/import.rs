@@ -278,7 +278,7 @@ impl Importer {
         if let Some(target) = self.bound.get() {
             return Ok(target);
         }
-        let candidates = self.inner.candidates_later(&self.name, avoid)?;
+        let candidates = self.inner.candidates_later(&self.name, avoid, &over).await?;
         Attempt::join(self, candidates)?.wait(over).await
     }
 

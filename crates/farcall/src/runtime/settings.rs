@@ -261,6 +261,7 @@ impl Builder {
             registry,
             generation,
             offers: Arc::default(),
+            resolver: Arc::default(),
             state,
         })))
     }

@@ -13,7 +13,7 @@ use super::{
 use crate::env::Event;
 use crate::memory::access::{Access, Facts};
 use crate::memory::{Memory, Remote, Rights, Segment};
-use crate::names::Registration;
+use crate::names::{Address, Registration};
 use crate::sys::fork;
 use crate::{CallFailed, Error, Kind, Ran, Result, Runtime};
 
@@ -88,7 +88,7 @@ impl Runtime {
     }
 
     fn import_known(&self, known: Known) -> Result<Remote> {
-        let remote = self.import_at(known.entry.address.into(), &known.entry.name)?;
+        let remote = self.import_at(Address::from(known.entry.address), &known.entry.name)?;
         Ok(if remote.generation() == known.entry.generation { remote.unless(known.purged) } else { remote })
     }
 
