@@ -70,7 +70,7 @@ pub(crate) use accesses::Accesses;
 pub(crate) use accesses::Accessor;
 use accesses::Backlog;
 pub(crate) use call::Work;
-pub(crate) use crew::{Crew, Pace, Plan, Relief, Rested, Seat, Threads};
+pub(crate) use crew::{Crew, Pace, Plan, Quota, Relief, Rested, Seat, Threads};
 use exported::Exports;
 pub(crate) use exported::{Direct, Executor, Exported};
 pub(crate) use handed::{Back, Outlet};

@@ -68,7 +68,8 @@ fn who_has_taken_a_servers_name_gets_no_calls() {
     let guess = |_: &[u8]| vec![0; 16];
     let echo = |hello: &[u8]| hello[..16].to_vec();
     let longer = |hello: &[u8]| hello.to_vec();
-    let answers: [Box<dyn FnOnce(&[u8]) -> Vec<u8> + Send>; 5] =
+    type Answer = Box<dyn FnOnce(&[u8]) -> Vec<u8> + Send>;
+    let answers: [Answer; 5] =
         [Box::new(by_other), Box::new(nothing), Box::new(guess), Box::new(echo), Box::new(longer)];
     for wrong in answers {
         let (_runtime, export, listener) = server();

@@ -101,12 +101,25 @@ impl Threads {
     }
 }
 
+/// The part of a server's threads that a crew may have, which it shares with other crews.
+pub(crate) trait Quota: Send + Sync {
+    /// Takes one more, or none (false).
+    fn take(&self) -> bool;
+    /// Takes one more even if there is none.
+    fn overdraw(&self);
+    fn give_back(&self);
+    /// Whether there is none left.
+    fn is_taken(&self) -> bool;
+}
+
 /// The workers of a server, or of one of its callers through shared memory.
 pub(crate) struct Crew {
     /// How many may execute, not counting a receiver that executes something quick.
     limit: usize,
     /// The threads of the server, and how many of them are here.
     budget: Arc<Threads>,
+    /// The part of them that may be here, if not all.
+    quota: Option<Arc<dyn Quota>>,
     threads: usize,
     /// Those at the socket, or on their way to it.
     receiving: usize,
@@ -166,6 +179,7 @@ impl Crew {
         Crew {
             limit: limit.max(1),
             budget,
+            quota: None,
             threads: 0,
             receiving: 0,
             executing: 0,
@@ -183,6 +197,13 @@ impl Crew {
     /// From now on two receive while calls are rare, so that one of them may execute whatever comes.
     pub(crate) fn in_pairs(mut self) -> Crew {
         self.in_pairs = true;
+        self
+    }
+
+    /// It takes no more threads than that leaves to it.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn within(mut self, quota: Arc<dyn Quota>) -> Crew {
+        self.quota = Some(quota);
         self
     }
 
@@ -227,7 +248,20 @@ impl Crew {
         self.threads -= 1;
         if self.threads > 0 {
             self.budget.give_back();
+            self.quota.iter().for_each(|quota| quota.give_back());
         }
+    }
+
+    /// Takes one thread more, if there may be one.
+    fn take_thread(&self) -> bool {
+        if !self.quota.as_ref().is_none_or(|quota| quota.take()) {
+            return false;
+        }
+        let taken = self.budget.take();
+        if !taken {
+            self.quota.iter().for_each(|quota| quota.give_back());
+        }
+        taken
     }
 
     pub(crate) fn receiving(&self) -> usize {
@@ -307,7 +341,7 @@ impl Crew {
             return Some(Relief::Rested(seat));
         }
         // One is not counted.
-        (self.threads == 0 || self.budget.take()).then(|| self.one_more())
+        (self.threads == 0 || self.take_thread()).then(|| self.one_more())
     }
 
     fn one_more(&mut self) -> Relief {
@@ -318,7 +352,8 @@ impl Crew {
 
     /// Whether nobody more can receive or execute than do.
     pub(crate) fn is_full(&self) -> bool {
-        self.resting.is_empty() && self.budget.are_taken()
+        self.resting.is_empty()
+            && (self.budget.are_taken() || self.quota.as_ref().is_some_and(|quota| quota.is_taken()))
     }
 
     /// Whether there can be no more threads, and all that there are wait in calls of their own, but for one that receives.
@@ -424,6 +459,7 @@ impl Crew {
         let relief = self.relieve();
         relief.or_else(|| {
             self.budget.taken.fetch_add(1, Ordering::Relaxed);
+            self.quota.iter().for_each(|quota| quota.overdraw());
             Some(self.one_more())
         })
     }

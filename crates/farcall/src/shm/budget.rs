@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Whatever is counted in it: connections, bytes.
+use crate::server::Quota;
+
+/// Whatever is counted in it: connections, bytes, threads.
 ///
 /// Each process has a least share. Beyond that all share a pool, and of that a process may have as much as it leaves to
 /// others: alone it gets half, beside one that has half a quarter. (Choudhury and Hahne 1998, "Dynamic queue length
@@ -23,6 +25,20 @@ struct Taken {
     /// Beyond the least shares.
     pooled: usize,
     by: HashMap<i32, usize>,
+}
+
+/// What is taken when a process has taken more.
+struct After {
+    all: usize,
+    pooled: usize,
+    own: usize,
+}
+
+impl Taken {
+    fn put(&mut self, process: i32, After { all, pooled, own }: After) {
+        (self.all, self.pooled) = (all, pooled);
+        self.by.insert(process, own);
+    }
 }
 
 /// The budget as one process draws on it.
@@ -107,17 +123,23 @@ impl Share {
 
     /// Takes so much more, or nothing (false).
     pub(super) fn take(&self, more: usize) -> bool {
-        let (budget, mut taken) = (&*self.budget, self.budget.lock());
-        let before = taken.by.get(&self.process).copied().unwrap_or(0);
-        let (all, after) = (taken.all.saturating_add(more), before.saturating_add(more));
-        let (drawn, draws) = (before.saturating_sub(budget.least), after.saturating_sub(budget.least));
-        let pooled = (taken.pooled - drawn).saturating_add(draws);
-        if all > budget.most || (draws > 0 && pooled.saturating_add(draws) > budget.pool) {
-            return false;
+        let mut taken = self.budget.lock();
+        let (after, may) = self.with(&taken, more);
+        if may {
+            taken.put(self.process, after);
         }
-        (taken.all, taken.pooled) = (all, pooled);
-        taken.by.insert(self.process, after);
-        true
+        may
+    }
+
+    /// What there would be with so much more, and whether it may be had.
+    fn with(&self, taken: &Taken, more: usize) -> (After, bool) {
+        let budget = &*self.budget;
+        let before = taken.by.get(&self.process).copied().unwrap_or(0);
+        let (all, own) = (taken.all.saturating_add(more), before.saturating_add(more));
+        let (drawn, draws) = (before.saturating_sub(budget.least), own.saturating_sub(budget.least));
+        let pooled = (taken.pooled - drawn).saturating_add(draws);
+        let may = all <= budget.most && (draws == 0 || pooled.saturating_add(draws) <= budget.pool);
+        (After { all, pooled, own }, may)
     }
 
     /// Gives so much back of what was taken.
@@ -131,6 +153,27 @@ impl Share {
         if after > 0 {
             taken.by.insert(self.process, after);
         }
+    }
+}
+
+/// Threads, one by one.
+impl Quota for Share {
+    fn take(&self) -> bool {
+        self.take(1)
+    }
+
+    fn overdraw(&self) {
+        let mut taken = self.budget.lock();
+        let (after, _) = self.with(&taken, 1);
+        taken.put(self.process, after);
+    }
+
+    fn give_back(&self) {
+        self.give(1);
+    }
+
+    fn is_taken(&self) -> bool {
+        !self.with(&self.budget.lock(), 1).1
     }
 }
 
@@ -155,6 +198,20 @@ mod tests {
         for share in [first, second, third] {
             share.give(usize::MAX);
         }
+        let taken = budget.lock();
+        assert_eq!((taken.all, taken.pooled, taken.by.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_is_overdrawn_is_given_back() {
+        let budget = Budget::new(8, 2, 8);
+        let share = budget.share(1);
+        assert_eq!(all(&share), 2 + 4);
+        assert!(share.is_taken());
+        share.overdraw();
+        share.give_back();
+        assert!(share.is_taken() && !share.take(1));
+        (0..6).for_each(|_| share.give_back());
         let taken = budget.lock();
         assert_eq!((taken.all, taken.pooled, taken.by.len()), (0, 0, 0));
     }

@@ -41,6 +41,8 @@ const MAX_UNCLOSED: usize = 64;
 /// has in any case.
 const POOL_BYTES: usize = 2 * ((1 << 30) + (1 << 20));
 const LEAST_BYTES: usize = 512 << 10;
+/// Threads that each process's connections may have besides their receivers while there are any left.
+const LEAST_THREADS: usize = 2;
 /// What the host hears besides its callers.
 const ALARM: u64 = 0;
 const LISTENER: u64 = 1;
@@ -48,6 +50,8 @@ const LISTENER: u64 = 1;
 const NAP: Duration = Duration::from_micros(100);
 /// The longest time between two looks while calls keep coming.
 const LONGEST_NAP: Duration = Duration::from_micros(1600);
+/// The longest time between two looks at a receiver that is stuck while its process has no thread left for another one.
+const STARVED_NAP: Duration = Duration::from_millis(50);
 /// After so many looks at which nothing had moved nobody looks any more.
 const QUIET: u32 = 64;
 /// How long nobody is met when there are too many files.
@@ -85,6 +89,7 @@ impl Host {
         ear.hear(&listener, LISTENER)?;
         // The other half of the descriptors is for what else the process does.
         let most = MAX_CONNECTIONS.min(farcall_shm::file_limit() / 2);
+        let threads = server.threads().most();
         let body = Keeper {
             ear,
             next: LISTENER + 1,
@@ -95,6 +100,7 @@ impl Host {
             spin,
             offers: offers.clone(),
             places: Budget::new(most / 2, LEAST_CONNECTIONS, most),
+            threads: Budget::new(threads, LEAST_THREADS, threads),
             bytes: Budget::new(POOL_BYTES, LEAST_BYTES, POOL_BYTES + MAX_CONNECTIONS * LEAST_BYTES),
             connections: HashMap::new(),
             silent: VecDeque::new(),
@@ -126,6 +132,8 @@ struct Keeper {
     places: Arc<Budget>,
     /// How many bytes of large arguments and results each process may have us hold.
     bytes: Arc<Budget>,
+    /// How many of the server's threads the receivers of each process may have besides the first of each connection.
+    threads: Arc<Budget>,
     connections: HashMap<u64, Connection>,
     /// Those that have not said yet what they want, and when each has to go, in that order.
     silent: VecDeque<(Time, u64)>,
@@ -290,8 +298,9 @@ impl Keeper {
                 connection.stage = Stage::Meeting;
                 self.ear.ignore(&*connection.wire);
                 let (wire, server, watch) = (connection.wire.clone(), self.server.clone(), self.watch.clone());
-                let bytes = self.bytes.share(connection.place.process());
-                Meeting { name, wire, server, watch, spin: self.spin, bytes }.start().is_ok()
+                let process = connection.place.process();
+                let (bytes, threads) = (self.bytes.share(process), self.threads.share(process));
+                Meeting { name, wire, server, watch, spin: self.spin, bytes, threads }.start().is_ok()
             }
             Heard::Nothing | Heard::Gone => false,
         };
@@ -342,11 +351,15 @@ impl Watched {
             return;
         }
         let moved = progress != self.progress;
-        if self.guarded && alone && self.alone && !moved {
-            self.post.relieve_if_alone();
-        }
+        let stuck = self.guarded && alone && self.alone && !moved;
+        let starved = stuck && !self.post.relieve_if_alone();
         self.quiet = if moved || alone { 0 } else { self.quiet + 1 };
-        self.nap = if alone { NAP } else { (self.nap * 2).min(LONGEST_NAP) };
+        self.nap = match (starved, alone) {
+            // (When the receiver is done it goes on by itself.)
+            (true, _) => (self.nap * 2).min(STARVED_NAP),
+            (false, true) => NAP,
+            (false, false) => (self.nap * 2).min(LONGEST_NAP),
+        };
         (self.guarded, self.progress, self.alone) = (true, progress, alone);
         if self.quiet >= QUIET && self.post.unguard(progress) {
             self.guarded = false;

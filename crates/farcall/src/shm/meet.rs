@@ -26,6 +26,8 @@ pub(super) struct Meeting {
     pub(super) spin: Duration,
     /// What the caller can make us hold.
     pub(super) bytes: Share,
+    /// The threads that it can make us have.
+    pub(super) threads: Share,
 }
 
 impl Meeting {

@@ -68,7 +68,8 @@ enum Next {
 
 impl Post {
     pub(super) fn new(meeting: &Meeting, id: u64, from: SocketAddr, page: Page) -> Arc<Post> {
-        let mut crew = Crew::new(usize::MAX, meeting.server.threads().clone());
+        let crew = Crew::new(usize::MAX, meeting.server.threads().clone());
+        let mut crew = crew.within(Arc::new(meeting.threads.clone()));
         crew.born();
         let brisk = brisk(meeting.spin);
         let memory = farcall_shm::Server::new(Arc::new(page));
@@ -153,15 +154,15 @@ impl Post {
         (state.crew.progress, state.crew.receiving() == 0, state.crew.guarded)
     }
 
-    /// The receiver is stuck, or has no thread: another one receives.
-    pub(super) fn relieve_if_alone(self: &Arc<Self>) {
+    /// The receiver is stuck, or has no thread: another one receives. False: there can be none.
+    pub(super) fn relieve_if_alone(self: &Arc<Self>) -> bool {
         let relief = match self.is_closed() {
             true => None,
             false => self.lock().crew.relieve_if_alone(),
         };
-        if let Some(relief) = relief {
-            self.relieve(relief);
-        }
+        let Some(relief) = relief else { return false };
+        self.relieve(relief);
+        true
     }
 
     /// Nobody needs to look after the receiver, unless it has executed something meanwhile.
