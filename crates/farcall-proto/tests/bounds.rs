@@ -83,6 +83,18 @@ fn a_fragment_of_a_high_activity_costs_no_more_than_another() {
     assert!(honest_call_returns(&mut pair, &[5; 3000]));
 }
 
+/// Many activities at once: their datagrams come in any order, and the row reaches those that stood apart.
+#[test]
+fn activities_that_come_in_disorder_are_counted_once() {
+    let mut pair = beside(ServerConfig::default());
+    let peer = join(&mut pair, HARM, 1);
+    for activity in [10, 11, 12, 1, 2, 3, 13] {
+        comes(&mut pair, peer, &[fragment(activity, activity, 1 << 20, 0, 4)]);
+    }
+    assert_eq!(kept(&pair, HARM).activities, 13 * 16);
+    assert!(honest_call_returns(&mut pair, &[5; 3000]));
+}
+
 #[test]
 fn a_fragment_far_ahead_holds_no_more_than_its_bytes() {
     let mut pair = beside(ServerConfig::default());

@@ -612,17 +612,19 @@ impl Server {
         let more = self.more(place);
         let before = more.rest.cost();
         more.rest.set_last(activity, last, mutant);
-        let cost = more.rest.cost() - before;
-        if cost > 0 {
-            self.count_activities(place, before == 0, cost);
+        let cost = more.rest.cost();
+        if cost != before {
+            self.count_activities(place, before, cost);
         }
     }
 
-    fn count_activities(&mut self, place: usize, first: bool, cost: usize) {
+    /// (Activities that stood apart cost less when the row has reached them.)
+    fn count_activities(&mut self, place: usize, before: usize, cost: usize) {
         let entry = self.table.at_mut(place);
         let Some(more) = &mut entry.more else { return };
         more.charge(&mut self.hosts, Kept::Activities, cost);
-        if first {
+        more.credit(&mut self.hosts, Kept::Activities, before);
+        if before == 0 {
             let (id, place) = (entry.id, more.host);
             let Server { hosts, table, .. } = self;
             let host = hosts.at_mut(place);
