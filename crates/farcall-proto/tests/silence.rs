@@ -104,6 +104,21 @@ fn a_detached_call_goes_on_whether_its_call_said_so_or_a_probe() {
     }
 }
 
+/// A mark of detached calls was that of calls of which a SELECT waits to be sent: such a call heard nothing any more.
+#[test]
+fn a_detached_call_with_long_arguments_is_told_what_has_arrived() {
+    let mut pair = Pair::acquainted();
+    let id = pair.start(1, &[7; 40_000]);
+    pair.client.detach(id, false);
+    for _ in 0..100 {
+        let datagrams = pair.sent();
+        pair.receive(&datagrams);
+        let answers = pair.answered();
+        pair.hear(&answers);
+    }
+    assert_eq!(pair.server.unfinished(), 1);
+}
+
 #[test]
 fn a_patience_of_its_own_is_told_and_counts() {
     let client = ClientConfig { patience: Duration::from_secs(1), ..ClientConfig::default() };

@@ -471,7 +471,10 @@ impl Model {
                 server.fill(lane, part, &from[..from.len().min(PART)]);
                 server.answer(slot, number, Status::Part, &[]);
             }
-            Request::Forget => kept.retain(|(of, _)| *of != slot),
+            Request::Forget => {
+                kept.retain(|(of, _)| *of != slot);
+                server.answer(slot, number, Status::Part, &[]);
+            }
             Request::Nonsense => self.violated("arguments-intact", "an honest caller wrote nonsense".into()),
         }
     }

@@ -216,7 +216,7 @@ pub(super) const PROMISED: u8 = 4;
 pub(super) const TO_SELECT: u8 = 8;
 
 /// Nobody waits for its end, and it is to go on.
-pub(super) const DETACHED: u8 = 8;
+pub(super) const DETACHED: u8 = 16;
 
 /// What is happening to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
