@@ -76,6 +76,25 @@ fn a_server_at_all_addresses_publishes_one_at_which_it_is_called() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_server_at_all_addresses_shares_memory_with_those_who_call_it_at_a_loopback_address() {
+    if std::env::var("FARCALL_SHM").is_ok_and(|value| value == "off") {
+        return skip("FARCALL_SHM=off");
+    }
+    for (wildcard, loopbacks) in [("0.0.0.0:0", &["127.0.0.1"][..]), ("[::]:0", &["127.0.0.1", "[::1]"])] {
+        if UdpSocket::bind(wildcard).is_err() {
+            skip("no IPv6 here");
+            continue;
+        }
+        let export = at_all(wildcard, Memory::new()).export::<dyn Echo>("Echo", Arc::new(Server)).unwrap();
+        for loopback in loopbacks.iter().filter(|ip| UdpSocket::bind(format!("{ip}:0")).is_ok()) {
+            let name = format!("shm://{loopback}:{}/Echo", export.address().port());
+            assert_eq!(common::runtime().import::<dyn Echo>(&name).unwrap().echo(7).unwrap(), 7, "{wildcard}: {name}");
+        }
+    }
+}
+
+#[test]
 fn a_server_at_all_addresses_publishes_none_that_it_would_have_to_invent() {
     // Nothing is known of the registry; it speaks another family; no address there is any host's.
     for route in [None, Some("fd00::7"), Some("::")] {

@@ -166,7 +166,11 @@ impl Export {
     #[doc(hidden)]
     #[cfg(target_os = "linux")]
     pub fn answer_meeting(&self, hello: &[u8]) -> Option<[u8; 16]> {
-        Some(crate::shm::answer(&self.offer.server, &farcall_shm::Hello::from_bytes(hello)?))
+        Some(crate::shm::answer(
+            &self.offer.server,
+            &farcall_shm::Hello::from_bytes(hello)?,
+            self.offer.server.address(),
+        ))
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {

@@ -2,6 +2,8 @@
 //! their receivers as the sentinel does after the socket's.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -45,7 +47,7 @@ const LEAST_BYTES: usize = 512 << 10;
 const LEAST_THREADS: usize = 2;
 /// What the host hears besides its callers.
 const ALARM: u64 = 0;
-const LISTENER: u64 = 1;
+const LISTENERS: Range<u64> = 1..4;
 /// How long a receiver that was seen to execute is given.
 const NAP: Duration = Duration::from_micros(100);
 /// The longest time between two looks while calls keep coming.
@@ -81,21 +83,24 @@ impl Host {
     /// # Errors
     /// What the operating system says.
     pub(crate) fn new(server: &Arc<Server>, offers: &Arc<Offers>, spin: Duration) -> std::io::Result<Host> {
-        let listener = Listener::bind(server.address())?;
+        let listeners = callable_at(server.address()).into_iter().map(|at| Ok((at, Listener::bind(at)?)));
+        let listeners = listeners.collect::<std::io::Result<Vec<(SocketAddr, Listener)>>>()?;
         let (stopped, met) = (AtomicBool::new(false), Mutex::default());
         let watch = Arc::new(Watch { alarm: Alarm::new()?, stopped, met });
         let ear = Ear::new()?;
         ear.hear(&watch.alarm, ALARM)?;
-        ear.hear(&listener, LISTENER)?;
+        for ((_, listener), name) in listeners.iter().zip(LISTENERS) {
+            ear.hear(listener, name)?;
+        }
         // The other half of the descriptors is for what else the process does.
         let most = MAX_CONNECTIONS.min(farcall_shm::file_limit() / 2);
         let threads = server.threads().most();
         let body = Keeper {
             ear,
-            next: LISTENER + 1,
+            next: LISTENERS.end,
             server: server.clone(),
             watch: watch.clone(),
-            listener,
+            listeners,
             resting: None,
             spin,
             offers: offers.clone(),
@@ -119,7 +124,8 @@ impl Host {
 struct Keeper {
     server: Arc<Server>,
     watch: Arc<Watch>,
-    listener: Listener,
+    /// By the address that their callers know.
+    listeners: Vec<(SocketAddr, Listener)>,
     /// Until then nobody is met.
     resting: Option<Time>,
     ear: Ear,
@@ -141,6 +147,8 @@ struct Keeper {
 
 /// A connection, which has a place.
 struct Connection {
+    /// By which address of the server it has come.
+    at: SocketAddr,
     wire: Arc<Wire>,
     place: Share,
     stage: Stage,
@@ -176,7 +184,7 @@ impl Keeper {
             for name in said.drain(..) {
                 match name {
                     ALARM => self.watch.alarm.clear(),
-                    LISTENER => self.accept(),
+                    _ if LISTENERS.contains(&name) => self.accept(name),
                     _ => self.hear(name),
                 }
             }
@@ -209,11 +217,12 @@ impl Keeper {
         naps.into_iter().chain(left).min()
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, listener: u64) {
         if farcall_shm::unclosed() >= MAX_UNCLOSED {
             return self.rest();
         }
-        let (wire, process) = match self.listener.accept() {
+        let Some((at, listener)) = self.listeners.get((listener - LISTENERS.start) as usize) else { return };
+        let (wire, process) = match listener.accept() {
             Ok(Some(arrived)) => arrived,
             Ok(None) => return,
             // Too many files, perhaps: keep off for a while.
@@ -225,7 +234,7 @@ impl Keeper {
         }
         let name = self.next;
         self.next += 1;
-        let connection = Connection { wire: Arc::new(wire), place, stage: Stage::Silent };
+        let connection = Connection { at: *at, wire: Arc::new(wire), place, stage: Stage::Silent };
         if self.ear.hear(&*connection.wire, name).is_err() {
             return;
         }
@@ -239,7 +248,7 @@ impl Keeper {
 
     /// Meets nobody for a while.
     fn rest(&mut self) {
-        self.ear.ignore(&self.listener);
+        self.listeners.iter().for_each(|(_, listener)| self.ear.ignore(listener));
         self.resting = Some(self.server.env().now() + REST);
     }
 
@@ -255,8 +264,18 @@ impl Keeper {
         }
         if self.resting.is_some_and(|until| until <= now) {
             // (If there is no memory for that now, there is after another rest.)
-            self.resting = self.ear.hear(&self.listener, LISTENER).err().map(|_| now + REST);
+            let heard = self.hear_listeners();
+            self.resting = heard.err().map(|_| now + REST);
         }
+    }
+
+    fn hear_listeners(&self) -> std::io::Result<()> {
+        for ((_, listener), name) in self.listeners.iter().zip(LISTENERS) {
+            // (One may be heard since the last rest, when there was no memory for the other.)
+            self.ear.ignore(listener);
+            self.ear.hear(listener, name)?;
+        }
+        Ok(())
     }
 
     /// Takes in what a connection says.
@@ -290,7 +309,8 @@ impl Keeper {
             Heard::Message(len) => match Hello::from_bytes(&hello[..len]) {
                 Some(hello @ Hello { wants: Wants::Segment(generation), .. }) => {
                     connection.stage = Stage::Guest;
-                    self.offers.pass(hello.export, generation, &answer(&self.server, &hello), &connection.wire)
+                    let answer = answer(&self.server, &hello, connection.at);
+                    self.offers.pass(hello.export, generation, &answer, &connection.wire)
                 }
                 _ => false,
             },
@@ -298,9 +318,9 @@ impl Keeper {
                 connection.stage = Stage::Meeting;
                 self.ear.ignore(&*connection.wire);
                 let (wire, server, watch) = (connection.wire.clone(), self.server.clone(), self.watch.clone());
-                let process = connection.place.process();
+                let (at, process) = (connection.at, connection.place.process());
                 let (bytes, threads) = (self.bytes.share(process), self.threads.share(process));
-                Meeting { name, wire, server, watch, spin: self.spin, bytes, threads }.start().is_ok()
+                Meeting { name, at, wire, server, watch, spin: self.spin, bytes, threads }.start().is_ok()
             }
             Heard::Nothing | Heard::Gone => false,
         };
@@ -365,4 +385,16 @@ impl Watched {
             self.guarded = false;
         }
     }
+}
+
+/// The addresses by which callers on this machine know a server. One that is bound to all addresses of its host has the
+/// loopback addresses too. (At another of the host's a forwarder might stand, which is not to be bypassed.)
+fn callable_at(bound: SocketAddr) -> Vec<SocketAddr> {
+    let loopbacks: &[IpAddr] = match bound.ip() {
+        ip if !ip.is_unspecified() => &[],
+        IpAddr::V4(_) => &[IpAddr::V4(Ipv4Addr::LOCALHOST)],
+        IpAddr::V6(_) => &[IpAddr::V6(Ipv6Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::LOCALHOST)],
+    };
+    let loopbacks = loopbacks.iter().map(|ip| SocketAddr::new(*ip, bound.port()));
+    std::iter::once(bound).chain(loopbacks).collect()
 }

@@ -20,6 +20,8 @@ use crate::server::Server;
 pub(super) struct Meeting {
     /// By what name the host knows the caller.
     pub(super) name: u64,
+    /// By which address the caller knows the server.
+    pub(super) at: SocketAddr,
     pub(super) wire: Arc<Wire>,
     pub(super) server: Arc<Server>,
     pub(super) watch: Arc<Watch>,
@@ -66,7 +68,7 @@ impl Meeting {
         let mut id = [0; 8];
         self.server.env().entropy(&mut id);
         let post = Post::new(self, u64::from_ne_bytes(id), caller(hello.ticket.address), page);
-        if !self.wire.send(&answer(&self.server, &hello), Some(file.as_fd())) {
+        if !self.wire.send(&answer(&self.server, &hello, self.at), Some(file.as_fd())) {
             post.close();
         }
         Some(post)

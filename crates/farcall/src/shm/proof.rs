@@ -3,6 +3,7 @@
 //! The name where they meet belongs to whichever process of the user took it first. The incarnation that gave the
 //! importer its ticket is the only other one that can compute the ticket's MAC, so it answers a question under that.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use farcall_proto::Holder;
@@ -46,9 +47,9 @@ impl Question {
     }
 }
 
-/// A server's answer to a hello.
-pub(crate) fn answer(server: &Server, hello: &Hello) -> [u8; PROOF] {
+/// A server's answer to a hello from one who knows it by this address.
+pub(crate) fn answer(server: &Server, hello: &Hello, at: SocketAddr) -> [u8; PROOF] {
     let TicketHolder { client, issued, conversation, address } = hello.ticket;
     let holder = Holder { client, issued, conversation, address };
-    server.prove(&holder, &Hello::question(&hello.nonce, server.address()))
+    server.prove(&holder, &Hello::question(&hello.nonce, at))
 }
