@@ -133,7 +133,13 @@ impl Plan {
             chain: rng.pick(&[0, 300_000, 900_000]),
         };
         plan.client.loopback = plan.loopback.0;
-        plan.client.patience = Duration::from_secs(rng.pick(&[2, 10, 10, 30]));
+        // Without faults only a short patience needs keep-alives beside the probes.
+        let patiences = if calm { [1, 1, 2, 10] } else { [2, 10, 10, 30] };
+        plan.client.patience = Duration::from_secs(rng.pick(&patiences));
+        if calm && rng.chance(500_000) {
+            plan.slow = 300_000;
+            plan.slowest = 60 * SECS;
+        }
         if !calm {
             plan.faults(rng);
             plan.limits(rng);
