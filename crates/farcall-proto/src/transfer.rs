@@ -25,12 +25,13 @@ const REORDER: u64 = 3;
 
 /// A message that is arriving.
 ///
-/// What came in order stands in one buffer, which grows with it; what came ahead of a gap stands in pieces of its own until
-/// the gap is filled. So a message holds at most twice what has arrived of it, and [`PIECE`] bytes for each piece.
+/// What came in order stands in one buffer, which grows with it. What came ahead of a gap stands in the buffer too if that
+/// has room there already, else in a piece of its own until the gap is filled. So a message holds at most twice what has
+/// arrived of it, and [`PIECE`] bytes for each piece; and disorder costs nothing where the buffer was used before.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     total: u32,
-    /// Every byte before `through`.
+    /// Every byte before `through`, and those of pieces that stand here.
     buffer: Vec<u8>,
     through: u32,
     /// What arrived beyond `through`: sorted, no byte twice. Two may touch.
@@ -52,12 +53,14 @@ pub(crate) struct Incoming {
 #[derive(Debug)]
 struct Piece {
     start: u32,
+    end: u32,
+    /// Empty: they stand in the message's buffer.
     bytes: Vec<u8>,
 }
 
 impl Piece {
-    fn end(&self) -> u32 {
-        self.start + self.bytes.len() as u32
+    fn is_in_place(&self) -> bool {
+        self.bytes.is_empty()
     }
 
     fn memory(&self) -> usize {
@@ -108,7 +111,7 @@ impl Incoming {
 
     /// The ranges beyond the first gap that have arrived: sorted, apart from each other.
     pub fn beyond(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let mut pieces = self.pieces.iter().map(|piece| (piece.start, piece.end())).peekable();
+        let mut pieces = self.pieces.iter().map(|piece| (piece.start, piece.end)).peekable();
         std::iter::from_fn(move || {
             let (start, mut end) = pieces.next()?;
             while let Some((_, next)) = pieces.next_if(|next| next.0 == end) {
@@ -192,7 +195,7 @@ impl Incoming {
         let mut reach = self.through;
         let mut joins = |piece: &&Piece| {
             let joins = piece.start <= reach;
-            reach = if joins { reach.max(piece.end()) } else { reach };
+            reach = if joins { reach.max(piece.end) } else { reach };
             joins
         };
         let reached = self.pieces.iter().take_while(&mut joins).count();
@@ -202,7 +205,9 @@ impl Incoming {
         let mut pieces = std::mem::take(&mut self.pieces);
         for piece in pieces.drain(..reached) {
             self.ahead -= piece.memory();
-            if let Some(new) = piece.bytes.get((self.through - piece.start) as usize..) {
+            if piece.is_in_place() {
+                self.through = self.through.max(piece.end);
+            } else if let Some(new) = piece.bytes.get((self.through - piece.start) as usize..) {
                 self.extend(new);
             }
         }
@@ -210,13 +215,24 @@ impl Incoming {
     }
 
     fn extend(&mut self, bytes: &[u8]) {
-        let end = self.buffer.len() + bytes.len();
+        let end = self.through as usize + bytes.len();
         if end > self.buffer.capacity() {
             let room = (2 * end).min(self.total as usize);
             self.buffer.reserve_exact(room - self.buffer.len());
         }
-        self.buffer.extend_from_slice(bytes);
+        self.put(self.through as usize, bytes);
         self.through = end as u32;
+    }
+
+    /// Puts bytes where they belong in the buffer, which has room for them.
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        let (end, len) = (at + bytes.len(), self.buffer.len());
+        if at > len {
+            self.buffer.resize(at, 0);
+        }
+        let (over, new) = bytes.split_at(self.buffer.len().min(end) - at);
+        self.buffer[at..at + over.len()].copy_from_slice(over);
+        self.buffer.extend_from_slice(new);
     }
 
     /// Keeps those bytes of a range beyond the first gap that are not here yet; whether there were any.
@@ -225,9 +241,9 @@ impl Incoming {
         while at < end {
             let next = self.pieces.partition_point(|piece| piece.start <= at);
             if let Some(before) = next.checked_sub(1).and_then(|before| self.pieces.get(before))
-                && before.end() > at
+                && before.end > at
             {
-                at = before.end();
+                at = before.end;
                 continue;
             }
             let stop = self.pieces.get(next).map_or(end, |piece| piece.start.min(end));
@@ -241,18 +257,29 @@ impl Incoming {
 
     /// Adds bytes that none of the pieces has, in front of the piece `next`.
     fn put_piece(&mut self, next: usize, start: u32, bytes: &[u8]) -> bool {
-        let touched = next.checked_sub(1).filter(|before| self.pieces[*before].end() == start);
+        let end = start + bytes.len() as u32;
+        let in_place = end as usize <= self.buffer.capacity();
+        let touches = |before: &Piece| before.end == start && before.is_in_place() == in_place;
+        let touched = next.checked_sub(1).filter(|before| touches(&self.pieces[*before]));
+        if touched.is_none() && self.pieces.len() == MAX_BEYOND {
+            return false;
+        }
+        if in_place {
+            self.put(start as usize, bytes);
+        }
         let place = match touched {
             Some(before) => {
                 let piece = &mut self.pieces[before];
                 self.ahead -= piece.memory();
-                piece.bytes.extend_from_slice(bytes);
+                piece.end = end;
+                if !in_place {
+                    piece.bytes.extend_from_slice(bytes);
+                }
                 self.ahead += piece.memory();
                 before
             }
-            None if self.pieces.len() == MAX_BEYOND => return false,
             None => {
-                let piece = Piece { start, bytes: bytes.to_vec() };
+                let piece = Piece { start, end, bytes: if in_place { Vec::new() } else { bytes.to_vec() } };
                 self.ahead += piece.memory();
                 self.pieces.insert(next, piece);
                 next
@@ -266,10 +293,12 @@ impl Incoming {
     /// its piece has doubled, in whatever order fragments come.
     fn join(&mut self, place: usize) {
         while let [this, next, ..] = &mut self.pieces[place..]
-            && this.end() == next.start
+            && this.end == next.start
+            && this.is_in_place() == next.is_in_place()
             && next.bytes.len() <= this.bytes.len()
         {
             let before = this.memory() + next.memory();
+            this.end = next.end;
             this.bytes.extend_from_slice(&next.bytes);
             self.ahead = self.ahead + this.memory() - before;
             self.pieces.remove(place + 1);
