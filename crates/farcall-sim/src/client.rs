@@ -327,6 +327,11 @@ impl ClientNode {
             }
             self.use_server(g, server);
             self.settle(g);
+            // What a server did and forgot while its caller was stopped is what a clock that is read too late would hide.
+            if self.gap > 0 && g.rng.chance(500_000) {
+                let meanwhile = g.rng.below(self.gap);
+                g.net.after(meanwhile, Event::Crash(server));
+            }
             // A server that was idle for long is the one to which an address moves while it is called.
             if std::mem::take(&mut self.rested) && g.plan.moves > 0 && g.rng.chance(500_000) {
                 let later = g.rng.spread(MICROS, 4 * g.plan.path.delay);

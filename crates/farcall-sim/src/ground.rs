@@ -38,6 +38,8 @@ pub enum Event {
     },
     /// Something happens to a machine or a path.
     Chaos,
+    /// A machine's process crashes.
+    Crash(usize),
     /// The peer that means harm does something.
     Harm,
     /// A machine that crashed comes back.

@@ -152,11 +152,13 @@ impl Talk {
         let len = 28 + frames.len();
         let answers = (3 * len + 1200 + 300 * selects) as u64;
         let number = 1 << 63 | (g.rng.next() >> 1 & !0xf_ffff) | answers;
-        let mut datagram = vec![1, 0, 0, 0];
+        let local = g.plan.is_local();
+        let mut datagram = vec![1, u8::from(local), 0, 0];
         datagram.extend(id.to_be_bytes());
         datagram.extend(number.to_be_bytes());
         datagram.extend(frames);
-        datagram.extend(xxh3_64(&datagram).to_be_bytes());
+        let tag = if local { len as u64 } else { xxh3_64(&datagram) };
+        datagram.extend(tag.to_be_bytes());
         g.scratch[..len].copy_from_slice(&datagram);
         g.net.faults.hostile += 1;
         g.send(self.from, address(self.server, 7000), len);

@@ -44,6 +44,9 @@ struct SoakArgs {
     /// Breaks a rule of the protocol on purpose; see --list-breaks.
     #[arg(long = "break", value_name = "NAME", value_parser = broken)]
     broken: Option<Broken>,
+    /// Stops at the first seed that fails.
+    #[arg(long)]
+    first: bool,
     /// Prints the names of the rules that can be broken.
     #[arg(long)]
     list_breaks: bool,
@@ -152,7 +155,7 @@ fn soak(args: &SoakArgs) -> ExitCode {
         mutant: args.broken.map_or(Mutant::NONE, Broken::mutant),
         broken: args.broken.and_then(Broken::shared_memory),
         threads: 0,
-        first: false,
+        first: args.first,
     };
     let bar = progress(&soak, args.json);
     let start = Instant::now();

@@ -220,6 +220,9 @@ pub fn address(host: usize, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, high, low)), port)
 }
 
+/// The first of the ports from which forged copies come.
+pub const FORGER: u16 = 60_000;
+
 /// The host of an address made by [`address`].
 pub fn host(address: SocketAddr) -> usize {
     match address.ip() {
@@ -325,7 +328,7 @@ impl<E> Net<E> {
         };
         if self.rng.chance(path.spoof) {
             self.faults.spoofed += 1;
-            let victim = address(source, 60_000 + self.rng.below(4) as u16);
+            let victim = address(source, FORGER + self.rng.below(4) as u16);
             let later = self.rng.spread(path.delay, 10 * SECS);
             let mut bytes = bytes.to_vec();
             if let Some(forge) = path.forge {

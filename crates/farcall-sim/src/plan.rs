@@ -144,6 +144,11 @@ impl Plan {
             plan.faults(rng);
             plan.limits(rng);
         }
+        if plan.hostile && rng.chance(500_000) {
+            // What it holds is shared out between it and clients that are sending long arguments too.
+            plan.large = 600_000;
+            plan.server.reassembly_budget = 100_000;
+        }
         if plan.is_local() {
             // What one process writes into memory the other reads there.
             plan.path.corrupt = 0;

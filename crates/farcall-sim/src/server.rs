@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::ground::{Event, Ground};
 use crate::hostile::answered_by;
 use crate::memory::{FORGOTTEN, Head, KNOWN, OPEN, POSTED, Post, REFUSED};
-use crate::net::{Nanos, SECS, address, host};
+use crate::net::{FORGER, Nanos, SECS, address, host};
 
 /// The name that every server exports.
 pub const NAME: &str = "Store";
@@ -236,7 +236,8 @@ impl ServerNode {
         }
         g.server_received(self.index, from, bytes.len());
         let kept = self.kept(g);
-        let answers = answered_by(&bytes).filter(|_| g.plan.hostile && host(from) == g.hostile());
+        let harms = g.plan.hostile && host(from) == g.hostile() && from.port() < FORGER;
+        let answers = answered_by(&bytes).filter(|_| harms);
         let stats = self.core.as_ref().map(|core| *core.stats()).unwrap_or_default();
         let before = (stats.received, stats.challenges + stats.stale);
         if self.answer(g, from, &bytes).is_some() {
@@ -381,6 +382,11 @@ impl ServerNode {
         }
         self.jobs.push((number, job));
         g.net.after(takes, Event::Done { server: self.index, job: number });
+        // A call whose caller dies while it is executed for long is given up.
+        if g.plan.chaos > 0 && takes > 2 * g.plan.client.patience.as_nanos() as Nanos && g.rng.chance(100_000) {
+            let (soon, client) = (g.rng.below(takes / 4), g.rng.index(g.plan.clients));
+            g.net.after(soon, Event::Crash(g.plan.servers + client));
+        }
     }
 
     fn finish_executed(&mut self, g: &mut Ground, job: Job) {
@@ -562,7 +568,8 @@ impl ServerNode {
     fn kept(&self, g: &Ground) -> Option<(Vec<usize>, u64)> {
         let core = self.core.as_ref().filter(|_| g.plan.hostile)?;
         let hosts = g.plan.servers..=g.hostile();
-        Some((hosts.map(|host| core.kept_for(address(host, 0).ip()).arguments).collect(), core.stats().evicted_calls))
+        let kept = |host| core.kept_for(g.seen(address(host, 0)).ip()).arguments;
+        Some((hosts.map(kept).collect(), core.stats().evicted_calls))
     }
 
     /// What a peer that means harm makes the server keep is bounded by what it sent, and by budgets that the host pays of which most
@@ -571,7 +578,7 @@ impl ServerNode {
         let (Some(core), Some((before, evicted))) = (&self.core, before) else { return 0 };
         let (at, budget) = (g.now(), g.plan.server.reassembly_budget);
         let Some((after, _)) = self.kept(g) else { return 0 };
-        let (kept, sent) = (core.kept_for(address(g.hostile(), 0).ip()), g.harm(self.index));
+        let (kept, sent) = (core.kept_for(g.seen(address(g.hostile(), 0)).ip()), g.harm(self.index));
         // Each frame of 44 bytes may begin a call, which counts 256, and be a piece of its own; an activity far ahead counts 64.
         if kept.arguments > 10 * sent || kept.activities > 4 * sent {
             g.oracle.violate("memory-is-what-was-sent", at, || format!("{kept:?} for {sent} bytes"));

@@ -148,6 +148,9 @@ impl World {
             Event::Done { server, job } => self.servers[server].done(g, job),
             Event::Chaos if !g.healed => self.chaos(),
             Event::Chaos => {}
+            Event::Crash(_) if g.healed => {}
+            Event::Crash(server) if server < servers => self.crash_server(server),
+            Event::Crash(node) => self.crash_client(node - servers),
             Event::Harm => self.hostile.iter_mut().for_each(|hostile| hostile.act(g)),
             Event::Restart(node) => self.restart(node),
             Event::Resume(node) => self.resume(node),
