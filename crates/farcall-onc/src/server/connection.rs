@@ -591,6 +591,11 @@ impl Connection {
         if !matches!(poll(&mut place, Some(&NOW)), Ok(1)) {
             return false;
         }
+        // A reset is seen without reading: Linux tells the error to one reader only, whether it peeks or not, and the next
+        // would find the end of a connection that was closed in order.
+        if place[0].revents().intersects(RESET) {
+            return true;
+        }
         match recv(&self.socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Ok((_, 0)) => !self.owes_nothing(),
             // Where it is not told from what has come, it is there.
@@ -688,6 +693,12 @@ enum Record {
 const GONE: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
 const GONE: PollFlags = PollFlags::IN;
+/// The other side has broken off. (Linux hangs a TCP socket up when both sides have closed, which ours does last, or at a
+/// reset; other systems do so when the other side has closed.)
+#[cfg(target_os = "linux")]
+const RESET: PollFlags = PollFlags::ERR.union(PollFlags::HUP);
+#[cfg(not(target_os = "linux"))]
+const RESET: PollFlags = PollFlags::ERR;
 /// To look and not to wait.
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 

@@ -1,16 +1,22 @@
 //! What only a few threads at the same instant would show.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use super::super::caller::Transport;
 use super::super::crew::Crew;
+use super::super::duplicates::{Duplicates, Retention, Seen};
+use super::super::outgoing::Outcome;
 use super::super::programs::Programs;
 use super::super::streams::StreamLimits;
 use super::*;
+use crate::wire::auth::OpaqueAuth;
+use crate::wire::message::Call;
 use crate::wire::record;
 
-fn connection() -> (Arc<Connection>, UnixStream) {
+/// A server without connections, and without threads: nobody looks at a socket but the test.
+fn streams() -> Arc<Streams> {
     let limits = StreamLimits {
         connections: 9,
         memory: 1 << 20,
@@ -19,7 +25,11 @@ fn connection() -> (Arc<Connection>, UnixStream) {
         spin: Duration::ZERO,
         lingering: 0,
     };
-    let streams = Streams::new(Vec::new(), limits, &Crew::new(1, 0), &Arc::new(Programs::default())).unwrap();
+    Streams::new(Vec::new(), limits, &Crew::new(1, 0), &Arc::new(Programs::default())).unwrap()
+}
+
+fn connection() -> (Arc<Connection>, UnixStream) {
+    let streams = streams();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let peer = Peer { transport: Transport::Unix, address: None, user: None, connection: None };
     let connection = Arc::new(Connection::new(7, ours.into(), peer, streams.clone()));
@@ -48,4 +58,68 @@ fn calls_that_were_read_are_served_though_the_full_outbox_was_emptied_at_once() 
     connection.streams.ready.arm(&other, 8, Interest { read: false, write: true }).unwrap();
     let told = connection.streams.ready.wait();
     assert_eq!(told.map(|(key, interest)| (key, interest.write)), Some((7, true)));
+}
+
+/// A TCP connection that has just begun, and its client's end.
+fn tcp_connection(streams: &Arc<Streams>, id: u64) -> (Arc<Connection>, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (socket, address) = listener.accept().unwrap();
+    let peer = Peer { transport: Transport::Tcp, address: Some(address), user: None, connection: None };
+    let connection = Arc::new(Connection::new(id, socket.into(), peer, streams.clone()));
+    connection.fate().begin(&connection);
+    (connection, client)
+}
+
+/// A call that each client begins with comes by a connection.
+fn begin(duplicates: &Duplicates, connection: &Arc<Connection>) -> Seen {
+    let peer = Peer { connection: Some(connection.clone()), ..connection.peer.clone() };
+    let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
+    let call = Call { xid: 1, program: 9, version: 1, procedure: 3, credential, verifier };
+    duplicates.begin(&peer, &call, credential, b"")
+}
+
+/// Waits until the system knows that the client has gone, and tells nobody why: an error is still there to be found.
+fn await_gone(connection: &Connection) {
+    assert_eq!(poll(&mut [PollFd::new(&connection.socket, GONE)], None), Ok(1));
+}
+
+#[test]
+fn a_call_sent_again_before_the_reset_of_its_connection_was_read_does_not_run() {
+    let (streams, duplicates) = (streams(), Duplicates::new(Retention::default()));
+    let (first, client) = tcp_connection(&streams, 7);
+    let Seen::Never(Some(ticket)) = begin(&duplicates, &first) else { panic!("it was seen before") };
+    assert!(first.send(&[b"reply"]));
+    duplicates.end(ticket, Outcome::Silence);
+    let (second, _second_client) = tcp_connection(&streams, 8);
+    assert!(!first.is_broken_off());
+    // The reply is there, and not read: the system resets the connection.
+    client.peek(&mut [0]).unwrap();
+    drop(client);
+    await_gone(&first);
+    assert!(matches!(begin(&duplicates, &second), Seen::Answered(_)));
+    // Whoever looks takes nothing from those who look later, the connection's own reader among them.
+    let (third, _third_client) = tcp_connection(&streams, 9);
+    assert!(matches!(begin(&duplicates, &third), Seen::Answered(_)));
+    assert!(matches!(first.receive(&mut lock(&first.inbox), RecvFlags::DONTWAIT), Received::Over));
+    assert!(matches!(begin(&duplicates, &third), Seen::Answered(_)));
+}
+
+#[test]
+fn a_client_that_closed_before_the_server_read_that_has_sent_its_call_again_only_if_it_is_owed_something() {
+    let (streams, duplicates) = (streams(), Duplicates::new(Retention::default()));
+    let (first, mut client) = tcp_connection(&streams, 7);
+    let Seen::Never(Some(ticket)) = begin(&duplicates, &first) else { panic!("it was seen before") };
+    duplicates.end(ticket, Outcome::Silence);
+    // It has read what it was sent, which is nothing, and something has come of it that was not answered.
+    client.write_all(b"more").unwrap();
+    drop(client);
+    await_gone(&first);
+    let (second, _second_client) = tcp_connection(&streams, 8);
+    assert_eq!(first.is_broken_off(), GONE != PollFlags::IN);
+    let mut inbox = lock(&first.inbox);
+    assert!(matches!(first.receive(&mut inbox, RecvFlags::DONTWAIT), Received::Bytes));
+    assert!(first.is_broken_off() && matches!(begin(&duplicates, &second), Seen::Answered(_)));
+    first.owing.store(false, Ordering::Release);
+    assert!(!first.is_broken_off() && matches!(begin(&duplicates, &second), Seen::Never(_)));
 }
