@@ -289,6 +289,9 @@ impl ServerBuilder {
     /// ([`waiting`](ServerBuilder::waiting)); 64 by default. More calls than that wait in their sockets. Over connections one host
     /// alone may have four fifths of them, so that a share is left, whoever comes; of less than five, all.
     ///
+    /// With `workers(1)` a procedure begins while another one waits in a call of its own: guard what procedures share by a
+    /// [`Mutex`](std::sync::Mutex).
+    ///
     /// The server never has more threads than these, those that wait, one for each UDP socket, one for all connections
     /// together, and one that looks after the others.
     pub fn workers(mut self, most: usize) -> Self {

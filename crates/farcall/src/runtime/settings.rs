@@ -114,9 +114,13 @@ impl Builder {
         self
     }
 
-    /// How many procedures may execute at the same time, at least 1. Those that wait do not count: in calls of their
-    /// own, because they are marked `#[blocking]`, or, while others wait for a worker, because they have run for longer
-    /// than 40 ms. By default two for each processor, at least 4. `FARCALL_WORKERS`.
+    /// How many procedures may execute at the same time, at least 1. A procedure does not count while it waits in a call
+    /// of its own, if it is marked `#[blocking]`, or if it has run for 20 to 40 ms when another call waits for a worker.
+    /// By default two for each processor, at least 4. `FARCALL_WORKERS`.
+    ///
+    /// `workers(1)` does not make procedures execute one at a time. As soon as the one that executes stops counting, the
+    /// next begins beside it, also when the first one computes and does not wait. Guard what procedures share by a
+    /// [`Mutex`](std::sync::Mutex), whatever the number of workers.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Builder {
         self.settings.workers = workers.max(1);
