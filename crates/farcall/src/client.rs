@@ -7,7 +7,7 @@
 //! binds       asking servers for an export
 //! gathered    calls under way whose ends one thread gathers
 //! drive       receiving: datagrams to conversations, outcomes to owners, timers
-//! lead        who receives: leader and followers
+//! lead        who receives: leader and followers;  timers: until when the leader sleeps
 //! service     the thread that leads, and sends, when nobody else would;  vigil: whether it is awake
 //! lent        buffers in which results stay until they are fetched
 //! peer        a server endpoint and the conversation with it;  owners: who waits for what in it
@@ -29,12 +29,13 @@ mod owners;
 mod peer;
 mod service;
 mod started;
+mod timers;
 mod vigil;
 mod waiter;
 
 mod sync {
-    //! What `lead` and `vigil` are made of; loom's stand in its place in tests/lead.rs and tests/vigil.rs.
-    pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
+    //! What `lead`, `timers` and `vigil` are made of; loom's stand in its place in tests of the same names.
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 
@@ -59,6 +60,7 @@ use crate::{CallFailed, Kind, Ran, stats};
 use awake::Awake;
 use lead::Lead;
 use service::Service;
+use timers::Timers;
 use vigil::Vigil;
 use waiter::Waiter;
 
@@ -71,16 +73,11 @@ pub(crate) struct Endpoint {
     generation: u64,
     peers: RwLock<Peers>,
     lead: Lead<Waiter>,
-    /// No timer of any peer is earlier, except those in `hurry`; nanoseconds. The leader's alone.
-    earliest: AtomicU64,
+    timers: Timers,
     /// Peers that may have timers.
     active: Mutex<Vec<Arc<Peer>>>,
     /// How many they are.
     active_count: AtomicUsize,
-    /// The earliest timer that others than the leader have set since it looked; nanoseconds.
-    hurry: AtomicU64,
-    /// Until when the leader sleeps, nanoseconds; 0 when it does not; or for [how long](drive).
-    sleeping: AtomicU64,
     service: OnceLock<Arc<Service>>,
     vigil: Vigil,
     awake: Awake,
@@ -116,11 +113,9 @@ impl Endpoint {
             generation: fork::generation(),
             peers: RwLock::default(),
             lead: Lead::new(),
-            earliest: AtomicU64::new(u64::MAX),
+            timers: Timers::new(),
             active: Mutex::default(),
             active_count: AtomicUsize::new(0),
-            hurry: AtomicU64::new(u64::MAX),
-            sleeping: AtomicU64::new(0),
             service: OnceLock::new(),
             vigil: Vigil::new(),
             awake: Awake::default(),

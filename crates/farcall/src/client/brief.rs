@@ -3,14 +3,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use farcall_proto::client::{CallId, Outcome};
 use farcall_proto::{Failure, Time};
 
-use super::drive::{NEVER, Reception};
+use super::drive::Reception;
 use super::owners::Owners;
 use super::peer::Mine;
+use super::timers::NEVER;
 use super::waiter::{Caller, Tools};
 use super::{Endpoint, Peer};
 use crate::env::Received;
@@ -84,7 +84,7 @@ impl Endpoint {
             state.conversation.start_brief((export, procedure), arguments, &mut tools.out)?
         };
         // Before it leaves: no call may seem to have left later than it did (docs/protocol.md 7.2).
-        let sent = if brief.is_timed() || self.knows_timers() { Some(self.env.now()) } else { None };
+        let sent = if brief.is_timed() || self.timers.any() { Some(self.env.now()) } else { None };
         let left = self.socket.send(peer.address, &tools.out[..brief.bytes()]);
         let (wait, mut earliest) = match sent {
             Some(sent) => {
@@ -94,7 +94,7 @@ impl Endpoint {
             None => (self.nap(brief.patience()), NEVER),
         };
         let received = self.socket.receive(&mut tools.buffer, wait);
-        self.sleeping.store(0, Ordering::Relaxed);
+        self.timers.awake();
         if let Ok(Received::Datagrams { len, each, .. }) = received
             && len == each
         {
@@ -104,7 +104,7 @@ impl Endpoint {
             };
             if let Some(body) = body {
                 self.expect(&mut earliest, None, true);
-                self.know(earliest);
+                self.timers.keep(earliest);
                 drop(alone);
                 if !short(body) {
                     sink(Reply::Result(Decoder::new(body)));

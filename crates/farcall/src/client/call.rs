@@ -7,9 +7,9 @@ use farcall_proto::client::{Bound, Call, Departure, Outcome};
 use farcall_proto::{Failure, Time, Trace};
 
 use super::binds::{Asker, Binds};
-use super::drive::NEVER;
 use super::owners::{Owner, Owners};
 use super::peer::Mine;
+use super::timers::NEVER;
 use super::waiter::{Caller, Tools, Waiter};
 use super::{Endpoint, Peer};
 use crate::CallFailed;

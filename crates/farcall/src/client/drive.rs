@@ -13,17 +13,12 @@ use super::awake::LULL;
 use super::lent::{self, Train};
 use super::owners::Owners;
 use super::peer::{Mine, PeerState, deliver};
+use super::timers::NEVER;
 use super::waiter::{Tools, Waiter};
 use super::{Endpoint, Peer};
 use crate::depart::{Departing, depart};
 use crate::env::{Received, Wait, train};
 use crate::server::Waiting;
-
-/// No timer.
-pub(super) const NEVER: Time = Time::from_nanos(u64::MAX);
-
-/// In `Endpoint::sleeping`, more than any time: a leader sleeps for as long as what is added, and does not know until when.
-const NAPS: u64 = 1 << 63;
 
 /// The most datagrams to take from the socket while timers are due: the rest waits its turn.
 const DRAIN: usize = 1024;
@@ -36,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(super) struct Reception<'a> {
     endpoint: &'a Endpoint,
     buffer: Box<[u8]>,
-    /// No timer of any peer is earlier, except those in `Endpoint::hurry`.
+    /// No timer of any peer is earlier, except those that the leader has not been told of.
     earliest: Time,
     /// When to see whether it is over though nothing came.
     look: Time,
@@ -62,7 +57,7 @@ impl<'a> Reception<'a> {
 
 impl Drop for Reception<'_> {
     fn drop(&mut self) {
-        self.endpoint.know(self.earliest);
+        self.endpoint.timers.keep(self.earliest);
     }
 }
 
@@ -88,13 +83,11 @@ impl Drop for Attendance<'_> {
 }
 
 impl Endpoint {
-    /// Of a new leader: the earliest timer that is known, this one or another, except those in `hurry`.
+    /// Of a new leader: the earliest timer that is [known](super::timers::Timers::begin).
     #[inline(always)]
     pub(super) fn begin_lead(&self, timer: Time) -> Time {
         self.note_lead();
-        // Those of the calls that a former leader knew of still run.
-        let former = Time::from_nanos(self.earliest.load(Ordering::Relaxed));
-        former.min(timer)
+        self.timers.begin(timer)
     }
 
     #[inline(always)]
@@ -102,18 +95,6 @@ impl Endpoint {
         if !self.led.load(Ordering::Relaxed) {
             self.led.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Of a new leader: whether any timer runs of which somebody has told.
-    #[inline(always)]
-    pub(super) fn knows_timers(&self) -> bool {
-        self.earliest.load(Ordering::Relaxed) != NEVER.as_nanos() || self.hurry.load(Ordering::Relaxed) != u64::MAX
-    }
-
-    /// The next leader is to know that.
-    #[inline(always)]
-    pub(super) fn know(&self, earliest: Time) {
-        self.earliest.store(earliest.as_nanos(), Ordering::Relaxed);
     }
 
     /// Leads no longer.
@@ -213,7 +194,7 @@ impl Attendance<'_> {
         }
         let mut reception = Reception::new(endpoint, tools, NEVER, None);
         let (mut replies, mut in_vain) = (0, false);
-        while !in_vain && !done() && !endpoint.is_due(reception.earliest, now) {
+        while !in_vain && !done() && !endpoint.timers.is_due(reception.earliest, now) {
             let received = endpoint.socket.receive_awake(&mut reception.buffer, LULL);
             now = endpoint.env.now();
             match received {
@@ -264,7 +245,7 @@ impl Endpoint {
                 Wait::No if drained >= DRAIN => Ok(Received::TimedOut),
                 _ => self.socket.receive(&mut reception.buffer, wait),
             };
-            self.sleeping.store(0, Ordering::Relaxed);
+            self.timers.awake();
             // The usual case, for which mostly not even the time is needed.
             if let (Ok(Received::Datagrams { len, each, .. }), Some(mine)) = (&received, &mut mine)
                 && len == each
@@ -342,54 +323,28 @@ impl Endpoint {
         *earliest = if exactly { timer } else { timer.min(*earliest) };
     }
 
-    /// Whether a timer is due, this one or one that a caller has set.
-    fn is_due(&self, earliest: Time, now: Time) -> bool {
-        earliest <= now || self.hurry.load(Ordering::Relaxed) <= now.as_nanos()
-    }
-
     /// How long to wait for a datagram: till the earliest timer, or to look, and not at all when that is past,
     /// for what has arrived comes before any timer.
     #[inline(always)]
     pub(super) fn wait(&self, earliest: &mut Time, look: Time, now: Time) -> Wait {
-        loop {
-            if self.hurry.load(Ordering::Relaxed) != u64::MAX {
-                let hurry = Time::from_nanos(self.hurry.swap(u64::MAX, Ordering::SeqCst));
-                *earliest = hurry.min(*earliest);
-            }
-            let until = look.min(*earliest);
-            if until <= now {
-                return Wait::No;
-            }
-            // Either we see the timer that a caller sets now, or it sees how long we sleep and
-            // wakes us: each writes before it reads.
-            self.sleeping.store(until.as_nanos(), Ordering::SeqCst);
-            if self.hurry.load(Ordering::SeqCst) >= until.as_nanos() {
-                return if until == NEVER { Wait::Forever } else { Wait::Nanos(until.nanos_since(now)) };
-            }
+        match self.timers.sleep(earliest, look, now) {
+            None => Wait::No,
+            Some(NEVER) => Wait::Forever,
+            Some(until) => Wait::Nanos(until.nanos_since(now)),
         }
     }
 
-    /// How long to wait for a datagram, of a leader that [knows](Endpoint::knows_timers) of no timer and has not looked at the
-    /// clock: as long as it would, in nanoseconds, or not at all.
+    /// How long to wait for a datagram, of a leader that knows of no timer and has not looked at the clock: as long as it
+    /// would, in nanoseconds, or not at all.
     #[inline(always)]
     pub(super) fn nap(&self, nanos: u64) -> Wait {
         self.note_lead();
-        // As in `wait`.
-        self.sleeping.store(NAPS + nanos, Ordering::SeqCst);
-        if self.hurry.load(Ordering::SeqCst) == u64::MAX { Wait::Nanos(nanos) } else { Wait::No }
+        if self.timers.nap(nanos) { Wait::Nanos(nanos) } else { Wait::No }
     }
 
     /// Sees to it that a timer is acted on in time, by whoever leads.
     pub(super) fn set_timer(&self, timer: Option<Time>) {
-        let Some(timer) = timer.map(Time::as_nanos) else { return };
-        self.hurry.fetch_min(timer, Ordering::SeqCst);
-        let until = match self.sleeping.load(Ordering::SeqCst) {
-            u64::MAX => u64::MAX,
-            until if until < NAPS => until,
-            // It began before now. Sockets wake up to an eighth too late anyway.
-            nap => self.env.now().plus((nap - NAPS) / 8 * 7).as_nanos(),
-        };
-        if timer < until {
+        if timer.is_some_and(|timer| self.timers.set(timer, || self.env.now())) {
             self.socket.wake();
         }
     }

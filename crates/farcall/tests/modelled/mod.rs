@@ -1,0 +1,112 @@
+//! What models for loom share: sequentially consistent accesses, and an event that is remembered.
+#![allow(dead_code)]
+
+use std::cell::Cell;
+
+use loom::sync::atomic::{Ordering, fence};
+use loom::sync::{Condvar, Mutex};
+
+/// Where the fences of sequentially consistent accesses stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fences {
+    /// Before each: so compilers do it on POWER.
+    Before,
+    /// Behind each that writes: so they do it on x86.
+    Behind,
+}
+
+std::thread_local! {
+    // (All of loom's threads are this one.)
+    static FENCES: Cell<Fences> = const { Cell::new(Fences::Before) };
+}
+
+/// Tries a test in every interleaving with at most so many preemptions. Loom takes a sequentially consistent access for one
+/// that acquires and releases, and knows only fences that are more. The standard allows both ways to make an access of
+/// fences, and only one of them notices if a load, or a store, is made weaker: so there are two rounds.
+pub fn check(preemptions: usize, test: impl Fn() + Send + Sync + Copy + 'static) {
+    for fences in [Fences::Before, Fences::Behind] {
+        FENCES.set(fences);
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions);
+        model.max_branches = 10_000;
+        model.check(test);
+    }
+}
+
+fn before(ordering: Ordering) {
+    if ordering == Ordering::SeqCst && FENCES.get() == Fences::Before {
+        fence(Ordering::SeqCst);
+    }
+}
+
+fn behind(ordering: Ordering) {
+    if ordering == Ordering::SeqCst && FENCES.get() == Fences::Behind {
+        fence(Ordering::SeqCst);
+    }
+}
+
+macro_rules! atomics {
+    ($($name:ident: $value:ty),*) => {$(
+        /// One of loom's, whose sequentially consistent accesses are.
+        #[derive(Debug, Default)]
+        pub struct $name(loom::sync::atomic::$name);
+
+        impl $name {
+            pub fn new(value: $value) -> Self {
+                Self(loom::sync::atomic::$name::new(value))
+            }
+
+            pub fn load(&self, ordering: Ordering) -> $value {
+                before(ordering);
+                self.0.load(ordering)
+            }
+
+            pub fn store(&self, value: $value, ordering: Ordering) {
+                before(ordering);
+                self.0.store(value, ordering);
+                behind(ordering);
+            }
+
+            pub fn swap(&self, value: $value, ordering: Ordering) -> $value {
+                before(ordering);
+                let former = self.0.swap(value, ordering);
+                behind(ordering);
+                former
+            }
+        }
+    )*};
+}
+
+atomics!(AtomicBool: bool, AtomicU64: u64);
+
+impl AtomicU64 {
+    pub fn fetch_min(&self, value: u64, ordering: Ordering) -> u64 {
+        before(ordering);
+        let former = self.0.fetch_min(value, ordering);
+        behind(ordering);
+        former
+    }
+}
+
+/// Set by some, waited for by one. Where nobody sets what somebody waits for, loom finds a deadlock.
+#[derive(Debug, Default)]
+pub struct Event {
+    set: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Event {
+    pub fn set(&self) {
+        *self.set.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits until it is set, and clears it.
+    pub fn wait(&self) {
+        let mut set = self.set.lock().unwrap();
+        while !*set {
+            set = self.changed.wait(set).unwrap();
+        }
+        *set = false;
+    }
+}
