@@ -5,6 +5,8 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "common/echo.rs"]
+mod echo;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use common::builder;
 use common::meeting::{meet, stand_in};
+use echo::{Echo, Honest};
 use farcall_shm::{Call, Caller, Listener, Page, Server, Status, Taker};
-
-#[farcall::interface]
-pub trait Echo {
-    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
-}
-
-struct Honest;
-
-impl Echo for Honest {
-    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>> {
-        Ok(bytes.iter().rev().copied().collect())
-    }
-}
 
 /// Peers that a test stands.
 const PEERS: u64 = 60;

@@ -3,6 +3,8 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "common/echo.rs"]
+mod echo;
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -11,21 +13,9 @@ use std::time::Duration;
 
 use common::builder;
 use common::meeting::accept;
+use echo::{Echo, Honest};
 use farcall::{Export, Kind, Ran, Runtime};
 use farcall_shm::{Heard, Listener, MAX_HELLO, Page, Server, Taker};
-
-#[farcall::interface]
-pub trait Echo {
-    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
-}
-
-struct Honest;
-
-impl Echo for Honest {
-    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>> {
-        Ok(bytes.iter().rev().copied().collect())
-    }
-}
 
 /// Only a guard.
 const LONG: Duration = Duration::from_secs(60);

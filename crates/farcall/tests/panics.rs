@@ -2,85 +2,19 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "common/explosives.rs"]
+mod explosives;
 
-use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::pin;
+use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use common::builder;
+use explosives::*;
 use farcall::intercept::{self, Ended, Interceptor};
 use farcall::multi::Next;
-use farcall::xdr::{self, Decode, Decoder, Encode, Encoder, Schema, schema};
 use farcall::{Bytes, CallFailed, Error, Export, Kind, Ran, Runtime, Task};
-
-/// A panic's payload whose own drop panics, with another like it.
-struct Bomb;
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        explode();
-    }
-}
-
-/// Panics, unless this thread is doing so already: two panics at once end the process.
-fn explode() {
-    if !std::thread::panicking() {
-        resume_unwind(Box::new(Bomb));
-    }
-}
-
-/// Catches an explosion of this test's own.
-fn caught(user: impl FnOnce()) {
-    if let Err(bomb) = catch_unwind(AssertUnwindSafe(user)) {
-        std::mem::forget(bomb);
-    }
-}
-
-const SOUND: u32 = 0;
-const EXPLODES_TO_ENCODE: u32 = 1;
-const EXPLODES_TO_DECODE: u32 = 2;
-const EXPLODES_TO_DROP: u32 = 3;
-
-/// A value whose type's code panics.
-#[derive(Debug)]
-struct Fragile(u32);
-
-impl Encode for Fragile {
-    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), xdr::Error> {
-        if self.0 == EXPLODES_TO_ENCODE {
-            explode();
-        }
-        self.0.encode(e)
-    }
-}
-
-impl<'a> Decode<'a> for Fragile {
-    fn decode(d: &mut Decoder<'a>) -> Result<Self, xdr::Error> {
-        let value = u32::decode(d)?;
-        if value == EXPLODES_TO_DECODE {
-            explode();
-        }
-        Ok(Fragile(value))
-    }
-}
-
-impl Schema for Fragile {
-    fn schema(types: &mut schema::Types) -> schema::Type {
-        u32::schema(types)
-    }
-}
-
-impl Drop for Fragile {
-    fn drop(&mut self) {
-        if self.0 == EXPLODES_TO_DROP {
-            explode();
-        }
-    }
-}
 
 #[farcall::interface(async)]
 trait Mine {
@@ -90,28 +24,13 @@ trait Mine {
     fn take(&self, value: Fragile) -> farcall::Result<()>;
     /// Long enough not to be copied; their owner's drop panics.
     fn bytes(&self) -> farcall::Result<Bytes>;
-    /// The same; their owner's drop waits.
+    /// Long enough not to be copied; their owner's drop waits.
     fn bytes_of_waiting(&self) -> farcall::Result<Bytes>;
     /// Fails with a cause whose drop panics.
     fn fail(&self) -> farcall::Result<()>;
     /// Says that it has begun, and waits until it is told to end.
     #[blocking]
     fn hold(&self) -> farcall::Result<()>;
-}
-
-/// Owns bytes, and panics when they are dropped.
-struct Owner(Vec<u8>);
-
-impl AsRef<[u8]> for Owner {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        explode();
-    }
 }
 
 /// Owns bytes, and when they are dropped says so and waits until it is told to go on.
@@ -126,23 +45,6 @@ impl AsRef<[u8]> for WaitingOwner {
 impl Drop for WaitingOwner {
     fn drop(&mut self) {
         self.1.hold();
-    }
-}
-
-#[derive(Debug)]
-struct Cause;
-
-impl std::fmt::Display for Cause {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a cause")
-    }
-}
-
-impl std::error::Error for Cause {}
-
-impl Drop for Cause {
-    fn drop(&mut self) {
-        explode();
     }
 }
 
@@ -267,16 +169,6 @@ impl Interceptor for Explosive {
         if call.procedure == "give" {
             explode();
         }
-    }
-}
-
-/// Panics when a task is to be woken.
-struct Wakes(Sender<()>);
-
-impl Wake for Wakes {
-    fn wake(self: Arc<Self>) {
-        let _ = self.0.send(());
-        explode();
     }
 }
 
@@ -484,29 +376,9 @@ fn wakers_that_panic_stop_no_other_call() {
     for carrier in CARRIERS.into_iter().filter(|carrier| carrier.is_there()) {
         let s = setting(carrier, |builder| builder);
         for _ in 0..5 {
-            awaited_with_a_waker_that_panics(&s.mine, |mine| Box::pin(mine.start().ping()));
+            awaited_with_a_waker_that_panics(|| s.mine.start().ping());
             assert_eq!(common::block_on(async { s.mine.start().ping().await }).unwrap(), 7);
             assert_eq!(s.mine.ping().unwrap(), 7);
-        }
-    }
-}
-
-/// Awaits a call with a waker that panics, until that has been woken.
-fn awaited_with_a_waker_that_panics(
-    mine: &MineClient,
-    start: impl Fn(&MineClient) -> std::pin::Pin<Box<dyn Future<Output = farcall::Result<u32>>>>,
-) {
-    let (woken, wakes) = channel();
-    let waker = Waker::from(Arc::new(Wakes(woken)));
-    loop {
-        let mut call = pin!(start(mine));
-        // One that had ended already wakes nobody.
-        if call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
-            wakes.recv().unwrap();
-            while call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-                std::thread::yield_now();
-            }
-            return;
         }
     }
 }
@@ -554,7 +426,7 @@ fn in_this_process_whatever_panics_the_next_call_is_served() {
     try_all(&mine);
     // More than the channel has threads.
     for _ in 0..100 {
-        awaited_with_a_waker_that_panics(&mine, |mine| Box::pin(mine.start().ping()));
+        awaited_with_a_waker_that_panics(|| mine.start().ping());
     }
     assert_eq!(mine.start().ping().wait().unwrap(), 7);
     assert_eq!(common::block_on(async { mine.start().ping().await }).unwrap(), 7);

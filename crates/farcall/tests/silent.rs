@@ -5,77 +5,33 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "common/echo.rs"]
+mod echo;
+#[path = "common/other.rs"]
+mod other;
 
 use std::env;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::builder;
+use echo::{Echo, Honest};
 use farcall_shm::{Heard, Wire};
+use other::{Other, ROLE, URL};
 
-#[farcall::interface]
-pub trait Echo {
-    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
-}
-
-struct Honest;
-
-impl Echo for Honest {
-    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>> {
-        Ok(bytes.iter().rev().copied().collect())
-    }
-}
-
-const ROLE: &str = "FARCALL_TEST_ROLE";
-const URL: &str = "FARCALL_TEST_URL";
 /// Files that the server may have open, and so many more connections.
 const FILES: usize = 256;
 /// Only a guard.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A process of this program in a role.
-struct Other {
-    child: Child,
-    says: BufReader<ChildStdout>,
-}
-
-impl Other {
-    fn start(role: &str, url: &str) -> Other {
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit -n {FILES}; exec \"$0\" \"$@\"")]).arg(env::current_exe().unwrap());
-        command.args(["--exact", "a_process_that_a_test_starts", "--nocapture"]).env(ROLE, role).env(URL, url);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let says = BufReader::new(child.stdout.take().unwrap());
-        Other { child, says }
-    }
-
-    /// What it says next, behind this mark.
-    fn hear(&mut self, mark: &str) -> String {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert_ne!(self.says.read_line(&mut line).unwrap(), 0, "a process ended too early");
-            // (The harness may have begun the line.)
-            if let Some((_, rest)) = line.split_once(mark) {
-                return rest.trim().to_owned();
-            }
-        }
-    }
-
-    fn tell(&mut self) {
-        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A process that may have few files open.
+fn limited(role: &str, url: &str) -> Other {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {FILES}; exec \"$0\" \"$@\"")]).arg(env::current_exe().unwrap());
+    Other::start_by(command, role, url)
 }
 
 #[test]
@@ -100,7 +56,7 @@ fn a_process_that_a_test_starts() {
 
 #[test]
 fn silent_connections_leave_files_and_places_to_others_and_go() {
-    let mut server = Other::start("serve", "");
+    let mut server = limited("serve", "");
     let url = server.hear("url: ");
     let address: SocketAddr = url["udp://".len()..].split('/').next().unwrap().parse().unwrap();
     // (One more than may queue is refused by the system.)
@@ -115,7 +71,7 @@ fn silent_connections_leave_files_and_places_to_others_and_go() {
     assert_gone(&last);
     server.tell();
     assert_eq!(server.hear("opened: "), (FILES / 3).to_string());
-    let mut caller = Other::start("call", &url.replace("udp:", "shm:"));
+    let mut caller = limited("call", &url.replace("udp:", "shm:"));
     assert_eq!(caller.hear("reversed: "), "cba");
     // Nobody keeps a place who says nothing.
     assert!(silent.len() >= FILES / 8, "{} have connected", silent.len());

@@ -3,6 +3,8 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "common/echo.rs"]
+mod echo;
 #[path = "common/threads.rs"]
 mod threads;
 
@@ -13,21 +15,9 @@ use std::time::Duration;
 
 use common::meeting::stand_in;
 use common::{block_on, builder};
+use echo::{Echo, Honest};
 use farcall_shm::{Caller, Listener, Page, Server, Status, Taker, Wire};
 use threads::Threads;
-
-#[farcall::interface]
-pub trait Echo {
-    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
-}
-
-struct Honest;
-
-impl Echo for Honest {
-    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>> {
-        Ok(bytes.iter().rev().copied().collect())
-    }
-}
 
 /// Only a guard: nothing here takes that long.
 const LONG: Duration = Duration::from_secs(60);

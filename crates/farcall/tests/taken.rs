@@ -4,13 +4,14 @@
 #![cfg(target_os = "linux")]
 
 mod common;
+#[path = "common/other.rs"]
+mod other;
 
 use std::env;
 use std::fs::{self, OpenOptions};
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,46 +20,10 @@ use farcall::memory::{Memory, Record, Refused, Remote, Rights, Ring, Segment, Se
 use farcall::names::Registry;
 use farcall::{Error, Kind, Ran, Runtime};
 use farcall_shm::{Area, Heard, May, Wants, Wire, punch};
+use other::{Other, ROLE, URL};
 
 fn runtime() -> Runtime {
     common::builder().shared_memory(true).build().unwrap()
-}
-
-const ROLE: &str = "FARCALL_TEST_ROLE";
-const URL: &str = "FARCALL_TEST_URL";
-
-/// A process of this program in a role.
-struct Other {
-    child: Child,
-    says: BufReader<ChildStdout>,
-}
-
-impl Other {
-    fn start(role: &str, url: &str) -> Other {
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--exact", "a_process_that_a_test_starts", "--nocapture"]).env(ROLE, role).env(URL, url);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let says = BufReader::new(child.stdout.take().unwrap());
-        Other { child, says }
-    }
-
-    /// What it says next, behind this mark.
-    fn hear(&mut self, mark: &str) -> String {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert_ne!(self.says.read_line(&mut line).unwrap(), 0, "a process ended too early");
-            // (The harness may have begun the line.)
-            if let Some((_, rest)) = line.split_once(mark) {
-                return rest.trim().to_owned();
-            }
-        }
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
 }
 
 #[test]

@@ -5,6 +5,8 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "common/echo.rs"]
+mod echo;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,20 +16,8 @@ use std::time::Duration;
 
 use common::builder;
 use common::meeting::{accept, hello, meet, stand_in};
+use echo::{Echo, Honest};
 use farcall_shm::{Heard, Listener, Wants, Wire};
-
-#[farcall::interface]
-pub trait Echo {
-    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
-}
-
-struct Honest;
-
-impl Echo for Honest {
-    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>> {
-        Ok(bytes.iter().rev().copied().collect())
-    }
-}
 
 /// Only a guard: nothing here takes that long, and closing a lingering connection takes longer.
 const LONG: Duration = Duration::from_secs(60);

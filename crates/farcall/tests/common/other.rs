@@ -1,0 +1,64 @@
+//! Other processes of a test: the test program itself, run again in a role.
+//!
+//! Each runs the program's test `a_process_that_a_test_starts`, which finds its role and what else it needs in variables.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// The variable with the process's role; without it the test is none of the other processes.
+pub const ROLE: &str = "FARCALL_TEST_ROLE";
+/// The variable with the URL of whom the process calls.
+pub const URL: &str = "FARCALL_TEST_URL";
+
+/// A process of this program in a role, which ends with this value.
+pub struct Other {
+    child: Child,
+    says: BufReader<ChildStdout>,
+}
+
+impl Other {
+    pub fn start(role: &str, url: &str) -> Other {
+        Other::start_by(Command::new(env::current_exe().unwrap()), role, url)
+    }
+
+    /// Starts it by a command that ends in this program's path.
+    pub fn start_by(mut command: Command, role: &str, url: &str) -> Other {
+        command.args(["--exact", "a_process_that_a_test_starts", "--nocapture"]).env(ROLE, role).env(URL, url);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap());
+        Other { child, says }
+    }
+
+    /// Waits for a line with this mark, and gives what stands behind it.
+    pub fn hear(&mut self, mark: &str) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert_ne!(self.says.read_line(&mut line).unwrap(), 0, "a process ended too early");
+            // (The harness may have begun the line.)
+            if let Some((_, rest)) = line.split_once(mark) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    /// Sends it an empty line.
+    pub fn tell(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    /// Kills it, and waits for its end.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
