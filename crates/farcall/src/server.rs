@@ -3,7 +3,7 @@
 //! ```text
 //! work       a worker's life: receive, execute, give back;  call: what is executed;  errands: what else it does
 //! crew       who receives, who executes, who rests; when another is needed;  staff: how one is had
-//! queue      calls that wait for a worker, fair between conversations
+//! queue      calls that wait for a worker;  fair: between hosts, and between the callers of a host
 //! exported   an interface that is offered, and what is known of its procedures
 //! apart      long bytes of a result that are not copied
 //! task       calls that are executed as futures
@@ -48,6 +48,7 @@ mod apart;
 mod call;
 mod crew;
 mod exported;
+mod fair;
 mod handed;
 mod queue;
 mod sentinel;
@@ -73,6 +74,7 @@ pub(crate) use call::Work;
 pub(crate) use crew::{Crew, Pace, Plan, Quota, Relief, Rested, Seat, Threads};
 use exported::Exports;
 pub(crate) use exported::{Direct, Executor, Exported};
+pub(crate) use fair::Caller;
 pub(crate) use handed::{Back, Outlet};
 pub(crate) use task::Spawned;
 pub use task::Task;
@@ -178,10 +180,10 @@ impl Core {
         self.batch.is_empty() && self.queue.is_empty()
     }
 
-    /// Has a call wait for a worker, or, if its result will be long, until its client has fetched others. Gives one back when there is
-    /// no room.
+    /// Has a call wait for a worker, or, if its result will be long, until its client has fetched others. Gives back what there is no
+    /// room for.
     #[must_use]
-    fn line_up(&mut self, work: Work) -> Option<Work> {
+    fn line_up(&mut self, work: Work) -> Vec<Work> {
         let usual = work.usual_result();
         let held = usual > 0 && !self.may_begin(work.call.key, usual);
         self.watch_queue(work.arrived());
@@ -233,10 +235,10 @@ impl Core {
     }
 
     /// Takes out a call that waits, and whose caller has given it up.
-    fn remove(&mut self, key: CallKey) -> Option<Work> {
+    fn remove(&mut self, caller: Caller, key: CallKey) -> Option<Work> {
         match self.batch.iter().position(|work| work.call.key == key) {
             Some(at) => self.batch.remove(at),
-            None => self.queue.remove(key),
+            None => self.queue.remove(caller, key),
         }
     }
 

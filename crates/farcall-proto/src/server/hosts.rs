@@ -29,9 +29,10 @@ impl Kept {
 /// Amounts of each.
 pub(super) type Amounts = [usize; Kept::ALL.len()];
 
-/// A host's name: the upper half of an IPv6 address, or the whole if that is zero, as it is of IPv4 addresses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct HostName([u64; 2]);
+/// Who pays for what is kept of its callers: an IPv4 address, or an IPv6 /64. Its name is the upper half of an IPv6 address, or
+/// the whole if that is zero, as it is of IPv4 addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostName([u64; 2]);
 
 impl HostName {
     /// The host of an address.
@@ -43,11 +44,11 @@ impl HostName {
         HostName::of([(ip.to_bits() >> 64) as u64, ip.to_bits() as u64])
     }
 
-    pub fn words(self) -> [u64; 2] {
+    pub(super) fn words(self) -> [u64; 2] {
         self.0
     }
 
-    pub fn of([upper, lower]: [u64; 2]) -> HostName {
+    pub(super) fn of([upper, lower]: [u64; 2]) -> HostName {
         HostName([upper, if upper == 0 { lower } else { 0 }])
     }
 }

@@ -48,6 +48,7 @@ use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
 pub use audit::KeptForHost;
 use counts::Counts;
 use exports::Exports;
+pub use hosts::HostName;
 use hosts::{Hosts, Kept};
 pub use reading::{Glance, Reading};
 pub use receive::{Origin, Taken, Unread};

@@ -10,13 +10,15 @@ use farcall_proto::{Failure, Kind, Ran, Time};
 use super::call::Work;
 use super::crew::Pace;
 use super::exported::{Exported, Exports};
-use super::{Env, Server};
+use super::{Caller, Env, Server};
 use crate::xdr::Spill;
 
 /// Who handed a call in, and gets its outcome.
 pub(crate) trait Back: Send + Sync {
     /// Gives the outcome back. Never blocks for long.
     fn give_back(&self, key: CallKey, finish: Finish, reply: Vec<u8>);
+    /// Who it is to those that wait for a worker.
+    fn caller(&self) -> Caller;
 }
 
 /// Takes a long result while it is made.
@@ -79,12 +81,13 @@ impl Server {
             let core = &mut *core;
             let pace = work.pace();
             let refused = if pace != Pace::Quick && core.crew.is_stuck() {
-                Some((work, core.stuck(&self.threads)))
+                vec![(work, core.stuck(&self.threads))]
             } else if core.crew.has_room(pace, core.queue.len() + 1) && !core.crew.is_full() {
                 core.queue.pass(work);
-                None
+                Vec::new()
             } else {
-                core.queue.push(work, false).map(|work| (work, core.queue.full()))
+                let lacking = core.queue.push(work, false);
+                lacking.into_iter().map(|work| (work, core.queue.full())).collect()
             };
             core.watch_queue(now);
             (refused, core.summon(), core.alarm())
@@ -93,16 +96,14 @@ impl Server {
         if alarm {
             self.sentinel.set();
         }
-        if let Some((work, failure)) = refused {
-            self.refuse_one(work, failure);
-        }
+        refused.into_iter().for_each(|(work, failure)| self.refuse_one(work, failure));
     }
 
     /// The caller has given a call up. One that has not begun is refused; one that executes, if it does, is told.
-    pub(crate) fn give_up(&self, key: CallKey, executes: &dyn Fn() -> bool) {
+    pub(crate) fn give_up(&self, caller: Caller, key: CallKey, executes: &dyn Fn() -> bool) {
         let (unbegun, wakes) = {
             let mut core = self.lock();
-            let unbegun = core.remove(key);
+            let unbegun = core.remove(caller, key);
             if unbegun.is_none() && executes() {
                 self.note_cancelled(&mut core, key);
             }

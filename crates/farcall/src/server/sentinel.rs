@@ -18,7 +18,7 @@ use farcall_proto::server::CallKey;
 use farcall_proto::{Failure, Kind, Ran};
 
 use super::crew::Relief;
-use super::{Core, QUEUE_LOOK, Server, Summons};
+use super::{Caller, Core, QUEUE_LOOK, Server, Summons};
 use crate::env::Time;
 
 /// How long a receiver that was seen to execute is given.
@@ -143,7 +143,7 @@ impl Server {
         if core.give_up_access(now, key) {
             return;
         }
-        match core.remove(key) {
+        match core.remove(Caller::Conversation(key.conversation), key) {
             Some(work) => {
                 let why = Failure::new(Kind::Cancelled, Ran::No).with_detail("its client was silent for too long");
                 core.protocol.finish_later(now, key, why.into(), &mut Vec::new());

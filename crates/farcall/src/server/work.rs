@@ -17,7 +17,7 @@ use errands::{ALARM, USERS};
 use super::apart::Apart;
 use super::call::{Train, Work};
 use super::crew::{Pace, Plan, Relief, Rested, Seat};
-use super::{Core, Outlet, Server, tally};
+use super::{Caller, Core, Outlet, Server, tally};
 use crate::Bytes;
 use crate::depart::{self, send_around};
 use crate::env::{Received, Wait, train};
@@ -393,9 +393,10 @@ impl<'s> Worker<'s> {
             if core.give_up_access(self.now, key) {
                 continue;
             }
+            let caller = Caller::Conversation(key.conversation);
             let unbegun = match self.arrived.iter().position(|work| work.call.key == key) {
                 Some(at) => Some(self.arrived.remove(at)),
-                None => self.current.take_if(|work| work.call.key == key).or_else(|| core.remove(key)),
+                None => self.current.take_if(|work| work.call.key == key).or_else(|| core.remove(caller, key)),
             };
             match unbegun {
                 Some(work) => self.refused.push((work, Failure::new(Kind::Cancelled, Ran::No))),
@@ -517,9 +518,8 @@ impl<'s> Worker<'s> {
     fn queue(&mut self, core: &mut Core, mut work: Work) {
         work.keep_arguments(&self.buffer);
         work.waits(self.now);
-        if let Some(work) = core.line_up(work) {
-            self.refused.push((work, core.queue.full()));
-        }
+        let lacking = core.line_up(work);
+        self.refused.extend(lacking.into_iter().map(|work| (work, core.queue.full())));
     }
 
     /// Refuses a call for which there is no thread.

@@ -19,7 +19,7 @@ use super::meet::Meeting;
 use super::outflow::Outflow;
 use super::{brisk, spin};
 use crate::env::Env;
-use crate::server::{Aside, Back, Crew, Pace, Plan, Relief, Rested, Seat, Server, Work, last_thread};
+use crate::server::{Aside, Back, Caller, Crew, Pace, Plan, Relief, Rested, Seat, Server, Work, last_thread};
 use crate::{CallFailed, context};
 
 /// One caller.
@@ -28,6 +28,8 @@ pub(super) struct Post {
     /// What stands for its conversation.
     id: u64,
     from: SocketAddr,
+    /// The caller's.
+    process: i32,
     memory: farcall_shm::Server,
     wire: Arc<Wire>,
     spin: Duration,
@@ -80,6 +82,7 @@ impl Post {
             server: meeting.server.clone(),
             id,
             from,
+            process: meeting.threads.process(),
             memory,
             wire: meeting.wire.clone(),
             brisk,
@@ -135,7 +138,7 @@ impl Post {
             if number == 0 || self.memory.is_detached(slot, number) {
                 continue;
             }
-            self.server.give_up(self.key(slot, number), &|| open.load(Ordering::SeqCst) == number);
+            self.server.give_up(self.caller(), self.key(slot, number), &|| open.load(Ordering::SeqCst) == number);
         }
     }
 
@@ -273,6 +276,10 @@ impl Back for Post {
     fn give_back(&self, key: CallKey, finish: Finish, mut reply: Vec<u8>) {
         let (slot, number) = (key.activity as usize % SLOTS, key.sequence);
         self.answer(slot, number, &finish, &mut reply, Outflow::new(self, slot, number));
+    }
+
+    fn caller(&self) -> Caller {
+        Caller::Process(self.process)
     }
 }
 
@@ -529,7 +536,7 @@ impl<'p> Receiver<'p> {
         drop(state);
         let executes = || post.open[slot].load(Ordering::SeqCst) == number;
         if executes() {
-            post.server.give_up(post.key(slot, number), &executes);
+            post.server.give_up(post.caller(), post.key(slot, number), &executes);
         }
         if post.kept.load(Ordering::Relaxed) > 0 {
             // Answered already, and nobody wants it.

@@ -1,0 +1,180 @@
+//! The queue by itself: turns, who makes way, and that it counts what it holds.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use super::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Call {
+    payer: Payer,
+    caller: Caller,
+    number: u64,
+    bytes: usize,
+}
+
+impl Waits for Call {
+    fn key(&self) -> CallKey {
+        CallKey { conversation: 0, activity: 0, sequence: self.number }
+    }
+
+    fn payer(&self) -> Payer {
+        self.payer
+    }
+
+    fn caller(&self) -> Caller {
+        self.caller
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+fn host(n: u8) -> Payer {
+    Payer::Host(HostName::at(&SocketAddr::from(([10, 0, 0, n], 7))))
+}
+
+/// A call of that conversation, which is of the host that its hundreds say.
+fn call(conversation: u64, number: u64) -> Call {
+    let (payer, caller) = (host((conversation / 100) as u8), Caller::Conversation(conversation));
+    Call { payer, caller, number, bytes: 1 }
+}
+
+fn queue(most: usize, most_bytes: usize, calls: impl IntoIterator<Item = Call>) -> FairQueue<Call> {
+    let mut queue = FairQueue::new(most, most_bytes);
+    calls.into_iter().for_each(|call| assert!(queue.push(call, false).is_empty()));
+    queue
+}
+
+fn order(mut queue: FairQueue<Call>) -> Vec<u64> {
+    std::iter::from_fn(|| queue.pop()).map(|call| call.number).collect()
+}
+
+#[test]
+fn hosts_take_turns_and_within_each_its_conversations() {
+    let first = [(100, 1), (100, 2), (100, 3), (101, 4), (101, 5), (102, 6), (200, 7), (200, 8), (300, 9)];
+    let queue = queue(9, 9, first.map(|(conversation, number)| call(conversation, number)));
+    assert_eq!(order(queue), [1, 7, 9, 4, 8, 6, 2, 5, 3]);
+}
+
+#[test]
+fn connections_of_one_process_have_one_turn() {
+    let of = |process, number| Call { payer: Payer::User, caller: Caller::Process(process), ..call(0, number) };
+    let queue = queue(9, 9, [of(1, 1), of(1, 2), of(1, 3), of(2, 4), call(100, 5), call(101, 6)]);
+    assert_eq!(order(queue), [1, 5, 4, 6, 2, 3]);
+}
+
+#[test]
+fn one_that_is_given_back_comes_next() {
+    let mut queue = queue(9, 9, [call(100, 1), call(100, 2), call(200, 3)]);
+    let first = queue.pop().unwrap();
+    queue.put_back(first);
+    queue.put_back(call(300, 4));
+    queue.put_back(call(200, 5));
+    assert_eq!(order(queue), [5, 4, 1, 3, 2]);
+}
+
+#[test]
+fn the_newest_of_the_caller_that_has_most_at_the_host_that_has_most_makes_way() {
+    let many = (0..20).map(|n| call(100 + n % 10, n)).chain([call(105, 20)]);
+    let mut queue = queue(21, 1000, many);
+    assert_eq!(queue.push(call(200, 21), false), [call(105, 20)]);
+    // Of whom it would be the next is refused it.
+    assert_eq!(queue.push(call(111, 22), false), [call(111, 22)]);
+    let refused: Vec<Call> = (30..60).flat_map(|n| queue.push(call(200 + n, n), false)).collect();
+    assert_eq!(refused.iter().filter(|call| call.payer == host(1)).count(), 9);
+    assert_eq!(queue.payers[&host(1)].weight.len, 11);
+    // Within a host who has much makes way for its other callers.
+    let mut queue = self::queue(4, 1000, (0..4).map(|n| call(100, n)));
+    assert_eq!(queue.push(call(101, 4), false), [call(100, 3)]);
+}
+
+#[test]
+fn whoever_has_most_bytes_makes_way_for_bytes_and_no_more_than_is_of_use() {
+    let long = |conversation, number, bytes| Call { bytes, ..call(conversation, number) };
+    let mut queue = queue(100, 100, (0..8).map(|n| long(100, n, 10)).chain((0..20).map(|n| call(200, 20 + n))));
+    let evicted: Vec<u64> = queue.push(long(300, 50, 15), false).iter().map(|call| call.number).collect();
+    assert_eq!((evicted, queue.bytes()), (vec![7, 6], 95));
+    for (bytes, number) in [(33, 51), (101, 52), (usize::MAX, 53)] {
+        let lacking = queue.push(long(400, number, bytes), false);
+        assert_eq!(lacking, [long(400, number, bytes)], "it would have nearly as much itself");
+    }
+}
+
+#[test]
+fn what_is_held_has_no_turn_and_pays() {
+    let mut queue = queue(6, 6, [call(100, 1)]);
+    assert!(queue.push(call(101, 2), true).is_empty() && queue.push(call(101, 3), true).is_empty());
+    assert!(queue.holds(Caller::Conversation(101)) && !queue.holds(Caller::Conversation(100)) && queue.holds_any());
+    assert!(queue.push(call(101, 4), true).is_empty() && queue.push(call(102, 5), true).is_empty());
+    assert!(queue.push(call(200, 6), false).is_empty());
+    assert_eq!(queue.push(call(300, 7), false), [call(101, 4)]);
+    let admit = |queue: &mut FairQueue<Call>, most| queue.admit(Caller::Conversation(101), |call| call.number <= most);
+    assert!(!admit(&mut queue, 1) && admit(&mut queue, 2) && admit(&mut queue, 3) && !admit(&mut queue, 9));
+    assert_eq!(queue.firsts().count(), 4);
+    let popped: Vec<u64> = std::iter::from_fn(|| queue.pop()).map(|call| call.number).collect();
+    assert_eq!((popped, queue.len(), queue.held), (vec![1, 6, 7, 2, 3], 1, 1));
+    assert!(queue.remove(Caller::Conversation(102), call(102, 5).key()).is_some() && queue.is_empty());
+}
+
+#[test]
+fn whatever_is_done_all_is_counted() {
+    let mut state = 1u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut queue = FairQueue::new(30, 300);
+    let mut inside = HashMap::new();
+    for number in 0..20_000 {
+        let conversation = 100 * random(5) + random(4);
+        let new = Call { bytes: random(25) as usize, ..call(conversation, number) };
+        match random(8) {
+            0..4 => {
+                inside.insert(number, new);
+                for evicted in queue.push(new, random(3) == 0) {
+                    assert_eq!(inside.remove(&evicted.number), Some(evicted));
+                }
+            }
+            4 => {
+                if let Some(first) = queue.pop() {
+                    queue.put_back(first);
+                }
+            }
+            5 => drop(queue.admit(new.caller, |_| true)),
+            6 => drop(queue.pop().map(|call| inside.remove(&call.number).unwrap())),
+            _ => {
+                let any = inside.values().next().copied();
+                let removed = any.and_then(|any| queue.remove(any.caller, any.key()));
+                assert_eq!(removed, any.and_then(|any| inside.remove(&any.number)));
+            }
+        }
+        check(&queue, &inside);
+    }
+}
+
+/// What is counted is what is inside, and exactly those who have something that waits have a turn.
+fn check(queue: &FairQueue<Call>, inside: &HashMap<u64, Call>) {
+    let lines = || queue.callers.values();
+    let all = || lines().flat_map(|line| line.waiting.iter().chain(&line.held));
+    assert_eq!(queue.all.len, inside.len());
+    assert_eq!((all().count(), all().map(|call| call.bytes).sum()), (queue.all.len, queue.all.bytes));
+    assert_eq!(lines().map(|line| line.held.len()).sum::<usize>(), queue.held);
+    assert!(queue.all.len <= queue.most && queue.all.bytes <= queue.most_bytes);
+    let mut payers = 0;
+    for (name, payer) in &queue.payers {
+        let own = || queue.callers.iter().filter(|(_, line)| line.payer == *name);
+        assert_eq!(own().map(|(_, line)| line.weight.len).sum::<usize>(), payer.weight.len);
+        assert!(payer.weight.len > 0 && own().all(|(_, line)| line.weight.len > 0));
+        let mut turns: Vec<_> = payer.turns.iter().map(|caller| format!("{caller:?}")).collect();
+        let waiting = own().filter(|(_, line)| !line.waiting.is_empty());
+        let mut waiting: Vec<_> = waiting.map(|(caller, _)| format!("{caller:?}")).collect();
+        turns.sort();
+        waiting.sort();
+        assert_eq!(turns, waiting);
+        payers += usize::from(!turns.is_empty());
+        assert_eq!(queue.turns.contains(name), !turns.is_empty());
+    }
+    assert_eq!(queue.turns.len(), payers);
+}
