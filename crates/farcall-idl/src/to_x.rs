@@ -291,43 +291,34 @@ impl Printer<'_> {
 
     /// The name of a type; one is given to what has none.
     fn name(&mut self, around: &str, ty: &Type) -> String {
-        let name = match ty {
+        if let Some(name) = scalar_name(ty) {
+            return name.into();
+        }
+        match ty {
             Type::Void => {
                 let name = self.claim(around);
                 self.structure(&name, &[]);
-                return name;
+                name
             }
-            Type::Bool => "bool",
-            Type::I8 => "char",
-            Type::I16 => "short",
-            Type::I32 => "int",
-            Type::I64 => "hyper",
-            Type::U8 => "unsigned char",
-            Type::U16 => "unsigned short",
-            Type::U32 => "unsigned int",
-            Type::U64 => "unsigned hyper",
-            Type::F32 => "float",
-            Type::F64 => "double",
             Type::Named(place) => {
                 let place = *place as usize;
                 self.definition(place);
-                return self.names.get(place).cloned().unwrap_or_else(|| "int".into());
+                self.names.get(place).cloned().unwrap_or_else(|| "int".into())
             }
             Type::Tuple(parts) => {
                 let fields: Vec<Field> = parts.iter().enumerate().map(unnamed).collect();
                 let fields = self.fields(around, &fields);
                 let name = self.claim(around);
                 self.structure(&name, &fields);
-                return name;
+                name
             }
             other => {
                 let spelling = self.declaration(&format!("{around}_of"), other);
                 let name = self.claim(around);
                 let _ = writeln!(self.text, "typedef {};\n", spelling.of(&name));
-                return name;
+                name
             }
-        };
-        name.into()
+        }
     }
 
     /// The line of a procedure.
@@ -411,6 +402,25 @@ fn identifier(name: &str) -> String {
         name if name.starts_with(|c: char| c.is_ascii_digit()) => format!("x{name}"),
         name => name.into(),
     }
+}
+
+/// What an `.x` file calls a boolean or a number.
+pub(crate) fn scalar_name(ty: &Type) -> Option<&'static str> {
+    Some(match ty {
+        Type::Bool => "bool",
+        Type::I8 => "char",
+        Type::I16 => "short",
+        Type::I32 => "int",
+        Type::I64 => "hyper",
+        Type::U8 => "unsigned char",
+        Type::U16 => "unsigned short",
+        Type::U32 => "unsigned int",
+        Type::U64 => "unsigned hyper",
+        Type::F32 => "float",
+        Type::F64 => "double",
+        // What is no scalar.
+        _ => return None,
+    })
 }
 
 /// Text that does not end the comment that it stands in.

@@ -13,13 +13,8 @@ const LEAST: Duration = Duration::from_millis(20);
 
 /// A call that the server executes and its caller has cancelled; what the server answered to that is lost.
 fn cancelled() -> Pair {
-    let mut pair = Pair::acquainted();
-    let id = pair.start(1, b"long");
-    let call = pair.sent();
-    pair.receive(&call);
-    pair.client.cancel(pair.now, id);
-    let cancel = pair.sent();
-    pair.receive(&cancel);
+    let (mut pair, id, _) = Pair::executing(b"long");
+    pair.cancel(id);
     assert_eq!(pair.answered().len(), 1);
     pair
 }
@@ -81,11 +76,7 @@ fn a_call_that_was_told_to_stop_and_refuses_to_begin_did_not_run() {
 
 #[test]
 fn a_result_that_was_faster_than_the_cancel_is_the_calls() {
-    let mut pair = Pair::acquainted();
-    let id = pair.start(1, b"fast");
-    let call = pair.sent();
-    pair.receive(&call);
-    let key = pair.asked[0].0;
+    let (mut pair, id, key) = Pair::executing(b"fast");
     let result = pair.finish(key, Finish::Result, b"done");
     pair.client.cancel(pair.now, id);
     pair.hear(&result);
@@ -94,11 +85,7 @@ fn a_result_that_was_faster_than_the_cancel_is_the_calls() {
 
 #[test]
 fn fragments_of_a_result_do_not_hold_a_cancelled_call_up() {
-    let mut pair = Pair::acquainted();
-    let id = pair.start(1, b"much");
-    let call = pair.sent();
-    pair.receive(&call);
-    let key = pair.asked[0].0;
+    let (mut pair, id, key) = Pair::executing(b"much");
     let fragments: Vec<Datagram> = pair.finish(key, Finish::Result, &[7; 100_000]);
     assert!(fragments.len() > 1);
     pair.hear(&fragments[..1]);

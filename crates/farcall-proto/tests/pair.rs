@@ -326,14 +326,9 @@ fn a_cancel_that_overtakes_its_call_consumes_its_number() {
 
 #[test]
 fn a_cancel_reaches_the_procedure() {
-    let mut pair = Pair::acquainted();
-    let id = pair.start(1, b"long");
-    let call = pair.sent();
-    pair.receive(&call);
-    pair.client.cancel(pair.now, id);
-    let cancel = pair.sent();
-    pair.receive(&cancel);
-    assert_eq!(pair.cancelled, [pair.asked[0].0]);
+    let (mut pair, id, old) = Pair::executing(b"long");
+    pair.cancel(id);
+    assert_eq!(pair.cancelled, [old]);
     let answers = pair.answered();
     pair.hear(&answers);
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Maybe))]);
@@ -343,7 +338,7 @@ fn a_cancel_reaches_the_procedure() {
     let call = pair.sent();
     pair.receive(&call);
     assert_eq!(pair.asked.len(), 2);
-    let (old, new) = (pair.asked[0].0, pair.asked[1].0);
+    let new = pair.asked[1].0;
     assert_eq!(pair.finish(old, Finish::Result, b"late"), Vec::<Datagram>::new());
     let result = pair.finish(new, Finish::Result, b"news");
     pair.hear(&result);

@@ -205,7 +205,8 @@ fn arm(name: &str, docs: &str, tag: Option<i32>, fields: Vec<schema::Field>) -> 
     schema::Arm { name: name.into(), docs: docs.into(), tag, fields }
 }
 
-fn scalar(ty: &tree::Type) -> Type {
+/// The wire type of a scalar; `void` of what is none.
+pub(super) fn scalar(ty: &tree::Type) -> Type {
     match ty {
         tree::Type::Bool => Type::Bool,
         tree::Type::I8 => Type::I8,

@@ -10,11 +10,12 @@ use std::fmt::Write;
 use std::path::Path;
 
 use self::same::comparable;
+use super::model::scalar;
 use super::plan::Refused;
 use super::tree::*;
 use super::{Options, read_text};
 use crate::spell_program;
-use crate::to_x::harmless;
+use crate::to_x::{harmless, scalar_name};
 
 /// Words that are no names for rpcgen, or in C.
 const KEYWORDS: &str = "asm auto bool break case char const continue default do double else enum extern float for goto hyper if \
@@ -260,30 +261,20 @@ impl Printer<'_> {
     }
 
     fn spelled(&self, ty: &Type) -> Done<String> {
-        Ok(match ty {
-            Type::Void => "void",
-            Type::Bool => "bool",
-            Type::I8 => "char",
-            Type::I16 => "short",
-            Type::I32 => "int",
-            Type::I64 => "hyper",
-            Type::U8 => "unsigned char",
-            Type::U16 => "unsigned short",
-            Type::U32 => "unsigned int",
-            Type::U64 => "unsigned hyper",
-            Type::F32 => "float",
-            Type::F64 => "double",
-            Type::Quadruple => return refuse("C has no type for a `quadruple`".into()),
-            Type::Foreign(name) => {
-                return refuse(format!("`{name}` is declared elsewhere, and what it is, is not known"));
+        match (scalar_name(&scalar(ty)), ty) {
+            (Some(name), _) => Ok(name.into()),
+            (None, Type::Quadruple) => refuse("C has no type for a `quadruple`".into()),
+            (None, Type::Foreign(name)) => {
+                refuse(format!("`{name}` is declared elsewhere, and what it is, is not known"))
             }
-            Type::Defined(place) => {
+            (None, Type::Defined(place)) => {
                 let Definition { named, body, .. } = &self.tree.types[*place];
                 let is_tag = matches!(body, Body::Struct(_) | Body::Union(_)) && self.states[*place] != State::Declared;
-                return Ok(if is_tag { format!("struct {}", named.name) } else { named.name.clone() });
+                Ok(if is_tag { format!("struct {}", named.name) } else { named.name.clone() })
             }
+            // All others are scalars.
+            (None, _) => Ok("void".into()),
         }
-        .into())
     }
 
     fn program(&mut self, program: &Program) -> Done {

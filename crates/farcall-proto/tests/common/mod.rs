@@ -190,13 +190,30 @@ impl Pair {
         Pair::acquainted_with(ClientConfig::default(), ServerConfig::default())
     }
 
-    /// The same with these settings.
+    /// A pair of these settings whose conversation is known at both ends.
     pub fn acquainted_with(client: ClientConfig, server: ServerConfig) -> Pair {
         let mut pair = Pair::with(client, server);
         pair.start(0, b"");
         pair.settle();
         pair.told.clear();
         pair
+    }
+
+    /// A pair whose server executes a call with these arguments: what its caller and the server know it by.
+    pub fn executing(args: &[u8]) -> (Pair, CallId, CallKey) {
+        let mut pair = Pair::acquainted();
+        let id = pair.start(1, args);
+        let call = pair.sent();
+        pair.receive(&call);
+        let key = pair.asked[0].0;
+        (pair, id, key)
+    }
+
+    /// The caller gives a call up, and the server hears of that.
+    pub fn cancel(&mut self, id: CallId) {
+        self.client.cancel(self.now, id);
+        let cancel = self.sent();
+        self.receive(&cancel);
     }
 
     /// Lets time pass until the call ends, every datagram being lost.
