@@ -2,18 +2,32 @@
 //!
 //! ```text
 //! ground     the memory at the exporter: who gets it, and how it is taken away from them
+//! control    whether what an importer did was done to the segment
 //! tie        whether the exporter is still there
 //! ```
 //!
 //! What stands in the control word decides after each access whether it counts. Where it does not, the exporter is asked:
 //! only it can say why.
 
+mod control;
 mod ground;
 mod tie;
 
+mod parts {
+    //! What `control` and `ground` are made of; loom's stand in its place in tests/ground.rs.
+    pub(super) use std::os::fd::{AsFd, OwnedFd};
+    pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
+    pub(super) use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+    pub(super) use farcall_shm::{Area, May, PROOF, Wire, punch, written};
+
+    pub(super) use super::super::area::zeros;
+    pub(super) use crate::sys::fork;
+}
+
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -121,15 +135,20 @@ impl Mapped {
     /// Whether what was done so far was done to the segment: after an access that has read.
     #[inline(always)]
     fn is_current(&self) -> bool {
-        fence(Ordering::Acquire);
-        self.control.sight().first().is_some_and(|word| word.load() == self.generation) && self.tie.holds()
+        control::has_read(self.generation, || self.offered()) && self.tie.holds()
     }
 
-    /// The same after one that has written: whoever takes the memory away writes the control word before he reads ours.
+    /// The same after one that has written.
     #[inline(always)]
     fn is_done(&self) -> Result<()> {
-        fence(Ordering::SeqCst);
-        if self.is_current() { Ok(()) } else { Err(self.raced().into()) }
+        let done = control::has_written(self.generation, || self.offered()) && self.tie.holds();
+        if done { Ok(()) } else { Err(self.raced().into()) }
+    }
+
+    /// The generation that stands in the control word, which is never 0 for one that is mapped.
+    #[inline(always)]
+    fn offered(&self) -> u64 {
+        self.control.sight().first().map_or(0, Sight::load)
     }
 
     /// (Whoever has not the right to write is refused above.)

@@ -109,6 +109,8 @@ pub struct Segment {
     named: Option<Named>,
     core: Arc<Core>,
     export: Export,
+    /// Held by whoever changes what others may do.
+    changes: Mutex<()>,
     /// The process it was made in.
     process: u64,
 }
@@ -157,7 +159,7 @@ impl Runtime {
         let accesses: Arc<dyn Accesses> = core.clone();
         let export = self.export_unlisted::<dyn Access>(&format!("{TYPE}/{name}"), core.clone(), Some(accesses))?;
         self.offers().add(export.id(), &core);
-        Ok(Segment { named: None, core, export, process: fork::generation() })
+        Ok(Segment { named: None, core, export, changes: Mutex::default(), process: fork::generation() })
     }
 
     /// Memory that those who may can map, where there is such memory.
@@ -222,6 +224,7 @@ impl Segment {
     /// Refuses others' writes and swaps, or no longer. Those that have begun have ended when this returns. Whoever had mapped the
     /// memory to write it is served from the first time on.
     pub fn inhibit_writes(&self, inhibited: bool) {
+        let _one = self.change();
         self.core.inhibited.store(inhibited, Ordering::SeqCst);
         self.core.wait_for_changes();
         if let (true, Some(ground)) = (inhibited, self.core.area.ground())
@@ -233,29 +236,42 @@ impl Segment {
 
     /// Refuses whatever others do with it from now on; the memory stays this process's.
     pub fn revoke(&self) {
-        self.core.generation.store(0, Ordering::SeqCst);
-        self.core.wait_for_changes();
+        {
+            let _one = self.change();
+            self.core.generation.store(0, Ordering::SeqCst);
+            self.core.wait_for_changes();
+            if let Some(ground) = self.core.area.ground() {
+                ground.part(None);
+            }
+        }
         if let Some(named) = &self.named {
             named.delete();
-        }
-        if let Some(ground) = self.core.area.ground() {
-            ground.part(None);
         }
     }
 
     /// Exports it again as it is now, as a new generation: who had imported it must import it anew. (When the machine's clerk
     /// does not hear of it, those who import it find out.)
     pub fn export_again(&self) {
-        let generation = self.core.last.fetch_add(1, Ordering::SeqCst) + 1;
-        self.core.generation.store(generation, Ordering::SeqCst);
-        self.core.wait_for_changes();
-        if let Some(ground) = self.core.area.ground() {
-            let writes_are_inhibited = self.core.inhibited.load(Ordering::SeqCst) && ground.is_written_by_others();
-            ground.part((!writes_are_inhibited).then_some(generation));
-        }
+        let generation = {
+            let _one = self.change();
+            let generation = self.core.last.fetch_add(1, Ordering::SeqCst) + 1;
+            self.core.generation.store(generation, Ordering::SeqCst);
+            self.core.wait_for_changes();
+            if let Some(ground) = self.core.area.ground() {
+                let writes_are_inhibited = self.core.inhibited.load(Ordering::SeqCst) && ground.is_written_by_others();
+                ground.part((!writes_are_inhibited).then_some(generation));
+            }
+            generation
+        };
         if let Some(named) = &self.named {
             let _ = named.add_anew(generation);
         }
+    }
+
+    /// What others may do is changed by one thread at a time. Else one that exports the segment again could have found that
+    /// writes are not inhibited, and offer it to writers after another has inhibited them, or has revoked it.
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Which export of it is valid; none while it is revoked.

@@ -1,13 +1,11 @@
 //! Memory that others may map, at the exporter: a memory file, which is left to those who have it when it is revoked.
+//!
+//! (tests/ground.rs includes this file, and gives it loom's types and memory that is not mapped through `super::parts`.)
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
-use farcall_shm::{Area, May, PROOF, Wire, punch, written};
-
-use super::super::area::zeros;
-use crate::sys::fork;
+use super::parts::{
+    Area, AsFd, AtomicU64, May, Ordering, OwnedFd, PROOF, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Wire,
+    fence, fork, punch, written, zeros,
+};
 
 /// The memory of one segment, in a file that is passed to importers.
 ///
@@ -43,7 +41,7 @@ enum Words {
 
 impl Ground {
     /// Memory for others to map, as this generation; `None` where it cannot be had.
-    pub(in super::super) fn new(len: usize, others: May, generation: u64) -> Option<Ground> {
+    pub(crate) fn new(len: usize, others: May, generation: u64) -> Option<Ground> {
         let (control, control_file) = Area::create(size_of::<u64>(), May::Read).ok()?;
         let (area, file) = Area::create(len, others).ok()?;
         let current = Current { words: Words::File(area, file), offered: Some(generation), passed: false };
@@ -54,17 +52,17 @@ impl Ground {
     }
 
     /// Whether importers may write what they map.
-    pub(in super::super) fn is_written_by_others(&self) -> bool {
+    pub(crate) fn is_written_by_others(&self) -> bool {
         self.others == May::Write
     }
 
     #[inline(never)]
-    pub(in super::super) fn with<R>(&self, access: impl FnOnce(&[AtomicU64]) -> R) -> R {
+    pub(crate) fn with<R>(&self, access: impl FnOnce(&[AtomicU64]) -> R) -> R {
         access(self.read().words.all())
     }
 
     /// Copies bytes out in no certain order. False: it is better done by words.
-    pub(in super::super) fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool {
+    pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool {
         match &self.read().words {
             Words::File(area, _) => area.copy_out(offset, into),
             Words::Alone(_) => false,
@@ -72,7 +70,7 @@ impl Ground {
     }
 
     /// The same inwards.
-    pub(in super::super) fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
+    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
         match &self.read().words {
             Words::File(area, _) => area.copy_in(offset, bytes),
             Words::Alone(_) => false,
@@ -81,11 +79,13 @@ impl Ground {
 
     /// Takes the memory away from whoever has mapped it: none of their accesses is done after this has returned, and what
     /// each says was done was. It is offered as that generation from now on, or not at all.
-    pub(in super::super) fn part(&self, offer: Option<u64>) {
+    pub(crate) fn part(&self, offer: Option<u64>) {
+        // Under the lock: else another thread could offer the memory between this word and our copy, and what an importer
+        // writes there meanwhile would be lost.
+        let mut current = self.write();
         // First the word, then the words: whoever writes does it the other way round, and one of us sees the other.
         self.publish(0);
         fence(Ordering::SeqCst);
-        let mut current = self.write();
         let is_alone = matches!(current.words, Words::Alone(_));
         if current.passed || (is_alone && offer.is_some()) {
             let former = std::mem::replace(&mut current.words, self.fresh(offer));
@@ -98,13 +98,14 @@ impl Ground {
     }
 
     /// Offers it no longer; who has mapped it may keep what it reads there.
-    pub(in super::super) fn withdraw(&self) {
+    pub(crate) fn withdraw(&self) {
+        let mut current = self.write();
+        current.offered = None;
         self.publish(0);
-        self.write().offered = None;
     }
 
     /// Passes it to an importer who means that generation, with the proof of who we are.
-    pub(in super::super) fn pass(&self, generation: u64, heard: bool, proof: &[u8; PROOF], wire: &Wire) -> bool {
+    pub(crate) fn pass(&self, generation: u64, heard: bool, proof: &[u8; PROOF], wire: &Wire) -> bool {
         // (Whoever passes it at the same time does not mind that we do.)
         let mut current = self.write();
         if current.offered != Some(generation) {
