@@ -58,9 +58,9 @@ enum Part {
     Names,
     /// Operations of a file service, in three structures: figure 2, and what they cost the server.
     Service,
-    /// The same over UDP, by what the server does for them: figure 3.
+    /// Operations of a file service over UDP, by what the server does for them: figure 3.
     Server,
-    /// The same operations as often as in table 1a: the server's load.
+    /// Operations of a file service as often as in table 1a: the server's load.
     Mix,
 }
 

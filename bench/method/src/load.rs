@@ -27,7 +27,8 @@ pub enum Load {
         /// Calls in all.
         calls: usize,
     },
-    /// The same in the way in which calls of an open loop are begun and ended.
+    /// Many calls outstanding, made by one thread of the client's in the way in which calls of an open loop
+    /// are begun and ended.
     Polled {
         /// How many at once.
         outstanding: usize,
@@ -78,7 +79,7 @@ impl Load {
         }
     }
 
-    /// The same with another number of calls.
+    /// This load with another number of calls.
     #[must_use]
     pub fn of(mut self, number: usize) -> Load {
         match &mut self {

@@ -183,7 +183,7 @@ impl Pair {
         Ok(client.and(server))
     }
 
-    /// The same, client and server apart.
+    /// Counts one block, client and server apart.
     pub fn count_each(&mut self, what: What, warm: Load, load: Load) -> Result<[Counts; 2]> {
         self.server.done("active 1")?;
         self.client.done(&format!("warm {warm}"))?;

@@ -147,13 +147,15 @@ pub struct Row {
     /// The server's memory per idle conversation with that many, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_each: Option<f64>,
-    /// The same at the worst number of conversations on the way there.
+    /// The server's memory per idle conversation at the worst number of conversations on the way there, in
+    /// bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_bytes_each: Option<f64>,
-    /// That number.
+    /// The number of conversations at which the memory for each was most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_at: Option<usize>,
-    /// The same, with what lives only while a table is moved to a larger one.
+    /// The server's memory per idle conversation at the worst number, with what lives only while a table is
+    /// moved to a larger one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_bytes_each: Option<f64>,
     /// Datagrams that both ends sent in 60 minutes of idleness.

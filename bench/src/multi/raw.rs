@@ -53,7 +53,8 @@ pub fn connect(addresses: &[String]) -> Result<Box<dyn Calls>> {
     client(addresses, false)
 }
 
-/// The same, but once an answer has come the next is looked for without sleeping, as farcall does.
+/// One socket for all servers. Once an answer has come the next is looked for without sleeping, as farcall
+/// does.
 pub fn connect_awake(addresses: &[String]) -> Result<Box<dyn Calls>> {
     client(addresses, true)
 }

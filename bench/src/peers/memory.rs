@@ -235,7 +235,7 @@ fn notify(remote: &Remote, data: &[u8], laps: &mut Laps) -> Result<()> {
     }
 }
 
-/// The same bytes copied within the client: what no access can beat.
+/// Copies as many bytes within the client: what no access can beat.
 pub struct Copying;
 
 impl Peer for Copying {

@@ -24,7 +24,7 @@ use farcall_bench_method::{Options, Peer};
 
 /// The anchor of latencies.
 pub const RAW: &str = "raw";
-/// The same code again, in processes of its own: the control of the method.
+/// The control of the method: the code of [`RAW`] again, in processes of its own.
 pub const CONTROL: &str = "raw-control";
 /// The loop of `multi` that looks for answers as farcall does.
 pub const AWAKE: &str = "raw-awake";

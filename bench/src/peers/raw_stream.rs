@@ -1,4 +1,4 @@
-//! The same over a connection: TCP without Nagle's delay, or a Unix socket.
+//! The bare exchange over a connection: TCP without Nagle's delay, or a Unix socket.
 use std::io::{self, ErrorKind::WouldBlock, Read, Write};
 use std::net::SocketAddr;
 

@@ -79,7 +79,7 @@ impl Manner {
         self.settings(deadline).find(&self.whole(address), program, version).map_err(|why| unfound(why, address))
     }
 
-    /// The same, bound to what a file says of it.
+    /// A server at an address, bound to the program that a file describes.
     pub fn bind(&self, address: &str, version: &Version, deadline: &Deadline) -> Outcome<Dynamic> {
         let client = self.connect(address, version.program, version.version, deadline)?;
         Ok(Dynamic::described(client.program(version.program, version.version), version.spelled.clone()))
@@ -144,7 +144,7 @@ pub fn failed(why: impl Into<CallFailed>) -> Failure {
     Failure::from(why).in_place_of_hint(hint)
 }
 
-/// The same of a server that is only looked for: where the address has no port, the host's port mapper was asked.
+/// Why a server was not found. Where the address has no port, the host's port mapper was asked.
 fn unfound(why: CallFailed, address: &str) -> Failure {
     let place = address.split_once("://").map_or(address, |(_, place)| place);
     // An address of IPv6 alone has more colons.

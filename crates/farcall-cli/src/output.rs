@@ -32,7 +32,8 @@ impl Output {
         }
     }
 
-    /// The same of a text of several lines. What comes from elsewhere must be [`printable`] where it stands in it.
+    /// Several lines: the JSON if that was asked for, else the text. What comes from elsewhere must be made
+    /// [`printable`] before it is put into the text.
     pub fn page(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Outcome {
         match self.json {
             true => say_json(&json()),
@@ -66,7 +67,8 @@ pub fn printable(text: &str) -> String {
     clean
 }
 
-/// The same of JSON, where such characters stand in strings alone: it means what it meant.
+/// Escapes what terminals take for orders, in JSON. There it can stand in strings only, so the JSON keeps its
+/// meaning.
 pub fn printable_json(text: String) -> String {
     let is_harmful = |c: char| c != '\n' && is_order(c);
     if !text.contains(is_harmful) {

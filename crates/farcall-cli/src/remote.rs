@@ -52,7 +52,8 @@ pub fn runtime() -> Outcome<Runtime> {
     Runtime::current().map_err(|why| Failure::no_call(why.into()))
 }
 
-/// The same where calls may take so long: to find out whom to call takes no longer without a word from anybody.
+/// The runtime of a command whose calls may take so long: it waits no longer for a word from anybody while it
+/// finds out whom to call.
 pub fn runtime_within(within: Option<Duration>) -> Outcome<Runtime> {
     const PATIENCE: Duration = Duration::from_secs(10);
     match within.filter(|within| *within < PATIENCE) {

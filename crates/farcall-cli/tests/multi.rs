@@ -19,7 +19,8 @@ pub trait Scale {
     #[blocking]
     fn settle(&self) -> farcall::Result<u32>;
 
-    /// The same, but the first scale is too weak for what lies on it.
+    /// Ends when it is cancelled; on the first scale, which is too weak for what lies on it, with an
+    /// exception.
     #[blocking]
     fn hold(&self) -> farcall::Result<u32, TooHeavy>;
 }

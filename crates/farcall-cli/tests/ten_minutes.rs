@@ -57,7 +57,7 @@ fn a_new_user_comes_to_a_server_and_clients() {
     assert!(user.server.is_some());
 }
 
-/// The same page for a host that is this process's own, where nobody else has that port.
+/// The page with an address that is this process's own, where nobody else has the port.
 fn at_our_own_address(page: &str) -> String {
     let [.., high, low] = std::process::id().to_be_bytes();
     let page = page.replace("127.0.0.1:4000", &format!("127.7.{high}.{low}:4000"));

@@ -124,11 +124,12 @@ pub type Files<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
 pub struct Settings<'a> {
     /// Opaque bytes are taken from there, where they are written `"@NAME"`.
     pub files: Option<Files<'a>>,
-    /// The same interface, by other names: those are taken where the interface's own do not stand.
+    /// A description of the interface with other names, which are accepted beside its own.
     pub also: Option<&'a Interface>,
 }
 
-/// The same, with more forms of values taken.
+/// Encodes a procedure's arguments from JSON, as [`encode_arguments`]; the settings say which further forms
+/// of values are accepted.
 ///
 /// # Errors
 /// As [`encode_arguments`].

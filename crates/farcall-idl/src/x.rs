@@ -116,7 +116,7 @@ pub fn generate(specification: &Specification, config: &Config) -> Result<TokenS
     rust::Writer::new(&plan, config)?.file()
 }
 
-/// The same, as the file of a module to read: formatted.
+/// The Rust of a tree, as [`generate`] makes it, formatted as the file of a module.
 ///
 /// # Errors
 /// As [`generate`].

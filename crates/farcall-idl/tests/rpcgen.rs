@@ -156,7 +156,8 @@ fn every_example_is_a_value() {
     assert!(shown > 100);
 }
 
-/// The same of the interface alone, as an exporter describes it: names may be others, the bytes of values may not.
+/// Prints an interface as an exporter describes it, reads it back, and compares: names may be others, the
+/// bytes of values may not.
 fn interface_written(before: &x::Version) -> Result<(), Failure> {
     let text = match to_x(&before.interface, before.program, before.version) {
         Ok(text) => text,
@@ -254,7 +255,8 @@ fn compare(file: &Path) -> Result<usize, Failure> {
     compare_as(file, &tree)
 }
 
-/// The same, where `tree` says what the file means.
+/// Compares values of all types of a file, of which `tree` says what it means; gives how many types that
+/// were.
 fn compare_as(file: &Path, tree: &Specification) -> Result<usize, Failure> {
     let directory = tempfile::tempdir().unwrap();
     let names = make_c(file, directory.path())?;
@@ -448,7 +450,7 @@ impl Random<'_> {
         values::decode(self.types, ty, &mut Decoder::new(&encoded)).unwrap()
     }
 
-    /// Likewise by showing it, but numbers that are none.
+    /// A value of a scalar type, made by showing an encoded one; no NaN, and no infinity.
     fn scalar(&mut self, ty: &Type) -> Value {
         let word = self.next();
         let narrow = match ty {

@@ -129,7 +129,7 @@ impl Client {
         self.channel(T::NAME, T::PROGRAM, T::VERSION).into()
     }
 
-    /// The same, by numbers that the interface does not have.
+    /// The user-stub of a program at this server that has the interface under other numbers.
     pub fn bind_as<T: ?Sized + Interface>(&self, program: u32, version: u32) -> T::Client {
         self.channel(T::NAME, program, version).into()
     }
@@ -310,7 +310,7 @@ impl Builder {
         Err(failed.unwrap_or_else(|| CallFailed::new(Kind::NoSuchName, Ran::No).because(address.to_string())))
     }
 
-    /// The same of an address that needs no reading.
+    /// Connects to a server at an address that was parsed already.
     ///
     /// # Errors
     /// If nobody takes connections there.
@@ -318,7 +318,7 @@ impl Builder {
         self.dial(Plain { address, reserved: self.reserved, spin: self.spin })
     }
 
-    /// The same by a way of one's own: through TLS, say.
+    /// Connects to a server by a way of one's own: through TLS, say.
     ///
     /// # Errors
     /// What the dial says.

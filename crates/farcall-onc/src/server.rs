@@ -221,8 +221,8 @@ impl ServerBuilder {
         self.program_one_way(server, &[])
     }
 
-    /// The same, and procedures of these numbers give no reply when all is well: their callers do not wait for one
-    /// (RFC 5531 section 8.4.1, "batching").
+    /// Serves this interface under its numbers. Procedures of the numbers listed give no reply when all is
+    /// well: their callers do not wait for one (RFC 5531 section 8.4.1, "batching").
     pub fn program_one_way<T: ?Sized + Program>(self, server: Arc<T>, procedures: &[u32]) -> Self {
         self.offer(Offer::new(server, procedures))
     }

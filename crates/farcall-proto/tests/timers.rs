@@ -110,7 +110,8 @@ fn leave(pair: &mut Pair, token: u64) -> (Departure, Datagram) {
     (departure, out[..departure.len].to_vec())
 }
 
-/// The same until its result is there, which takes so long. Gives how long it would have waited before it asked again.
+/// A call that leaves by itself, and whose result comes after this time. Gives how long the client would have
+/// waited before it asked again.
 fn leave_and_return(pair: &mut Pair, token: u64, takes: Duration) -> Duration {
     let (Departure { id, patience, .. }, datagram) = leave(pair, token);
     let left = pair.now;

@@ -66,7 +66,8 @@ impl Script {
         self.exchange(Some((finish, payload)), ALL);
     }
 
-    /// The same; the datagrams of those places in the row are lost. Without `finish` calls go on being executed.
+    /// Exchanges and notes datagrams until both ends are silent, and loses those at the places `lost` of the
+    /// row. Without `finish` the calls are executed and do not end.
     fn exchange(&mut self, finish: Option<(&Finish, &[u8])>, lost: &[usize]) {
         let mut place = 0;
         let mut fate = move || (lost.contains(&place), place += 1).0;

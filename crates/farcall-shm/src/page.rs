@@ -146,7 +146,8 @@ pub(crate) fn put(words: &[AtomicU64], bytes: &[u8]) {
     unsafe { copy(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) }
 }
 
-/// The same from byte `at` on, where nobody else writes the words.
+/// Writes bytes into words from byte `at` on, as many as there is room for. Nobody else may write these
+/// words.
 pub(crate) fn put_at(words: &[AtomicU64], at: usize, bytes: &[u8]) {
     let Some((word, behind)) = words.get(at / 8..).and_then(<[AtomicU64]>::split_first) else { return };
     match at % 8 {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use farcall_shm::{Area, May, punch, written};
 
-/// The same file once more, as whoever was given a descriptor may open it.
+/// The file of a descriptor, opened once more, as whoever was given the descriptor may do.
 fn reopened(file: &OwnedFd) -> OwnedFd {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     OpenOptions::new().read(true).write(true).open(path).unwrap().into()

@@ -83,7 +83,7 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i ^ i >> 8) as u8).collect()
 }
 
-/// Else the lane would be used again before its call is taken, and the call would have another one's arguments.
+/// A lane that were used again before its call is taken would give the call the arguments of another one.
 #[test]
 fn a_lane_of_whole_parts_is_not_over_before_its_call_is_taken() {
     let (caller, server, mut taker) = halves();

@@ -154,7 +154,7 @@ impl Ground {
         self.send_after(0, from, to, len);
     }
 
-    /// The same, but they leave so much later.
+    /// Sends the first `len` bytes of the scratch buffer, which leave after `gap`.
     pub fn send_after(&mut self, gap: Nanos, from: SocketAddr, to: SocketAddr, len: usize) {
         self.sent += 1;
         let to = unmasked(to);

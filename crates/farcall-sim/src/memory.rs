@@ -27,7 +27,7 @@ pub struct Head {
 
 /// All writes before that one are done.
 pub const KNOWN: u64 = 0;
-/// The same, and that one never will be.
+/// All writes before that one are done, and that one never will be.
 pub const REFUSED: u64 = 1;
 /// There is no such stream any more.
 pub const FORGOTTEN: u64 = 2;

@@ -314,7 +314,7 @@ impl<E> Net<E> {
         self.send_after(0, from, to, bytes);
     }
 
-    /// The same of one that leaves so much later.
+    /// Sends a datagram that leaves after `gap`; it takes the chances of its path.
     pub fn send_after(&mut self, gap: Nanos, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         let (source, target) = (host(from), host(to));
         if source >= self.hosts || target >= self.hosts {

@@ -72,7 +72,8 @@ pub struct Plan {
     pub gap: u32,
     /// Of what happens to machines and paths, addresses that move between two servers, in parts per million.
     pub moves: u32,
-    /// The same, machines that are paused with their clocks.
+    /// Of what happens to machines and paths, machines that are paused together with their clocks, in parts
+    /// per million.
     pub pauses: u32,
     /// Whether clients reach their servers at a loopback address, and whether servers see clients at one. If both, they are on
     /// one machine; if one, there is a forwarder between.

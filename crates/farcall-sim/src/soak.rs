@@ -59,7 +59,7 @@ pub struct Summary {
     pub datagrams: u64,
     /// Virtual time.
     pub simulated: u128,
-    /// The same seeds' calls through shared memory.
+    /// What the same seeds did in the model of shared memory.
     pub shared_memory: SharedMemory,
     /// Seeds that failed, in their order.
     pub failing: Vec<Failing>,
@@ -136,7 +136,7 @@ fn run_caught(seed: u64, calls: u64, mutant: Mutant) -> Report {
     })
 }
 
-/// The same of the model of shared memory.
+/// Runs a seed of the model of shared memory; a panic there is a violation.
 fn run_memory_caught(seed: u64, calls: u64, broken: Option<shared_memory::Rule>) -> shared_memory::Report {
     caught(|| shared_memory::run(seed, calls, broken)).unwrap_or_else(|violation| shared_memory::Report {
         violation: Some(violation),

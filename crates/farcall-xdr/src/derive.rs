@@ -58,7 +58,7 @@ pub trait Tag: Sized {
     /// What crosses as `tag`; `None` if nothing does.
     fn from_tag(tag: i32) -> Option<Self>;
 
-    /// The same, when `tag` was just decoded.
+    /// What crosses as `tag`, which was just decoded: an error at its offset if nothing does.
     #[doc(hidden)]
     #[inline]
     fn decoded(tag: i32, of: &'static str, d: &Decoder<'_>) -> Result<Self, Error> {

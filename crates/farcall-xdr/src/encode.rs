@@ -193,7 +193,7 @@ impl<'b> Encoder<'b> {
         self.opaque(bytes)
     }
 
-    /// The same, of bytes that a [`Spill`] may keep.
+    /// Opaque data of any length (section 4.10), which a [`Spill`] may keep instead of copying it.
     #[inline]
     pub fn shared(&mut self, bytes: &Bytes) -> Result<(), Error> {
         self.count(bytes.len())?;

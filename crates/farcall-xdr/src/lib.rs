@@ -103,7 +103,7 @@ pub trait Decode<'a>: Sized {
     /// found before the first is decoded.
     const MIN_SIZE: usize = 0;
 
-    /// The same, where the value is an element of an array: a byte of opaque data takes one byte.
+    /// The fewest bytes that a value takes as an element of an array: a byte of opaque data takes one.
     #[doc(hidden)]
     const MIN_ELEMENT_SIZE: usize = Self::MIN_SIZE;
 

@@ -65,7 +65,7 @@ impl Dynamic {
         Dynamic { binding, description: Description { interface, farcall: String::new(), wire: Vec::new() } }
     }
 
-    /// The same with a deadline on each call.
+    /// This exporter with a deadline on each call.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> Dynamic {
         Dynamic { binding: self.binding.within(deadline), ..self.clone() }
@@ -194,7 +194,7 @@ impl Pinger {
         Ok(Pinger(runtime.binding(name, Cow::Owned(Interface::new("")))?))
     }
 
-    /// The same with a deadline on each call.
+    /// This exporter with a deadline on each question.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> Pinger {
         Pinger(self.0.within(deadline))

@@ -128,7 +128,7 @@ pub trait Socket: Send + Sync + 'static {
     /// What the operating system says, when it is not one of [`Received`].
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received>;
 
-    /// The same without spinning: somebody else needs the processor.
+    /// Waits for a datagram, or a train of them, without spinning: somebody else needs the processor.
     ///
     /// # Errors
     /// As [`Socket::receive`].

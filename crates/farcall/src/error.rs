@@ -241,7 +241,7 @@ impl CallFailed {
         self
     }
 
-    /// The same of a call that was attempted before, with another word on whether it ran.
+    /// Replaces the word on whether the call ran, for earlier attempts may have run too.
     pub(crate) fn but_ran(mut self, ran: Ran) -> CallFailed {
         if self.ran() != ran {
             Arc::make_mut(&mut self.0).ran = ran;

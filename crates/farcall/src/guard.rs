@@ -51,7 +51,8 @@ impl Drop for Panic {
     }
 }
 
-/// The same bytes, of which the owner may be the user's: dropped by whoever drops the last of these.
+/// These bytes again, guarded: their owner may be the user's, and a panic in its drop stops nobody who drops
+/// the last of them.
 pub fn shared(bytes: &Bytes) -> Bytes {
     Bytes::from_owner(Shared(bytes.clone()))
 }

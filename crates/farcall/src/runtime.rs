@@ -237,7 +237,7 @@ impl Runtime {
     /// As [`export`](crate::export), from this runtime.
     ///
     /// # Errors
-    /// As there.
+    /// As [`export`](crate::export).
     pub fn export<T: ?Sized + stub::Interface>(&self, name: &str, server: Arc<T>) -> crate::Result<Export> {
         Ok(export::export(self, name, server)?)
     }
@@ -289,7 +289,7 @@ impl Runtime {
     /// As [`import`](crate::import), from this runtime.
     ///
     /// # Errors
-    /// As there.
+    /// As [`import`](crate::import).
     pub fn import<T: ?Sized + stub::Interface>(&self, name: &str) -> crate::Result<T::Client> {
         Ok(import::import::<T>(self, name, None)?)
     }
@@ -297,7 +297,7 @@ impl Runtime {
     /// As [`import_within`](crate::import_within), from this runtime.
     ///
     /// # Errors
-    /// As there.
+    /// As [`import_within`](crate::import_within).
     pub fn import_within<T: ?Sized + stub::Interface>(&self, name: &str, time: Duration) -> crate::Result<T::Client> {
         Ok(import::import::<T>(self, name, Some(time))?)
     }
@@ -323,7 +323,7 @@ impl Runtime {
     /// As [`import_all`](crate::import_all), from this runtime.
     ///
     /// # Errors
-    /// As there.
+    /// As [`import_all`](crate::import_all).
     pub fn import_all<T: ?Sized + stub::Interface>(&self, name: &str) -> crate::Result<Group<T::Client>> {
         Ok(group::import_all::<T>(self, name)?)
     }
@@ -331,7 +331,7 @@ impl Runtime {
     /// As [`import_each`](crate::import_each), from this runtime.
     ///
     /// # Errors
-    /// As there.
+    /// As [`import_each`](crate::import_each).
     pub fn import_each<T: ?Sized + stub::Interface>(&self, names: &[&str]) -> crate::Result<Group<T::Client, Fixed>> {
         Ok(group::import_each::<T>(self, names)?)
     }

@@ -150,7 +150,8 @@ pub struct Call<'a> {
 pub enum Reply<'a> {
     /// The procedure returned: its result.
     Result(Decoder<'a>),
-    /// The same, of a channel that knows more to say should it not be readable.
+    /// The procedure returned: its result, and who can say more of where it came from should it not be
+    /// readable.
     ResultOf(Decoder<'a>, &'a dyn Origin),
     /// The procedure raised its declared exception.
     Exception(Decoder<'a>),

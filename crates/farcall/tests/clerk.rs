@@ -13,7 +13,7 @@ fn machine() -> Runtime {
     Runtime::builder().registry(names::Memory::new()).shared_memory(false).build().unwrap()
 }
 
-/// The same, and its clerk.
+/// A machine of its own, and its clerk.
 fn machine_with(settings: Settings) -> (Runtime, Clerk) {
     let runtime = machine();
     let clerk = Clerk::start(&runtime, settings).unwrap();

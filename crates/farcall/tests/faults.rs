@@ -440,7 +440,7 @@ fn a_server_that_is_not_there_is_unreachable() {
 }
 
 mod later {
-    //! The same interface as its exporter has it, in another version.
+    //! Another version of the interface `Gate`, as a later exporter has it.
     #[farcall::interface]
     pub trait Gate {
         #[procedure(4)]

@@ -26,7 +26,7 @@ const BESIDE: usize = 32 << 20;
 
 #[farcall::interface]
 pub trait Source {
-    /// The same bytes always, so many of them.
+    /// So many bytes, always the same.
     fn read(&self, bytes: u64) -> farcall::Result<Vec<u8>>;
 }
 

@@ -19,7 +19,7 @@ trait Door {
     /// Waits until the door is opened.
     #[blocking]
     fn pass(&self) -> farcall::Result<()>;
-    /// The same, but nothing says that it waits.
+    /// Waits until the door is opened, and no attribute says that it waits.
     fn pass_unmarked(&self) -> farcall::Result<()>;
     fn get(&self) -> farcall::Result<u32>;
     /// Calls `there` of the door of this name, which calls `get` of the one of that name.

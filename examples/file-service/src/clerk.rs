@@ -24,7 +24,8 @@ use crate::{Addresses, Files, MoreFiles, MoreFilesClient, Shape, Tally};
 pub enum Structure {
     /// It reads the server's memory, and transfers control only for what is not there.
     Dx,
-    /// The same, and it keeps copies, which it asks the server's memory whether they are still the same.
+    /// It reads the server's memory, and keeps copies of what it read; of each it asks the server's memory
+    /// whether it is current.
     DxCopies,
     /// It writes a request into the server's memory, with notice; the server writes the answer into the clerk's.
     Hy,

@@ -11,7 +11,7 @@ use crate::areas::Areas;
 use crate::imported::Imported;
 use crate::table::{Entry, Hints, Key, Look, Table};
 
-/// The same tables as the server's, each value behind [`OF`] bytes.
+/// A clerk's tables, which are those of the server but for [`OF`] bytes in front of each value.
 pub(crate) struct Copies {
     areas: Areas,
     memory: Segment,

@@ -24,7 +24,7 @@ pub(crate) enum Object {
     More,
     /// The directory, and what it gives is kept in the server's memory.
     FilesAndKeep,
-    /// The same of what a directory does not offer.
+    /// What a directory does not offer, and what it gives is kept in the server's memory.
     MoreAndKeep,
 }
 

@@ -58,7 +58,7 @@ impl Paths {
         known.insert(found.handle, Known { path: path.into(), kind: found.kind });
     }
 
-    /// The same, unless that handle is known.
+    /// The handle of this name in that directory was found, and may be known already.
     pub(crate) fn learn_if_new(&self, directory: Handle, name: &str, found: Found) -> Result<(), FileError> {
         if !self.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(&found.handle) {
             self.learn(&self.directory(directory)?, name, found);

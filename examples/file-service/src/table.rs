@@ -68,7 +68,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The same with a part of its bytes, of which it has all.
+    /// The entry with this part of its bytes; it has all of them.
     pub(crate) fn part(mut self, part: Range<usize>) -> Entry {
         let end = part.end.min(self.bytes.len());
         self.bytes = self.bytes.slice(part.start.min(end)..end);

@@ -86,7 +86,8 @@ impl Call {
         called.run(&exporter, first, output)
     }
 
-    /// The same of a server of ONC RPC: the words are an address, a definition, a procedure, its arguments.
+    /// Calls a procedure of a server of ONC RPC. The words of the command are an address, a definition, a
+    /// procedure, and its arguments.
     fn run_onc(&self, output: &Output) -> Outcome {
         let versions = self.manner.versions(&self.procedure, output)?;
         let (name, arguments) = match self.arguments.as_slice() {
@@ -282,7 +283,8 @@ pub fn encoded(interface: &Interface, procedure: &Procedure, called: &str, argum
     encoded_as(interface, None, procedure, called, arguments)
 }
 
-/// The same, with the names of another description of the interface taken too.
+/// The arguments as a user writes them, encoded. Names may be those of the interface, or those of `also`,
+/// another description of it.
 fn encoded_as(
     interface: &Interface,
     also: Option<&Interface>,

@@ -83,7 +83,7 @@ impl Gen {
         }
     }
 
-    /// The same file as farcall understands it, without macros and included files.
+    /// The `.x` file that was read, as farcall understands it: without macros and included files.
     fn x(&self, tree: &Specification) -> Outcome<String> {
         x::to_x(tree).map_err(|why| Failure::new(format!("no .x file can be made of it: {why}")).about(&self.source))
     }

@@ -181,7 +181,7 @@ fn ended(procedure: &Procedure) -> u64 {
     total([procedure.results, procedure.exceptions, procedure.failures])
 }
 
-/// The same, of the procedure of that name at an earlier look.
+/// Calls that had ended at an earlier look, of the procedure of that name.
 fn ended_before(serving: &Serving, export: &Export, name: &str) -> u64 {
     let export = serving.exports.iter().find(|other| other.id == export.id);
     let procedure = export.and_then(|export| export.procedures.iter().find(|procedure| procedure.name == name));

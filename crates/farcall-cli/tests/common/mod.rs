@@ -57,7 +57,7 @@ impl Place {
         Said::of(self.command(arguments).stdin(Stdio::null()).output().unwrap())
     }
 
-    /// The same with something on standard input.
+    /// Runs the command with these bytes on standard input.
     pub fn run_with(&self, arguments: &[&str], input: &[u8]) -> Said {
         let mut command = self.command(arguments);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -106,7 +106,7 @@ impl Said {
         self.out
     }
 
-    /// The same as JSON, a value a line.
+    /// What it printed, as JSON, a value a line, if all went well.
     #[track_caller]
     pub fn json(self) -> Vec<Value> {
         self.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect()

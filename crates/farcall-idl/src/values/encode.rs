@@ -21,7 +21,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 pub(super) struct Writer<'a> {
     pub(super) types: &'a Types,
-    /// The same types by other names, which are taken too.
+    /// A description of the types with other names, which are accepted beside their own.
     pub(super) also: Option<&'a Types>,
     pub(super) files: Option<Files<'a>>,
 }

@@ -1,4 +1,4 @@
-//! What a procedure's arguments may look like, as a start for whoever writes some: what is shown can be called with.
+//! Example arguments of a procedure, which a user may edit and call with.
 
 use farcall_xdr::Encoder;
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};

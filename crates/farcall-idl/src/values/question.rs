@@ -33,7 +33,7 @@ enum Step {
 pub struct Subject<'a> {
     /// The types of the value.
     pub types: &'a Types,
-    /// The same types by other names.
+    /// A description of the types with other names, which paths may use too.
     pub also: Option<&'a Types>,
     /// What discriminants are called, by the place of their union.
     pub switches: Option<&'a BTreeMap<u32, String>>,

@@ -22,9 +22,10 @@ pub struct Version {
     pub version: u32,
     /// As the file spells them, the procedures of `interface` in their order.
     pub procedure_names: Vec<String>,
-    /// The same that the generated trait gives as `interface()`.
+    /// What the generated trait gives as `interface()`.
     pub interface: Interface,
-    /// The same with all names as the file spells them, for values in JSON: types stand in the same places.
+    /// The interface with all names as the file spells them, for values in JSON. Types stand in the places
+    /// that they have in `interface`.
     pub spelled: Interface,
     /// What the file calls the discriminants of unions: by the place of the type.
     pub switches: BTreeMap<u32, String>,

@@ -46,7 +46,7 @@ pub struct Item {
 pub enum Kind {
     /// Another name for it.
     Alias(Shape),
-    /// The same, where a second name would contain itself: a struct of one field without name.
+    /// Another name for a type that contains it, which no alias can be: a struct of one field without name.
     Newtype(Shape),
     Enumeration(Vec<Enumerator>),
     Struct(Vec<Member>),

@@ -302,7 +302,7 @@ impl Target {
         }
     }
 
-    /// The same, unless the next identifier is in use.
+    /// Starts a call, unless the next identifier is in use.
     fn try_start(
         self: &Arc<Self>,
         call: &Call<'_>,

@@ -27,7 +27,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// The same, and no longer than until then. (What is no wait stays none, and nothing else becomes that.)
+    /// Ends the wait at `then` at the latest. [`Wait::No`] stays that, and nothing else becomes it.
     pub(super) fn until(self, then: Instant, now: Instant) -> Wait {
         let left = then.saturating_duration_since(now);
         match self {
@@ -311,7 +311,7 @@ pub(crate) fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<Owned
     Ok(rustix::net::socket_with(family, kind, rustix::net::SocketFlags::CLOEXEC, None)?)
 }
 
-/// The same, in two steps.
+/// A socket that programs which this one starts do not inherit; the system wants two calls for it.
 #[cfg(target_vendor = "apple")]
 pub(crate) fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket(family, kind, None)?;

@@ -27,7 +27,8 @@ pub(crate) struct Refusals {
 pub(crate) enum Next {
     /// The next try is at this time, or earlier if it was to be earlier.
     Retry(Instant),
-    /// The same; this refusal is the one of several that counts.
+    /// The next try is at this time, or earlier if it was to be earlier; of the refusals of one try this is
+    /// the one that counts.
     FirstRetry(Instant),
     /// There is no server.
     GiveUp,

@@ -40,7 +40,8 @@ pub(crate) fn engage(link: &Arc<Link>) {
     look_after(link, unlisted);
 }
 
-/// The same, of one who has listed the link if it was not.
+/// Has the service look after a link. `unlisted`: it was not listed there, and the thread that calls this has
+/// listed it.
 pub(crate) fn look_after(link: &Arc<Link>, unlisted: bool) {
     let Some(service) = SERVICE.get().or_else(Service::start) else {
         // Whoever comes next tries again.

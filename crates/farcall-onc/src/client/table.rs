@@ -377,7 +377,8 @@ impl Table {
         !mem::replace(&mut self.led, true)
     }
 
-    /// The same for who makes a call by this identifier.
+    /// Takes the lead for the thread that makes the call of this identifier. True: lead, until
+    /// [`Table::pass`]. False: another thread leads.
     #[inline]
     pub(crate) fn try_lead_for(&mut self, xid: u32) -> bool {
         let leads = self.try_lead();

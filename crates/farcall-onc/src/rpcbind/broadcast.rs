@@ -67,7 +67,7 @@ impl Broadcast {
         Broadcast { program, version, procedure, arguments: Ok(Vec::new()), mappers: Vec::new(), within }
     }
 
-    /// The same, of an interface's program.
+    /// A call of a procedure of an interface's program and version.
     pub fn of_interface<T: ?Sized + Program>(procedure: u32) -> Broadcast {
         Broadcast::of(T::PROGRAM, T::VERSION, procedure)
     }
@@ -86,7 +86,7 @@ impl Broadcast {
         self.to_mapper(SocketAddr::new(host, PORT))
     }
 
-    /// The same where the port mapper has another port.
+    /// Asks a host or a network, as [`Broadcast::to`], at another port than the port mapper's 111.
     #[must_use]
     pub fn to_mapper(mut self, mapper: SocketAddr) -> Broadcast {
         self.mappers.push(mapper);

@@ -54,7 +54,7 @@ impl Rpcbind {
         Rpcbind::with(&Client::builder(), host)
     }
 
-    /// The same by a client with these settings.
+    /// The port mapper of a host, asked by a client with these settings.
     ///
     /// # Errors
     /// If there is no such host.
@@ -85,7 +85,7 @@ impl Rpcbind {
         Ok(Rpcbind { client, place, stream, newest: Arc::new(AtomicU32::new(4)) })
     }
 
-    /// The same, asked by no newer version than that: 4, 3 or 2.
+    /// Has the port mapper asked by no newer version of the protocol than this: 4, 3 or 2.
     #[must_use]
     pub fn limited_to(self, newest: u32) -> Rpcbind {
         Rpcbind { newest: Arc::new(AtomicU32::new(newest)), ..self }

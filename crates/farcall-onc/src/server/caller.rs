@@ -133,7 +133,8 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// The same as [`Caller`], without memory of its own: it is filled for each call, in place.
+/// What a [`Caller`] is made of, once for each thread: it is filled for each call, in place, and allocates
+/// nothing.
 struct Current {
     /// A call is being served.
     any: bool,

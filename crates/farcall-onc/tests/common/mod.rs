@@ -17,7 +17,7 @@ pub trait Echo {
     /// The bytes that came.
     #[procedure(1)]
     fn echo(&self, data: &[u8]) -> farcall::Result<Vec<u8>>;
-    /// The same; twice does no harm.
+    /// The number that came; executing it twice does no harm.
     #[procedure(2)]
     #[idempotent]
     fn again(&self, number: u32) -> farcall::Result<u32>;

@@ -301,7 +301,7 @@ impl Udp {
     }
 }
 
-/// The same, over a stream.
+/// A client that sends and receives messages by hand, as records of a stream.
 pub struct Stream<S>(pub S);
 
 pub fn tcp(server: &Server) -> Stream<TcpStream> {

@@ -14,7 +14,7 @@ use farcall_onc::wire::record::Limits;
 
 use crate::calc::*;
 
-/// The same over UDP and TCP.
+/// What a server answers to this message, over UDP and over TCP.
 fn outcomes(message: &[u8]) -> [Vec<u8>; 2] {
     let (server, _) = serve();
     [Udp::to(server.udp().unwrap()).ask(message), tcp(&server).ask(message)]

@@ -44,7 +44,8 @@ structs! {
     Arm { name: String, docs: String, tag: Option<i32>, fields: Vec<Field> }
 }
 
-/// The same for enums, each arm a pattern without fields or with named or numbered ones.
+/// The wire form of enums: the arm's tag, then its fields. An arm is a pattern without fields or with named
+/// or numbered ones.
 macro_rules! unions {
     ($($name:ident { $($tag:literal $arm:ident { $($index:tt $binding:ident: $ty:ty),* })* })*) => {$(
         impl Encode for $name {

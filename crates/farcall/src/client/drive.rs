@@ -144,8 +144,8 @@ impl Attendance<'_> {
         self.until_either(tools, now, NEVER, None, done)
     }
 
-    /// The same until a call of this thread has ended, by itself or by `done`. `timer` is one that was not told
-    /// to [`Endpoint::set_timer`].
+    /// Waits until a call of this thread has ended, by itself or by `done`: as the leader, or as a follower.
+    /// `timer` is one that was not told to [`Endpoint::set_timer`].
     #[inline(always)]
     pub(super) fn until_mine(
         &mut self,
@@ -427,7 +427,7 @@ impl Endpoint {
         self.flush_locked(now, peer, peer.lock(), out)
     }
 
-    /// The same for who has the lock.
+    /// Sends all that is ready of a conversation that is locked, and returns its next timer.
     pub(super) fn flush_locked(
         &self,
         now: Time,
@@ -447,7 +447,8 @@ impl Endpoint {
         timer
     }
 
-    /// The same, of which a first datagram of that length is written.
+    /// Sends all that is ready of a conversation, of which a first datagram, of length `first`, is written
+    /// already.
     #[inline(never)]
     fn flush_more(&self, now: Time, peer: &Peer, first: usize, out: &mut [u8]) -> Option<Time> {
         let (mut timer, mut first) = (None, Some(first));

@@ -61,8 +61,8 @@ impl Kept {
         self.put_into(outcome, &mut Vec::new(), None);
     }
 
-    /// The same of a body that stays in its train, if there is one; else in the room of the call's arguments if there is
-    /// no other: nobody needs them any more if it did not fail.
+    /// Keeps an outcome. Its body stays in its train, if there is one; else it goes into the room of the
+    /// call's arguments, if there is no other: nobody needs those any more, unless the call failed.
     #[inline]
     pub(super) fn put_into(&mut self, outcome: Outcome<'_>, arguments: &mut Vec<u8>, train: Option<&Train>) {
         let (ending, body) = match outcome {
@@ -303,7 +303,7 @@ impl Caller {
         }
     }
 
-    /// The same for one who is going to wait. A thread that is in a call already may be the one that
+    /// Takes the thread's caller in order to wait. A thread that is in a call already may be the one that
     /// receives for all others: if it waited in a second call, nobody would receive any more.
     #[inline(always)]
     pub(super) fn take_to_wait(env: &Arc<dyn Env>) -> Result<Box<Caller>, CallFailed> {

@@ -64,7 +64,7 @@ impl AccessClient {
         self.binding().call(&FACTS, &|_| Ok(()))
     }
 
-    /// The same without waiting.
+    /// Starts to ask what the segment is now.
     pub(super) fn start_facts(&self) -> Pending<Facts, Refused> {
         self.binding().start(&FACTS, &|_| Ok(()))
     }
@@ -165,7 +165,7 @@ impl Core {
         self.is(generation).then_some(total)
     }
 
-    /// The same of several ranges, or none.
+    /// Answers a read of several ranges, or of none.
     #[inline(never)]
     fn read_several(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
         let reading = Reading::parse(arguments)?;

@@ -218,18 +218,19 @@ impl Clerk {
         Ok(self.core.know(name, hint, How::Cached)?.entry)
     }
 
-    /// The same, believing nothing that was learnt before.
+    /// Looks a name up, as [`Clerk::look_up`], and believes nothing that was learnt before.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Clerk::look_up`].
     pub fn look_up_anew(&self, name: &str, hint: Option<SocketAddr>) -> Result<Entry, Fault> {
         Ok(self.core.know(name, hint, How::Anew)?.entry)
     }
 
-    /// The same with transfer of control: the clerk there is asked by a write with notice, and answers by a write.
+    /// Looks a name up at the clerk of this address with transfer of control: that clerk is asked by a write
+    /// with notice, and answers by a write.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Clerk::look_up`].
     pub fn look_up_asking(&self, name: &str, hint: SocketAddr) -> Result<Entry, Fault> {
         Ok(self.core.know(name, Some(hint), How::Asking)?.entry)
     }

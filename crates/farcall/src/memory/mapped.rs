@@ -138,7 +138,7 @@ impl Mapped {
         control::has_read(self.generation, || self.offered()) && self.tie.holds()
     }
 
-    /// The same after one that has written.
+    /// Whether what was done so far was done to the segment: after an access that has written.
     #[inline(always)]
     fn is_done(&self) -> Result<()> {
         let done = control::has_written(self.generation, || self.offered()) && self.tie.holds();

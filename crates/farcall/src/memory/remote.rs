@@ -30,7 +30,7 @@ impl Runtime {
     /// As [`memory::import`](super::import), from this runtime.
     ///
     /// # Errors
-    /// As there.
+    /// As [`memory::import`](super::import).
     pub fn import_segment(&self, name: &str) -> crate::Result<Remote> {
         let wrong = |why| CallFailed::new(Kind::NoSuchName, Ran::No).caused_by(why);
         match name.parse::<Name>().map_err(wrong)? {
@@ -106,10 +106,10 @@ impl Remote {
         self.learn(self.carrier.post(offset, bytes, false))
     }
 
-    /// The same, asking that the exporter hear of it.
+    /// Posts a write, as [`Remote::post`], and asks that the exporter hear of it.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Remote::post`].
     pub fn post_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
         self.learn(self.carrier.post(offset, bytes, true))
@@ -128,7 +128,7 @@ impl Remote {
         }
     }
 
-    /// The same, until it turns out that it is no longer so.
+    /// This import, until `purged` says that the exporter exports the segment no longer.
     pub(super) fn unless(self, purged: Arc<AtomicBool>) -> Remote {
         Remote { purged, ..self }
     }

@@ -141,7 +141,7 @@ impl Runtime {
     /// As [`memory::export`](super::export), from this runtime.
     ///
     /// # Errors
-    /// As there.
+    /// As [`memory::export`](super::export).
     pub fn export_segment(&self, name: &str, settings: Settings) -> crate::Result<Segment> {
         let mut segment = self.offer_segment(name, settings)?;
         segment.named = Some(Named::new(self, &segment, settings.anyone)?);
@@ -301,7 +301,7 @@ impl Segment {
         self.core.notices.wait().unwrap_or_else(|| unreachable!("there are notices as long as there is a segment"))
     }
 
-    /// The same, for a task of any executor.
+    /// Waits for somebody's write that is to be heard of, in a task of any executor.
     pub fn next_notice(&self) -> impl Future<Output = Notice> + Send + '_ {
         std::future::poll_fn(|context| self.core.notices.poll(context))
     }
@@ -431,7 +431,7 @@ impl Core {
         Core::new(area, settings, generation, env)
     }
 
-    /// The same, with which anyone may do everything.
+    /// Lets anyone do everything with the memory.
     pub(super) fn open_to_all(mut self) -> Core {
         self.settings = self.settings.anyone(Rights::ALL).notify(Notify::Always);
         self

@@ -58,7 +58,7 @@ impl Bells {
         self.are(1)
     }
 
-    /// The same of so many bells.
+    /// Whether at least so many bells were rung that nobody has answered.
     pub fn are(&self, many: usize) -> bool {
         self.count() >= many
     }
@@ -135,7 +135,8 @@ impl Bell {
         self.bells.ring(self.member, false);
     }
 
-    /// The same by a thread that serves the station at which the call's end is waited for.
+    /// The member's call may have ended, says a thread that serves the station at which its end is waited
+    /// for.
     pub fn ring_serving(&self) {
         self.bells.ring(self.member, true);
     }

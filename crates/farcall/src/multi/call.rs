@@ -68,7 +68,7 @@ impl<T, E> Prepared<T, E> {
         Prepared::of(Cow::Borrowed(procedure), encode)
     }
 
-    /// The same for a procedure that became known only now.
+    /// Encodes the arguments of a procedure that became known at run time.
     #[inline]
     pub(crate) fn of(procedure: Cow<'static, Procedure>, encode: EncodeArguments<'_>) -> Self {
         let mut arguments = Vec::new();

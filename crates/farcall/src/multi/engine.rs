@@ -115,7 +115,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
     }
 
-    /// The same for a task.
+    /// Gives the next reply to a task, or has it woken when there may be one.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, Result<T, E>)>> {
         loop {
             if let Some(reply) = self.take() {

@@ -56,7 +56,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Gathering<T, E, M> {
     /// As [`Multi::first`](super::Multi::first).
     ///
     /// # Errors
-    /// As there.
+    /// As [`Multi::first`](super::Multi::first).
     pub async fn first(self) -> std::result::Result<(String, T), Short> {
         self.tally(1).await.first()
     }
@@ -119,7 +119,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Gathering<T, E, Fixed> {
     /// As [`Multi::majority`](super::Multi::majority).
     ///
     /// # Errors
-    /// As there.
+    /// As [`Multi::majority`](super::Multi::majority).
     pub async fn majority(self) -> std::result::Result<Gathered<T, E>, Short> {
         let majority = self.members.majority();
         self.quorum(majority).await

@@ -120,8 +120,9 @@ impl Inner {
         Err(failed.of(name))
     }
 
-    /// The same for a task, which asks those whom [`Inner::candidates_later`] gave. Nobody asks it to end: it does so when
-    /// a caller would be patient no longer.
+    /// Binds for a task, which waits without a thread: to one of the candidates that
+    /// [`Inner::candidates_later`] gave. Nobody asks it to end: it does so when a caller would be patient no
+    /// longer.
     pub(super) async fn bind_later(
         self: &Arc<Self>,
         name: &Name,

@@ -268,7 +268,8 @@ impl Importer {
         Ok(self.bound.set(Arc::new(self.inner.bind(&self.name, &self.interface, avoid, deadline)?)))
     }
 
-    /// The same for a task, until `over` says that nobody needs it any more.
+    /// Whom to call, for a task, which waits without a thread, until `over` says that nobody needs it any
+    /// more.
     pub(super) async fn target_later(
         self: &Arc<Self>,
         avoid: &[SocketAddr],

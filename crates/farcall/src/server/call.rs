@@ -43,7 +43,8 @@ pub(super) type Train = Arc<Box<[u8]>>;
 enum Arguments {
     /// Where they stand in the buffer of the worker that received them.
     Received(Range<usize>),
-    /// The same in that buffer, or a copy of it, which the calls of a train share.
+    /// Where they stand in the datagrams that came together, which their calls share: the worker's buffer, or
+    /// a copy of it.
     Shared(Train, Range<usize>),
     Kept(Vec<u8>),
 }
@@ -93,7 +94,7 @@ impl Work {
         self.which.map_or(Pace::Quick, |which| self.exported.known(which).pace())
     }
 
-    /// The same, and how long its result will be, if that is long.
+    /// What is known of how long it takes, and of how long its result will be: 0 if that is not long.
     #[inline(always)]
     pub(super) fn outlook(&self) -> (Pace, usize) {
         (self.pace(), self.usual_result())
@@ -126,7 +127,7 @@ impl Work {
         }
     }
 
-    /// The same, where the buffer holds nothing but them.
+    /// Takes the arguments and the buffer, which holds nothing but them.
     pub(crate) fn keep_all(&mut self, buffer: &mut Vec<u8>) {
         self.arguments = Arguments::Kept(std::mem::take(buffer));
     }
@@ -142,8 +143,8 @@ impl Work {
         self.envelope.as_ref()?.write(self.call.key, finish?, reply, out)
     }
 
-    /// The same as [`Work::keep_arguments`], for one of many that came together, whose turn will be soon, and whose
-    /// outcomes share datagrams.
+    /// Takes the arguments of one of many calls that came together: they share what was received, since their
+    /// turn will be soon. Their outcomes share datagrams.
     pub(super) fn share_arguments(&mut self, train: &Train) {
         self.envelope = None;
         if let Arguments::Received(range) = &self.arguments {

@@ -419,7 +419,7 @@ impl Crew {
         self.receiving > 1 && self.receiving > self.enough() && self.make_way(seat)
     }
 
-    /// The same even of two: what came was no call.
+    /// Has a thread rest that received something else than a call, if another one receives. True: rest.
     #[inline(always)]
     pub(crate) fn make_way(&mut self, seat: &Arc<Seat>) -> bool {
         self.receiving > 1 && self.rest_beside(seat)

@@ -204,7 +204,7 @@ impl Exported {
         }
     }
 
-    /// The same, which offers memory too.
+    /// Makes the export offer memory too.
     pub(crate) fn with_accesses(mut self, accesses: Option<Arc<dyn Accesses>>) -> Exported {
         self.accesses = accesses;
         self

@@ -660,7 +660,7 @@ impl<'s> Worker<'s> {
         None
     }
 
-    /// The same for a long one, of which something may be kept apart.
+    /// Finishes a call whose result is long: long `Bytes` in it are not copied.
     #[cold]
     fn finish_long(&mut self, core: &mut Core, key: CallKey, finish: Option<Finish>) {
         self.long = false;

@@ -36,7 +36,7 @@ pub(crate) struct Link {
     /// The process it was made in.
     generation: u64,
     spin: Duration,
-    /// The same while something long is on its way.
+    /// How long to look for more without sleeping while something long is on its way.
     pub(super) brisk: Duration,
     /// The last call had something long.
     long: AtomicBool,

@@ -33,7 +33,7 @@ pub(super) struct Post {
     memory: farcall_shm::Server,
     wire: Arc<Wire>,
     spin: Duration,
-    /// The same while something large is on its way.
+    /// How long to look for more without sleeping while something large is on its way.
     brisk: Duration,
     state: Mutex<State>,
     /// The caller is gone, or we are: nothing more is taken.

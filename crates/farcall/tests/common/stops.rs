@@ -31,7 +31,7 @@ impl Stops {
         self.0.armed.store(true, Ordering::SeqCst);
     }
 
-    /// The same each time when one has left for there.
+    /// The process is stopped each time when a datagram has left for this address.
     pub fn stop_at(&self, address: SocketAddr) {
         *self.0.silent.lock().unwrap() = Some(address);
     }

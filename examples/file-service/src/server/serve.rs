@@ -139,7 +139,8 @@ impl MoreFiles for Core {
     }
 }
 
-/// The same procedures for a clerk who did not find something: the next finds it.
+/// The procedures of [`FileAccess`] for a clerk who did not find something in the memory: what they give is
+/// kept there, so the next clerk finds it.
 struct Keeping(Arc<Core>);
 
 impl FileAccess for Keeping {

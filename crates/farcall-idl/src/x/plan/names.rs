@@ -87,7 +87,7 @@ impl Scope {
         name
     }
 
-    /// The same, of a single name.
+    /// Takes a name that is free: the one wished for, the file's spelling, or the wish with a number.
     pub fn claim(&mut self, wish: &str, spelled: &str) -> String {
         self.claim_with(wish, spelled, &[])
     }

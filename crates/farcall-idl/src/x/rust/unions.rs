@@ -112,7 +112,7 @@ impl Writer<'_> {
                     }
                 }
 
-                /// The same, of its own.
+                /// The result, taken out of this value, or the reason why there is none.
                 pub fn into_ok(self) -> ::core::result::Result<#owned, #reason> {
                     match self {
                         Self::#variant #pattern => ::core::result::Result::Ok(#value),

@@ -69,7 +69,7 @@ impl Ground {
         }
     }
 
-    /// The same inwards.
+    /// Copies bytes in, in no certain order. False: it is better done by words.
     pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
         match &self.read().words {
             Words::File(area, _) => area.copy_in(offset, bytes),
