@@ -137,6 +137,11 @@ impl Work {
         matches!(self.arguments, Arguments::Received(_))
     }
 
+    /// Whether they stand in a buffer that it shares with others that came with it.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.arguments, Arguments::Shared(..))
+    }
+
     /// Writes the datagram that its outcome leaves in, if it may leave before anything is noted of it.
     #[inline(always)]
     pub(super) fn leave(&self, finish: Option<&Finish>, reply: &[u8], out: &mut [u8]) -> Option<usize> {

@@ -407,7 +407,7 @@ impl<'s> Worker<'s> {
 
     /// Chooses what to execute here. What came alone goes first if it is quick, or if nothing waits.
     fn choose(&mut self, core: &mut Core, len: usize) -> Option<Plan> {
-        if !self.arrived.is_empty() || core.batch.back().is_some_and(Work::is_received) {
+        if !self.arrived.is_empty() || core.batch.back().is_some_and(|work| !work.is_shared()) {
             self.line_up(core, len);
             return self.next_in_line(core);
         }
@@ -456,8 +456,9 @@ impl<'s> Worker<'s> {
         }
         self.arrived = arrived;
         let train = self.train(len);
-        // What was there before shares an older one.
-        core.batch.iter_mut().rev().take_while(|work| work.is_received()).for_each(|work| work.share_arguments(&train));
+        // What was there before shares an older one. Among what came now are calls whose last fragment came now: they have
+        // their arguments apart already.
+        core.batch.iter_mut().rev().take_while(|work| !work.is_shared()).for_each(|work| work.share_arguments(&train));
         if !core.batch.is_empty() && !core.queue.is_empty() {
             self.relief = core.relieve_for_queue();
         }
