@@ -19,6 +19,7 @@ mod onc_client;
 mod onc_server;
 pub mod script;
 mod server;
+mod trains;
 mod x;
 mod xdr;
 
@@ -33,6 +34,7 @@ pub use onc::onc_stream;
 pub use onc_client::{onc_client, universal};
 pub use onc_server::onc_server;
 pub use server::{server, server_bytes};
+pub use trains::{trains_to_caller, trains_to_server};
 pub use x::x_file;
 pub use xdr::{schema, specimen, xdr};
 
@@ -59,6 +61,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "server_bytes", run: server_bytes, memory_per_byte: 8, memory: 96 * KIB },
     Target { name: "server", run: server, memory_per_byte: 64, memory: 512 * KIB },
     Target { name: "client", run: client, memory_per_byte: 64, memory: MIB },
+    Target { name: "trains_to_server", run: trains_to_server, memory_per_byte: 256, memory: 4 * MIB },
+    Target { name: "trains_to_caller", run: trains_to_caller, memory_per_byte: 256, memory: 4 * MIB },
     Target { name: "memory_server", run: memory_server, memory_per_byte: 64, memory: SHARED + 256 * KIB },
     Target { name: "memory_caller", run: memory_caller, memory_per_byte: 64, memory: SHARED + 256 * KIB },
     Target { name: "dump", run: dump, memory_per_byte: 64, memory: 8 * KIB },

@@ -6,6 +6,10 @@
 
 mod allocator;
 mod mutate;
+/// Of which this wants what it writes, and not that it does.
+#[allow(dead_code)]
+#[path = "../../examples/seeds.rs"]
+mod seeds;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -39,7 +43,19 @@ macro_rules! each {
     };
 }
 
-each! { server_bytes server client memory_server memory_caller dump capture xdr schema interface values json names_file name clerk x_file onc_stream onc_server onc_client universal nfs_handle access counters shm_hello }
+each! { server_bytes server client trains_to_server trains_to_caller memory_server memory_caller dump capture xdr schema interface values json names_file name clerk x_file onc_stream onc_server onc_client universal nfs_handle access counters shm_hello }
+
+/// After a change of a format they are made again: `cargo run -p farcall-fuzz-targets --example seeds`.
+#[test]
+fn seeds_are_of_the_formats_that_there_are() {
+    for (target, name, data) in seeds::all() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus").join(&target).join(&name);
+        assert!(
+            std::fs::read(&path).ok() == Some(data),
+            "{target}/{name} is of an old format: run the example `seeds`"
+        );
+    }
+}
 
 fn bounded(name: &str) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target of this name");
