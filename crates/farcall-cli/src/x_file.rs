@@ -31,7 +31,7 @@ pub fn is_meant(name: &str) -> bool {
 }
 
 impl Reading {
-    /// With types that are declared elsewhere.
+    /// Adds names of types that are declared elsewhere, so that the file is read without them.
     pub fn with_external<'a>(&self, names: impl Iterator<Item = &'a str>) -> Reading {
         let mut reading = self.clone();
         reading.external.extend(names.map(str::to_owned));

@@ -32,9 +32,9 @@ pub enum Refusal {
         /// The number.
         number: u32,
     },
-    /// It has other types at the exporter.
+    /// The procedure has other types at the exporter.
     Types {
-        /// As the importer knows it.
+        /// The procedure's signature as the importer knows it.
         signature: String,
     },
 }

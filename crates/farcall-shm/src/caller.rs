@@ -44,7 +44,7 @@ pub struct Ticket {
 #[derive(Clone, Copy, Debug)]
 struct Abandoned {
     ticket: Ticket,
-    /// It is the last of its slot: the server was told that nobody wants what it keeps.
+    /// Whether it is the last request of its slot: the server was told that nobody wants what it keeps.
     told: bool,
 }
 

@@ -106,7 +106,7 @@ impl Talk {
         self.open.iter().map(|(call, _)| *call).chain(self.brief.iter().map(|brief| brief.call))
     }
 
-    /// Those of them of which nothing was sent yet.
+    /// The calls that its user waits for and of which nothing was sent yet.
     fn unsent(&mut self) -> Vec<usize> {
         let unsent = self.open.iter().filter(|(_, id)| !self.core.is_sent(*id));
         unsent.map(|(call, _)| *call).collect()

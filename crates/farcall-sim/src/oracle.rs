@@ -84,9 +84,9 @@ pub struct Call {
     pub done: u64,
     /// What the result of the last execution of an access begins with.
     pub head: Head,
-    /// When it was sent first, as far as that is known, and for how long its caller's machine was paused since.
+    /// When the call was sent first, as far as that is known.
     pub sent: Nanos,
-    /// See `sent`.
+    /// For how long the caller's machine was paused since the call was sent.
     pub paused: Nanos,
     /// Which life of a server executed it.
     executor: usize,

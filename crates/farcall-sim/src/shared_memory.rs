@@ -117,7 +117,7 @@ enum Stage {
     Filling(Lane, Vec<u8>),
     /// The request was made. (Its lane is kept until it is answered, as the driver does.)
     Asked(Ticket, Option<Lane>),
-    /// Of a long result the rest is fetched by parts.
+    /// The result is long, and what the slot does not hold is fetched by parts.
     Fetching { ticket: Ticket, lane: Lane, body: Vec<u8>, len: usize, expected: usize },
 }
 
@@ -139,7 +139,7 @@ struct Connection {
     /// Arguments that came by each lane.
     emptied: Vec<Vec<u8>>,
     work: VecDeque<Work>,
-    /// Of each slot with a long result: all of it.
+    /// The whole results of slots whose results are long.
     kept: Vec<(usize, Vec<u8>)>,
     server_lives: bool,
     /// The caller has seen that the server closed it.

@@ -39,11 +39,11 @@ pub struct Context(Option<Serving>);
 /// A call that is being served, and by whom.
 #[derive(Clone)]
 enum Serving {
-    /// By a server of this crate.
+    /// The call is served by a server of this crate.
     Here { server: Arc<Server>, call: Incoming },
-    /// By one that speaks another protocol, and says only who calls.
+    /// The call is served by a server that speaks another protocol, and says only who calls.
     Elsewhere(SocketAddr),
-    /// By one in this process that was started, and says only whether it was given up.
+    /// The call was started within this process; all that is known of it is whether it was given up.
     Near(Arc<GivenUp>),
 }
 

@@ -184,7 +184,7 @@ impl GivenUp {
         self.notices().push(notice.clone());
     }
 
-    /// It is not to be told any more.
+    /// Has a notice not told any more.
     pub(crate) fn forget(&self, notice: &Arc<Notice>) {
         self.notices().retain(|other| !Arc::ptr_eq(other, notice));
     }

@@ -77,7 +77,7 @@ impl Notices {
         deadline < self.earliest.fetch_min(deadline, Ordering::SeqCst)
     }
 
-    /// It is not to be told any more.
+    /// Has a notice not told any more when its call is given up.
     pub(crate) fn remove(&self, key: CallKey, notice: &Arc<Notice>) {
         let mut calls = lock(&self.calls);
         let Some(of_call) = calls.get_mut(&key) else { return };

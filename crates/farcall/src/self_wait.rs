@@ -50,7 +50,7 @@ pub(crate) fn wait(
     }
 }
 
-/// With tokio.
+/// Which tokio runtimes execute calls of which exports, and whether a thread would wait for itself.
 #[cfg(feature = "tokio")]
 mod alone {
     use std::future::Future;
@@ -72,7 +72,7 @@ mod alone {
 
     struct Executed {
         export: u64,
-        /// It lives as long as the export, and each of its calls.
+        /// Gone when the export and all of its calls are gone.
         exported: Weak<Exported>,
         by: Id,
     }

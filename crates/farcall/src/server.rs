@@ -167,7 +167,7 @@ const QUEUE_LOOK: Duration = Duration::from_millis(20);
 
 /// Who is to see to calls that wait.
 enum Summons {
-    /// This worker.
+    /// A worker that is woken or started for them.
     Relief(Relief),
     /// Whoever receives: there can be no other thread.
     Receiver,
@@ -475,9 +475,9 @@ pub(crate) trait Aside: Send + Sync {
     /// # Errors
     /// What the call that it would wait for fails with.
     fn may_wait(&self) -> Result<(), CallFailed>;
-    /// It does not count meanwhile. False: it waits already.
+    /// Says that the thread begins to wait, and does not count meanwhile. False: it waits already.
     fn step_aside(&self) -> bool;
-    /// It waits no longer.
+    /// Says that the thread waits no longer.
     fn step_back(&self);
 }
 

@@ -36,7 +36,7 @@ struct Gate {
     begun: Mutex<Sender<()>>,
     open: Mutex<bool>,
     opened: Condvar,
-    /// Those that `there` waits for.
+    /// How many calls must have arrived before `there` goes on.
     awaited: Mutex<usize>,
     arrived: Condvar,
 }

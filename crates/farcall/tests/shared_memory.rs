@@ -173,7 +173,7 @@ impl Long for Nothing {
     }
 }
 
-/// As of calls whose deadline passes when their results are there, or come.
+/// Such results are those of calls whose deadline passes when their results are there, or on their way.
 #[test]
 fn results_that_nobody_fetches_take_no_room_from_others() {
     const BYTES: u32 = 10 << 20;

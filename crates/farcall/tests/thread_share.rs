@@ -56,7 +56,7 @@ impl Gate for Door {
 const LONG: Duration = Duration::from_secs(60);
 const THREADS: usize = 32;
 const CONNECTIONS: usize = 2;
-/// One for each connection, two for the process, and half of all.
+/// The threads that a process may take: one for each connection, two for the process, and half of all.
 const SHARE: usize = CONNECTIONS + 2 + THREADS / 2;
 const MEETING: usize = 4;
 

@@ -122,7 +122,7 @@ struct Called<'a> {
     command: &'a Call,
     procedure: &'a Procedure,
     interface: &'a Interface,
-    /// Of ONC RPC.
+    /// What the `.x` file says of the program, if the server speaks ONC RPC.
     version: Option<&'a Version>,
 }
 

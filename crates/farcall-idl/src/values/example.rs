@@ -39,7 +39,7 @@ struct Maker<'a> {
     left: usize,
 }
 
-/// Of a type that has values with an end.
+/// How to make a finite value of a type.
 #[derive(Clone, Copy)]
 struct Rank {
     /// In which round that was found: what its value needs was found before.

@@ -25,9 +25,9 @@ pub struct Diagnostic {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Undeclared {
-    /// Of a type: [`Options::external`](super::Options::external) leaves it to the user.
+    /// The name of a type: [`Options::external`](super::Options::external) leaves it to the user.
     Type(String),
-    /// Of a constant: [`Options::defines`](super::Options::defines) gives it a value.
+    /// The name of a constant: [`Options::defines`](super::Options::defines) gives it a value.
     Constant(String),
 }
 
@@ -88,7 +88,7 @@ impl Diagnostic {
         self
     }
 
-    /// It is about a name that is declared nowhere.
+    /// Notes the name, declared nowhere, that the diagnostic is about.
     pub(super) fn about_undeclared(self, name: Undeclared) -> Self {
         Diagnostic { undeclared: Some(name), ..self }
     }

@@ -60,7 +60,7 @@ const LIVE: u8 = 0;
 /// A call's deadline has passed, and since the call was sent nothing has come, or a part of a record: the next call is better
 /// made elsewhere. Other calls under way may still be answered.
 const SILENT: u8 = 1;
-/// That has happened: there is another link for new calls.
+/// New calls are made on another link, which has replaced this one.
 const REPLACED: u8 = 2;
 /// `Table::broken` says why.
 const DEAD: u8 = 3;
@@ -79,7 +79,7 @@ enum Came {
     Nothing,
     /// Datagrams are not taken: the next try is not to be later than that.
     Refused(Instant),
-    /// They have not been for long enough.
+    /// Datagrams have been refused for so long that there is no server.
     GivenUp(Lost),
     Broken,
 }

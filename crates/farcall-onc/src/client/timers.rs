@@ -36,7 +36,7 @@ pub(super) struct Timers<'a> {
     pub(super) again: Option<&'a [u8]>,
     pub(super) at: Option<Instant>,
     pub(super) pause: Duration,
-    /// It was.
+    /// Whether the message was sent again.
     pub(super) repeated: bool,
 }
 
@@ -55,7 +55,7 @@ impl Timers<'_> {
         }
     }
 
-    /// It is sent again at that time, if not earlier.
+    /// Has the message sent again at this time, if it was not to be sent earlier.
     pub(super) fn hasten(&mut self, at: Instant) {
         self.at = self.at.map(|later| later.min(at));
     }

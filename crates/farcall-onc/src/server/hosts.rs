@@ -16,7 +16,8 @@ pub(super) struct Hosts {
     known: Mutex<HashMap<Key, Arc<Host>>>,
     bytes: AtomicUsize,
     budget: usize,
-    /// Less than none for a moment, where a call's end is counted before its beginning.
+    /// Calls under way of all hosts. Less than none for a moment, where a call's end is counted before its
+    /// beginning.
     running: AtomicIsize,
 }
 
@@ -26,7 +27,8 @@ pub(super) struct Host {
     key: Key,
     connections: AtomicUsize,
     bytes: AtomicUsize,
-    /// Less than none for a moment, where a call's end is counted before its beginning.
+    /// The host's calls under way. Less than none for a moment, where a call's end is counted before its
+    /// beginning.
     running: AtomicIsize,
 }
 
@@ -51,7 +53,7 @@ pub(super) const LEAST: usize = 16 << 10;
 const SHARE: isize = 4;
 
 impl Hosts {
-    /// None yet. More bytes than `budget` are too many.
+    /// Makes the table, which no host is in yet. More bytes than `budget` are too many.
     pub(super) fn new(budget: usize) -> Arc<Hosts> {
         Arc::new(Hosts { known: Mutex::default(), bytes: AtomicUsize::new(0), budget, running: AtomicIsize::new(0) })
     }
@@ -133,14 +135,14 @@ impl Account {
         self.bytes.load(Ordering::SeqCst)
     }
 
-    /// So many bytes more are held. True: all hosts together hold too many.
+    /// Counts so many bytes more as held. True: all hosts together hold too many.
     pub(super) fn add(&self, bytes: usize) -> bool {
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
         self.host.bytes.fetch_add(bytes, Ordering::SeqCst);
         self.hosts.bytes.fetch_add(bytes, Ordering::SeqCst) + bytes > self.hosts.budget
     }
 
-    /// So many fewer are.
+    /// Counts so many bytes fewer as held.
     pub(super) fn subtract(&self, bytes: usize) {
         for held in [&self.bytes, &self.host.bytes, &self.hosts.bytes] {
             held.fetch_sub(bytes, Ordering::SeqCst);
@@ -153,7 +155,7 @@ impl Account {
         self.hosts.running.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// One fewer is.
+    /// Ends what [`Account::begin`] began: one call fewer of the connection is under way.
     pub(super) fn end(&self) {
         self.host.running.fetch_sub(1, Ordering::SeqCst);
         self.hosts.running.fetch_sub(1, Ordering::SeqCst);

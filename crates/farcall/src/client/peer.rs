@@ -38,7 +38,7 @@ pub(super) struct Mine<'a> {
     pub(super) peer: &'a Arc<Peer>,
     /// Once it has begun.
     pub(super) id: Option<CallId>,
-    /// It has an owner among the [`Owners`], too: another thread may receive its end.
+    /// Whether the call has an owner among the [`Owners`], too: another thread may receive its end.
     pub(super) owned: bool,
     /// When it left, while the conversation has not been told.
     pub(super) left: Option<Time>,
@@ -166,7 +166,8 @@ impl Peer {
         self.address
     }
 
-    /// As whom it knows us, and what it alone would answer to a question; `None` without a ticket of its.
+    /// As whom the server knows this client, and what that server alone would answer to a question; `None`
+    /// without a ticket of that server.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {
         self.lock().conversation.expected_proof(question)

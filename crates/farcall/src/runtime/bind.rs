@@ -31,7 +31,7 @@ pub(super) struct Target {
 /// A procedure that must not be called at an exporter.
 pub(super) struct Refused {
     number: u32,
-    /// As in `Store.get`.
+    /// Interface and procedure, as in `Store.get`.
     procedure: String,
     why: Refusal,
 }
@@ -420,7 +420,7 @@ fn but(name: &Name, mut candidates: Vec<Candidate>, avoid: &[SocketAddr]) -> Res
 #[derive(Default)]
 struct Failures {
     asked: Option<CallFailed>,
-    /// Some could not be asked. That is told only if nobody could be.
+    /// Why some could not be asked, which is told only if none could be.
     no_socket: Option<CallFailed>,
 }
 

@@ -200,7 +200,7 @@ impl Crew {
         self
     }
 
-    /// It takes no more threads than that leaves to it.
+    /// Limits the crew to the threads that a quota leaves to it.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn within(mut self, quota: Arc<dyn Quota>) -> Crew {
         self.quota = Some(quota);

@@ -56,7 +56,7 @@ struct Weight {
     bytes: usize,
 }
 
-/// One caller's.
+/// What waits, and what is held back, of one caller.
 struct Line<T> {
     /// Whoever paid for the first: a conversation that moves meanwhile stands where it stood.
     payer: Payer,
@@ -67,7 +67,7 @@ struct Line<T> {
     latest: u64,
 }
 
-/// One payer's.
+/// The callers of one payer, and what they hold together.
 #[derive(Default)]
 struct Turns {
     weight: Weight,

@@ -14,7 +14,7 @@ use crate::server::Quota;
 pub(super) struct Budget {
     pool: usize,
     least: usize,
-    /// Of the pool and the least shares together.
+    /// How many can be taken at most, from the pool and by the least shares together.
     most: usize,
     taken: Mutex<Taken>,
 }
@@ -181,7 +181,7 @@ impl Quota for Share {
 mod tests {
     use super::*;
 
-    /// As much as a process gets, one by one.
+    /// How many a process can take, one by one.
     fn all(share: &Share) -> usize {
         (0..).take_while(|_| share.take(1)).count()
     }

@@ -124,7 +124,7 @@ impl Host {
 struct Keeper {
     server: Arc<Server>,
     watch: Arc<Watch>,
-    /// By the address that their callers know.
+    /// The listeners, each with the address by which its callers know the server.
     listeners: Vec<(SocketAddr, Listener)>,
     /// Until then nobody is met.
     resting: Option<Time>,
@@ -147,7 +147,7 @@ struct Keeper {
 
 /// A connection, which has a place.
 struct Connection {
-    /// By which address of the server it has come.
+    /// The address of the server that the caller came by.
     at: SocketAddr,
     wire: Arc<Wire>,
     place: Share,

@@ -38,7 +38,7 @@ struct Arriving {
 
 /// What is left of a result.
 struct Kept {
-    /// Of the call of that number.
+    /// The number of the call that the result is of.
     number: u64,
     reply: Vec<u8>,
     /// What is before that is gone already.

@@ -30,7 +30,7 @@ impl Question {
         Some(Question { hello: Hello { export, wants, nonce, ticket }.to_bytes(), answer })
     }
 
-    /// One that is answered so.
+    /// A question to which this is the right answer.
     #[cfg(test)]
     pub(crate) fn expecting(answer: [u8; PROOF]) -> Question {
         Question { hello: vec![0], answer }

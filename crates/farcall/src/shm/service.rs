@@ -24,7 +24,8 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// That of a connection. Where there can be no thread now, the next call tries again.
+    /// The service of a connection, started if there is none. Where there can be no thread now, the next call
+    /// tries again.
     ///
     /// # Errors
     /// When there can be no thread.

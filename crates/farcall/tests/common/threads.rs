@@ -23,7 +23,7 @@ impl Threads {
         Threads::of(name, false)
     }
 
-    /// Those of processes that share memory.
+    /// The threads of one name, in a process that may share memory.
     pub fn sharing_memory(name: &'static str) -> Arc<Threads> {
         Threads::of(name, true)
     }

@@ -47,7 +47,7 @@ fn behind(ordering: Ordering) {
 
 macro_rules! atomics {
     ($($name:ident: $value:ty),*) => {$(
-        /// One of loom's, whose sequentially consistent accesses are.
+        /// An atomic of loom's whose sequentially consistent accesses have the fences that make them so.
         #[derive(Debug, Default)]
         pub struct $name(loom::sync::atomic::$name);
 
