@@ -23,6 +23,15 @@ pub(super) struct Callback {
     place: OnceLock<(Client, Arc<Inflow>)>,
 }
 
+/// What came of a reply.
+pub(super) enum Delivered {
+    InFull,
+    /// It was taken, but all connections together hold too many bytes now.
+    TooMany,
+    /// There is no end to what nobody takes.
+    Not,
+}
+
 /// Replies that have come and are not taken yet.
 struct Inflow {
     bytes: Mutex<VecDeque<u8>>,
@@ -46,19 +55,19 @@ impl Callback {
         Some(self.place.get_or_init(|| (client, inflow)).0.clone())
     }
 
-    /// A reply has come; false if there is no end to them.
-    pub(super) fn deliver(&self, message: &[u8], account: &Account) -> bool {
-        let Some((_, inflow)) = self.place.get() else { return true };
+    /// A reply has come.
+    pub(super) fn deliver(&self, message: &[u8], account: &Account) -> Delivered {
+        let Some((_, inflow)) = self.place.get() else { return Delivered::InFull };
         let mut bytes = inflow.lock();
         if bytes.len() + message.len() > MOST {
-            return false;
+            return Delivered::Not;
         }
         let before = bytes.capacity();
         bytes.extend(mark(message.len()));
         bytes.extend(message);
-        account.add(bytes.capacity() - before);
+        let too_many = account.add(bytes.capacity() - before);
         inflow.alarm.ring();
-        true
+        if too_many { Delivered::TooMany } else { Delivered::InFull }
     }
 
     /// No more will come.

@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, sendmsg, shutdown, sockopt};
 
-use super::callback::Callback;
+use super::callback::{Callback, Delivered};
 use super::caller::Peer;
 use super::crew::Seat;
 use super::duplicates::Fate;
@@ -200,10 +200,12 @@ impl Connection {
             Verdict::Answered => true,
             Verdict::Drop => false,
             Verdict::Unreadable => {
-                if let Ok((_, Direction::Reply)) = peek(message)
-                    && !self.callback.deliver(message, &self.account)
-                {
-                    self.close();
+                if let Ok((_, Direction::Reply)) = peek(message) {
+                    match self.callback.deliver(message, &self.account) {
+                        Delivered::InFull => {}
+                        Delivered::TooMany => self.streams.relieve(),
+                        Delivered::Not => self.close(),
+                    }
                 }
                 false
             }

@@ -11,8 +11,9 @@
 //! others do not; FreeBSD's goes by neither, and takes nothing for a repetition that came by a connection which was there
 //! before the first. libtirpc remembers calls over UDP alone.
 
+mod table;
+
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::num::NonZero;
@@ -20,20 +21,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use hashbrown::HashTable;
 use rustix::time::{ClockId, clock_gettime};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::caller::{Peer, Transport};
 use super::connection::Connection;
+use super::hosts::Key as HostKey;
 use super::outgoing::Outcome;
 use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::Call;
+use table::{Answer, Table};
 
 /// How many replies are kept, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Bytes that all replies together may take; 4 MiB by default. The oldest go first.
+    /// Bytes that all replies together may take; 4 MiB by default. Of the host that has most the oldest go first.
     pub bytes: usize,
     /// How long a reply is kept; two minutes by default.
     pub time: Duration,
@@ -156,40 +158,6 @@ pub(crate) struct Duplicates {
     due: AtomicBool,
 }
 
-#[derive(Default)]
-struct Table {
-    /// Where calls stand, by their checksums. Several are of one key, if clients on different connections call alike.
-    places: HashTable<Place>,
-    /// The calls as they came: side by side, since those that come and go together are soon no more in a cache.
-    calls: VecDeque<Known>,
-    /// Where the first of them stands.
-    first: u64,
-    /// How many calls there were.
-    numbers: u64,
-    bytes: usize,
-}
-
-/// Where a call stands: so many have stood before it.
-struct Place {
-    checksum: u64,
-    at: u64,
-}
-
-struct Known {
-    key: Key,
-    number: NonZero<u64>,
-    /// Of the connection that it came by.
-    fate: Option<Arc<Fate>>,
-    answer: Option<Answer>,
-}
-
-struct Answer {
-    at: Duration,
-    outcome: Outcome,
-}
-
-/// What an entry takes besides its reply.
-const ENTRY: usize = 256;
 /// So much more than is wanted may be kept until a reply has left.
 const SLACK: usize = 64 << 10;
 /// So many other connections are looked at for one call: a host that has more of the same call under way at once is many
@@ -201,7 +169,7 @@ impl Duplicates {
         Duplicates {
             retention,
             seed: RandomState::new().build_hasher().finish(),
-            table: Mutex::default(),
+            table: Mutex::new(Table::new(retention.bytes)),
             due: AtomicBool::new(false),
         }
     }
@@ -224,30 +192,12 @@ impl Duplicates {
             looked_at.set(all);
             broken
         };
-        let past = Cell::new(None);
         let mut table = self.lock();
-        let Table { places, calls, first, .. } = &mut *table;
-        let at = |place: &Place| calls.get((place.at - *first) as usize);
-        let same = |place: &Place| {
-            let Some(known) = at(place).filter(|known| known.key == key) else { return false };
-            if known.is_past(self.retention.time, fate) {
-                past.set(Some(place.at));
-                return false;
-            }
-            known.is_sent_again(fate, look)
-        };
-        match places.find(key.checksum, same).and_then(at).map(|known| &known.answer) {
-            Some(None) => return Seen::Running,
-            Some(Some(answer)) => return Seen::Answered(answer.outcome.clone()),
-            None => {}
+        match table.find(&key, fate, self.retention.time, look) {
+            Some(None) => Seen::Running,
+            Some(Some(answer)) => Seen::Answered(answer.outcome.clone()),
+            None => Seen::Never(Some(table.add(key, fate.cloned()))),
         }
-        // One goes for each that comes: there are never many of one key, however many clients come and go.
-        if let Some(past) = past.get()
-            && let Ok(place) = places.find_entry(key.checksum, |place| place.at == past)
-        {
-            place.remove();
-        }
-        Seen::Never(Some(table.add(key, fate.cloned())))
     }
 
     /// A call that [`Seen::Never`] was said of has been answered. For others [`Duplicates::forget`] makes room, when the reply
@@ -256,7 +206,7 @@ impl Duplicates {
         let now = now();
         let mut table = self.lock();
         table.answer(&ticket, Answer { at: now, outcome });
-        if table.bytes > self.retention.bytes.saturating_add(SLACK) {
+        if table.bytes() > self.retention.bytes.saturating_add(SLACK) {
             table.expire(now, self.retention);
         }
         self.due.store(true, Ordering::Relaxed);
@@ -278,7 +228,7 @@ impl Duplicates {
     #[cfg(test)]
     pub(super) fn kept(&self) -> (usize, usize) {
         let table = self.lock();
-        (table.calls.len(), table.bytes)
+        (table.len(), table.bytes())
     }
 }
 
@@ -291,91 +241,6 @@ const CLOCK: ClockId = ClockId::Monotonic;
 fn now() -> Duration {
     let time = clock_gettime(CLOCK);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
-}
-
-impl Known {
-    /// Whether it is the same as no call that comes by a connection of this fate, or by any new one: it is too old, or its client
-    /// is owed nothing. It stays until it is the oldest, though no place leads to it.
-    fn is_past(&self, time: Duration, fate: Option<&Arc<Fate>>) -> bool {
-        let is_its_own = |former: &Arc<Fate>| fate.is_some_and(|fate| Arc::ptr_eq(former, fate));
-        self.answer.as_ref().is_some_and(|answer| now().saturating_sub(answer.at) >= time)
-            || self.fate.as_ref().is_some_and(|former| !is_its_own(former) && former.is_in_order())
-    }
-
-    /// Whether one that has the same key and comes by a connection of this fate is the same call.
-    fn is_sent_again(&self, fate: Option<&Arc<Fate>>, look: impl FnOnce(Arc<Connection>) -> bool) -> bool {
-        match (&self.fate, fate) {
-            (Some(former), Some(fate)) if !Arc::ptr_eq(former, fate) => former.may_come_again(look),
-            _ => true,
-        }
-    }
-}
-
-impl Table {
-    /// Enters a call that is being served.
-    fn add(&mut self, key: Key, fate: Option<Arc<Fate>>) -> Ticket {
-        let (checksum, number) = (key.checksum, NonZero::<u64>::MIN.saturating_add(self.numbers));
-        self.numbers += 1;
-        let at = self.first + self.calls.len() as u64;
-        self.calls.push_back(Known { key, number, fate, answer: None });
-        self.places.insert_unique(checksum, Place { checksum, at }, |place| place.checksum);
-        Ticket { checksum, number }
-    }
-
-    /// Enters what a call was answered with. One that has taken long begins anew at the end of the line: it is the likeliest to
-    /// be sent again.
-    fn answer(&mut self, ticket: &Ticket, answer: Answer) {
-        /// So many others may have come meanwhile.
-        const FEW: u64 = 8;
-        let Table { places, calls, first, .. } = self;
-        let index = |at: u64| (at - *first) as usize;
-        let same = |place: &Place| calls.get(index(place.at)).is_some_and(|known| known.number == ticket.number);
-        let Some(place) = places.find_mut(ticket.checksum, same) else { return };
-        let end = *first + calls.len() as u64;
-        let Some(known) = calls.get_mut(index(place.at)) else { return };
-        self.bytes += answer.outcome.len() + ENTRY;
-        if end - place.at <= FEW {
-            known.answer = Some(answer);
-            return;
-        }
-        let known = Known { key: known.key, number: known.number, fate: known.fate.take(), answer: Some(answer) };
-        place.at = end;
-        calls.push_back(known);
-    }
-
-    /// Removes what is too old or too much. What is still being served goes to the end of the line, a few at a time.
-    fn expire(&mut self, now: Duration, retention: Retention) {
-        const MOVES: usize = 4;
-        let mut moves = 0;
-        while let Some(oldest) = self.calls.front() {
-            match &oldest.answer {
-                Some(answer) => {
-                    let old = now.saturating_sub(answer.at) >= retention.time;
-                    if !old && self.bytes <= retention.bytes {
-                        return;
-                    }
-                    self.bytes = self.bytes.saturating_sub(answer.outcome.len() + ENTRY);
-                }
-                None if moves == MOVES => return,
-                None => moves += 1,
-            }
-            self.pop();
-        }
-    }
-
-    /// Removes the first, or moves it behind the others if it is being served. (One that no place leads to is neither.)
-    fn pop(&mut self) {
-        let Some(known) = self.calls.pop_front() else { return };
-        let (checksum, at) = (known.key.checksum, self.first);
-        self.first += 1;
-        let Ok(mut found) = self.places.find_entry(checksum, |place| place.at == at) else { return };
-        if known.answer.is_some() {
-            found.remove();
-            return;
-        }
-        found.get_mut().at = self.first + self.calls.len() as u64;
-        self.calls.push_back(known);
-    }
 }
 
 #[cfg(test)]

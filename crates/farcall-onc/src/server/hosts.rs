@@ -32,8 +32,9 @@ pub(super) struct Host {
     running: AtomicIsize,
 }
 
+/// What tells hosts apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Key {
+pub(super) enum Key {
     V4(u32),
     V6(u64),
     User(Option<u32>),
@@ -111,18 +112,18 @@ impl Host {
 }
 
 impl Key {
-    fn of(peer: &Peer) -> Key {
-        match peer.address.map(|address| address.ip().to_canonical()) {
-            Some(IpAddr::V4(ip)) => Key::V4(ip.to_bits()),
-            Some(IpAddr::V6(ip)) => Key::V6((ip.to_bits() >> 64) as u64),
-            None => Key::User(peer.user),
+    /// The host of a peer.
+    pub(super) fn of(peer: &Peer) -> Key {
+        peer.address.map_or(Key::User(peer.user), |address| Key::at(address.ip()))
+    }
+
+    /// The host that has an address.
+    pub(super) fn at(ip: IpAddr) -> Key {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => Key::V4(ip.to_bits()),
+            IpAddr::V6(ip) => Key::V6((ip.to_bits() >> 64) as u64),
         }
     }
-}
-
-/// What tells hosts apart.
-pub(super) fn host(peer: &Peer) -> impl PartialEq + use<> {
-    Key::of(peer)
 }
 
 impl Account {

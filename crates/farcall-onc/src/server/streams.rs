@@ -15,7 +15,7 @@ use rustix::net::{Shutdown, shutdown};
 use super::caller::{Peer, Transport};
 use super::connection::{Connection, Desk};
 use super::crew::{Crew, Post, Seat, WatchList};
-use super::hosts::{Host, Hosts, LEAST, host};
+use super::hosts::{Host, Hosts, Key, LEAST};
 use super::programs::Programs;
 use super::ready::{Interest, Ready};
 use crate::wire::record;
@@ -176,7 +176,7 @@ impl Streams {
         let mut lobby = lock(&self.lobby);
         lobby.push_back((socket, peer));
         if lobby.len() > LOBBY {
-            let hosts: Vec<_> = lobby.iter().map(|(_, peer)| host(peer)).collect();
+            let hosts: Vec<_> = lobby.iter().map(|(_, peer)| Key::of(peer)).collect();
             let many = |at: &usize| hosts.iter().filter(|host| **host == hosts[*at]).count();
             // The last of them: the others have waited for longer.
             let one = (0..hosts.len()).max_by_key(many);

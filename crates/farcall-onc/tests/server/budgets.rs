@@ -9,6 +9,7 @@ use farcall_onc::wire::record::Limits;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use crate::calc::*;
+use crate::calls::{Game, Table};
 
 /// A connection from another host: loopback has many.
 fn from_afar(server: &Server, host: u8) -> Stream<TcpStream> {
@@ -76,6 +77,39 @@ fn replies_that_nobody_reads_cost_the_connections_of_their_host_and_nobody_else(
     assert!(came.len() < 32 << 20);
     assert_eq!(success(&honest.receive()).1.len(), 4 + (4 << 20));
     is_served(&mut honest);
+}
+
+#[test]
+fn replies_to_no_call_cost_the_connections_of_their_host_and_nobody_else() {
+    let limits = Limits { record: MIB, ..Limits::default() };
+    let of = |builder: farcall_onc::server::ServerBuilder| builder.program::<dyn Game>(std::sync::Arc::new(Table));
+    let (server, _) = serve_with(|builder| of(builder).records(limits).memory(BUDGET));
+    // Has the server call it once.
+    let call_back = |stream: &mut Stream<TcpStream>, xid| {
+        let mut play = call(xid, 1, &[1]);
+        play[12..20].copy_from_slice(&words(&[0x2000_0078, 1]));
+        stream.send(&play);
+        let asked = stream.receive();
+        stream.send(&[&asked[..4], &words(&[1, 0, 0, 0, 0, 0])].concat());
+        assert_eq!(success(&stream.receive()).0, xid);
+    };
+    let mut honest = tcp(&server);
+    call_back(&mut honest, 100);
+    let mut nonsense = words(&[77, 1, 0, 0, 0, 0]);
+    // What is being received of them always takes as much.
+    nonsense.resize(8 << 10, 7);
+    let mut attackers: Vec<_> = (0..8).map(|_| from_afar(&server, 2)).collect();
+    attackers.iter_mut().zip(0..).for_each(|(attacker, xid)| call_back(attacker, xid));
+    for attacker in &mut attackers {
+        // It may be closed before it has sent that.
+        let _ = attacker.0.write_all(&record(&nonsense).repeat(6 * MIB / nonsense.len()));
+        let _ = attacker.0.write_all(&record(&call(2, 1, &[1, 1])));
+        let _ = attacker.0.read(&mut [0; 64]);
+        assert!(server.memory() <= MOST, "{} bytes are held", server.memory());
+    }
+    is_served(&mut tcp(&server));
+    call_back(&mut honest, 101);
+    drop(attackers);
 }
 
 #[test]

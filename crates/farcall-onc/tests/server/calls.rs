@@ -278,7 +278,7 @@ pub trait Player {
     fn turn(&self, round: u32) -> farcall::Result<u32>;
 }
 
-struct Table;
+pub struct Table;
 impl Game for Table {
     fn play(&self, rounds: u32) -> farcall::Result<u32> {
         let player = farcall_onc::server::caller().unwrap().client().unwrap().bind::<dyn Player>();

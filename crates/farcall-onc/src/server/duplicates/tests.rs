@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::table::{ENTRY, HOST};
 use super::*;
 
 fn peer(transport: Transport, address: &str) -> Peer {
@@ -82,7 +83,7 @@ fn a_call_on_another_connection_is_the_same_if_the_first_did_not_end_in_order() 
     assert!(matches!(begin(&duplicates, 2, Some(&fourth)), Seen::Running));
     answer(&duplicates, seen, Outcome::Silence);
     assert!(matches!(begin(&duplicates, 2, Some(&fourth)), Seen::Answered(Outcome::Silence)));
-    assert_eq!(duplicates.kept(), (3, 3 * ENTRY + 16));
+    assert_eq!(duplicates.kept(), (3, HOST + 3 * ENTRY + 16));
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn clients_that_come_and_go_with_the_same_call_are_not_all_looked_through() {
         answer(&duplicates, seen, result(8));
         fate.end_in_order();
     }
-    let places = duplicates.lock().places.len();
+    let places = duplicates.lock().places();
     assert!(places <= 2, "{places} of one call");
 }
 
@@ -168,4 +169,62 @@ fn what_is_not_forgotten_in_time_is_bounded_all_the_same() {
     }
     let (_, bytes) = duplicates.kept();
     assert!(bytes <= 10_000 + SLACK, "{bytes} bytes");
+}
+
+/// The first so many calls of a host, each of which is answered by so many bytes.
+fn serve_at(duplicates: &Duplicates, host: &str, calls: std::ops::Range<u32>, bytes: usize) {
+    for xid in calls {
+        let seen = duplicates.look_up(key(&peer(Transport::Udp, host), &call(xid, b""), b""), None);
+        if let Seen::Never(Some(ticket)) = seen {
+            duplicates.end(ticket, result(bytes));
+            duplicates.forget();
+        }
+    }
+}
+
+/// How many of these calls of a host are remembered.
+fn remembered(duplicates: &Duplicates, host: &str, calls: std::ops::Range<u32>) -> usize {
+    let seen = |xid| duplicates.look_up(key(&peer(Transport::Udp, host), &call(xid, b""), b""), None);
+    calls.filter(|xid| matches!(seen(*xid), Seen::Answered(_))).count()
+}
+
+#[test]
+fn a_host_that_has_many_calls_answered_shortens_its_own_memory_and_nobody_elses() {
+    let duplicates = Duplicates::new(Retention { bytes: 100_000, ..Retention::default() });
+    serve_at(&duplicates, "10.0.0.1:700", 0..20, 100);
+    // By whatever ports and identifiers.
+    for port in 1..50 {
+        serve_at(&duplicates, &format!("10.0.0.2:{port}"), 0..100, 1000);
+    }
+    assert_eq!(remembered(&duplicates, "10.0.0.1:700", 0..20), 20);
+    assert_eq!(remembered(&duplicates, "10.0.0.2:49", 90..100), 10, "its latest");
+    let (_, bytes) = duplicates.kept();
+    assert!((90_000..=100_000).contains(&bytes), "{bytes} bytes");
+}
+
+#[test]
+fn hosts_that_have_as_much_share_what_there_is() {
+    let duplicates = Duplicates::new(Retention { bytes: 200_000, ..Retention::default() });
+    let hosts: Vec<String> = (0..4).map(|host| format!("10.0.0.{host}:700")).collect();
+    for xid in 0..500 {
+        hosts.iter().for_each(|host| serve_at(&duplicates, host, xid..xid + 1, 1000));
+    }
+    let shares: Vec<usize> = hosts.iter().map(|host| remembered(&duplicates, host, 400..500)).collect();
+    assert!(shares.iter().all(|share| (37..=40).contains(share)), "{shares:?}");
+}
+
+#[test]
+fn hosts_of_which_nothing_is_kept_are_forgotten() {
+    let duplicates = Duplicates::new(Retention { bytes: 10_000, ..Retention::default() });
+    for host in 0..10_000u32 {
+        serve_at(&duplicates, &format!("10.1.{}.{}:700", host >> 8, host & 255), 0..1, 100);
+    }
+    let (calls, bytes) = duplicates.kept();
+    assert!(calls <= 10 && bytes <= 10_000, "{calls} calls of {bytes} bytes");
+    let duplicates = Duplicates::new(Retention { time: Duration::ZERO, ..Retention::default() });
+    for host in 0..100 {
+        serve_at(&duplicates, &format!("10.0.0.{host}:700"), 0..1, 100);
+    }
+    (0..100).for_each(|_| duplicates.lock().expire(now(), duplicates.retention));
+    assert_eq!(duplicates.kept(), (0, 0));
 }
