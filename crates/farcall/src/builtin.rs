@@ -23,7 +23,8 @@ pub(crate) static DESCRIBE: Procedure = Procedure {
     deadline: None,
 };
 
-/// Whether a procedure of that number belongs to an interface: every other one is executed by the server's own threads.
+/// Whether a procedure of that number belongs to an interface: every other one is executed by the server's
+/// own threads.
 #[cfg(feature = "tokio")]
 pub(crate) fn is_of_interface(procedure: u32) -> bool {
     (HEALTH.number + 1..DESCRIBE.number).contains(&procedure)

@@ -61,8 +61,8 @@ pub trait Env: Send + Sync + 'static {
         Ok(socket.local_addr()?.ip())
     }
 
-    /// The addresses of a host that is given by its name, those to be tried first first. May block for as long as the
-    /// system's resolver does: it is called in a thread that nobody waits for without a deadline.
+    /// The addresses of a host that is given by its name, those to be tried first first. May block for as
+    /// long as the system's resolver does: it is called in a thread that nobody waits for without a deadline.
     ///
     /// # Errors
     /// The name is unknown, or cannot be resolved at the moment.
@@ -93,8 +93,8 @@ pub struct SocketOptions {
     pub spin: Duration,
     /// The receive and send buffer to ask for, in bytes; the system may give less.
     pub buffer: usize,
-    /// Whether it answers those who send to it, as a server does: then one that is bound to all addresses of a host
-    /// sends to each from the address at which it heard of them.
+    /// Whether it answers those who send to it, as a server does: then one that is bound to all addresses of
+    /// a host sends to each from the address at which it heard of them.
     pub answers: bool,
 }
 
@@ -176,7 +176,8 @@ pub enum Wait {
 pub enum Received {
     /// One datagram or a train of them from one sender.
     Datagrams {
-        /// The sender. An address of IPv4 is one also where the socket is of IPv6 (and [`Socket::send`] takes it so).
+        /// The sender. An address of IPv4 is one also where the socket is of IPv6 (and [`Socket::send`] takes
+        /// it so).
         from: SocketAddr,
         /// Bytes of all of them together, at the beginning of the buffer.
         len: usize,
@@ -189,8 +190,8 @@ pub enum Received {
     Woken,
     /// The network says that this address, to which we had sent, cannot be reached. A hint.
     Unreachable(SocketAddr),
-    /// The network says that nobody listens at this address, and quotes what was sent there: as many bytes of it, at the
-    /// beginning of the buffer. Anybody can forge that who knows what was sent.
+    /// The network says that nobody listens at this address, and quotes what was sent there: as many bytes of
+    /// it, at the beginning of the buffer. Anybody can forge that who knows what was sent.
     Refused(SocketAddr, usize),
 }
 

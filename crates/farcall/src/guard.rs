@@ -1,9 +1,9 @@
 //! The one way in which threads that serve others run the user's code: a panic in it stops none of them.
 //!
-//! A procedure, a type's encoding and decoding, an interceptor, a waker, an executor, and the drop of anything of
-//! these may panic; so may the drop of what they panicked with. [`run`] catches all that. Where nobody is told of the
-//! panic, [`run_alone`] writes it to standard error. A thread that also *receives* for others lets another receive
-//! before it runs what may block (`server.rs` says how).
+//! A procedure, a type's encoding and decoding, an interceptor, a waker, an executor, and the drop of
+//! anything of these may panic; so may the drop of what they panicked with. [`run`] catches all that. Where
+//! nobody is told of the panic, [`run_alone`] writes it to standard error. A thread that also *receives* for
+//! others lets another receive before it runs what may block (`server.rs` says how).
 
 use std::any::Any;
 use std::io::Write as _;

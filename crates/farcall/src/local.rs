@@ -3,8 +3,9 @@
 //! A call runs on its caller's thread. One that is started runs on a thread of the channel's, or on that of whoever
 //! waits for it before such a thread has come to it.
 //!
-//! Nothing is lost on the way and a procedure on one's own thread cannot be left, so deadlines are not enforced here. A
-//! started call that is cancelled ends at once, as through a network, and its procedure is told.
+//! Nothing is lost on the way and a procedure on one's own thread cannot be left, so deadlines are not
+//! enforced here. A started call that is cancelled ends at once, as through a network, and its procedure is
+//! told.
 
 mod asynchronous;
 mod workers;
@@ -58,10 +59,10 @@ pub fn local<T: ?Sized + Interface>(server: Arc<T>) -> T::Client {
 
 /// A user-stub bound to an asynchronous server in this process.
 ///
-/// Such a call makes progress while somebody waits for it: a blocking one, and `wait()`, drive it on the caller's
-/// thread, and `start()` with `.await` on the caller's executor, so that a server that needs one finds it. (A blocking call
-/// on a thread that drives a tokio runtime of one thread fails if its procedure waits for longer than a second, in one piece:
-/// what it waits for may be that runtime's to do.)
+/// Such a call makes progress while somebody waits for it: a blocking one, and `wait()`, drive it on the
+/// caller's thread, and `start()` with `.await` on the caller's executor, so that a server that needs one
+/// finds it. (A blocking call on a thread that drives a tokio runtime of one thread fails if its procedure
+/// waits for longer than a second, in one piece: what it waits for may be that runtime's to do.)
 pub fn local_async<S: AsyncServer>(server: S) -> <S::Interface as Interface>::Client {
     Binding::new(Arc::new(asynchronous::Local(Arc::new(server)))).into()
 }
@@ -179,7 +180,8 @@ impl GivenUp {
         self.is.load(Ordering::SeqCst)
     }
 
-    /// Has a notice told when the call is given up: whoever asks looks once more, after this, whether it was already.
+    /// Has a notice told when the call is given up: whoever asks looks once more, after this, whether it was
+    /// already.
     pub(crate) fn notify(&self, notice: &Arc<Notice>) {
         self.notices().push(notice.clone());
     }

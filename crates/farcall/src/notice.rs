@@ -18,7 +18,8 @@ pub(crate) struct Notice {
     deadline: Option<Time>,
 }
 
-/// Those who are to be told when calls of a server are given up. Calls for which nobody asked cost nothing here.
+/// Those who are to be told when calls of a server are given up. Calls for which nobody asked cost nothing
+/// here.
 pub(crate) struct Notices {
     /// How many there are, so that whoever gives a call up takes no lock if there are none.
     count: AtomicUsize,
@@ -66,8 +67,8 @@ impl Default for Notices {
 }
 
 impl Notices {
-    /// Has a notice told when this call is given up. Whoever asks looks once more, after this, whether it was already.
-    /// True: its deadline is earlier than all others.
+    /// Has a notice told when this call is given up. Whoever asks looks once more, after this, whether it was
+    /// already. True: its deadline is earlier than all others.
     #[must_use]
     pub(crate) fn add(&self, key: CallKey, notice: &Arc<Notice>) -> bool {
         let mut calls = lock(&self.calls);

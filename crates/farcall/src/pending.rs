@@ -40,11 +40,12 @@ impl<T, E> Pending<T, E> {
     /// Asks the server to stop, without waiting for it to do so. It means the same whatever carries the call:
     ///
     /// - A call that was not sent ends at once: cancelled, `Ran::No`.
-    /// - One that was sent ends with the server's word, or with its outcome if that was faster, within three round trips
-    ///   or 20 ms, whichever is longer; else then: cancelled, `Ran::Maybe`. (ONC RPC has no word for it: there a call that
-    ///   was sent ends at once.)
-    /// - The procedure is told ([`Context::cancelled`](crate::Context::cancelled)), and the future of an `async fn` is
-    ///   dropped unless the procedure is `#[uncancelled]`. What a procedure gives after that reaches nobody.
+    /// - One that was sent ends with the server's word, or with its outcome if that was faster, within three
+    ///   round trips or 20 ms, whichever is longer; else then: cancelled, `Ran::Maybe`. (ONC RPC has no word
+    ///   for it: there a call that was sent ends at once.)
+    /// - The procedure is told ([`Context::cancelled`](crate::Context::cancelled)), and the future of an
+    ///   `async fn` is dropped unless the procedure is `#[uncancelled]`. What a procedure gives after that
+    ///   reaches nobody.
     ///
     /// To drop a `Pending` cancels its call too, and so does a deadline that passes.
     pub fn cancel(&mut self) {

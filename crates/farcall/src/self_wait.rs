@@ -1,7 +1,8 @@
 //! Refuses blocking calls that would wait for the executor that their own thread drives.
 //!
-//! Such a call never ends: its procedure is executed only when the thread that waits for it goes on. Known are exports
-//! by `export_async` on tokio runtimes of one thread; of other executors nobody knows how many threads they have.
+//! Such a call never ends: its procedure is executed only when the thread that waits for it goes on. Known
+//! are exports by `export_async` on tokio runtimes of one thread; of other executors nobody knows how many
+//! threads they have.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use crate::{CallFailed, Kind, Ran};
 #[cfg(feature = "tokio")]
 pub(crate) use alone::{drives_tokio, is_possible, note, would};
 
-/// So long a thread waits for the outcome of a call that it has started: one that was sent before comes without its executor.
+/// So long a thread waits for the outcome of a call that it has started: one that was sent before comes
+/// without its executor.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// Refuses a blocking call of that procedure, number `procedure` of an export, if it would wait for itself.
@@ -112,9 +114,9 @@ mod alone {
         executed.iter().any(|one| one.by == driven && is_meant(one) && one.exported.strong_count() > 0)
     }
 
-    /// The runtime of one thread that this thread drives. A thread that merely entered it, or executes what was given to
-    /// `spawn_blocking`, is in its context too, but `yield_now` wakes at once there, since there is no scheduler to be
-    /// left to. (The waker of a thread that drives is woken later, in vain.)
+    /// The runtime of one thread that this thread drives. A thread that merely entered it, or executes what
+    /// was given to `spawn_blocking`, is in its context too, but `yield_now` wakes at once there, since there
+    /// is no scheduler to be left to. (The waker of a thread that drives is woken later, in vain.)
     fn driven() -> Option<Id> {
         let handle = Handle::try_current().ok()?;
         if handle.runtime_flavor() != RuntimeFlavor::CurrentThread {

@@ -29,12 +29,12 @@
 //! - When every worker executes, the receiver does not: it queues calls, and refuses them when the
 //!   queue is full.
 //!
-//! **Who counts.** Workers bound what is computed at the same time, threads bound everything. What only waits takes no
-//! worker: a call of its own, a procedure that is `#[blocking]`, and, as long as other calls wait, one that the
-//! sentinel finds in the same call at two looks. Threads are counted over all carriers ([`Threads`]). Where there can be
-//! no more, calls wait for one ([`Limits::queue_time`] at most), unless all of them wait in calls of their own: each may
-//! wait for the very call that has come, so that is refused. Nor may the last thread that could receive begin to wait
-//! ([`may_wait`]). Threads that rest for long end.
+//! **Who counts.** Workers bound what is computed at the same time, threads bound everything. What only waits
+//! takes no worker: a call of its own, a procedure that is `#[blocking]`, and, as long as other calls wait,
+//! one that the sentinel finds in the same call at two looks. Threads are counted over all carriers
+//! ([`Threads`]). Where there can be no more, calls wait for one ([`Limits::queue_time`] at most), unless all
+//! of them wait in calls of their own: each may wait for the very call that has come, so that is refused. Nor
+//! may the last thread that could receive begin to wait ([`may_wait`]). Threads that rest for long end.
 //!
 //! Quick calls that came together are executed one after the other, and their results leave together,
 //! some at a time. They wait where every worker finds them, so that one that gets stuck holds up no other.
@@ -180,8 +180,8 @@ impl Core {
         self.batch.is_empty() && self.queue.is_empty()
     }
 
-    /// Has a call wait for a worker, or, if its result will be long, until its client has fetched others. Gives back what there is no
-    /// room for.
+    /// Has a call wait for a worker, or, if its result will be long, until its client has fetched others.
+    /// Gives back what there is no room for.
     #[must_use]
     fn line_up(&mut self, work: Work) -> Vec<Work> {
         let usual = work.usual_result();
@@ -408,13 +408,15 @@ impl Server {
         core.protocol.is_given_up(key) || core.cancelled.contains(&key)
     }
 
-    /// Whether a call was given up that executes. While one was no outcome leaves before it is seen whether it is wanted.
+    /// Whether a call was given up that executes. While one was no outcome leaves before it is seen whether
+    /// it is wanted.
     #[inline]
     pub(crate) fn any_cancelled(&self) -> bool {
         self.any_cancelled.load(Ordering::Relaxed)
     }
 
-    /// A call that executes was given up. Its procedure is told by a worker: what is woken there is the user's.
+    /// A call that executes was given up. Its procedure is told by a worker: what is woken there is the
+    /// user's.
     fn note_cancelled(&self, core: &mut Core, key: CallKey) {
         core.cancelled.insert(key);
         self.any_cancelled.store(true, Ordering::SeqCst);
@@ -484,7 +486,8 @@ pub(crate) trait Aside: Send + Sync {
 /// Whether this thread may wait in farcall.
 ///
 /// # Errors
-/// It serves a call, no other thread can receive meanwhile, and what it would wait for might have to be received.
+/// It serves a call, no other thread can receive meanwhile, and what it would wait for might have to be
+/// received.
 #[inline(always)]
 pub(crate) fn may_wait() -> Result<(), CallFailed> {
     match context::crew() {

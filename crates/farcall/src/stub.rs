@@ -261,11 +261,12 @@ pub trait PendingCall: Send {
     /// Asks the server to stop, and returns at once. The reply still comes: cancelled, or what was faster.
     fn cancel(&mut self);
 
-    /// Lets the call run; nobody will ask for its reply. The server is told at once, lest it cancel the call should this
-    /// process end.
+    /// Lets the call run; nobody will ask for its reply. The server is told at once, lest it cancel the call
+    /// should this process end.
     fn detach(self: Box<Self>);
 
-    /// As [`PendingCall::detach`], of a call that mostly ends soon: a server may be told only if it takes long.
+    /// As [`PendingCall::detach`], of a call that mostly ends soon: a server may be told only if it takes
+    /// long.
     fn detach_later(self: Box<Self>) {
         self.detach();
     }

@@ -1,4 +1,5 @@
-//! A server learns that a client is gone, and gives up the calls that it executes for it: real processes, really killed.
+//! A server learns that a client is gone, and gives up the calls that it executes for it: real processes,
+//! really killed.
 #![cfg(unix)]
 #![allow(missing_docs)]
 

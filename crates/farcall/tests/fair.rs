@@ -1,4 +1,5 @@
-//! Calls that wait for a worker: hosts take turns, however many conversations or connections there are on one.
+//! Calls that wait for a worker: hosts take turns, however many conversations or connections there are on
+//! one.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
@@ -67,7 +68,8 @@ fn at(host: u8) -> farcall::Builder {
     builder().env(Arc::new(Elsewhere(host))).shared_memory(false)
 }
 
-/// A server of one worker, where that is taken by call 0, and calls 1 and on, of as many runtimes, wait for it.
+/// A server of one worker, where that is taken by call 0, and calls 1 and on, of as many runtimes, wait for
+/// it.
 struct Crowd {
     _server: (Runtime, farcall::Export),
     url: String,

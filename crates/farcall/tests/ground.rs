@@ -1,4 +1,5 @@
-//! What was written to mapped memory before it was taken away is there, in every interleaving that loom finds.
+//! What was written to mapped memory before it was taken away is there, in every interleaving that loom
+//! finds.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 

@@ -32,7 +32,8 @@ fn server() -> (Runtime, Export, Listener) {
     (runtime, export, listener)
 }
 
-/// Meets one caller as a server would that has everything but the incarnation's secret. How many calls it gets.
+/// Meets one caller as a server would that has everything but the incarnation's secret. How many calls it
+/// gets.
 fn answer(listener: &Listener, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> usize {
     let wire = accept(listener);
     let mut hello = [0; MAX_HELLO];

@@ -289,8 +289,8 @@ impl Net {
         output("tc", &words).map(drop).map_err(|why| format!("no queue ({why})"))
     }
 
-    /// Each end has a second address of each family, and the client hears nothing from the server's first ones, as behind a
-    /// firewall that lets in only answers to what was asked.
+    /// Each end has a second address of each family, and the client hears nothing from the server's first
+    /// ones, as behind a firewall that lets in only answers to what was asked.
     fn have_two_addresses(&self) -> Result<(), String> {
         let ends = [
             (&self.server, ["10.77.0.11/24", "fd77::1/64", "fd77::11/64"]),

@@ -238,7 +238,8 @@ fn try_all(mine: &MineClient) {
         let failed = mine.fail();
         assert!(matches!(kind(failed), Kind::Nested | Kind::Panicked));
         assert_eq!(mine.ping().unwrap(), 7);
-        // What they own is dropped here, or where the server keeps them for as long as they may be asked for again.
+        // What they own is dropped here, or where the server keeps them for as long as they may be asked for
+        // again.
         match mine.bytes() {
             Ok(bytes) => {
                 assert_eq!(bytes.len(), 100_000);

@@ -1,4 +1,5 @@
-//! Procedures that wait: they use up nobody else's workers, no circle of them stays stuck, and their threads end.
+//! Procedures that wait: they use up nobody else's workers, no circle of them stays stuck, and their threads
+//! end.
 #![allow(missing_docs)]
 
 mod common;
@@ -102,7 +103,8 @@ fn exported(builder: farcall::Builder, gate: &Arc<Gate>) -> (Runtime, Export) {
     (runtime, export)
 }
 
-/// As many calls in a circle as there can be threads beside the one that receives: each waits for one that needs another.
+/// As many calls in a circle as there can be threads beside the one that receives: each waits for one that
+/// needs another.
 #[test]
 fn a_circle_of_calls_at_the_limit_of_threads_is_refused() {
     const CALLS: usize = 7;
@@ -272,7 +274,8 @@ fn threads_of_a_burst_end() {
         assert!(threads() >= 100);
         gate.open();
         waiting.into_iter().for_each(|call| call.wait().unwrap());
-        // The sentinel, the host, its caller's receiver, those that receive datagrams, and one that has just come.
+        // The sentinel, the host, its caller's receiver, those that receive datagrams, and one that has just
+        // come.
         while threads() > 6 {
             assert_eq!(door.get().unwrap(), 7);
         }

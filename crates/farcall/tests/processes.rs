@@ -160,7 +160,8 @@ fn inflict(faults: u64, chance: &mut Chance, servers: &mut [Server], place: &Pla
     counts
 }
 
-/// Nobody waits for the patience, which is an hour, neither in a call that the server may have begun nor to bind anew.
+/// Nobody waits for the patience, which is an hour, neither in a call that the server may have begun nor to
+/// bind anew.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_server_that_is_killed_is_noticed_because_its_port_is_refused() {

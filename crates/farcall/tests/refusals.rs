@@ -23,8 +23,8 @@ pub trait Echo {
 /// Only a guard against hanging.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Two incarnations at one address: the one answers BIND, the other everything else, so it refuses the one's tickets. In
-/// conversation zero, since the client's identifier is in its ticket only.
+/// Two incarnations at one address: the one answers BIND, the other everything else, so it refuses the one's
+/// tickets. In conversation zero, since the client's identifier is in its ticket only.
 fn refuse(socket: &UdpSocket, over: &AtomicBool) {
     let time = || Time::from_nanos(1 << 40);
     let (mut binds, mut serves) =

@@ -110,7 +110,8 @@ fn strand(page: &Page, elsewhere: &AtomicU32) -> usize {
     (0..BELLS).map(|at| page.strand(at, elsewhere)).sum()
 }
 
-/// Answers each call at once, with its arguments. When it is told to it moves the caller's thread that sleeps, once.
+/// Answers each call at once, with its arguments. When it is told to it moves the caller's thread that
+/// sleeps, once.
 fn serve(listener: &Listener, honest: &farcall::Export, over: &AtomicBool, strands: &AtomicBool) {
     let (_wire, page) = stand_in(listener, honest);
     let page = Arc::new(page);

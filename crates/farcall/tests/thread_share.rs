@@ -1,4 +1,5 @@
-//! A process that makes all its calls through shared memory slow has its share of a server's threads, and no more.
+//! A process that makes all its calls through shared memory slow has its share of a server's threads, and no
+//! more.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
@@ -11,8 +12,8 @@ use common::builder;
 
 #[farcall::interface]
 pub trait Gate {
-    /// Ends at once, or when the gate is opened. Whether the connection's receiver has executed it, as it does what is
-    /// known as quick.
+    /// Ends at once, or when the gate is opened. Whether the connection's receiver has executed it, as it
+    /// does what is known as quick.
     fn pass(&self, waits: bool) -> farcall::Result<bool>;
     /// Ends when so many as meet have called.
     #[blocking]

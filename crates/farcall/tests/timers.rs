@@ -49,7 +49,8 @@ impl Net {
         }
     }
 
-    /// `Endpoint::lead_until`, until it sleeps no longer than that: a longer sleep is over when somebody ends it.
+    /// `Endpoint::lead_until`, until it sleeps no longer than that: a longer sleep is over when somebody ends
+    /// it.
     fn lead_until(&self, earliest: &mut Time, timer: u64) {
         while self.timers.sleep(earliest, NEVER, NOW).expect("no timer is due") > at(timer) {
             self.socket.wait();

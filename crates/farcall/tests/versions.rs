@@ -25,8 +25,8 @@ mod old {
     }
 }
 
-/// What the exporter was built with: the first two were sorted by name, some were renamed, pinned here, there or not at
-/// all; one has another type; one is gone.
+/// What the exporter was built with: the first two were sorted by name, some were renamed, pinned here, there
+/// or not at all; one has another type; one is gone.
 mod new {
     #[farcall::interface]
     pub trait Store {

@@ -334,8 +334,8 @@ impl Endpoint {
         }
     }
 
-    /// How long to wait for a datagram, of a leader that knows of no timer and has not looked at the clock: as long as it
-    /// would, in nanoseconds, or not at all.
+    /// How long to wait for a datagram, of a leader that knows of no timer and has not looked at the clock:
+    /// as long as it would, in nanoseconds, or not at all.
     #[inline(always)]
     pub(super) fn nap(&self, nanos: u64) -> Wait {
         self.note_lead();

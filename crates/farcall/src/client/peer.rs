@@ -56,7 +56,8 @@ enum Landed {
     Apart(Box<Outcome<'static>>),
 }
 
-/// However this ends, also by a panic of the thread while it led: a call that has not ended is known to be nobody's.
+/// However this ends, also by a panic of the thread while it led: a call that has not ended is known to be
+/// nobody's.
 impl Drop for Mine<'_> {
     #[inline(always)]
     fn drop(&mut self) {
@@ -224,7 +225,8 @@ impl Drop for Undelivered {
     }
 }
 
-/// All that wait for ends in one conversation: owners by token, and the receiving thread itself, whichever call it waits for.
+/// All that wait for ends in one conversation: owners by token, and the receiving thread itself, whichever
+/// call it waits for.
 struct Callers<'c, 'a> {
     peer: &'c Peer,
     owners: &'c mut Owners,
@@ -232,8 +234,8 @@ struct Callers<'c, 'a> {
 }
 
 impl End<'_, '_> {
-    /// Gives the end to its caller: the receiving thread, by whatever route the datagram came; another one; or nobody,
-    /// if the caller's thread panicked while it led.
+    /// Gives the end to its caller: the receiving thread, by whatever route the datagram came; another one;
+    /// or nobody, if the caller's thread panicked while it led.
     #[inline(always)]
     fn deliver(self, callers: Callers<'_, '_>, (datagram, train): (&[u8], Option<&Train>), wakes: &mut Wakes) {
         let End { id, token, outcome, arguments, .. } = self;
@@ -259,8 +261,8 @@ impl End<'_, '_> {
     }
 }
 
-/// Takes an event of a peer, of a datagram (perhaps of a train that may be lent) or of a timer, to its owner. `mine` is the
-/// receiving thread's call, to this peer or another.
+/// Takes an event of a peer, of a datagram (perhaps of a train that may be lent) or of a timer, to its owner.
+/// `mine` is the receiving thread's call, to this peer or another.
 #[inline(always)]
 pub(super) fn deliver(
     peer: &Peer,

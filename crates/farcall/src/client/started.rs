@@ -159,7 +159,8 @@ impl Started {
         former.ok().map(|_| sent)
     }
 
-    /// Nobody waits for the call any more, but it is to go on: the server hears so now, or `later` if it takes long.
+    /// Nobody waits for the call any more, but it is to go on: the server hears so now, or `later` if it
+    /// takes long.
     pub(crate) fn detach(&self, endpoint: &Arc<Endpoint>, peer: &Peer, later: bool) {
         if self.landing.is_over() || endpoint.check_process().is_err() {
             return;

@@ -3,8 +3,8 @@
 //! Nothing here knows of sockets or calls, so that it can be tried in every interleaving
 //! (tests/timers.rs includes this file and gives it loom's atomics through `super::sync`).
 //!
-//! The rule that must hold: a timer that somebody sets is known to the leader before it sleeps, or ends its sleep, or
-//! is known to the next leader.
+//! The rule that must hold: a timer that somebody sets is known to the leader before it sleeps, or ends its
+//! sleep, or is known to the next leader.
 
 use farcall_proto::Time;
 
@@ -13,7 +13,8 @@ use super::sync::{AtomicU64, Ordering};
 /// No timer.
 pub(crate) const NEVER: Time = Time::from_nanos(u64::MAX);
 
-/// In `Timers::sleeping`, more than any time: the leader sleeps for as long as the rest says, and nobody knows until when.
+/// In `Timers::sleeping`, more than any time: the leader sleeps for as long as the rest says, and nobody
+/// knows until when.
 const NAPS: u64 = 1 << 63;
 
 /// The timers of one socket, in nanoseconds.
@@ -32,7 +33,8 @@ impl Timers {
         Timers { earliest, hint, sleeping: AtomicU64::new(0) }
     }
 
-    /// Of a new leader: the earliest timer that is known, this one or a former leader's, except those in `hint`.
+    /// Of a new leader: the earliest timer that is known, this one or a former leader's, except those in
+    /// `hint`.
     #[inline(always)]
     pub(crate) fn begin(&self, timer: Time) -> Time {
         // The calls that a former leader knew of still run.
@@ -57,8 +59,8 @@ impl Timers {
         earliest <= now || self.hint.load(Ordering::Relaxed) <= now.as_nanos()
     }
 
-    /// Of the leader: until when to sleep, the earliest timer or `look`; `None` if that is past. It sleeps from now on, until
-    /// it says that it is [awake](Timers::awake).
+    /// Of the leader: until when to sleep, the earliest timer or `look`; `None` if that is past. It sleeps
+    /// from now on, until it says that it is [awake](Timers::awake).
     #[inline(always)]
     pub(crate) fn sleep(&self, earliest: &mut Time, look: Time, now: Time) -> Option<Time> {
         loop {
@@ -79,8 +81,8 @@ impl Timers {
         }
     }
 
-    /// Of a leader that knows of no timer ([`Timers::any`]), and has not looked at the clock: whether to sleep, for so many
-    /// nanoseconds.
+    /// Of a leader that knows of no timer ([`Timers::any`]), and has not looked at the clock: whether to
+    /// sleep, for so many nanoseconds.
     #[inline(always)]
     pub(crate) fn nap(&self, nanos: u64) -> bool {
         // As in `sleep`.

@@ -268,8 +268,9 @@ impl Segment {
         }
     }
 
-    /// What others may do is changed by one thread at a time. Else one that exports the segment again could have found that
-    /// writes are not inhibited, and offer it to writers after another has inhibited them, or has revoked it.
+    /// What others may do is changed by one thread at a time. Else one that exports the segment again could
+    /// have found that writes are not inhibited, and offer it to writers after another has inhibited them, or
+    /// has revoked it.
     fn change(&self) -> MutexGuard<'_, ()> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }

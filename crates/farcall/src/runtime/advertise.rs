@@ -1,4 +1,5 @@
-//! Which address of a server is published: one that callers can use, also where the server is bound to all of its host's.
+//! Which address of a server is published: one that callers can use, also where the server is bound to all of
+//! its host's.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,7 +10,8 @@ impl Inner {
     /// Where callers find a server that is bound to this address.
     ///
     /// # Errors
-    /// It is bound to all addresses of its host, no setting says which one to publish, and none can be guessed.
+    /// It is bound to all addresses of its host, no setting says which one to publish, and none can be
+    /// guessed.
     pub(super) fn advertised(&self, bound: SocketAddr) -> Result<SocketAddr, CallFailed> {
         if let Some(mut address) = self.settings.advertise {
             if address.port() == 0 {
@@ -30,7 +32,8 @@ impl Inner {
         Ok(SocketAddr::new(guessed, bound.port()))
     }
 
-    /// The address from which this machine sends to the registry: whoever asks that can be expected to reach it there.
+    /// The address from which this machine sends to the registry: whoever asks that can be expected to reach
+    /// it there.
     fn guess(&self, wildcard: IpAddr) -> Option<IpAddr> {
         let route = self.registry.route()?.to_canonical();
         let (loopback_v4, loopback_v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
@@ -45,7 +48,8 @@ impl Inner {
     }
 }
 
-/// Whether others can use the address as it stands: it is of one host, and not only of one of that host's networks.
+/// Whether others can use the address as it stands: it is of one host, and not only of one of that host's
+/// networks.
 pub(super) fn names_one_host(ip: IpAddr) -> bool {
     let is_of_one_link = match ip {
         IpAddr::V4(ip) => ip.is_broadcast(),

@@ -54,8 +54,8 @@ impl Target {
         CallFailed::new(kind, Ran::No).because(format!("{what} (at {})", self.address))
     }
 
-    /// Whether it has other procedures where the importer's are: another exporter may do better. (One that only lacks some
-    /// is of an older version, as usual while servers are brought up to date.)
+    /// Whether it has other procedures where the importer's are: another exporter may do better. (One that
+    /// only lacks some is of an older version, as usual while servers are brought up to date.)
     fn differs(&self) -> bool {
         self.refused.iter().any(|refused| kind_of(&refused.why) == Kind::Mismatch)
     }
@@ -188,8 +188,8 @@ impl Inner {
         but(name, candidates, avoid)
     }
 
-    /// Those of the candidates whom one socket reaches, to be asked at once, and the others. There may be no socket of that
-    /// kind, where the machine has no IPv6.
+    /// Those of the candidates whom one socket reaches, to be asked at once, and the others. There may be no
+    /// socket of that kind, where the machine has no IPv6.
     fn poll<'a>(
         &'a self,
         name: &'a Name,
@@ -272,7 +272,8 @@ impl Inner {
         Ok(link)
     }
 
-    /// Says that calls to a server go by UDP because another process answers for it in memory: once, not at each binding.
+    /// Says that calls to a server go by UDP because another process answers for it in memory: once, not at
+    /// each binding.
     #[cold]
     fn tell_unproven(&self, address: SocketAddr) -> String {
         let line = format!("{address} is not called through shared memory: another server has taken its name for that");
@@ -330,7 +331,8 @@ impl Inner {
     }
 }
 
-/// Candidates that are asked at the same time. The first good answer is taken; one of other procedures if there is no other.
+/// Candidates that are asked at the same time. The first good answer is taken; one of other procedures if
+/// there is no other.
 struct Poll<'a> {
     inner: &'a Inner,
     name: &'a Name,

@@ -156,13 +156,14 @@ impl Export {
         exported.wait_idle(&*self.runtime.0.env, time)
     }
 
-    /// Where it can be called: the address that is published ([`Builder::advertise`](crate::Builder::advertise)).
+    /// Where it can be called: the address that is published
+    /// ([`Builder::advertise`](crate::Builder::advertise)).
     pub fn address(&self) -> SocketAddr {
         self.offer.address
     }
 
-    /// What this server answers to whoever meets it through shared memory and says `hello`: for tests in which somebody
-    /// dishonest answers there in its place.
+    /// What this server answers to whoever meets it through shared memory and says `hello`: for tests in
+    /// which somebody dishonest answers there in its place.
     #[doc(hidden)]
     #[cfg(target_os = "linux")]
     pub fn answer_meeting(&self, hello: &[u8]) -> Option<[u8; 16]> {

@@ -1,4 +1,5 @@
-//! Names of hosts, resolved in threads of their own: the system's resolver takes no deadline and cannot be interrupted.
+//! Names of hosts, resolved in threads of their own: the system's resolver takes no deadline and cannot be
+//! interrupted.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -35,8 +36,8 @@ struct State {
 }
 
 impl Inner {
-    /// The addresses of a host, in the order in which they are to be tried. Waits until the deadline, or for as long as a
-    /// caller is patient.
+    /// The addresses of a host, in the order in which they are to be tried. Waits until the deadline, or for
+    /// as long as a caller is patient.
     pub(super) fn resolve(&self, name: &Name, host: (&Host, u16), deadline: Option<Time>) -> Answer {
         crate::client::may_wait(&self.env)?;
         let _waiting = crate::server::waiting();

@@ -80,10 +80,10 @@ impl Builder {
     }
 
     /// The address that exports publish, where callers need another one than that at which exports
-    /// [listen](Builder::address): behind a forwarded port, or on a host of several addresses. Port 0 stands for the
-    /// port at which they listen. By default the address itself; when that is a wildcard (`0.0.0.0`, `[::]`), the
-    /// one from which this machine sends to the registry ([`Registry::route`]). `FARCALL_ADVERTISE`: `ADDRESS` or
-    /// `ADDRESS:PORT`.
+    /// [listen](Builder::address): behind a forwarded port, or on a host of several addresses. Port 0 stands
+    /// for the port at which they listen. By default the address itself; when that is a wildcard (`0.0.0.0`,
+    /// `[::]`), the one from which this machine sends to the registry ([`Registry::route`]).
+    /// `FARCALL_ADVERTISE`: `ADDRESS` or `ADDRESS:PORT`.
     #[must_use]
     pub fn advertise(mut self, address: SocketAddr) -> Builder {
         self.settings.advertise = Some(address);
@@ -114,23 +114,24 @@ impl Builder {
         self
     }
 
-    /// How many procedures may execute at the same time, at least 1. A procedure does not count while it waits in a call
-    /// of its own, if it is marked `#[blocking]`, or if it has run for 20 to 40 ms when another call waits for a worker.
-    /// By default two for each processor, at least 4. `FARCALL_WORKERS`.
+    /// How many procedures may execute at the same time, at least 1. A procedure does not count while it
+    /// waits in a call of its own, if it is marked `#[blocking]`, or if it has run for 20 to 40 ms when
+    /// another call waits for a worker. By default two for each processor, at least 4. `FARCALL_WORKERS`.
     ///
-    /// `workers(1)` does not make procedures execute one at a time. As soon as the one that executes stops counting, the
-    /// next begins beside it, also when the first one computes and does not wait. Guard what procedures share by a
-    /// [`Mutex`](std::sync::Mutex), whatever the number of workers.
+    /// `workers(1)` does not make procedures execute one at a time. As soon as the one that executes stops
+    /// counting, the next begins beside it, also when the first one computes and does not wait. Guard what
+    /// procedures share by a [`Mutex`](std::sync::Mutex), whatever the number of workers.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Builder {
         self.settings.workers = workers.max(1);
         self
     }
 
-    /// How many threads may serve calls at most, whatever carries these, and those included that wait. (One for each
-    /// caller through shared memory, which takes its calls in, does not count.) A call that needs a thread when all
-    /// wait in calls of their own is refused as overloaded, `Ran::No`, for it may be what they wait for. Threads that
-    /// nobody needs end after 10 s. By default 1024, at least one more than workers. `FARCALL_THREADS`.
+    /// How many threads may serve calls at most, whatever carries these, and those included that wait. (One
+    /// for each caller through shared memory, which takes its calls in, does not count.) A call that needs a
+    /// thread when all wait in calls of their own is refused as overloaded, `Ran::No`, for it may be what
+    /// they wait for. Threads that nobody needs end after 10 s. By default 1024, at least one more than
+    /// workers. `FARCALL_THREADS`.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Builder {
         self.settings.threads = threads;
@@ -160,18 +161,20 @@ impl Builder {
         self
     }
 
-    /// A call fails when the server has been silent that long, and its probes went unanswered. A server
-    /// that hears nothing from this client for as long, and a fifth more, cancels its calls. By
-    /// default 10 s; with another patience each call takes a little longer, since it tells that. `FARCALL_PATIENCE_MS`, milliseconds.
+    /// A call fails when the server has been silent that long, and its probes went unanswered. A server that
+    /// hears nothing from this client for as long, and a fifth more, cancels its calls. By default 10 s; with
+    /// another patience each call takes a little longer, since it tells that. `FARCALL_PATIENCE_MS`,
+    /// milliseconds.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Builder {
         self.settings.patience = patience;
         self
     }
 
-    /// Waits for the whole [patience](Builder::patience) also for a server whose host says that nobody listens at its port:
-    /// for servers that are stopped and started again, and are to be waited for. Without it a server is given up when three
-    /// of its probes in a row were refused, in half a second or more of its silence. `FARCALL_FULL_PATIENCE`: `on` or `off`.
+    /// Waits for the whole [patience](Builder::patience) also for a server whose host says that nobody
+    /// listens at its port: for servers that are stopped and started again, and are to be waited for. Without
+    /// it a server is given up when three of its probes in a row were refused, in half a second or more of
+    /// its silence. `FARCALL_FULL_PATIENCE`: `on` or `off`.
     #[must_use]
     pub fn full_patience(mut self) -> Builder {
         self.settings.full_patience = true;
@@ -235,7 +238,8 @@ impl Builder {
     /// Makes the runtime. No socket is bound and no thread started before one is needed.
     ///
     /// # Errors
-    /// When a `FARCALL_*` variable makes no sense, or an address to [advertise](Builder::advertise) is of no one host.
+    /// When a `FARCALL_*` variable makes no sense, or an address to [advertise](Builder::advertise) is of no
+    /// one host.
     pub fn build(mut self) -> crate::Result<Runtime> {
         let current = CURRENT.with_borrow(|current| current.as_ref()?.upgrade());
         let (env, registry) = match current {

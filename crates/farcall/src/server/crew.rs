@@ -70,7 +70,8 @@ impl Seat {
     }
 }
 
-/// The threads of a server, of all its carriers. One thread that receives is not counted: each carrier has that.
+/// The threads of a server, of all its carriers. One thread that receives is not counted: each carrier has
+/// that.
 pub(crate) struct Threads {
     most: usize,
     taken: AtomicUsize,
@@ -356,8 +357,8 @@ impl Crew {
             && (self.budget.are_taken() || self.quota.as_ref().is_some_and(|quota| quota.is_taken()))
     }
 
-    /// Whether there can be no more threads, and all that there are wait in calls of their own, but for one that receives.
-    /// Whatever they wait for may be what another thread would be needed for.
+    /// Whether there can be no more threads, and all that there are wait in calls of their own, but for one
+    /// that receives. Whatever they wait for may be what another thread would be needed for.
     pub(crate) fn is_stuck(&self) -> bool {
         self.nobody_executes() && self.receiving <= 1 && self.is_full()
     }
@@ -394,7 +395,8 @@ impl Crew {
         if self.has_room(pace, 1) { self.relieve() } else { None }
     }
 
-    /// Those that were in the same call at the last look too do not count as workers any more: perhaps they wait.
+    /// Those that were in the same call at the last look too do not count as workers any more: perhaps they
+    /// wait.
     pub(crate) fn park_long(&mut self) {
         for seat in &self.seats {
             if seat.does.load(Ordering::Relaxed) == EXECUTES && seat.seen.swap(true, Ordering::Relaxed) {
@@ -432,7 +434,8 @@ impl Crew {
         true
     }
 
-    /// One who executes begins to wait in a call of its own; somebody is to receive if nobody does. False: it waits already.
+    /// One who executes begins to wait in a call of its own; somebody is to receive if nobody does. False: it
+    /// waits already.
     pub(crate) fn step_aside(&mut self, seat: &Seat) -> bool {
         let does = seat.does.load(Ordering::Relaxed);
         if does == NOTHING || does >= WAITS {
@@ -450,8 +453,8 @@ impl Crew {
         seat.does.store(does, Ordering::Relaxed);
     }
 
-    /// Somebody to receive if nobody does, even if that is one thread more than there may be: of two that began to wait
-    /// at the same time only one may have seen that it is the last.
+    /// Somebody to receive if nobody does, even if that is one thread more than there may be: of two that
+    /// began to wait at the same time only one may have seen that it is the last.
     pub(crate) fn relieve_waiting(&mut self) -> Option<Relief> {
         if self.receiving > 0 {
             return None;

@@ -1,6 +1,6 @@
-//! A bounded queue that is fair between hosts, and between the callers of a host: they take turns, and when it is full
-//! the host that has most in it makes way, by the newest of its caller that has most (Nagle 1987, "On packet switches
-//! with infinite storage").
+//! A bounded queue that is fair between hosts, and between the callers of a host: they take turns, and when
+//! it is full the host that has most in it makes way, by the newest of its caller that has most (Nagle 1987,
+//! "On packet switches with infinite storage").
 
 use std::collections::{HashMap, VecDeque};
 
@@ -123,8 +123,8 @@ impl<T: Waits> FairQueue<T> {
         self.callers.get(&caller).is_some_and(|line| !line.held.is_empty())
     }
 
-    /// Adds one, which may be held, if there is room. Gives back what there is no room for: this one, or the newest of who has much
-    /// more here.
+    /// Adds one, which may be held, if there is room. Gives back what there is no room for: this one, or the
+    /// newest of who has much more here.
     #[must_use]
     pub(super) fn push(&mut self, new: T, held: bool) -> Vec<T> {
         let mut evicted = Vec::new();
@@ -222,8 +222,9 @@ impl<T: Waits> FairQueue<T> {
         self.all.len < self.most && self.all.bytes.saturating_add(new.bytes()) <= self.most_bytes
     }
 
-    /// The caller that has most at the payer that has most, if that is much more than the payer of this one has; else of the
-    /// latter's callers the one that has most, if that is much more than the caller of this one has.
+    /// The caller that has most at the payer that has most, if that is much more than the payer of this one
+    /// has; else of the latter's callers the one that has most, if that is much more than the caller of this
+    /// one has.
     #[cold]
     fn makes_way_for(&self, new: &T) -> Option<Caller> {
         let bytes = self.all.bytes.saturating_add(new.bytes());

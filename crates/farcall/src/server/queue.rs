@@ -1,4 +1,5 @@
-//! Calls that wait for a worker, or until their clients have fetched other results: bounded, and fair between hosts and callers.
+//! Calls that wait for a worker, or until their clients have fetched other results: bounded, and fair between
+//! hosts and callers.
 
 use std::time::Duration;
 
@@ -74,8 +75,8 @@ impl Queue {
         Some(self.0.front()?.pace())
     }
 
-    /// Takes out a call that has waited for a worker for that long, if there is one. (Those that are held wait for their
-    /// own clients.)
+    /// Takes out a call that has waited for a worker for that long, if there is one. (Those that are held
+    /// wait for their own clients.)
     pub(super) fn pop_late(&mut self, now: Time, time: Duration) -> Option<Work> {
         let oldest = self.0.firsts().min_by_key(|work| work.arrived())?;
         let late = Some(oldest).filter(|work| now.since(work.arrived()) >= time)?;

@@ -95,8 +95,8 @@ impl Server {
         }
     }
 
-    /// Sees to calls that wait for a worker: refuses those that have waited too long, and has more executed where none
-    /// of those that execute has got on.
+    /// Sees to calls that wait for a worker: refuses those that have waited too long, and has more executed
+    /// where none of those that execute has got on.
     fn look_at_queue(self: &Arc<Self>, now: Time) {
         let (mut late, mut summons) = (Vec::new(), Vec::new());
         {
@@ -137,7 +137,8 @@ impl Server {
         }
     }
 
-    /// A call whose client is not heard any more: it is refused if it has not begun, and its procedure is told else.
+    /// A call whose client is not heard any more: it is refused if it has not begun, and its procedure is
+    /// told else.
     #[cold]
     fn forsake(&self, core: &mut Core, now: Time, key: CallKey) {
         if core.give_up_access(now, key) {

@@ -102,7 +102,8 @@ impl Spawn for Watched<Box<dyn Spawn>> {
     }
 }
 
-/// A call whose future has not ended. If that is dropped, since the call was given up, its interceptors hear so.
+/// A call whose future has not ended. If that is dropped, since the call was given up, its interceptors hear
+/// so.
 struct Unended<'w, 'c>(Option<(&'w Watch, &'c Call<'c>, Time)>);
 
 impl Drop for Unended<'_, '_> {

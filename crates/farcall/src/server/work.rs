@@ -456,8 +456,8 @@ impl<'s> Worker<'s> {
         }
         self.arrived = arrived;
         let train = self.train(len);
-        // What was there before shares an older one. Among what came now are calls whose last fragment came now: they have
-        // their arguments apart already.
+        // What was there before shares an older one. Among what came now are calls whose last fragment came
+        // now: they have their arguments apart already.
         core.batch.iter_mut().rev().take_while(|work| !work.is_shared()).for_each(|work| work.share_arguments(&train));
         if !core.batch.is_empty() && !core.queue.is_empty() {
             self.relief = core.relieve_for_queue();

@@ -7,9 +7,10 @@ use crate::server::Quota;
 
 /// Whatever is counted in it: connections, bytes, threads.
 ///
-/// Each process has a least share. Beyond that all share a pool, and of that a process may have as much as it leaves to
-/// others: alone it gets half, beside one that has half a quarter. (Choudhury and Hahne 1998, "Dynamic queue length
-/// thresholds", with a factor of 1. Only processes of one user come here: its share is all of it.)
+/// Each process has a least share. Beyond that all share a pool, and of that a process may have as much as it
+/// leaves to others: alone it gets half, beside one that has half a quarter. (Choudhury and Hahne 1998,
+/// "Dynamic queue length thresholds", with a factor of 1. Only processes of one user come here: its share is
+/// all of it.)
 #[derive(Debug)]
 pub(super) struct Budget {
     pool: usize,

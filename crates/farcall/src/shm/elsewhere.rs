@@ -1,4 +1,5 @@
-//! What a peer may block for as long as it likes, done in a thread that nobody waits for longer than a moment.
+//! What a peer may block for as long as it likes, done in a thread that nobody waits for longer than a
+//! moment.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +7,8 @@ use std::time::Duration;
 
 use crate::env::Env;
 
-/// Threads that a peer may hold, in the whole process. Whoever needs one more does without what it would have done.
+/// Threads that a peer may hold, in the whole process. Whoever needs one more does without what it would have
+/// done.
 const MAX_THREADS: usize = 16;
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);

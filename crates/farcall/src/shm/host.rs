@@ -34,13 +34,14 @@ pub(super) struct Watch {
 const MAX_CONNECTIONS: usize = 1024;
 /// Connections that a process may have in any case while there are any left.
 const LEAST_CONNECTIONS: usize = 4;
-/// Connections that may say nothing, and for how long. One too many takes the place of the one that has been silent longest.
+/// Connections that may say nothing, and for how long. One too many takes the place of the one that has been
+/// silent longest.
 const MAX_SILENT: usize = 64;
 const SILENCE: Duration = Duration::from_secs(1);
 /// Nobody is met while so many connections cannot be closed: their peers have left what blocks that.
 const MAX_UNCLOSED: usize = 64;
-/// Bytes that all callers together can make us hold: the longest result beside one that is as long, and what each process
-/// has in any case.
+/// Bytes that all callers together can make us hold: the longest result beside one that is as long, and what
+/// each process has in any case.
 const POOL_BYTES: usize = 2 * ((1 << 30) + (1 << 20));
 const LEAST_BYTES: usize = 512 << 10;
 /// Threads that each process's connections may have besides their receivers while there are any left.
@@ -52,7 +53,8 @@ const LISTENERS: Range<u64> = 1..4;
 const NAP: Duration = Duration::from_micros(100);
 /// The longest time between two looks while calls keep coming.
 const LONGEST_NAP: Duration = Duration::from_micros(1600);
-/// The longest time between two looks at a receiver that is stuck while its process has no thread left for another one.
+/// The longest time between two looks at a receiver that is stuck while its process has no thread left for
+/// another one.
 const STARVED_NAP: Duration = Duration::from_millis(50);
 /// After so many looks at which nothing had moved nobody looks any more.
 const QUIET: u32 = 64;
@@ -138,7 +140,8 @@ struct Keeper {
     places: Arc<Budget>,
     /// How many bytes of large arguments and results each process may have us hold.
     bytes: Arc<Budget>,
-    /// How many of the server's threads the receivers of each process may have besides the first of each connection.
+    /// How many of the server's threads the receivers of each process may have besides the first of each
+    /// connection.
     threads: Arc<Budget>,
     connections: HashMap<u64, Connection>,
     /// Those that have not said yet what they want, and when each has to go, in that order.
@@ -387,8 +390,9 @@ impl Watched {
     }
 }
 
-/// The addresses by which callers on this machine know a server. One that is bound to all addresses of its host has the
-/// loopback addresses too. (At another of the host's a forwarder might stand, which is not to be bypassed.)
+/// The addresses by which callers on this machine know a server. One that is bound to all addresses of its
+/// host has the loopback addresses too. (At another of the host's a forwarder might stand, which is not to be
+/// bypassed.)
 fn callable_at(bound: SocketAddr) -> Vec<SocketAddr> {
     let loopbacks: &[IpAddr] = match bound.ip() {
         ip if !ip.is_unspecified() => &[],

@@ -70,7 +70,8 @@ pub(super) const FIRST_NAP: Duration = Duration::from_millis(5);
 pub(super) const LONGEST_NAP: Duration = Duration::from_millis(250);
 
 impl Link {
-    /// A connection with the server that has just answered over UDP, if it is on this machine and has that export.
+    /// A connection with the server that has just answered over UDP, if it is on this machine and has that
+    /// export.
     ///
     /// # Errors
     /// There is none, or not with that server.

@@ -228,7 +228,8 @@ impl Post {
         self.memory.give(slot, number);
     }
 
-    /// What a procedure gave after its caller had given it up was perhaps made because of that: it is nobody's.
+    /// What a procedure gave after its caller had given it up was perhaps made because of that: it is
+    /// nobody's.
     #[cold]
     fn unless_cancelled(&self, slot: usize, number: u64, finish: &Finish) -> Finish {
         if !self.server.is_cancelled(self.key(slot, number)) {

@@ -1,5 +1,6 @@
-//! Datagrams and what the kernel is told, and tells, beside them (cmsg(3)): that several of one size go in one system call
-//! (udp(7), UDP_SEGMENT and UDP_GRO), and at which of the host's addresses they arrive (ip(7), IP_PKTINFO; ipv6(7), IPV6_PKTINFO).
+//! Datagrams and what the kernel is told, and tells, beside them (cmsg(3)): that several of one size go in
+//! one system call (udp(7), UDP_SEGMENT and UDP_GRO), and at which of the host's addresses they arrive
+//! (ip(7), IP_PKTINFO; ipv6(7), IPV6_PKTINFO).
 
 use std::io::{self, IoSlice};
 use std::mem;
@@ -72,8 +73,8 @@ impl Control {
         // SAFETY: a header of zeros is valid.
         let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
         (header.cmsg_level, header.cmsg_type, header.cmsg_len) = (level, kind, len as _);
-        // SAFETY: the header and the data lie within the buffer, as was just seen. `used` is a sum of CMSG_SPACEs, so
-        // the header is aligned, for the buffer is.
+        // SAFETY: the header and the data lie within the buffer, as was just seen. `used` is a sum of
+        // CMSG_SPACEs, so the header is aligned, for the buffer is.
         unsafe {
             let place = self.bytes.as_mut_ptr().add(self.used);
             ptr::write(place.cast(), header);
@@ -133,8 +134,8 @@ pub fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::Result<
     receive_by(socket, buffer, if wait { 0 } else { libc::MSG_DONTWAIT })
 }
 
-/// Takes the oldest ICMP error in the socket's error queue: to whom the datagram went that raised it, and the beginning of
-/// that datagram (ip(7), IP_RECVERR).
+/// Takes the oldest ICMP error in the socket's error queue: to whom the datagram went that raised it, and the
+/// beginning of that datagram (ip(7), IP_RECVERR).
 pub(crate) fn receive_error(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Incoming> {
     receive_by(socket, buffer, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
 }
@@ -156,8 +157,8 @@ fn receive_by(socket: &UdpSocket, buffer: &mut [u8], flags: libc::c_int) -> io::
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let Ok(len) = usize::try_from(len) else { return Err(io::Error::last_os_error()) };
     let mut incoming = Incoming { from: address(&name), at: None, len, each: len, refused: false };
-    // SAFETY: the kernel has set `msg_controllen` to what it wrote, whole headers within the buffer, which is aligned
-    // for them; the macros stay within it. What each holds its level and type say.
+    // SAFETY: the kernel has set `msg_controllen` to what it wrote, whole headers within the buffer, which is
+    // aligned for them; the macros stay within it. What each holds its level and type say.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(&raw const message);
         while !header.is_null() {

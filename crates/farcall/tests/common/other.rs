@@ -1,6 +1,7 @@
 //! Other processes of a test: the test program itself, run again in a role.
 //!
-//! Each runs the program's test `a_process_that_a_test_starts`, which finds its role and what else it needs in variables.
+//! Each runs the program's test `a_process_that_a_test_starts`, which finds its role and what else it needs
+//! in variables.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::env;

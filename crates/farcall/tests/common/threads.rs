@@ -1,4 +1,5 @@
-//! The operating system, which counts the threads of one name that it starts and that end, and refuses some of them.
+//! The operating system, which counts the threads of one name that it starts and that end, and refuses some
+//! of them.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io;

@@ -1,6 +1,7 @@
 //! Memory that others may map, at the exporter: a memory file, which is left to those who have it when it is revoked.
 //!
-//! (tests/ground.rs includes this file, and gives it loom's types and memory that is not mapped through `super::parts`.)
+//! (tests/ground.rs includes this file, and gives it loom's types and memory that is not mapped through
+//! `super::parts`.)
 
 use super::parts::{
     Area, AsFd, AtomicU64, May, Ordering, OwnedFd, PROOF, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Wire,
@@ -80,8 +81,8 @@ impl Ground {
     /// Takes the memory away from whoever has mapped it: none of their accesses is done after this has returned, and what
     /// each says was done was. It is offered as that generation from now on, or not at all.
     pub(crate) fn part(&self, offer: Option<u64>) {
-        // Under the lock: else another thread could offer the memory between this word and our copy, and what an importer
-        // writes there meanwhile would be lost.
+        // Under the lock: else another thread could offer the memory between this word and our copy, and what
+        // an importer writes there meanwhile would be lost.
         let mut current = self.write();
         // First the word, then the words: whoever writes does it the other way round, and one of us sees the other.
         self.publish(0);
