@@ -54,7 +54,8 @@ pub fn say_json(value: &Value) -> Outcome {
     say(printable_json(value.to_string()))
 }
 
-/// Text from elsewhere as a part of a line: what could end the line, or give orders to a terminal, is made visible.
+/// Text from elsewhere as a part of a line: what could end the line, or give orders to a terminal, is made
+/// visible.
 pub fn printable(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
@@ -84,8 +85,8 @@ pub fn printable_json(text: String) -> String {
     clean
 }
 
-/// Whether a terminal does something else than to show it: a control character, an end of line, a change of the direction of writing
-/// (Unicode Technical Report 36, section 2.4).
+/// Whether a terminal does something else than to show it: a control character, an end of line, a change of
+/// the direction of writing (Unicode Technical Report 36, section 2.4).
 fn is_order(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')

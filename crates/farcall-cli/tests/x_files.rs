@@ -180,8 +180,9 @@ fn a_file_is_described() {
     assert!(text.contains("/// A point.\nstruct Point {\n    x: i32\n"), "{text}");
 }
 
-/// What is made of every file under `$FARCALL_X_CORPUS` compiles, no warning allowed: whatever rpcgen takes, and half at least of
-/// what it refuses. Prints a table by file, and which names C's headers declare for it, which it leaves to the user.
+/// What is made of every file under `$FARCALL_X_CORPUS` compiles, no warning allowed: whatever rpcgen takes,
+/// and half at least of what it refuses. Prints a table by file, and which names C's headers declare for it,
+/// which it leaves to the user.
 #[test]
 fn what_is_made_of_real_files_compiles() {
     let Some(corpus) = std::env::var_os("FARCALL_X_CORPUS").map(PathBuf::from).filter(|corpus| corpus.is_dir()) else {
@@ -224,8 +225,8 @@ fn what_is_made_of_real_files_compiles() {
     assert!(ours * 2 >= refused);
 }
 
-/// Makes Rust of a file. What it takes from headers of C is what a refusal names: a type is left without values, a constant gets a
-/// value that no other has.
+/// Makes Rust of a file. What it takes from headers of C is what a refusal names: a type is left without
+/// values, a constant gets a value that no other has.
 fn makes(place: &Place, file: &Path, output: &Path) -> bool {
     let mut given = Vec::new();
     loop {

@@ -59,9 +59,9 @@ impl fmt::Display for Refusal {
 
 /// The procedures of an interface that cannot be called at an exporter with these: their numbers, and why.
 ///
-/// A number alone does not say which procedure it is: two procedures of the same types may have changed places. So the
-/// names are compared as well. One that was renamed is known by its number if either side has pinned that; but not if its
-/// name, or its new one, is found where it would be another procedure's.
+/// A number alone does not say which procedure it is: two procedures of the same types may have changed
+/// places. So the names are compared as well. One that was renamed is known by its number if either side has
+/// pinned that; but not if its name, or its new one, is found where it would be another procedure's.
 pub fn refusals(ours: &Interface, theirs: &[Fingerprint]) -> Vec<(u32, Refusal)> {
     let by_number: HashMap<u32, &Fingerprint> = theirs.iter().map(|their| (their.number, their)).collect();
     let numbers: HashMap<u64, u32> = theirs.iter().map(|their| (their.name_hash(), their.number)).collect();

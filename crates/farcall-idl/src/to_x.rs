@@ -29,7 +29,8 @@ const KEYWORDS: &str = "asm auto bool break case char class const continue defau
 /// ```
 ///
 /// # Errors
-/// If the interface needs a type of which it says nothing: one that an `.x` file left to be declared elsewhere.
+/// If the interface needs a type of which it says nothing: one that an `.x` file left to be declared
+/// elsewhere.
 pub fn to_x(interface: &Interface, program: u32, version: u32) -> Result<String, NotDescribed> {
     check(interface)?;
     let names = names(interface);
@@ -65,8 +66,8 @@ impl fmt::Display for NotDescribed {
 
 impl std::error::Error for NotDescribed {}
 
-/// Refuses an interface with types that are not described. Those are structs of one field, of a union without variants, which the
-/// interface cannot be spoken without.
+/// Refuses an interface with types that are not described. Those are structs of one field, of a union without
+/// variants, which the interface cannot be spoken without.
 fn check(interface: &Interface) -> Result<(), NotDescribed> {
     let types = &interface.types;
     let is_empty = |ty: &Type| match ty {

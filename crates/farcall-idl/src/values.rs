@@ -14,8 +14,8 @@
 //! | enum | `"Name"`, and its integer is taken too; `{"Name": fields}` of a variant that has fields, which are written as a struct's |
 //! | the variant of all other integers | `{"Name": [integer, fields]}`, the integer by its name if it has one; `{"Name": [integer]}` without fields |
 //!
-//! Numbers and strings of digits are taken for all integers. An interface that was read from an `.x` file has the file's names; those
-//! that Rust has are taken too ([`Settings::also`]).
+//! Numbers and strings of digits are taken for all integers. An interface that was read from an `.x` file has
+//! the file's names; those that Rust has are taken too ([`Settings::also`]).
 //!
 //! Descriptions, values and bytes may come from anywhere: all of them are bounded in depth and size.
 
@@ -63,8 +63,9 @@ pub fn decode(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value
     Ok(value.finish())
 }
 
-/// Decodes a value of the type `ty`, of which `bytes` are all, and writes it as JSON part by part: however many parts it has, it takes no
-/// memory but that of its longest text. Nothing is written of what is no such value.
+/// Decodes a value of the type `ty`, of which `bytes` are all, and writes it as JSON part by part: however
+/// many parts it has, it takes no memory but that of its longest text. Nothing is written of what is no such
+/// value.
 ///
 /// # Errors
 /// At which byte it is not such a value; inside, what became of writing.

@@ -1,10 +1,11 @@
 //! `.x` files (RFC 4506 section 6, RFC 5531 section 12): from text to a resolved tree, and from the tree to Rust.
 //!
-//! [`read`] takes what `rpcgen` takes, and the dialects of other compilers as far as they do not contradict it: `namespace` and types
-//! declared in line (Stellar), `package` and `import` (go-xdr), `struct *name` (erpcgen), `pragma` (Linux), several arguments.
-//! The preprocessor's directives are obeyed. A `%` line is for C, but what `%#define` and `%typedef` say is known, and where
-//! `%#include "other.h"` stands beside an `other.x`, so is what that declares. What is still unknown then is refused, unless it is a
-//! type that the user leaves to Rust ([`Options::external`]): that is [`tree::Type::Foreign`].
+//! [`read`] takes what `rpcgen` takes, and the dialects of other compilers as far as they do not contradict
+//! it: `namespace` and types declared in line (Stellar), `package` and `import` (go-xdr), `struct *name`
+//! (erpcgen), `pragma` (Linux), several arguments. The preprocessor's directives are obeyed. A `%` line is
+//! for C, but what `%#define` and `%typedef` say is known, and where `%#include "other.h"` stands beside an
+//! `other.x`, so is what that declares. What is still unknown then is refused, unless it is a type that the
+//! user leaves to Rust ([`Options::external`]): that is [`tree::Type::Foreign`].
 //!
 //! A file may be anybody's: there are limits on its size, its depth, its includes and its macros, and all of it is data. [`generate`] makes
 //! Rust of what was read, and [`interfaces`] the model that tools call by; what is called what stands in `docs/x-names.md`.
@@ -46,7 +47,8 @@ pub struct Options {
     pub include_dirs: Vec<PathBuf>,
     /// Macros: name and value. `RPC_HDR` is always defined, as it is by `rpcgen -h`.
     pub defines: Vec<(String, String)>,
-    /// Types that are declared elsewhere, as C's headers declare some: each is [`tree::Type::Foreign`], also one that the file declares.
+    /// Types that are declared elsewhere, as C's headers declare some: each is [`tree::Type::Foreign`], also
+    /// one that the file declares.
     pub external: Vec<String>,
 }
 
@@ -98,8 +100,8 @@ impl Config {
         self
     }
 
-    /// Says which Rust type stands for one of [`Options::external`]: one that is `Xdr`, `Clone`, `Debug` and `PartialEq`. An external type
-    /// of which this is not said has no values.
+    /// Says which Rust type stands for one of [`Options::external`]: one that is `Xdr`, `Clone`, `Debug` and
+    /// `PartialEq`. An external type of which this is not said has no values.
     #[must_use]
     pub fn extern_type(mut self, name: impl Into<String>, path: impl Into<String>) -> Config {
         self.externs.insert(name.into(), path.into());
@@ -150,11 +152,13 @@ fn rust_items(specification: &Specification, config: &Config, leave: bool) -> Re
     Ok(text)
 }
 
-/// The tree as an `.x` file again, for rpcgen and other readers of the language: macros, namespaces and included files are gone, all else
-/// is there, by the same names. What is written is read back first, and is the same.
+/// The tree as an `.x` file again, for rpcgen and other readers of the language: macros, namespaces and
+/// included files are gone, all else is there, by the same names. What is written is read back first, and is
+/// the same.
 ///
 /// # Errors
-/// If the language has no form for something that rpcgen, and the C that it makes, would take as it is meant; the reason is said.
+/// If the language has no form for something that rpcgen, and the C that it makes, would take as it is meant;
+/// the reason is said.
 pub fn to_x(specification: &Specification) -> Result<String, Refused> {
     print::to_x(specification)
 }

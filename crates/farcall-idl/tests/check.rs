@@ -11,7 +11,8 @@ fn told(old: impl FnOnce(&mut Interface), new: impl FnOnce(&mut Interface)) -> V
     old(&mut before);
     new(&mut after);
     let changes = check(&before, &after);
-    // A binding of an importer of the old version refuses just the procedures of which something breaking is told.
+    // A binding of an importer of the old version refuses just the procedures of which something breaking is
+    // told.
     let refused = refusals(&before, &after.fingerprints());
     for procedure in &before.procedures {
         let place = format!("Store.{}", procedure.name);

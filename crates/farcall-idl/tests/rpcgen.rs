@@ -44,8 +44,8 @@ fn c_encodes_the_same_bytes() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// `farcall gen --to x` and `farcall_idl::to_x`: whatever is written is read back, by us as the same and by rpcgen as what makes the
-/// same bytes; what cannot be written is refused with a reason.
+/// `farcall gen --to x` and `farcall_idl::to_x`: whatever is written is read back, by us as the same and by
+/// rpcgen as what makes the same bytes; what cannot be written is refused with a reason.
 #[test]
 fn what_is_written_is_read_back_by_us_and_by_c() {
     if !there_is_c() {

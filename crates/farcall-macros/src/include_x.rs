@@ -8,7 +8,8 @@ use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, LitStr, Path, Result, Token};
 
-/// `"nfs.x", async, include = "dir", define = "NAME=1", external("sockaddr"), extern_type("timeval", crate::Timeval)`
+/// `"nfs.x", async, include = "dir", define = "NAME=1", external("sockaddr"), extern_type("timeval",
+/// crate::Timeval)`
 struct Arguments {
     file: LitStr,
     options: Options,

@@ -109,15 +109,15 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 /// every server: `#[procedure(0)] fn null(&self) -> farcall::Result<()> { Ok(()) }`.
 ///
 /// **On a procedure**:
-/// - `#[procedure(n)]` pins its number. Without it a procedure takes the number after its predecessor's, the first one
-///   1; so appending is safe, and when one is removed its successor is pinned. Programs of both versions know a
-///   procedure by its number and its name; one that is renamed is still known if it is pinned, in either version. 0 and
-///   the numbers from 0xffff0000 up are the runtime's.
+/// - `#[procedure(n)]` pins its number. Without it a procedure takes the number after its predecessor's, the
+///   first one 1; so appending is safe, and when one is removed its successor is pinned. Programs of both
+///   versions know a procedure by its number and its name; one that is renamed is still known if it is
+///   pinned, in either version. 0 and the numbers from 0xffff0000 up are the runtime's.
 /// - `#[idempotent]`: running twice does no harm, so a call that may have run is repeated when its server fails.
-/// - `#[blocking]`: it may wait for something, so it never runs on the thread that receives packets, and does not count
-///   as one of the server's workers, only as one of its threads.
-/// - `#[uncancelled]`: at a server of `async fn`s its future goes on when its call is given up. (That of any other is
-///   dropped; a server of plain functions is told by `context().cancelled()`.)
+/// - `#[blocking]`: it may wait for something, so it never runs on the thread that receives packets, and does
+///   not count as one of the server's workers, only as one of its threads.
+/// - `#[uncancelled]`: at a server of `async fn`s its future goes on when its call is given up. (That of any
+///   other is dropped; a server of plain functions is told by `context().cancelled()`.)
 /// - `#[deadline(ms = n)]`: a call may take that long, unless its caller says less.
 ///
 /// **On an argument**: `#[xdr(max = n)]`, the most bytes of a string or opaque data, or elements of a list.
@@ -140,10 +140,11 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// The path is seen from the directory of `Cargo.toml`. The crate is built anew when the file changes, or one that it
 /// includes. What is called what stands in `docs/x-names.md`.
 ///
-/// After the path, in any order: `async` also makes the pair for servers of `async fn`s; `include = "directory"` is looked
-/// through for included files; `define = "NAME=value"` is a macro of the preprocessor; `extern_type("name", path)` says
-/// which Rust type stands for one that the file does not declare, and `external("name", …)` that there is none: then it has no
-/// values; `crate = path` says where farcall is.
+/// After the path, in any order: `async` also makes the pair for servers of `async fn`s;
+/// `include = "directory"` is looked through for included files; `define = "NAME=value"` is a macro of the
+/// preprocessor; `extern_type("name", path)` says which Rust type stands for one that the file does not
+/// declare, and `external("name", …)` that there is none: then it has no values; `crate = path` says where
+/// farcall is.
 ///
 /// A build script can do the same by `farcall_idl::build`, and `farcall gen` on the command line.
 #[cfg(feature = "x")]

@@ -7,8 +7,8 @@ use std::str::FromStr;
 /// The most bytes of a [`Label`].
 pub const MAX_LABEL: usize = 128;
 
-/// The most bytes of a type and an instance together, with the `/` between them: by both an exporter is asked for what it
-/// exports, in a field that is no longer.
+/// The most bytes of a type and an instance together, with the `/` between them: by both an exporter is asked
+/// for what it exports, in a field that is no longer.
 pub const MAX_EXPORT: usize = 255;
 
 /// The most bytes of a [`Name`].
@@ -55,8 +55,8 @@ pub enum Name {
         /// The instance, if the name gives one; else any at that address.
         instance: Option<Label>,
     },
-    /// `udp://ebbets.example.org:7000/FileAccess`: what is exported at one of the addresses that the host has when the name is
-    /// bound; no registry is asked.
+    /// `udp://ebbets.example.org:7000/FileAccess`: what is exported at one of the addresses that the host has
+    /// when the name is bound; no registry is asked.
     AtHost {
         /// The host.
         host: Host,
@@ -91,8 +91,8 @@ pub struct Label(Box<str>);
 
 /// The name of a host, known to be well-formed (RFC 952, RFC 1123 section 2.1).
 ///
-/// It has at most 253 bytes in parts with a dot between them: from 1 to 63 ASCII letters, digits, `_` and `-`, no `-` first or
-/// last. What ends in a number is an address, or was meant to be one.
+/// It has at most 253 bytes in parts with a dot between them: from 1 to 63 ASCII letters, digits, `_` and
+/// `-`, no `-` first or last. What ends in a number is an address, or was meant to be one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host(Box<str>);
 
@@ -391,8 +391,8 @@ impl Address {
     }
 }
 
-/// The form in which addresses are compared: one of IPv4 that is written as IPv6 (`::ffff:127.0.0.1`, RFC 4291 section
-/// 2.5.5.2), as a socket of both families has it, becomes one of IPv4.
+/// The form in which addresses are compared: one of IPv4 that is written as IPv6 (`::ffff:127.0.0.1`, RFC
+/// 4291 section 2.5.5.2), as a socket of both families has it, becomes one of IPv4.
 #[inline]
 pub fn canonical(socket: SocketAddr) -> SocketAddr {
     let SocketAddr::V6(v6) = socket else { return socket };

@@ -1,8 +1,8 @@
 //! The entries that this process keeps published in registry files.
 //!
-//! An entry names its owner by process number and start time, which a process keeps when it executes another program
-//! (execve(2)). So an entry of this process may be what its former program left behind: then nothing serves it, and the
-//! name may be published anew. What is noted here was published by this program.
+//! An entry names its owner by process number and start time, which a process keeps when it executes another
+//! program (execve(2)). So an entry of this process may be what its former program left behind: then nothing
+//! serves it, and the name may be published anew. What is noted here was published by this program.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -70,9 +70,9 @@ pub trait Registry: Send + Sync {
     /// What went wrong with the registry's medium.
     fn version(&self) -> Result<u64>;
 
-    /// An address of the registry: a server at all addresses of its host (`0.0.0.0`) publishes the one from which its host
-    /// sends there, because those who ask the registry can be expected to reach that too. A loopback address
-    /// says that all who ask are on this machine. Does not block.
+    /// An address of the registry: a server at all addresses of its host (`0.0.0.0`) publishes the one from
+    /// which its host sends there, because those who ask the registry can be expected to reach that too. A
+    /// loopback address says that all who ask are on this machine. Does not block.
     ///
     /// By default none: such a server must then be told what to publish.
     fn route(&self) -> Option<IpAddr> {

@@ -104,7 +104,8 @@ fn a_detached_call_goes_on_whether_its_call_said_so_or_a_probe() {
     }
 }
 
-/// A mark of detached calls was that of calls of which a SELECT waits to be sent: such a call heard nothing any more.
+/// A mark of detached calls was that of calls of which a SELECT waits to be sent: such a call heard nothing
+/// any more.
 #[test]
 fn a_detached_call_with_long_arguments_is_told_what_has_arrived() {
     let mut pair = Pair::acquainted();

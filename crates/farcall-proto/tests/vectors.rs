@@ -194,7 +194,8 @@ fn local() -> String {
     s.out
 }
 
-/// Two activities, so that the client sends ACK; what it hears of a call that is being executed, and of one that is gone.
+/// Two activities, so that the client sends ACK; what it hears of a call that is being executed, and of one
+/// that is gone.
 fn running_calls() -> String {
     let mut s =
         Script::with("10.0.0.1:1000", ServerConfig { hold: Duration::from_millis(1), ..ServerConfig::default() });

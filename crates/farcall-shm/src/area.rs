@@ -44,7 +44,8 @@ impl Sight {
     /// The word, and all that its writer had written before it.
     #[inline(always)]
     pub fn load(&self) -> u64 {
-        // Of memory that can only be read no other load is allowed (`std::sync::atomic`, "Atomic accesses to read-only memory").
+        // Of memory that can only be read no other load is allowed (`std::sync::atomic`, "Atomic accesses to
+        // read-only memory").
         let word = self.0.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         word
@@ -228,8 +229,8 @@ pub fn written(file: &OwnedFd, len: usize) -> Vec<std::ops::Range<usize>> {
 
 /// Whether a file that somebody else made is a memory file of that size, with these seals.
 ///
-/// First the seals: only memory files have any, and of any other file this is known without asking its file system, which
-/// may hang.
+/// First the seals: only memory files have any, and of any other file this is known without asking its file
+/// system, which may hang.
 pub(crate) fn check(file: &OwnedFd, len: usize, seals: SealFlags) -> io::Result<()> {
     /// Where memory files are. (Of huge pages there may be too few at an access, which would be a fault.)
     const TMPFS: u32 = 0x0102_1994;

@@ -57,8 +57,8 @@ impl Bell {
     }
 }
 
-/// How a process wakes its own thread that sleeps at a bell, whatever the peer did to the bell: a word that the peer
-/// can neither write nor reach by a futex operation. It counts how often that was done.
+/// How a process wakes its own thread that sleeps at a bell, whatever the peer did to the bell: a word that
+/// the peer can neither write nor reach by a futex operation. It counts how often that was done.
 #[derive(Debug)]
 pub(crate) struct Recall(AtomicU32);
 

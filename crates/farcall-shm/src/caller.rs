@@ -172,7 +172,8 @@ impl Caller {
         self.abandonments.store(abandoned.len(), Ordering::Relaxed);
     }
 
-    /// Whether the server may keep something behind an answer that is there: what a slot does not hold, or further parts.
+    /// Whether the server may keep something behind an answer that is there: what a slot does not hold, or
+    /// further parts.
     fn may_be_kept(&self, ticket: Ticket) -> bool {
         let len = self.slot(ticket.slot).reply.len.load(Ordering::Relaxed);
         len > INLINE as u64 || self.is_part(ticket)
@@ -344,7 +345,8 @@ impl Caller {
         Lying(made)
     }
 
-    /// Sleeps until something that is watched was answered, or for `most`; without that until [`Caller::wake`] at the latest.
+    /// Sleeps until something that is watched was answered, or for `most`; without that until
+    /// [`Caller::wake`] at the latest.
     pub fn rest(&self, lying: Lying, most: Option<Duration>) {
         let bell = &self.shared().returns.bell;
         match most {

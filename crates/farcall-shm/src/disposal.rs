@@ -1,5 +1,6 @@
-//! Closes sockets in which a peer has left something: in threads that nobody waits for, because it may be a file whose
-//! closing blocks (a TCP socket with SO_LINGER and unsent data, a file of a file system that hangs).
+//! Closes sockets in which a peer has left something: in threads that nobody waits for, because it may be a
+//! file whose closing blocks (a TCP socket with SO_LINGER and unsent data, a file of a file system that
+//! hangs).
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};

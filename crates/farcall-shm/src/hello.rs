@@ -1,4 +1,5 @@
-//! What an importer says first when it meets an exporter: what it wants, and the question that the exporter must answer.
+//! What an importer says first when it meets an exporter: what it wants, and the question that the exporter
+//! must answer.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -83,8 +84,8 @@ impl Hello {
         Some(Hello { export, wants, nonce: *nonce, ticket: TicketHolder { client, issued, conversation, address } })
     }
 
-    /// The question that it asks an exporter whose callers meet it at `name`: there and nowhere else, so that no exporter
-    /// can be made to answer for somebody at another name.
+    /// The question that it asks an exporter whose callers meet it at `name`: there and nowhere else, so that
+    /// no exporter can be made to answer for somebody at another name.
     pub fn question(nonce: &[u8; 16], name: SocketAddr) -> Vec<u8> {
         [&nonce[..], b"farcall shared memory ", name.to_string().as_bytes()].concat()
     }

@@ -57,8 +57,9 @@ pub struct Filler {
     uses: u32,
     /// Parts that the other side may empty.
     parts: u32,
-    /// Bytes of the next, which may be all that it has room for: it is not shown before a byte follows it. So the last
-    /// part of all is emptied only by [`Emptier::finish`], and the lane is not over while its content is still needed.
+    /// Bytes of the next, which may be all that it has room for: it is not shown before a byte follows it. So
+    /// the last part of all is emptied only by [`Emptier::finish`], and the lane is not over while its
+    /// content is still needed.
     at: usize,
 }
 
@@ -93,8 +94,8 @@ impl Filler {
         self.flow().filled.0.store(word(self.uses, self.parts), Ordering::Release);
     }
 
-    /// Puts bytes in from the beginning, as many as there is room for now, and says how many. Parts that others follow
-    /// can be emptied from now on, the last one when the other side is told the length of all.
+    /// Puts bytes in from the beginning, as many as there is room for now, and says how many. Parts that
+    /// others follow can be emptied from now on, the last one when the other side is told the length of all.
     pub fn put(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() && self.has_room() {

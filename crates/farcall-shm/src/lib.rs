@@ -41,7 +41,8 @@ pub use meeting::{Alarm, Ear, Heard, Listener, Wire, file_limit};
 pub use page::Page;
 pub use server::{Added, Call, Request, Seen, Server, Taker};
 
-/// A thread that has said that it is about to sleep at a bell: how often its own process had called it back before.
+/// A thread that has said that it is about to sleep at a bell: how often its own process had called it back
+/// before.
 #[derive(Clone, Copy, Debug)]
 pub struct Lying(u32);
 

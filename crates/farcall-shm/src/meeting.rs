@@ -24,9 +24,9 @@ pub struct Listener(OwnedFd);
 
 /// A connection with one other process. Nothing here blocks, but what says so.
 ///
-/// A peer may pass files that block whoever looks at them or closes them, also when only the connection is closed in
-/// which they stand. So no file is received but by [`Wire::receive_file`], and dropping a connection leaves what the
-/// peer has left in it to a thread that nobody waits for.
+/// A peer may pass files that block whoever looks at them or closes them, also when only the connection is
+/// closed in which they stand. So no file is received but by [`Wire::receive_file`], and dropping a
+/// connection leaves what the peer has left in it to a thread that nobody waits for.
 #[derive(Debug)]
 pub struct Wire {
     /// Always there, until it is dropped.
@@ -155,7 +155,8 @@ impl Wire {
 
     /// Receives a message that one file comes with. What else comes with it is closed.
     ///
-    /// This may block for ever, and so may looking at the file or closing it: to be called where nobody waits for it.
+    /// This may block for ever, and so may looking at the file or closing it: to be called where nobody waits
+    /// for it.
     pub fn receive_file(&self, buffer: &mut [u8]) -> Option<(usize, OwnedFd)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -296,8 +297,8 @@ fn name(address: SocketAddr) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(format!("farcall/1/{user}/{address}").as_bytes())?)
 }
 
-/// What an error at receiving means. Only some say that the peer is gone; others that there is no memory at the moment, no
-/// descriptor, or a signal.
+/// What an error at receiving means. Only some say that the peer is gone; others that there is no memory at
+/// the moment, no descriptor, or a signal.
 fn heard(why: Errno) -> Heard {
     match why {
         Errno::CONNRESET | Errno::NOTCONN | Errno::PIPE => Heard::Gone,

@@ -85,8 +85,8 @@ impl Page {
         place.store(word, Ordering::Relaxed);
     }
 
-    /// Moves whoever sleeps at a word of the first file to another place, as a hostile peer may: for tests. The number of
-    /// those who were woken or moved.
+    /// Moves whoever sleeps at a word of the first file to another place, as a hostile peer may: for tests.
+    /// The number of those who were woken or moved.
     #[doc(hidden)]
     pub fn strand(&self, at: usize, elsewhere: &AtomicU32) -> usize {
         let at = at % (LEN / size_of::<AtomicU32>());

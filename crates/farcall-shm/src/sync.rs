@@ -1,8 +1,9 @@
 //! The futexes by which `bell` and `turn` sleep and wake. (tests/sleep.rs puts loom's in their place.)
 //!
-//! A peer can move a thread that sleeps at a shared word to a word of its own (FUTEX_REQUEUE), and its own sleepers can
-//! make our wake-up fail (FUTEX_LOCK_PI at the same word gives EINVAL). So nobody sleeps where the peer's memory alone
-//! could wake him: a sleep has a bound, or a second word that is private to this process (futex_waitv).
+//! A peer can move a thread that sleeps at a shared word to a word of its own (FUTEX_REQUEUE), and its own
+//! sleepers can make our wake-up fail (FUTEX_LOCK_PI at the same word gives EINVAL). So nobody sleeps where
+//! the peer's memory alone could wake him: a sleep has a bound, or a second word that is private to this
+//! process (futex_waitv).
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -19,7 +20,8 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(250);
 /// There is no futex_waitv: the system is older than Linux 5.16, or a filter forbids it.
 static NO_WAITV: AtomicBool = AtomicBool::new(cfg!(miri));
 
-/// Sleeps while the word has that value, no longer than `most` or [`LONGEST_SLEEP`]; may return without a reason.
+/// Sleeps while the word has that value, no longer than `most` or [`LONGEST_SLEEP`]; may return without a
+/// reason.
 pub(super) fn sleep(word: &AtomicU32, value: u32, most: Duration) {
     let most = Timespec::try_from(most.min(LONGEST_SLEEP)).ok();
     debug_assert!(most.is_some(), "so short a time fits a timespec");

@@ -180,8 +180,8 @@ impl Ground {
         }
     }
 
-    /// What is to be sent is of the local scheme if both ends are on one machine, and it is neither a question for a ticket
-    /// nor the answer (docs/protocol.md 3.1).
+    /// What is to be sent is of the local scheme if both ends are on one machine, and it is neither a
+    /// question for a ticket nor the answer (docs/protocol.md 3.1).
     fn check_scheme(&mut self, from: SocketAddr, len: usize) {
         const WELCOME: u8 = 0x02;
         let datagram = &self.scratch[..len];

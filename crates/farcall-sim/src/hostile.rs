@@ -1,7 +1,8 @@
 //! A peer that means harm: it is known to the servers, and holds them busy with what never ends.
 //!
-//! It has a host of its own. What it sends is no call that could be executed: fragments whose first bytes never come, activities far
-//! from each other, probes in bulk. The number of each datagram says how many bytes may answer it ([`answered_by`]).
+//! It has a host of its own. What it sends is no call that could be executed: fragments whose first bytes
+//! never come, activities far from each other, probes in bulk. The number of each datagram says how many
+//! bytes may answer it ([`answered_by`]).
 
 use std::net::SocketAddr;
 

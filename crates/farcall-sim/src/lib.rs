@@ -26,12 +26,12 @@
 //!
 //! # Proving the protocol
 //!
-//! [`run`] lets simulated clients and servers, which are [`farcall_proto`]'s two ends, talk over a
-//! network that loses, duplicates, reorders, corrupts and delays datagrams, cuts paths one way,
-//! crashes and stops machines, and moves clients to other addresses; an oracle knows every call
-//! and every execution and checks what the protocol promises. Everything that happens is decided
-//! by the seed: two runs of one seed give one trace hash. [`shared_memory`] does the same for calls through memory. The command `farcall-sim soak`, and the
-//! deliberate faults that it must catch, come with the feature `soak`.
+//! [`run`] lets simulated clients and servers, which are [`farcall_proto`]'s two ends, talk over a network
+//! that loses, duplicates, reorders, corrupts and delays datagrams, cuts paths one way, crashes and stops
+//! machines, and moves clients to other addresses; an oracle knows every call and every execution and checks
+//! what the protocol promises. Everything that happens is decided by the seed: two runs of one seed give one
+//! trace hash. [`shared_memory`] does the same for calls through memory. The command `farcall-sim soak`, and
+//! the deliberate faults that it must catch, come with the feature `soak`.
 
 #![forbid(unsafe_code)]
 

@@ -159,8 +159,8 @@ const NOBODY: usize = usize::MAX;
 enum Excuse {
     /// There is none.
     None,
-    /// The server that refuses its ticket began before the call was sent, and after its client last heard of the former
-    /// one, which lives nevertheless.
+    /// The server that refuses its ticket began before the call was sent, and after its client last heard of
+    /// the former one, which lives nevertheless.
     TwoLive {
         /// When the client last heard of the former server.
         heard: Nanos,
@@ -198,7 +198,8 @@ pub struct Outcomes {
     pub posted: u64,
     /// How often all that was posted was said to be done.
     pub flushed: u64,
-    /// Calls that were said not to have run, though they had, to clients that could not know (docs/protocol.md 7.4).
+    /// Calls that were said not to have run, though they had, to clients that could not know
+    /// (docs/protocol.md 7.4).
     pub beyond_knowledge: u64,
 }
 
@@ -604,8 +605,9 @@ impl Oracle {
         }
     }
 
-    /// Whether a call's client could not know that it ran: another server than the one that executed it began before the
-    /// call was sent, by the client's clock, and after the client last heard of the one, by the other server's clock.
+    /// Whether a call's client could not know that it ran: another server than the one that executed it began
+    /// before the call was sent, by the client's clock, and after the client last heard of the one, by the
+    /// other server's clock.
     fn is_excused(&self, call: &Call) -> bool {
         match call.excuse {
             Excuse::None => false,

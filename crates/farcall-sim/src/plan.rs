@@ -75,8 +75,8 @@ pub struct Plan {
     /// Of what happens to machines and paths, machines that are paused together with their clocks, in parts
     /// per million.
     pub pauses: u32,
-    /// Whether clients reach their servers at a loopback address, and whether servers see clients at one. If both, they are on
-    /// one machine; if one, there is a forwarder between.
+    /// Whether clients reach their servers at a loopback address, and whether servers see clients at one. If
+    /// both, they are on one machine; if one, there is a forwarder between.
     pub loopback: (bool, bool),
     /// Whether servers address refusals of tickets to conversation zero, as those of another make may.
     pub anonymous: bool,

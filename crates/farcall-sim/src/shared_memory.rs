@@ -1,9 +1,9 @@
 //! A model of calls through shared memory: the two halves of `farcall-shm`, interleaved by a seed.
 //!
-//! The halves are the very code that the driver uses, over one memory. What stands around them in the driver (threads,
-//! Unix sockets, the word that a connection closed) is modelled here: each step of a caller's or a server's thread is
-//! an event, either process may die or be cut off between two of them, and what a caller says of a call follows
-//! docs/shared-memory.md ("What is true").
+//! The halves are the very code that the driver uses, over one memory. What stands around them in the driver
+//! (threads, Unix sockets, the word that a connection closed) is modelled here: each step of a caller's or a
+//! server's thread is an event, either process may die or be cut off between two of them, and what a caller
+//! says of a call follows docs/shared-memory.md ("What is true").
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -274,7 +274,8 @@ impl Model {
         }
     }
 
-    // Each of these is a step of a call at its caller, and gives the next stage; nothing when the call has ended.
+    // Each of these is a step of a call at its caller, and gives the next stage; nothing when the call has
+    // ended.
 
     fn fill(&mut self, Waiting { id, slot, .. }: Waiting, mut lane: Lane, mut rest: Vec<u8>) -> Option<Stage> {
         // (A deadline may pass before the call is made; what is in the lane is of no call then.)

@@ -257,8 +257,8 @@ impl World {
         }
     }
 
-    /// A server's address moves to another one, whose address it takes. Both live on, if they do: a virtual address, or a
-    /// rolling update. Perhaps it comes back soon.
+    /// A server's address moves to another one, whose address it takes. Both live on, if they do: a virtual
+    /// address, or a rolling update. Perhaps it comes back soon.
     fn move_address(&mut self, server: usize) {
         let (servers, clients) = (self.servers.len(), self.clients.len());
         let other = (server + 1) % servers;

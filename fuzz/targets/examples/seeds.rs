@@ -303,7 +303,8 @@ fn captures(datagram: &[u8]) {
 
 /// Calls that come together, and results that do.
 fn trains() {
-    // Short calls, of which many fit into a datagram; then such as fill one each, and the last of them is shorter.
+    // Short calls, of which many fit into a datagram; then such as fill one each, and the last of them is
+    // shorter.
     let mut server = Writer::default();
     server.step(0, &[]).step(0, &[15, 1]).step(3, &[]).step(0, &[7, 136]).step(0, &[0, 20]).step(3, &[]);
     seed("trains_to_server", "short_and_long", &server.0);

@@ -1,4 +1,5 @@
-//! The two halves of shared memory, each with a peer that writes anything into it at any time, and how a peer begins.
+//! The two halves of shared memory, each with a peer that writes anything into it at any time, and how a peer
+//! begins.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -26,7 +26,8 @@ fn exported() -> &'static Exported {
     })
 }
 
-/// Which of the handles, if any, is changed, and by what: another handle than those that were given out leads nowhere.
+/// Which of the handles, if any, is changed, and by what: another handle than those that were given out leads
+/// nowhere.
 pub fn nfs_handle(data: &[u8]) {
     let Some((base, change)) = data.split_first() else { return };
     let Exported { export, given } = exported();

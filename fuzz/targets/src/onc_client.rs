@@ -48,7 +48,8 @@ impl Carrier for Scripted {
         if left.is_empty() {
             return if self.datagrams { Err(ErrorKind::Other.into()) } else { Ok(0) };
         }
-        // A reply comes when its call is made, not before: behind the mark of its record it says which that is.
+        // A reply comes when its call is made, not before: behind the mark of its record it says which that
+        // is.
         let next = |left: &[u8]| left.windows(XID.len()).position(|bytes| bytes == XID);
         if let Some(place) = next(&left).filter(|place| *place <= 4) {
             left[place..place + XID.len()].copy_from_slice(&*self.xid.lock().unwrap());
@@ -119,7 +120,8 @@ pub fn onc_client(data: &[u8]) {
     }
 }
 
-/// A text as a universal address: what is read of it is written as what is read the same, but for an interface.
+/// A text as a universal address: what is read of it is written as what is read the same, but for an
+/// interface.
 pub fn universal(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let Some(mut address) = from_universal(text) else { return };

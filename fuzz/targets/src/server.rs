@@ -166,7 +166,8 @@ impl World {
         // A refusal is held too: a few hundred bytes for a datagram.
         let justified = 16 * self.received + self.given;
         assert!(self.server.held_bytes() <= justified, "{} bytes held", self.server.held_bytes());
-        // Each frame may begin a call, be a piece of its own, or name an activity; that costs no more than a few times its bytes.
+        // Each frame may begin a call, be a piece of its own, or name an activity; that costs no more than a
+        // few times its bytes.
         for which in 0..3 {
             let kept = self.server.kept_for(address(which).ip());
             assert!(kept.arguments + kept.activities <= 16 * self.received, "{kept:?} for {} bytes", self.received);

@@ -1,7 +1,8 @@
-//! Trains of datagrams, as the drivers receive them in one system call: the real drivers over a scripted socket.
+//! Trains of datagrams, as the drivers receive them in one system call: the real drivers over a scripted
+//! socket.
 //!
-//! All runs in the thread of the target: threads that a driver starts are kept, and a worker's is run when another waits
-//! for a datagram, until the script ends. So an input is one run, and its memory is counted.
+//! All runs in the thread of the target: threads that a driver starts are kept, and a worker's is run when
+//! another waits for a datagram, until the script ends. So an input is one run, and its memory is counted.
 
 mod caller;
 mod exporter;
@@ -28,7 +29,8 @@ const STRANGER: ([u8; 4], u16) = ([10, 0, 0, 3], 7000);
 /// Longer datagrams do not pass.
 const LONGEST: usize = 1472;
 
-/// What is called: with arguments that are borrowed from what was received, quick and not, and with results of any length.
+/// What is called: with arguments that are borrowed from what was received, quick and not, and with results
+/// of any length.
 #[farcall::interface]
 trait Marked {
     /// Something that the arguments decide.
@@ -40,7 +42,8 @@ trait Marked {
     fn count(&self, data: &[u8]) -> farcall::Result<u32>;
 }
 
-/// Bytes by which the call or the result with this mark is known: no part of them is like a part of another's.
+/// Bytes by which the call or the result with this mark is known: no part of them is like a part of
+/// another's.
 fn marked(mark: u32, len: usize) -> Vec<u8> {
     mark.wrapping_mul(0x9e37_79b1).to_be_bytes().into_iter().cycle().take(len).collect()
 }
@@ -59,7 +62,8 @@ struct Line {
 }
 
 impl Line {
-    /// What is received next. The system joins datagrams of one sender and one size, and one that is shorter behind them.
+    /// What is received next. The system joins datagrams of one sender and one size, and one that is shorter
+    /// behind them.
     fn take(&mut self, buffer: &mut [u8]) -> Option<Received> {
         let (from, first) = self.datagrams.pop_front()?;
         let each = first.len().min(buffer.len());
@@ -206,7 +210,8 @@ impl Socket for Seam {
         if wait == Wait::No {
             return Ok(Received::TimedOut);
         }
-        // A worker that was started meanwhile comes first: it has something to do, and is then the one that receives.
+        // A worker that was started meanwhile comes first: it has something to do, and is then the one that
+        // receives.
         if let Some(worker) = self.0.thread("farcall-worker") {
             worker();
             return Ok(Received::Woken);

@@ -45,12 +45,13 @@ pub struct Call {
     #[arg(long)]
     example: bool,
 
-    /// Call once for each line of standard input, which is the arguments; print a line for each: {"result": …}, {"exception": …} or
-    /// {"error": …} with the exit code that a single call would have
+    /// Call once for each line of standard input, which is the arguments; print a line for each: {"result":
+    /// …}, {"exception": …} or {"error": …} with the exit code that a single call would have
     #[arg(long, conflicts_with = "example")]
     batch: bool,
 
-    /// Exit with 6 if the result has this VALUE at PATH, as in status=NFS3ERR_STALE or entries[0].name=a; may be given several times
+    /// Exit with 6 if the result has this VALUE at PATH, as in status=NFS3ERR_STALE or entries[0].name=a; may
+    /// be given several times
     #[arg(long, value_name = "PATH=VALUE")]
     fail: Vec<Question>,
 

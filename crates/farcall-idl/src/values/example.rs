@@ -12,10 +12,12 @@ use crate::{Interface, Procedure};
 /// How many values an example has at most, and how many bytes of opaque data: it is to be read.
 const MAX_SIZE: usize = 1 << 16;
 
-/// An object of arguments with which the procedure can be called: zeros, empty strings and lists, first variants that have an end.
+/// An object of arguments with which the procedure can be called: zeros, empty strings and lists, first
+/// variants that have an end.
 ///
 /// # Errors
-/// If there is none: a type is not described, or nests without end, or its shortest value is too long to be shown.
+/// If there is none: a type is not described, or nests without end, or its shortest value is too long to be
+/// shown.
 pub fn example(interface: &Interface, procedure: &Procedure) -> Result<Value, Error> {
     let types = &interface.types;
     let roots: Vec<Type> = procedure.arguments.iter().map(|argument| argument.ty.clone()).collect();

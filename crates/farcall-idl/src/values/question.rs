@@ -12,9 +12,9 @@ use super::decode::Reader;
 use super::error::{Error, Path};
 use super::sink::Sink;
 
-/// A path into a value, and what is wished to be there. The path is that of errors, `$.entries[3].name`, with or without `$.`; a union's
-/// discriminant stands under the name that an `.x` file gives it. What is there is compared as text: a number's digits, `true`, `null`,
-/// the name of an enumerator or its integer.
+/// A path into a value, and what is wished to be there. The path is that of errors, `$.entries[3].name`, with
+/// or without `$.`; a union's discriminant stands under the name that an `.x` file gives it. What is there is
+/// compared as text: a number's digits, `true`, `null`, the name of an enumerator or its integer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     steps: Vec<Step>,
@@ -40,7 +40,8 @@ pub struct Subject<'a> {
 }
 
 impl Question {
-    /// Whether it is so of a value of the type `ty`, of which `bytes` are all; nothing if there is no such part.
+    /// Whether it is so of a value of the type `ty`, of which `bytes` are all; nothing if there is no such
+    /// part.
     ///
     /// # Errors
     /// At which byte it is not such a value.

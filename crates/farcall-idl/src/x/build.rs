@@ -53,13 +53,15 @@ impl Build {
         self
     }
 
-    /// A type that the file does not declare and for which [`extern_type`](Build::extern_type) gives none: it has no values.
+    /// A type that the file does not declare and for which [`extern_type`](Build::extern_type) gives none: it
+    /// has no values.
     pub fn external(mut self, name: impl Into<String>) -> Build {
         self.options.external.push(name.into());
         self
     }
 
-    /// A type that the file does not declare, and the Rust type that stands for it, as [`Config::extern_type`] wants it.
+    /// A type that the file does not declare, and the Rust type that stands for it, as
+    /// [`Config::extern_type`] wants it.
     pub fn extern_type(self, name: impl Into<String>, path: impl Into<String>) -> Build {
         let name = name.into();
         let mut this = self.external(&name);

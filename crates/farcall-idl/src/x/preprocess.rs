@@ -37,7 +37,8 @@ pub(super) struct Preprocessor<'a> {
     active: HashSet<String>,
     /// How many tokens have come out of macros.
     expanded: usize,
-    /// How many arguments of macros are being replaced, one within the other; then nothing comes after what is pending.
+    /// How many arguments of macros are being replaced, one within the other; then nothing comes after what
+    /// is pending.
     within_arguments: u32,
     /// The macros that stood for a number when they were used.
     pub numbers: HashMap<String, Number>,

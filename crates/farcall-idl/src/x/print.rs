@@ -1,7 +1,7 @@
 //! A tree as an `.x` file again: what rpcgen takes, and what reads back as the same tree.
 //!
-//! The text is plain: macros, namespaces and types in line are gone, since the tree has them resolved. What rpcgen or the C that it
-//! makes has no form for is refused, with the reason.
+//! The text is plain: macros, namespaces and types in line are gone, since the tree has them resolved. What
+//! rpcgen or the C that it makes has no form for is refused, with the reason.
 
 mod same;
 
@@ -22,8 +22,8 @@ const KEYWORDS: &str = "asm auto bool break case char const continue default do 
     inline int long opaque program quadruple register restrict return short signed sizeof static string struct switch typedef \
     union unsigned version void volatile while";
 
-/// What `<rpc/rpc.h>` of libtirpc 1.3 declares, with what it includes of the C library: types, enumerators, functions, macros. Macros stand
-/// after a `#`. Where a file has such a name, C is told another.
+/// What `<rpc/rpc.h>` of libtirpc 1.3 declares, with what it includes of the C library: types, enumerators,
+/// functions, macros. Macros stand after a `#`. Where a file has such a name, C is told another.
 const HEADER_NAMES: &str = include_str!("print/c_names.txt");
 
 /// How deep types may need one another first.
@@ -161,7 +161,8 @@ impl Printer<'_> {
         }
     }
 
-    /// Declares a type so that a pointer to it can be: of structs and unions C needs to know no more than the name.
+    /// Declares a type so that a pointer to it can be: of structs and unions C needs to know no more than the
+    /// name.
     fn nameable(&mut self, ty: &Type, depth: usize) -> Done {
         match ty {
             Type::Defined(place) => match &self.tree.types[*place].body {
@@ -368,7 +369,8 @@ fn refuse<T>(why: String) -> Done<T> {
     Err(Refused(why))
 }
 
-/// Refuses names that meet in C, where types, enumerators and macros are told apart by nothing, and a macro changes fields too.
+/// Refuses names that meet in C, where types, enumerators and macros are told apart by nothing, and a macro
+/// changes fields too.
 fn check_names(tree: &Specification) -> Done {
     let fields: BTreeSet<&str> = tree.types.iter().flat_map(|definition| field_names(&definition.body)).collect();
     let all = global_names(tree).chain(macros(tree)).map(|(name, _)| name).chain(fields.iter().copied());
@@ -424,7 +426,8 @@ fn renamed(tree: &Specification) -> BTreeSet<String> {
     c_names(tree).filter(|name| headers.contains(name.as_str())).chain(fields).collect()
 }
 
-/// What rpcgen makes names of in C that are no macros: types, the routines that code them, enumerators, stubs.
+/// What rpcgen makes names of in C that are no macros: types, the routines that code them, enumerators,
+/// stubs.
 fn c_names(tree: &Specification) -> impl Iterator<Item = String> {
     let types = global_names(tree).flat_map(|(name, value)| {
         let routine = value.is_none().then(|| format!("xdr_{name}"));

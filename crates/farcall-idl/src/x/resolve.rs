@@ -27,8 +27,8 @@ const MAX_SUGGESTIONS: usize = 64;
 /// So many things that are left out are named.
 const MAX_WARNINGS: usize = 256;
 
-/// What the file means. `numbers` are the macros that stand for a number: its own, and those of what it imports. `external` are the
-/// types that are left to the user.
+/// What the file means. `numbers` are the macros that stand for a number: its own, and those of what it
+/// imports. `external` are the types that are left to the user.
 pub(super) fn resolve(
     sources: &Sources,
     syntax: &Syntax,
@@ -170,8 +170,8 @@ impl<'a> Resolver<'a> {
         all.into_iter().enumerate().map(definition).collect()
     }
 
-    /// What a type consists of, unless it is left to the user. What is wrong with one that is not the file's own is told if the file
-    /// turns out to use it.
+    /// What a type consists of, unless it is left to the user. What is wrong with one that is not the file's
+    /// own is told if the file turns out to use it.
     fn own_or_sound(&mut self, place: usize) -> Option<Body> {
         let name = self.syntax.types[place].name.text.as_str();
         if self.external.contains(name) {
@@ -232,7 +232,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Adds a fault, if there are not many and it is not told already. A name that is declared nowhere is told of where it stands first.
+/// Adds a fault, if there are not many and it is not told already. A name that is declared nowhere is told of
+/// where it stands first.
 fn add(faults: &mut Vec<Diagnostic>, fault: Diagnostic) {
     let same =
         |told: &Diagnostic| *told == fault || fault.undeclared().is_some() && told.undeclared() == fault.undeclared();

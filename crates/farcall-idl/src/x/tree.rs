@@ -195,7 +195,8 @@ pub enum Type {
     Quadruple,
     /// The definition at this place of [`Specification::types`].
     Defined(usize),
-    /// A type of that name which the user says is declared elsewhere ([`Options::external`](super::Options::external)).
+    /// A type of that name which the user says is declared elsewhere
+    /// ([`Options::external`](super::Options::external)).
     Foreign(String),
 }
 

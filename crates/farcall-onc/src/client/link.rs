@@ -49,7 +49,8 @@ pub(crate) struct Link {
     /// `Table::way` is blocked: the leader must see when it is not.
     blocked: AtomicBool,
     state: AtomicU8,
-    /// How much has come: greater after each reception, and odd while a part of a record has come and not the rest.
+    /// How much has come: greater after each reception, and odd while a part of a record has come and not the
+    /// rest.
     heard: AtomicU64,
     /// Wakes one who gathers here.
     alarm: OnceLock<Option<Arc<Alarm>>>,
@@ -57,8 +58,8 @@ pub(crate) struct Link {
 
 /// What becomes of a link, in this order.
 const LIVE: u8 = 0;
-/// A call's deadline has passed, and since the call was sent nothing has come, or a part of a record: the next call is better
-/// made elsewhere. Other calls under way may still be answered.
+/// A call's deadline has passed, and since the call was sent nothing has come, or a part of a record: the
+/// next call is better made elsewhere. Other calls under way may still be answered.
 const SILENT: u8 = 1;
 /// New calls are made on another link, which has replaced this one.
 const REPLACED: u8 = 2;
@@ -616,7 +617,8 @@ impl Link {
         mine.map_or(Came::Something, Came::Mine)
     }
 
-    /// The system says that nobody takes our datagrams. That hastens the next try; if it goes on, all calls end.
+    /// The system says that nobody takes our datagrams. That hastens the next try; if it goes on, all calls
+    /// end.
     #[cold]
     fn refused(&self, why: &io::Error, refusals: &mut Refusals) -> Came {
         let next = match Refusals::is_one(why.kind()) {

@@ -1,8 +1,9 @@
-//! What a client makes of the system's word that nobody takes its datagrams: when it tries again, and when it gives up.
+//! What a client makes of the system's word that nobody takes its datagrams: when it tries again, and when it
+//! gives up.
 //!
-//! That word (ICMP port unreachable, RFC 792) says nothing of a call. The network may have duplicated a datagram: the first
-//! copy ran, and the server's end refused the second. So a refusal only brings the next try forward, and refusals that
-//! go on end the calls with `Ran::Maybe`.
+//! That word (ICMP port unreachable, RFC 792) says nothing of a call. The network may have duplicated a
+//! datagram: the first copy ran, and the server's end refused the second. So a refusal only brings the next
+//! try forward, and refusals that go on end the calls with `Ran::Maybe`.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};

@@ -293,7 +293,8 @@ impl Crew {
     fn work(self: &Arc<Self>, seat: &Arc<Seat>) {
         SEAT.set(Some((self.clone(), seat.clone())));
         while let Some(job) = self.next() {
-            // All that is the user's is guarded where it is run; should anything else panic, the others go on.
+            // All that is the user's is guarded where it is run; should anything else panic, the others go
+            // on.
             guard::run_alone("a server's thread", || job(seat));
         }
         SEAT.set(None);

@@ -148,8 +148,8 @@ impl Datagrams {
 /// Who sent a datagram.
 struct Asker {
     from: SocketAddr,
-    /// Which of the host's addresses it asked, if that is known and to be answered from: who asked one takes no answer from
-    /// another, and firewalls drop it.
+    /// Which of the host's addresses it asked, if that is known and to be answered from: who asked one takes
+    /// no answer from another, and firewalls drop it.
     at: Option<IpAddr>,
 }
 
@@ -166,7 +166,8 @@ fn receive_message(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> Result<
     Ok(incoming.from.map(|from| (incoming.len, Asker { from, at })))
 }
 
-/// Answers from the address that was asked, or, if the host has that no longer, from the one that the system chooses.
+/// Answers from the address that was asked, or, if the host has that no longer, from the one that the system
+/// chooses.
 #[cfg(target_os = "linux")]
 fn send_from(socket: &UdpSocket, to: &Asker, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
     let send = |source| {

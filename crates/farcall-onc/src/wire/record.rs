@@ -221,8 +221,8 @@ impl Records {
         }
     }
 
-    /// Gives back what is not needed before more comes of a record that is under way, once [`Records::next`] said that there is
-    /// no more: then what is [held](Records::held) is at most twice what has come.
+    /// Gives back what is not needed before more comes of a record that is under way, once [`Records::next`]
+    /// said that there is no more: then what is [held](Records::held) is at most twice what has come.
     pub(crate) fn settle(&mut self) {
         if self.is_partial() {
             self.buffer = self.buffer[self.start..self.end].to_vec();

@@ -1,4 +1,5 @@
-//! Trains that a client receives: each call has its own result, however long that stays in the buffer in which it came.
+//! Trains that a client receives: each call has its own result, however long that stays in the buffer in
+//! which it came.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -20,8 +20,8 @@ use crate::script::Script;
 const MOST: usize = 40 << 10;
 const MOST_CALLS: u32 = 96;
 
-/// A script of calls and datagrams, and when they arrive; the server runs it once with what arrives together in trains, and
-/// once with every datagram by itself.
+/// A script of calls and datagrams, and when they arrive; the server runs it once with what arrives together
+/// in trains, and once with every datagram by itself.
 ///
 /// | step | operands |
 /// |---|---|
@@ -97,7 +97,8 @@ fn serve(outside: &Arc<Outside>, settings: u8, executed: &Arc<Executed>) -> (Exp
     (export, runtime)
 }
 
-/// What a call is answered with. Those with long results would wait until others are fetched, which nobody does here.
+/// What a call is answered with. Those with long results would wait until others are fetched, which nobody
+/// does here.
 fn beginning(data: &[u8]) -> &[u8] {
     &data[..data.len().min(64)]
 }
@@ -118,8 +119,8 @@ impl Marked for Executed {
     }
 }
 
-/// The calling end, by the real protocol; what it hears while the script runs it takes in when that is over, so that its
-/// datagrams do not depend on how others were received.
+/// The calling end, by the real protocol; what it hears while the script runs it takes in when that is over,
+/// so that its datagrams do not depend on how others were received.
 struct Caller {
     talk: Conversation,
     out: Vec<u8>,

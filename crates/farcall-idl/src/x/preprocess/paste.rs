@@ -1,5 +1,5 @@
-//! What stands in the place of a macro: its body, with arguments put in, quoted (`#`) and pasted (`##`), as C has it (ISO/IEC 9899
-//! section 6.10.3).
+//! What stands in the place of a macro: its body, with arguments put in, quoted (`#`) and pasted (`##`), as C
+//! has it (ISO/IEC 9899 section 6.10.3).
 
 use super::super::error::Diagnostic;
 use super::super::scan::{Kind, Scanner, Token};
@@ -52,8 +52,8 @@ impl Preprocessor<'_> {
         Ok(out)
     }
 
-    /// What one token of a body stands for, or a quoted argument; and how many tokens of the body that is. Beside `##` an argument stands as
-    /// it is written, else its macros are replaced first.
+    /// What one token of a body stands for, or a quoted argument; and how many tokens of the body that is.
+    /// Beside `##` an argument stands as it is written, else its macros are replaced first.
     fn piece(
         &mut self,
         name: &Token,

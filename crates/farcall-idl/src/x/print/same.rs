@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::super::tree::*;
 
-/// What two trees have in common that mean the same: types and programs, with names for places; without comments, namespaces, and
-/// the order of types.
+/// What two trees have in common that mean the same: types and programs, with names for places; without
+/// comments, namespaces, and the order of types.
 pub(super) fn comparable(
     tree: &Specification,
 ) -> (BTreeMap<String, Definition>, Vec<Program>, BTreeMap<String, Value>) {

@@ -181,7 +181,8 @@ impl Resolver<'_> {
         u32::MAX
     }
 
-    /// The type of that name: one that is left to the user, the file's own, one that needs no declaration, or one that RPC has.
+    /// The type of that name: one that is left to the user, the file's own, one that needs no declaration, or
+    /// one that RPC has.
     pub(super) fn named_type(&mut self, scope: ScopeId, path: &Path) -> Type {
         let name = path.parts.last().map_or("", String::as_str);
         if self.external.contains(name) {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::super::tree::{Body, Declared, Specification, Type};
 
-/// Leaves out what came from elsewhere and is not used, and what stands for nothing of its own (`dropped`). Gives also which of the
-/// types were kept.
+/// Leaves out what came from elsewhere and is not used, and what stands for nothing of its own (`dropped`).
+/// Gives also which of the types were kept.
 pub(super) fn keep(
     mut specification: Specification,
     own: usize,

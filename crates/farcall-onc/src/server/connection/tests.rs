@@ -79,7 +79,8 @@ fn begin(duplicates: &Duplicates, connection: &Arc<Connection>) -> Seen {
     duplicates.begin(&peer, &call, credential, b"")
 }
 
-/// Waits until the system knows that the client has gone, and tells nobody why: an error is still there to be found.
+/// Waits until the system knows that the client has gone, and tells nobody why: an error is still there to be
+/// found.
 fn await_gone(connection: &Connection) {
     assert_eq!(poll(&mut [PollFd::new(&connection.socket, GONE)], None), Ok(1));
 }
