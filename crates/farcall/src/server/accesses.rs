@@ -1,17 +1,18 @@
-//! Accesses to memory: calls that whoever receives executes, with no other thread, and at once unless they come with too many.
+//! Accesses to memory: calls that whoever receives executes, with no other thread, and at once unless they
+//! come with too many.
 //!
-//! Thekkath, Levy & Lazowska 1994, section 3: nothing of the exporter's is scheduled for them. They are short, never wait, and
-//! are executed even while every worker is.
+//! Thekkath, Levy & Lazowska 1994, section 3: nothing of the exporter's is scheduled for them. They are
+//! short, never wait, and are executed even while every worker is.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::task::Waker;
 
-use farcall_proto::server::{CallKey, Finish, Glance, Incoming, SHORT, Transmit};
+use farcall_proto::server::{CallKey, Finish, Glance, HostName, Incoming, SHORT, Transmit};
 use farcall_proto::{Failure, Kind, READINGS, Ran, Time};
 
 use super::call::finish;
+use super::fair::{Caller, FairQueue, Payer, Waits};
 use super::{Core, tally};
 use crate::guard;
 use crate::stub::Dispatched;
@@ -22,7 +23,8 @@ use crate::xdr::{Decoder, Encoder};
 pub(crate) struct Accessor {
     /// The address, if it came from one.
     pub(crate) from: Option<SocketAddr>,
-    /// Tasks to wake, which is the user's code. It may do anything with what was accessed, or with the server.
+    /// Tasks to wake, which is the user's code. It may do anything with what was accessed, or with the
+    /// server.
     pub(crate) woken: Vec<Waker>,
 }
 
@@ -57,8 +59,8 @@ pub(crate) trait Accesses: Send + Sync + 'static {
     /// Takes in bytes of no call.
     fn post(&self, by: &mut Accessor, bytes: &[u8]);
 
-    /// Writes a reading's result, and says how many bytes it has, a multiple of four. `None` if there is no room, or no
-    /// result: then [`access`](Accesses::access) says so.
+    /// Writes a reading's result, and says how many bytes it has, a multiple of four. `None` if there is no
+    /// room, or no result: then [`access`](Accesses::access) says so.
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize>;
 }
 
@@ -70,60 +72,50 @@ struct Waiting {
     result: usize,
 }
 
-/// Accesses that wait in a line, not more of them than there may be.
-#[derive(Default)]
-struct Line {
-    waiting: VecDeque<Waiting>,
-    /// Bytes of their arguments.
-    bytes: usize,
-}
-
-impl Line {
-    /// So many wait, and so many bytes of their arguments.
-    const MOST: usize = 4096;
-    const MOST_BYTES: usize = 64 << 20;
-
-    fn add(&mut self, new: Waiting) -> Result<(), Incoming<'static>> {
-        if self.waiting.len() >= Line::MOST || self.bytes + new.incoming.args.len() > Line::MOST_BYTES {
-            return Err(new.incoming);
-        }
-        self.bytes += new.incoming.args.len();
-        self.waiting.push_back(new);
-        Ok(())
+impl Waits for Waiting {
+    fn key(&self) -> CallKey {
+        self.incoming.key
     }
 
-    fn next(&mut self) -> Option<Waiting> {
-        let next = self.waiting.pop_front()?;
-        self.bytes -= next.incoming.args.len();
-        Some(next)
+    fn payer(&self) -> Payer {
+        Payer::Host(HostName::at(&self.from))
     }
 
-    fn remove(&mut self, key: CallKey) -> Option<Waiting> {
-        let at = self.waiting.iter().position(|waiting| waiting.incoming.key == key)?;
-        let removed = self.waiting.remove(at)?;
-        self.bytes -= removed.incoming.args.len();
-        Some(removed)
+    fn caller(&self) -> Caller {
+        Caller::Conversation(self.incoming.key.conversation)
+    }
+
+    fn bytes(&self) -> usize {
+        self.incoming.args.len()
     }
 }
 
-/// Accesses that wait: those that came in one datagram may be a thousand, of a MiB each, and who sent them may fetch no result.
-#[derive(Default)]
+/// Accesses that wait: those that came in one datagram may be a thousand, of a MiB each, and who sent them
+/// may fetch no result. Hosts take turns, and conversations of a host.
 pub(super) struct Backlog {
     /// For their turn.
-    turn: Line,
+    turn: FairQueue<Waiting>,
     /// For room: until less of others' results is being sent.
-    room: Line,
+    room: FairQueue<Waiting>,
     /// There is none for the first of the latter.
     blocked: bool,
-    /// How many there are.
-    many: usize,
     /// What was done since nobody else was served, in bytes that were copied.
     done: usize,
     /// A worker sees to it that they are done.
     minded: bool,
 }
 
+impl Default for Backlog {
+    fn default() -> Backlog {
+        let [turn, room] = [(); 2].map(|()| FairQueue::new(Backlog::MOST, Backlog::MOST_BYTES));
+        Backlog { turn, room, blocked: false, done: 0, minded: false }
+    }
+}
+
 impl Backlog {
+    /// So many wait in either queue, and so many bytes of their arguments.
+    const MOST: usize = 4096;
+    const MOST_BYTES: usize = 64 << 20;
     /// So much is done at once, and one access more.
     const AT_ONCE: usize = 1 << 20;
     /// What an access costs besides.
@@ -135,14 +127,15 @@ impl Backlog {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.many == 0
+        self.turn.is_empty() && self.room.is_empty()
     }
 
-    /// Whether a worker is to mind what waits, who did before, or did not: one does. (While there is no room nobody need.)
+    /// Whether a worker is to mind what waits, who did before, or did not: one does. (While there is no room
+    /// nobody need.)
     #[inline]
     pub(super) fn is_to_be_minded(&mut self, did: bool) -> bool {
         if did || !self.minded {
-            self.minded = !self.turn.waiting.is_empty() || !self.room.waiting.is_empty() && !self.blocked;
+            self.minded = !self.turn.is_empty() || !self.room.is_empty() && !self.blocked;
             return self.minded;
         }
         false
@@ -158,12 +151,11 @@ impl Backlog {
         self.done += Backlog::EACH + bytes;
     }
 
-    /// Has an access wait for its turn, or for room for its result.
-    fn add(&mut self, from: SocketAddr, incoming: Incoming<'static>, result: usize) -> Result<(), Incoming<'static>> {
-        let line = if result == 0 { &mut self.turn } else { &mut self.room };
-        line.add(Waiting { from, incoming, result })?;
-        self.many += 1;
-        Ok(())
+    /// Has an access wait for its turn, or for room for its result. Gives back those for which there is no
+    /// room.
+    fn add(&mut self, from: SocketAddr, incoming: Incoming<'static>, result: usize) -> Vec<Waiting> {
+        let queue = if result == 0 { &mut self.turn } else { &mut self.room };
+        queue.push(Waiting { from, incoming, result }, false)
     }
 
     /// The next that is done now.
@@ -173,15 +165,13 @@ impl Backlog {
             self.blocked = false;
             return None;
         }
-        self.blocked = self.room.waiting.front().is_some_and(|first| !has_room(first.result));
-        let next = if self.blocked { None } else { self.room.next() }.or_else(|| self.turn.next());
-        self.many -= usize::from(next.is_some());
-        next
+        self.blocked = self.room.front().is_some_and(|first| !has_room(first.result));
+        if self.blocked { None } else { self.room.pop() }.or_else(|| self.turn.pop())
     }
 
     fn remove(&mut self, key: CallKey) -> Option<Incoming<'static>> {
-        let removed = self.turn.remove(key).or_else(|| self.room.remove(key))?;
-        self.many -= 1;
+        let caller = Caller::Conversation(key.conversation);
+        let removed = self.turn.remove(caller, key).or_else(|| self.room.remove(caller, key))?;
         Some(removed.incoming)
     }
 }
@@ -196,7 +186,7 @@ impl Core {
         out: &mut [u8],
         reply: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if self.backlog.turn.waiting.is_empty() && self.backlog.may_go_on() {
+        if self.backlog.turn.is_empty() && self.backlog.may_go_on() {
             return self.access_if_room(now, from, incoming, out, reply);
         }
         self.put_off(now, from, incoming.into_owned(), 0);
@@ -205,9 +195,9 @@ impl Core {
 
     /// Has an access wait, if there is room: for its turn, or until a result of so many bytes may be held.
     pub(super) fn put_off(&mut self, now: Time, from: SocketAddr, incoming: Incoming<'static>, result: usize) {
-        if let Err(incoming) = self.backlog.add(from, incoming, result) {
+        for lacking in self.backlog.add(from, incoming, result) {
             let full = Failure::new(Kind::Overloaded, Ran::No).with_detail("too many accesses wait");
-            self.end_access(now, incoming, full);
+            self.end_access(now, lacking.incoming, full);
         }
     }
 
@@ -223,12 +213,14 @@ impl Core {
         }
     }
 
-    /// Whether there is room for an access that waited for it. If not, the protocol has a timer until there may be.
+    /// Whether there is room for an access that waited for it. If not, the protocol has a timer until there
+    /// may be.
     pub(super) fn has_room_again(&mut self, now: Time) -> bool {
-        self.backlog.room.waiting.front().is_some_and(|first| self.protocol.has_room(now, first.result))
+        self.backlog.room.front().is_some_and(|first| self.protocol.has_room(now, first.result))
     }
 
-    /// Executes an access whose turn it is, or has it wait: a long result stays until its caller has fetched it, and that may be never.
+    /// Executes an access whose turn it is, or has it wait: a long result stays until its caller has fetched
+    /// it, and that may be never.
     fn access_if_room(
         &mut self,
         now: Time,
@@ -240,7 +232,7 @@ impl Core {
         let exported = self.exports.find(incoming.export).or_else(|| tally::find(&self.tally, incoming.export));
         let accesses = exported.and_then(|exported| exported.accesses());
         let result = accesses.map_or(0, |accesses| accesses.most(incoming.procedure, &incoming.args));
-        if result > SHORT && !(self.backlog.room.waiting.is_empty() && self.protocol.has_room(now, result)) {
+        if result > SHORT && !(self.backlog.room.is_empty() && self.protocol.has_room(now, result)) {
             self.put_off(now, from, incoming.into_owned(), result);
             return None;
         }
@@ -263,8 +255,8 @@ impl Core {
         }
     }
 
-    /// Executes a reading and writes the datagram that answers it into `out`; its length. `None` if it is to be a call like
-    /// any other, or is nothing of the kind.
+    /// Executes a reading and writes the datagram that answers it into `out`; its length. `None` if it is to
+    /// be a call like any other, or is nothing of the kind.
     #[inline(always)]
     pub(super) fn read(&mut self, now: Time, from: &SocketAddr, glance: Glance<'_>, out: &mut [u8]) -> Option<usize> {
         let reading = self.protocol.take_reading(from, glance)?;
@@ -275,8 +267,8 @@ impl Core {
         self.protocol.answer(now, &reading, len, out)
     }
 
-    /// Executes an access as a call, whose result is held until it is acknowledged. It is written into `out`, to be sent at
-    /// once; if there is no room it leaves with the next datagrams.
+    /// Executes an access as a call, whose result is held until it is acknowledged. It is written into `out`,
+    /// to be sent at once; if there is no room it leaves with the next datagrams.
     #[inline(never)]
     pub(super) fn access(
         &mut self,
@@ -335,18 +327,37 @@ mod tests {
             let mut backlog = Backlog::default();
             let add = |backlog: &mut Backlog, sequence, bytes| {
                 let (from, incoming) = access(sequence, bytes);
-                backlog.add(from, incoming, result).is_ok()
+                backlog.add(from, incoming, result).is_empty()
             };
-            assert!(add(&mut backlog, 0, Line::MOST_BYTES));
+            assert!(add(&mut backlog, 0, Backlog::MOST_BYTES));
             assert!(!add(&mut backlog, 1, 4));
             assert!(backlog.remove(access(0, 0).1.key).is_some() && backlog.is_empty());
-            let added = (0..2 * Line::MOST as u64).filter(|sequence| add(&mut backlog, *sequence, 4)).count();
-            assert_eq!(added, Line::MOST);
+            let added = (0..2 * Backlog::MOST as u64).filter(|sequence| add(&mut backlog, *sequence, 4)).count();
+            assert_eq!(added, Backlog::MOST);
             assert!(backlog.remove(access(7, 0).1.key).is_some() && backlog.remove(access(7, 0).1.key).is_none());
             let next = |backlog: &mut Backlog| Some(backlog.next(|_| true)?.incoming.key.sequence);
             let order: Vec<u64> = std::iter::from_fn(|| next(&mut backlog)).collect();
-            assert!(order.is_sorted() && order.len() == Line::MOST - 1);
-            assert_eq!((backlog.turn.bytes, backlog.room.bytes, backlog.is_empty()), (0, 0, true));
+            assert!(order.is_sorted() && order.len() == Backlog::MOST - 1);
+            assert_eq!((backlog.turn.bytes(), backlog.room.bytes(), backlog.is_empty()), (0, 0, true));
+        }
+    }
+
+    #[test]
+    fn a_host_with_many_conversations_leaves_others_their_turn_and_their_place() {
+        for result in [0, 1 << 20] {
+            let mut backlog = Backlog::default();
+            for conversation in 0..Backlog::MOST as u64 {
+                let (from, mut incoming) = access(conversation, 4);
+                incoming.key.conversation = conversation;
+                assert!(backlog.add(from, incoming, result).is_empty());
+            }
+            let (_, mut other) = access(9999, 4);
+            other.key.conversation = 9999;
+            let lacking = backlog.add(SocketAddr::from(([127, 0, 0, 2], 1)), other, result);
+            let lacking: Vec<u64> = lacking.iter().map(|lacking| lacking.incoming.key.sequence).collect();
+            assert_eq!(lacking, [Backlog::MOST as u64 - 1], "the newest of who has most");
+            let first_two = [(); 2].map(|()| backlog.next(|_| true).unwrap().incoming.key.sequence);
+            assert!(first_two.contains(&9999), "{first_two:?}");
         }
     }
 
@@ -355,7 +366,7 @@ mod tests {
         let mut backlog = Backlog::default();
         for (sequence, result) in [(1, 1 << 20), (2, 0), (3, 1 << 20)] {
             let (from, incoming) = access(sequence, 4);
-            assert!(backlog.add(from, incoming, result).is_ok());
+            assert!(backlog.add(from, incoming, result).is_empty());
         }
         let next = |backlog: &mut Backlog, room| Some(backlog.next(|_| room)?.incoming.key.sequence);
         assert_eq!((next(&mut backlog, false), next(&mut backlog, false)), (Some(2), None));
@@ -382,7 +393,7 @@ mod tests {
         assert_eq!(done_at_once(&mut backlog, (64 << 10) - Backlog::EACH), 16);
         assert!(backlog.is_to_be_minded(false) && !backlog.is_to_be_minded(false), "by one");
         assert!(backlog.is_to_be_minded(true));
-        while backlog.turn.next().is_some() {}
+        while backlog.turn.pop().is_some() {}
         assert!(!backlog.is_to_be_minded(true) && !backlog.is_to_be_minded(false));
     }
 }

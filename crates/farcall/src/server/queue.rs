@@ -93,7 +93,8 @@ impl Queue {
         Failure::new(Kind::Overloaded, Ran::No).with_detail(why)
     }
 
-    /// The calls of a conversation that need not be held any more wait for a worker from now on. Whether there are any.
+    /// The calls of a conversation that need not be held any more wait for a worker from now on. Whether
+    /// there are any.
     pub(super) fn admit(&mut self, conversation: u64, may: impl FnMut(&Work) -> bool) -> bool {
         self.0.admit(Caller::Conversation(conversation), may)
     }

@@ -1,4 +1,5 @@
-//! Where calls and their answers are kept: a line for each host, and the host that has most gives its oldest up first.
+//! Where calls and their answers are kept: a line for each host, and the host that has most gives its oldest
+//! up first.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -12,14 +13,15 @@ use super::{Connection, Fate, HostKey, Key, Outcome, Retention, Ticket, now};
 
 /// All that is kept.
 pub(super) struct Table {
-    /// Where calls stand, by their checksums. Several are of one key, if clients on different connections call alike.
+    /// Where calls stand, by their checksums. Several are of one key, if clients on different connections
+    /// call alike.
     places: HashTable<Place>,
     /// Those of each host. A line with no calls is nobody's.
     lines: Vec<Line>,
     free: Vec<u32>,
     hosts: HashMap<HostKey, u32>,
-    /// Hosts by how much is kept of them, in units of two to a power: an order that seldom changes. Among equals the one that is
-    /// known longest comes last.
+    /// Hosts by how much is kept of them, in units of two to a power: an order that seldom changes. Among
+    /// equals the one that is known longest comes last.
     heaviest: BTreeSet<(usize, Reverse<u64>, u32)>,
     unit: u32,
     /// The line that is looked at next for what is too old.
@@ -36,7 +38,8 @@ struct Place {
     at: u64,
 }
 
-/// The calls of one host as they came: side by side, since those that come and go together are soon no more in a cache.
+/// The calls of one host as they came: side by side, since those that come and go together are soon no more
+/// in a cache.
 struct Line {
     host: HostKey,
     /// How many calls there were before its first.
@@ -70,8 +73,8 @@ const MOVES: usize = 4;
 const HOSTS: usize = 2;
 
 impl Known {
-    /// Whether it is the same as no call that comes by a connection of this fate, or by any new one: it is too old, or its client
-    /// is owed nothing. It stays until it is the oldest, though no place leads to it.
+    /// Whether it is the same as no call that comes by a connection of this fate, or by any new one: it is
+    /// too old, or its client is owed nothing. It stays until it is the oldest, though no place leads to it.
     fn is_past(&self, time: Duration, fate: Option<&Arc<Fate>>) -> bool {
         let is_its_own = |former: &Arc<Fate>| fate.is_some_and(|fate| Arc::ptr_eq(former, fate));
         self.answer.as_ref().is_some_and(|answer| now().saturating_sub(answer.at) >= time)
@@ -132,7 +135,8 @@ impl Table {
         self.places.len()
     }
 
-    /// The answer of a call that is the same as one of this key which comes by a connection of this fate, if there is one.
+    /// The answer of a call that is the same as one of this key which comes by a connection of this fate, if
+    /// there is one.
     pub(super) fn find(
         &mut self,
         key: &Key,
@@ -210,8 +214,8 @@ impl Table {
         }
     }
 
-    /// Enters what a call was answered with. One that has taken long begins anew at the end of the line: it is the likeliest to
-    /// be sent again.
+    /// Enters what a call was answered with. One that has taken long begins anew at the end of the line: it
+    /// is the likeliest to be sent again.
     pub(super) fn answer(&mut self, ticket: &Ticket, answer: Answer) {
         /// So many others may have come meanwhile.
         const FEW: u64 = 8;
@@ -235,8 +239,8 @@ impl Table {
         self.count(line, bytes as isize);
     }
 
-    /// Removes what is too old, a few hosts at a time, and what is too much, of the host that has most. What is still being served
-    /// goes to the end of the line, a few at a time.
+    /// Removes what is too old, a few hosts at a time, and what is too much, of the host that has most. What
+    /// is still being served goes to the end of the line, a few at a time.
     pub(super) fn expire(&mut self, now: Duration, retention: Retention) {
         for _ in 0..HOSTS.min(self.lines.len()) {
             self.look = (self.look + 1) % self.lines.len();
@@ -279,7 +283,8 @@ impl Table {
         self.forget_if_empty(place);
     }
 
-    /// Removes the first of a line, or moves it behind the others if it is being served. (One that no place leads to is neither.)
+    /// Removes the first of a line, or moves it behind the others if it is being served. (One that no place
+    /// leads to is neither.)
     fn pop(&mut self, place: u32) {
         let line = &mut self.lines[place as usize];
         let Some(known) = line.calls.pop_front() else { return };
