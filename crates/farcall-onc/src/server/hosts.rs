@@ -1,7 +1,7 @@
 //! What each host makes a server hold: connections, bytes, calls under way. Who holds most gives way first.
 //!
-//! A host is an IPv4 address, the first 64 bits of an IPv6 address (which one machine may have all addresses of), or
-//! a user of this machine.
+//! A host is an IPv4 address, the first 64 bits of an IPv6 address (which one machine may have all addresses
+//! of), or a user of this machine.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -150,7 +150,8 @@ impl Account {
         }
     }
 
-    /// A call of the connection is under way besides those that its reader serves, and does not wait for another machine.
+    /// A call of the connection is under way besides those that its reader serves, and does not wait for
+    /// another machine.
     pub(super) fn begin(&self) {
         self.host.running.fetch_add(1, Ordering::SeqCst);
         self.hosts.running.fetch_add(1, Ordering::SeqCst);
@@ -162,8 +163,9 @@ impl Account {
         self.hosts.running.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether the host may have one more call under way, where all hosts together may have `most`. It may have one in any
-    /// case. A host that is alone may have four fifths of them: a share is left for others, whoever comes.
+    /// Whether the host may have one more call under way, where all hosts together may have `most`. It may
+    /// have one in any case. A host that is alone may have four fifths of them: a share is left for others,
+    /// whoever comes.
     #[inline]
     pub(super) fn may_run(&self, most: usize) -> bool {
         let running = self.host.running.load(Ordering::SeqCst);

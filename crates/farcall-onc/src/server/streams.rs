@@ -186,8 +186,8 @@ impl Streams {
 
     /// Closes a connection for another of that peer; of an unknown one, if the system has no room.
     ///
-    /// It is one of the host that has most, the one that has been silent longest. If the peer's host has as many, it is one that
-    /// nobody has used for a while, or none.
+    /// It is one of the host that has most, the one that has been silent longest. If the peer's host has as
+    /// many, it is one that nobody has used for a while, or none.
     fn make_room(&self, peer: Option<&Peer>) -> bool {
         let now = Instant::now();
         let all = self.all();
@@ -206,8 +206,9 @@ impl Streams {
         closed.inspect(|closed| closed.close()).is_some()
     }
 
-    /// Has connections give bytes up, if all together hold too many: what they can spare; then the host that holds most loses
-    /// the connection that has been silent longest, until an eighth of what may be held is free.
+    /// Has connections give bytes up, if all together hold too many: what they can spare; then the host that
+    /// holds most loses the connection that has been silent longest, until an eighth of what may be held is
+    /// free.
     #[cold]
     pub(super) fn relieve(&self) {
         // One at a time. Who comes meanwhile reads nothing more until there is room.
@@ -289,7 +290,8 @@ impl Streams {
         }
     }
 
-    /// Begins a connection that waits, if there is room: of a host that has the fewest, the one that has waited longest.
+    /// Begins a connection that waits, if there is room: of a host that has the fewest, the one that has
+    /// waited longest.
     fn admit_from_lobby(&self) {
         if self.len() >= self.limits.connections {
             return;
@@ -436,8 +438,8 @@ impl AsFd for Listener {
     }
 }
 
-/// How many connections there may be for the system's limit on descriptors: three quarters of it. The rest is left to the
-/// server's procedures.
+/// How many connections there may be for the system's limit on descriptors: three quarters of it. The rest is
+/// left to the server's procedures.
 fn descriptors() -> usize {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     most.map_or(usize::MAX, |most| usize::try_from(most - most / 4).unwrap_or(usize::MAX)).saturating_sub(LOBBY).max(1)

@@ -29,7 +29,8 @@ fn is_served(stream: &mut Stream<TcpStream>) {
 }
 
 const MIB: usize = 1 << 20;
-/// What the servers here may hold; besides, each thread that reads may hold a record more for a moment, in twice its length.
+/// What the servers here may hold; besides, each thread that reads may hold a record more for a moment, in
+/// twice its length.
 const BUDGET: usize = 8 * MIB;
 const MOST: usize = 2 * BUDGET;
 
