@@ -11,6 +11,7 @@
 
 use std::fmt;
 
+use crate::scheme::{Direction, Scheme};
 use crate::wire::{self, Frame, Frames, Header, Position};
 
 /// A datagram that was taken apart.
@@ -40,17 +41,18 @@ impl std::error::Error for NotOurs {}
 /// # Errors
 /// It is too short, of another wire version or scheme, or its tag is wrong.
 pub fn dump(datagram: &[u8]) -> Result<Dump, NotOurs> {
-    if datagram.len() < wire::HEADER + crate::scheme::TAG {
+    if datagram.len() < wire::HEADER + Scheme::Open.tag() {
         return Err(NotOurs(format!("{} bytes: too short for a header and a tag", datagram.len())));
     }
     if datagram[0] != wire::VERSION {
         return Err(NotOurs(format!("wire version {}, not {}", datagram[0], wire::VERSION)));
     }
-    if datagram[1] != crate::scheme::OPEN && datagram[1] != crate::scheme::LOCAL {
+    if Scheme::of(datagram[1]).is_none_or(Scheme::has_secrets) {
         return Err(NotOurs(format!("security scheme {}, which needs keys", datagram[1])));
     }
-    let Ok((header, body)) = wire::open(datagram, true) else {
-        let before = datagram.len() - crate::scheme::TAG;
+    // (Without secrets the tag does not depend on the direction.)
+    let Ok((header, body)) = wire::open(datagram, Direction::ToServer, |_| None, true) else {
+        let before = datagram.len() - Scheme::Open.tag();
         return Err(NotOurs(format!("no tag of 8 bytes that fits the {before} before it")));
     };
     let mut dump = Dump { header, len: datagram.len(), frames: Vec::new(), malformed: false };
@@ -87,8 +89,8 @@ impl Dump {
 
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Header { conversation, number, local } = self.header;
-        let scheme = if local { ", local" } else { "" };
+        let Header { conversation, number, scheme } = self.header;
+        let scheme = if scheme == Scheme::Local { ", local" } else { "" };
         write!(f, "to {conversation:016x} number {number} ({} bytes{scheme})", self.len)?;
         for frame in &self.frames {
             write!(f, "\n  {frame}")?;

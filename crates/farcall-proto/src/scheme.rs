@@ -1,54 +1,167 @@
-//! How a datagram is sealed: no secrecy and no proof of who sent it so far. In the open scheme a checksum
-//! is strong enough that accident cannot change a call; in the local one, between two ends on one machine,
-//! there is nothing that could (docs/protocol.md, "Tag").
+//! How a datagram is sealed (docs/protocol.md, "Tag"): the security schemes, the length of each one's tag, and the key
+//! of a conversation.
 //!
-//! The tag has its place, the header its scheme and the handshake its opaque, so that authenticated
-//! schemes are added here and nowhere else.
+//! Neither scheme has secrets: the open one's checksum is strong enough that accident cannot change a call; in the
+//! local one, between two ends on one machine, there is nothing that could. A scheme with secrets is added here, and its
+//! agreement upon a key in the handshake (`handshake.rs`): sealing and opening know the conversation, the number of the
+//! datagram, its direction and the key.
 
+#[cfg(feature = "test-scheme")]
+mod keyed;
+
+#[cfg(feature = "test-scheme")]
+pub(crate) use keyed::Key;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The scheme without secrets.
-pub(crate) const OPEN: u8 = 0;
-
-/// The scheme of datagrams that never leave the machine.
-pub(crate) const LOCAL: u8 = 1;
-
-/// Schemes that this side speaks, a bit each, as the handshake offers them.
-pub(crate) const OFFERED: u32 = 1 << OPEN | 1 << LOCAL;
-
-/// Bytes of the tag that ends a datagram.
-pub(crate) const TAG: usize = 8;
-
-/// Writes the tag into the last bytes of `datagram`.
-#[inline(always)]
-pub(crate) fn seal(datagram: &mut [u8], local: bool) {
-    let len = datagram.len() as u64;
-    let Some((body, tag)) = datagram.split_last_chunk_mut::<TAG>() else {
-        return;
-    };
-    *tag = if local { len.to_be_bytes() } else { hash(body) };
+/// The security scheme of a datagram: its number on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Scheme {
+    /// Without secrets.
+    #[default]
+    Open = 0,
+    /// Of datagrams that never leave the machine.
+    Local = 1,
+    /// A keyed MAC, for tests: it shows that every place which a scheme with secrets needs is there.
+    #[cfg(feature = "test-scheme")]
+    Keyed = 3,
 }
 
-/// The same in the local scheme, of a datagram that has `inserted` bytes more, which stand elsewhere.
-pub(crate) fn seal_around(datagram: &mut [u8], inserted: usize) {
-    let len = (datagram.len() + inserted) as u64;
-    if let Some(tag) = datagram.last_chunk_mut::<TAG>() {
-        *tag = len.to_be_bytes();
+impl Scheme {
+    /// The scheme of that number, if this side speaks it.
+    #[inline(always)]
+    pub fn of(number: u8) -> Option<Scheme> {
+        match number {
+            0 => Some(Scheme::Open),
+            1 => Some(Scheme::Local),
+            #[cfg(feature = "test-scheme")]
+            3 => Some(Scheme::Keyed),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the tag that ends a datagram.
+    #[inline(always)]
+    pub const fn tag(self) -> usize {
+        match self {
+            Scheme::Open | Scheme::Local => 8,
+            #[cfg(feature = "test-scheme")]
+            Scheme::Keyed => keyed::TAG,
+        }
+    }
+
+    /// Its bit in the set of schemes that BIND offers.
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+
+    /// Whether it has secrets: then a conversation keeps to it, and nothing counts that is not sealed with its key.
+    #[inline(always)]
+    pub const fn has_secrets(self) -> bool {
+        match self {
+            Scheme::Open | Scheme::Local => false,
+            #[cfg(feature = "test-scheme")]
+            Scheme::Keyed => true,
+        }
     }
 }
 
-/// The bytes between header and tag, if the tag is right.
-#[inline(always)]
-pub(crate) fn open(datagram: &[u8], header: usize, local: bool, check: bool) -> Option<&[u8]> {
-    let (body, tag) = datagram.split_last_chunk::<TAG>()?;
-    let right = if local { (datagram.len() as u64).to_be_bytes() } else { hash(body) };
-    if check && *tag != right {
-        return None;
+/// The key of a conversation: nothing in a scheme without secrets.
+#[cfg(not(feature = "test-scheme"))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Key;
+
+#[cfg(not(feature = "test-scheme"))]
+impl Key {
+    /// No key.
+    pub const NONE: Key = Key;
+}
+
+/// Which end a datagram is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    ToServer,
+    ToClient,
+}
+
+/// What datagrams of a conversation are sealed with in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seal {
+    pub scheme: Scheme,
+    pub key: Key,
+    pub direction: Direction,
+}
+
+impl Seal {
+    /// The seal of datagrams of no conversation, or of one without secrets.
+    #[inline(always)]
+    pub fn without_key(scheme: Scheme, direction: Direction) -> Seal {
+        Seal { scheme, key: Key::NONE, direction }
     }
-    body.get(header..)
+
+    /// Writes the tag into the last bytes of a datagram of that number, for the receiver's `conversation`.
+    #[inline(always)]
+    pub fn close(&self, datagram: &mut [u8], (conversation, number): (u64, u64)) {
+        let len = datagram.len() as u64;
+        match self.scheme {
+            Scheme::Open => {
+                if let Some((body, tag)) = datagram.split_last_chunk_mut() {
+                    *tag = checksum(body);
+                }
+            }
+            Scheme::Local => {
+                if let Some(tag) = datagram.last_chunk_mut() {
+                    *tag = len.to_be_bytes();
+                }
+            }
+            #[cfg(feature = "test-scheme")]
+            Scheme::Keyed => {
+                if let Some((body, tag)) = datagram.split_last_chunk_mut() {
+                    *tag = self.key.tag(body, self.direction, conversation, number);
+                }
+            }
+        }
+        let _ = (conversation, number);
+    }
+
+    /// Writes the tag of a datagram in the local scheme that has `inserted` bytes more, which stand elsewhere.
+    pub fn close_around(&self, datagram: &mut [u8], inserted: usize) {
+        debug_assert_eq!(self.scheme, Scheme::Local);
+        let len = (datagram.len() + inserted) as u64;
+        if let Some(tag) = datagram.last_chunk_mut() {
+            *tag = len.to_be_bytes();
+        }
+    }
+
+    /// Whether a tag can be made of a datagram of which a part stands elsewhere.
+    pub fn closes_around(&self) -> bool {
+        self.scheme == Scheme::Local
+    }
+
+    /// The bytes from `from` up to the tag, if the tag is right.
+    #[inline(always)]
+    pub fn open<'d>(
+        &self,
+        datagram: &'d [u8],
+        (conversation, number): (u64, u64),
+        from: usize,
+        check: bool,
+    ) -> Option<&'d [u8]> {
+        let end = datagram.len().checked_sub(self.scheme.tag())?;
+        let right = match self.scheme {
+            Scheme::Open => datagram.split_last_chunk().is_some_and(|(body, tag)| *tag == checksum(body)),
+            Scheme::Local => datagram.last_chunk() == Some(&(datagram.len() as u64).to_be_bytes()),
+            #[cfg(feature = "test-scheme")]
+            Scheme::Keyed => datagram
+                .split_last_chunk()
+                .is_some_and(|(body, tag)| *tag == self.key.tag(body, self.direction, conversation, number)),
+        };
+        let _ = (conversation, number);
+        if check && !right { None } else { datagram.get(from..end) }
+    }
 }
 
 #[inline(never)]
-fn hash(body: &[u8]) -> [u8; TAG] {
+fn checksum(body: &[u8]) -> [u8; 8] {
     xxh3_64(body).to_be_bytes()
 }

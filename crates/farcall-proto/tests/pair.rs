@@ -384,10 +384,12 @@ fn an_outcome_may_leave_before_it_is_noted_and_is_held_then() {
     let Taken::Call(incoming, origin) = pair.server.take_call(pair.now, &pair.from, &call[0]) else {
         panic!("not just one call");
     };
-    let (key, envelope, mut out) = (incoming.key, pair.server.envelope(&origin), vec![0; 65_536]);
-    assert_eq!(envelope.write(key, &Failure::new(Kind::Other, Ran::Yes).into(), b"", &mut out), None);
-    assert_eq!(envelope.write(key, &Finish::Result, &[0; 2000], &mut out), None, "it does not fit");
-    let len = envelope.write(key, &Finish::Result, b"result..", &mut out).unwrap();
+    let (key, mut out) = (incoming.key, vec![0; 65_536]);
+    let failure = Failure::new(Kind::Other, Ran::Yes).into();
+    assert_eq!(pair.server.envelope(&origin).write(key, &failure, b"", &mut out), None);
+    let long = pair.server.envelope(&origin).write(key, &Finish::Result, &[0; 2000], &mut out);
+    assert_eq!(long, None, "it does not fit");
+    let len = pair.server.envelope(&origin).write(key, &Finish::Result, b"result..", &mut out).unwrap();
     pair.hear(&[out[..len].to_vec()]);
     assert_eq!(pair.told.pop(), Some((2, Told::Result(b"result..".to_vec()))));
     pair.server.sent(pair.now, key, Finish::Result, &mut b"result..".to_vec(), len);

@@ -65,7 +65,6 @@ enum Ask {
     Cancel(CallKey),
 }
 
-#[derive(Clone, Copy)]
 struct Job {
     key: CallKey,
     call: usize,
@@ -304,7 +303,7 @@ impl ServerNode {
 
     fn execute_access(&mut self, g: &mut Ground, job: Job) {
         let call = g.oracle.calls[job.call];
-        self.check_mark(g, job);
+        self.check_mark(g, &job);
         let head = match call.procedure {
             OPEN if !call.exception => Head { word: self.streams.open(), ..Head::default() },
             POSTED => match self.streams.posted(call.stream) {
@@ -335,7 +334,7 @@ impl ServerNode {
     }
 
     /// Whether a call that the user has was given up is what its caller did.
-    fn check_mark(&mut self, g: &mut Ground, job: Job) {
+    fn check_mark(&self, g: &mut Ground, job: &Job) {
         let is = self.core.as_ref().is_some_and(|core| core.is_given_up(job.key));
         g.oracle.given_up(g.net.now(), job.call, is);
     }
@@ -368,7 +367,7 @@ impl ServerNode {
             self.refuse(g, job, Kind::Deadline);
             return self.next(g);
         }
-        self.check_mark(g, job);
+        self.check_mark(g, &job);
         job.executing = true;
         self.executing += 1;
         let (size, exception) = (g.plan.size(&mut g.rng), g.rng.chance(100_000));
@@ -392,8 +391,8 @@ impl ServerNode {
     fn finish_executed(&mut self, g: &mut Ground, job: Job) {
         self.executing -= 1;
         g.last_done = g.now();
-        self.check_silence(g, job);
-        self.check_mark(g, job);
+        self.check_silence(g, &job);
+        self.check_mark(g, &job);
         if g.rng.chance(2_000) {
             self.finish(g, job, Failure::new(Kind::Nested, Ran::Yes).into());
         } else if g.oracle.calls[job.call].exception {
@@ -423,7 +422,7 @@ impl ServerNode {
 
     /// A call is given up since its client was silent.
     fn forsake(&mut self, g: &mut Ground, key: CallKey) {
-        let Some((_, job)) = self.jobs.iter().find(|(_, job)| job.key == key).copied() else { return };
+        let Some((_, job)) = self.jobs.iter().find(|(_, job)| job.key == key) else { return };
         let silent = g.now().saturating_sub(self.heard.get(&key.conversation).copied().unwrap_or_default());
         g.note(&[21, self.index as u64, job.call as u64], || {
             format!("server {} gives call {} up: its client is silent", self.index, job.call)
@@ -433,7 +432,7 @@ impl ServerNode {
     }
 
     /// A job is done: whether its client was still heard.
-    fn check_silence(&self, g: &mut Ground, job: Job) {
+    fn check_silence(&self, g: &mut Ground, job: &Job) {
         let heard = self.heard.get(&job.key.conversation).copied().unwrap_or_default();
         let silent = g.now().saturating_sub(heard.max(self.resumed_at));
         g.oracle.goes_on(g.net.now(), job.call, silent);
@@ -454,28 +453,27 @@ impl ServerNode {
     /// The caller has given a call up: one that waits, or an access that does, is refused, one that executes may stop early.
     fn give_up(&mut self, g: &mut Ground, key: CallKey) {
         let found = self.jobs.iter().find(|(_, job)| job.key == key && job.left.is_none());
-        let Some((number, job)) = found.copied() else {
+        let Some(&(number, Job { call, again, executing, .. })) = found else { return };
+        if executing {
+            g.oracle.calls[call].told = true;
+            if g.rng.chance(500_000)
+                && let Some(job) = self.remove(number)
+            {
+                self.executing -= 1;
+                self.finish(g, job, Failure::new(Kind::Cancelled, Ran::Yes).into());
+                self.next(g);
+            }
             return;
-        };
-        if job.again {
-            self.remove(number);
+        }
+        let Some(job) = self.remove(number) else { return };
+        if again {
             return self.finish(g, job, Failure::new(Kind::Cancelled, Ran::Yes).into());
         }
-        if !job.executing {
-            self.waiting.retain(|n| *n != number);
-            self.remove(number);
-            return self.refuse(g, job, Kind::Cancelled);
-        }
-        g.oracle.calls[job.call].told = true;
-        if g.rng.chance(500_000) {
-            self.remove(number);
-            self.executing -= 1;
-            self.finish(g, job, Failure::new(Kind::Cancelled, Ran::Yes).into());
-            self.next(g);
-        }
+        self.waiting.retain(|n| *n != number);
+        self.refuse(g, job, Kind::Cancelled);
     }
 
-    fn finish(&mut self, g: &mut Ground, job: Job, finish: Finish) {
+    fn finish(&mut self, g: &mut Ground, mut job: Job, finish: Finish) {
         let Some(core) = &mut self.core else { return };
         let now = self.clock.read(g.net.now());
         let mut payload = core.buffer(now, 0);
@@ -491,7 +489,7 @@ impl ServerNode {
             return core.finish_around(now, job.key, finish, &mut payload, insert);
         }
         // Nothing leaves unseen of a call that was given up.
-        if let Some((to, envelope)) = job.envelope
+        if let Some((to, envelope)) = job.envelope.take()
             && !core.is_given_up(job.key)
             && let Some(len) = envelope.write(job.key, &finish, &payload, &mut g.scratch)
         {

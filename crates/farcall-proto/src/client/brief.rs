@@ -52,8 +52,9 @@ impl Conversation {
     /// nothing has changed, and it is to be [started](Conversation::start_by). Who sends it sees to its timer.
     #[inline(always)]
     pub fn start_brief(&mut self, callee: (u64, u32), args: &[u8], out: &mut [u8]) -> Option<Brief> {
-        let header = self.usual_header()?;
-        let short = wire::CALL_OVERHEAD + args.len() <= BASE_DATAGRAM.min(out.len()) && args.len().is_multiple_of(4);
+        let target = self.usual_target()?;
+        let short = wire::call_overhead(self.seal.scheme) + args.len() <= BASE_DATAGRAM.min(out.len())
+            && args.len().is_multiple_of(4);
         let sequence = self.next_sequence;
         if !short || self.slots.queued() > 0 || !self.slots.open_only(sequence) {
             return None;
@@ -63,9 +64,9 @@ impl Conversation {
         self.stats.calls += 1;
         let (patience, (export, procedure)) = (self.patience_for(callee), callee);
         let timed = procedure < READINGS || self.round_trip.wants(sequence);
-        let number = header.number;
+        let number = self.numbers.next();
         let mut brief = Brief { callee, sequence, number, patience, bytes: 0, timed };
-        let mut writer = Writer::new(out, BASE_DATAGRAM, header);
+        let mut writer = Writer::new(out, BASE_DATAGRAM, target);
         let head = CallHead { position: brief.position(), export, procedure, meta: Meta::default() };
         writer.call(&head, Part { fragment: None, bytes: args });
         brief.bytes = self.count_sent(writer);
@@ -83,7 +84,7 @@ impl Conversation {
         sent: Option<Time>,
         datagram: &'d [u8],
     ) -> Option<&'d [u8]> {
-        let body = wire::result_of(datagram, self.id, self.local, brief.position())?;
+        let body = wire::result_of(datagram, self.id, &self.opening(), brief.position())?;
         // Somebody else may ask for a name, or call, meanwhile.
         if self.session.asks() || !self.slots.close_only(brief.sequence) {
             return None;

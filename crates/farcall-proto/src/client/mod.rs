@@ -32,8 +32,9 @@ use std::time::Duration;
 
 use crate::config::{LOCAL_WINDOW, SHARED_LOCAL_WINDOW};
 use crate::path::{Congestion, Mtu, RoundTrip};
+use crate::scheme::{Direction, Scheme, Seal};
 use crate::time::nanos;
-use crate::wire;
+use crate::wire::{self, Numbers};
 use crate::{ClientConfig, Failure, Fingerprint, Kind, Ran, Rule, Time, Trace};
 pub use brief::Brief;
 pub use posts::{Answer, Asking, Posts, may_ask_again};
@@ -164,9 +165,9 @@ pub struct Conversation {
     next_sequence: u64,
     /// The newest call that has ended. Results of newer ones are to be expected; an older one, overtaken, is slow.
     newest_ended: u64,
-    next_number: u64,
-    /// Both ends say that the other is on their machine: datagrams are of the local scheme.
-    local: bool,
+    numbers: Numbers,
+    /// What our datagrams are sealed with.
+    seal: Seal,
     /// Not later than the earliest moment at which a call wants [`Conversation::handle_timeout`].
     check: Time,
     /// Not before then are the calls looked at again for [`Conversation::handle_unreachable`].
@@ -237,8 +238,8 @@ impl Conversation {
             waiting: VecDeque::new(),
             next_sequence: 1,
             newest_ended: 0,
-            next_number: 1,
-            local: false,
+            numbers: Numbers::from(1),
+            seal: Seal::without_key(Scheme::Open, Direction::ToServer),
             check: Time::default(),
             refusals: Refusals::default(),
             hastened: Time::default(),
@@ -332,7 +333,8 @@ impl Conversation {
         let queued = self.slots.queued() as u64;
         let expected = self.next_sequence - 1 - self.newest_ended;
         // One more would have to fit: else one datagram would be full, and the call that is left over alone in the next.
-        let bytes = |slot: &slots::Slot| (self.slots.queued() + 1) * (slot.args.len() + wire::CALL_OVERHEAD);
+        let overhead = wire::call_overhead(self.seal.scheme);
+        let bytes = |slot: &slots::Slot| (self.slots.queued() + 1) * (slot.args.len() + overhead);
         (if clocked { queued < expected } else { queued * 4 < expected })
             && self.session.has_ticket()
             && self.slots.get(id.activity).is_some_and(|slot| bytes(slot) < self.mtu.datagram())
@@ -445,15 +447,21 @@ impl Conversation {
         const LASTS: Duration = Duration::from_millis(100);
         let most = self.widest_window();
         match self.company {
-            Some(company) if self.local && now.since(company) < LASTS => most.min(SHARED_LOCAL_WINDOW),
+            Some(company) if self.is_local() && now.since(company) < LASTS => most.min(SHARED_LOCAL_WINDOW),
             _ => most,
         }
+    }
+
+    /// Whether both ends say that the other is on their machine.
+    #[inline(always)]
+    fn is_local(&self) -> bool {
+        self.seal.scheme == Scheme::Local
     }
 
     /// The same while nothing is called beside a long message.
     fn widest_window(&self) -> u32 {
         let most = self.config.window;
-        if self.local { most.min(LOCAL_WINDOW) } else { most }
+        if self.is_local() { most.min(LOCAL_WINDOW) } else { most }
     }
 
     /// Marks that an activity has something to send.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::slots::{Stage, Want};
 use super::timers::BLACK_HOLE;
 use super::{CallId, Conversation, Event, Outcome, Whole};
+use crate::scheme::{Direction, Scheme};
 use crate::transfer::{Incoming, Taken};
 use crate::wire::{
     self, Fragment, Frame, Frames, Header, Malformed, Part, Position, Progress, ResultHead, Select, Status,
@@ -17,11 +18,12 @@ impl Conversation {
     #[inline]
     pub fn handle(&mut self, now: Time, datagram: &[u8], sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
-        let Ok((header, frames)) = wire::open(datagram, check) else {
+        let key = |_| Some(self.seal.key);
+        let Ok((header, frames)) = wire::open(datagram, Direction::ToClient, key, check) else {
             return self.reject();
         };
         let ours = header.conversation == self.id;
-        if !ours && header.conversation != 0 || header.local && !self.local {
+        if !ours && header.conversation != 0 || !self.takes(header.scheme) {
             return self.reject();
         }
         self.stats.received += 1;
@@ -45,7 +47,7 @@ impl Conversation {
         left: Option<Time>,
         datagram: &[u8],
     ) -> Option<Whole> {
-        let frames = datagram.get(wire::HEADER..datagram.len().checked_sub(wire::TAG)?)?;
+        let frames = wire::frames_of(datagram, self.seal.scheme)?;
         let (head, body) = wire::only_result(frames)?;
         let exception = match head.status {
             Status::Result => false,
@@ -59,8 +61,8 @@ impl Conversation {
         if slot.sequence != id.sequence || !ours || !plain || !slot.timed {
             return None;
         }
-        let (header, _) = wire::open(datagram, true).ok()?;
-        if header.conversation != self.id || header.local && !self.local {
+        let (header, _) = wire::open(datagram, Direction::ToClient, |_| Some(self.seal.key), true).ok()?;
+        if header.conversation != self.id || !self.takes(header.scheme) {
             return None;
         }
         self.stats.received += 1;
@@ -78,6 +80,12 @@ impl Conversation {
         self.recycle_arguments(id.activity);
         let end = wire::HEADER + frames.len();
         Some(Whole { token, exception, body: end - body.len()..end })
+    }
+
+    /// Whether datagrams in that scheme may be of this conversation.
+    #[inline(always)]
+    fn takes(&self, scheme: Scheme) -> bool {
+        scheme == self.seal.scheme || scheme == Scheme::Open
     }
 
     #[cold]

@@ -39,7 +39,7 @@ impl Conversation {
     pub fn handle_refused(&mut self, now: Time, quoted: &[u8]) {
         self.handle_unreachable(now);
         let forged = self.config.mutant.breaks(Rule::RefusalUnquoted);
-        let number = if forged { Some(self.next_number) } else { self.quoted_number(quoted) };
+        let number = if forged { Some(self.numbers.next()) } else { self.quoted_number(quoted) };
         let Some(number) = number else { return };
         let refusals = &mut self.refusals;
         let in_a_row = self.stats.received == refusals.received && now.since(refusals.latest) <= FAR_APART;
@@ -50,7 +50,7 @@ impl Conversation {
             return;
         }
         refusals.count += 1;
-        (refusals.latest, refusals.next) = (now, self.next_number);
+        (refusals.latest, refusals.next) = (now, self.numbers.next());
         if self.is_refused() {
             self.check = now;
             self.session.expire_at(now);
@@ -89,7 +89,7 @@ impl Conversation {
             0 => quoted.get(HEADER) == Some(&BIND) && word(HEADER + 4)? == self.id,
             conversation => self.session.granted().is_some_and(|granted| granted.conversation == conversation),
         };
-        word(12).filter(|number| ours && *number < self.next_number)
+        word(12).filter(|number| ours && *number < self.numbers.next())
     }
 
     /// Has one call, or question, that waits for an answer ask again by then.

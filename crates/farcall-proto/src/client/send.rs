@@ -3,9 +3,10 @@
 use super::slots::{Stage, Want};
 use super::{Call, CallId, Conversation, NEVER};
 use crate::Time;
+use crate::scheme::{Direction, Scheme, Seal};
 use crate::time::nanos;
 use crate::transfer::{Next, Outgoing};
-use crate::wire::{self, Ack, CallHead, Fragment, Header, Meta, Part, Position, Writer};
+use crate::wire::{self, Ack, CallHead, Fragment, Meta, Part, Position, Target, Writer};
 
 /// Calls that share a datagram, and would share a larger one.
 const MANY: u32 = 4;
@@ -77,13 +78,13 @@ impl Conversation {
         args: &mut Vec<u8>,
         out: &mut [u8],
     ) -> Option<Departure> {
-        let header = self.usual_header()?;
+        let target = self.usual_target()?;
         let room = self.mtu.datagram().min(out.len());
         if self.told_patience.is_some()
             || self.slots.outstanding() > 0
             || self.slots.queued() > 0
             || !args.len().is_multiple_of(4)
-            || wire::CALL_OVERHEAD + args.len() > room
+            || wire::call_overhead(self.seal.scheme) + args.len() > room
         {
             return None;
         }
@@ -93,8 +94,8 @@ impl Conversation {
         let call = Call { export, procedure, deadline: None, trace: None, token };
         let activity = self.slots.open(sequence, &call, args);
         self.stats.calls += 1;
-        self.slots.at_mut(activity).depart(self.next_number);
-        let len = self.write_usual(activity, header, out);
+        self.slots.at_mut(activity).depart(self.numbers.next());
+        let len = self.write_usual(activity, target, out);
         Some(Departure { id: CallId { activity, sequence }, len, patience: self.patience_for((export, procedure)) })
     }
 
@@ -102,7 +103,7 @@ impl Conversation {
     /// there is no conversation yet, or no room. They are a multiple of four, and [`MAX_POST`](crate::MAX_POST) fit always.
     pub fn post(&mut self, export: u64, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
         let granted = self.session.granted()?;
-        let mut writer = Writer::new(out, self.mtu.datagram(), self.header(granted.conversation));
+        let mut writer = Writer::new(out, self.mtu.datagram(), self.target(granted.conversation));
         if !granted.known {
             writer.ticket(&granted.ticket);
         }
@@ -127,31 +128,32 @@ impl Conversation {
     #[inline(always)]
     fn transmit_call(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         let activity = self.slots.only_ready()?;
-        let header = self.usual_header()?;
+        let target = self.usual_target()?;
         let (patience, room) = (self.patience(), self.mtu.datagram().min(out.len()));
+        let (number, overhead) = (self.numbers.next(), wire::call_overhead(self.seal.scheme));
         let slot = self.slots.at_mut(activity);
-        if !slot.is_plain() || self.told_patience.is_some() || wire::CALL_OVERHEAD + slot.args.len() > room {
+        if !slot.is_plain() || self.told_patience.is_some() || overhead + slot.args.len() > room {
             return None;
         }
         slot.wants = Want::NONE;
-        slot.sent(now, header.number, self.usual.lengthen(patience, slot.call.callee()));
+        slot.sent(now, number, self.usual.lengthen(patience, slot.call.callee()));
         self.check = self.check.min(slot.due);
         self.slots.dequeue();
-        Some(self.write_usual(activity, header, out))
+        Some(self.write_usual(activity, target, out))
     }
 
-    /// The header of a datagram that needs to hold nothing but a call.
+    /// The target of a datagram that needs to hold nothing but a call.
     #[inline(always)]
-    pub(super) fn usual_header(&self) -> Option<Header> {
+    pub(super) fn usual_target(&self) -> Option<Target> {
         let granted = self.session.granted().filter(|granted| granted.known)?;
         let more = !self.completed.is_empty() || self.session.asks() || self.introduces();
-        if more { None } else { Some(self.header(granted.conversation)) }
+        if more { None } else { Some(self.target(granted.conversation)) }
     }
 
     /// Writes a datagram that holds nothing but a call, for which there is room.
     #[inline(always)]
-    fn write_usual(&mut self, activity: u32, header: Header, out: &mut [u8]) -> usize {
-        let mut writer = Writer::new(out, self.mtu.datagram(), header);
+    fn write_usual(&mut self, activity: u32, target: Target, out: &mut [u8]) -> usize {
+        let mut writer = Writer::new(out, self.mtu.datagram(), target);
         let slot = self.slots.at(activity);
         let head = CallHead {
             position: Position { activity, exchange: 0, sequence: slot.sequence },
@@ -182,8 +184,7 @@ impl Conversation {
         let granted = self.session.granted()?;
         self.spoke = now;
         let keep_alive = std::mem::take(&mut self.keep_alive);
-        let header = self.header(granted.conversation);
-        let mut writer = Writer::new(out, self.mtu.datagram(), header);
+        let mut writer = Writer::new(out, self.mtu.datagram(), self.target(granted.conversation));
         if !granted.known {
             writer.ticket(&granted.ticket);
         }
@@ -224,16 +225,22 @@ impl Conversation {
         Some(self.count_sent(writer))
     }
 
-    #[inline]
-    fn header(&self, conversation: u64) -> Header {
-        Header { conversation, number: self.next_number, local: self.local }
+    #[inline(always)]
+    fn target(&self, conversation: u64) -> Target {
+        Target { conversation, seal: self.seal }
+    }
+
+    /// What datagrams to us are sealed with.
+    #[inline(always)]
+    pub(super) fn opening(&self) -> Seal {
+        Seal { direction: Direction::ToClient, ..self.seal }
     }
 
     fn transmit_mtu_probe(&mut self, out: &mut [u8]) -> Option<usize> {
         let granted = self.session.granted().filter(|g| g.known)?;
-        let header = self.header(granted.conversation);
+        let target = self.target(granted.conversation);
         let size = self.mtu.next().filter(|size| *size <= out.len())?;
-        let mut writer = Writer::new(out, size, header);
+        let mut writer = Writer::new(out, size, target);
         writer.mtu(false, size);
         self.stats.probes += 1;
         Some(self.count_sent(writer))
@@ -241,8 +248,7 @@ impl Conversation {
 
     #[inline]
     pub(super) fn count_sent(&mut self, writer: Writer<'_>) -> usize {
-        let len = writer.finish();
-        self.next_number += 1;
+        let len = writer.finish(self.numbers.take());
         self.stats.sent += 1;
         self.stats.bytes_sent += len as u64;
         len
@@ -314,11 +320,11 @@ impl Conversation {
             if writer.call_room(&head.meta, false).is_some_and(|room| slot.args.len() <= room) {
                 slot.wants.take(Want::CALL);
                 writer.call(&head, Part { fragment: None, bytes: &slot.args });
-                slot.sent(now, self.next_number, self.usual.lengthen(patience, slot.call.callee()));
+                slot.sent(now, self.numbers.next(), self.usual.lengthen(patience, slot.call.callee()));
                 self.check = self.check.min(slot.due);
                 return Written::All;
             }
-            if slot.args.len() <= whole_room(self.mtu.datagram(), &head.meta) {
+            if slot.args.len() <= whole_room(self.mtu.datagram(), self.seal.scheme, &head.meta) {
                 return Written::NoRoom;
             }
             slot.sending = Some(Box::new(Outgoing::new(slot.args.len() as u32, self.granted)));
@@ -334,7 +340,7 @@ impl Conversation {
         }
         let room = self.congestion.room(self.mtu.datagram(), self.in_flight, self.waiting.len(), self.window(now));
         self.fragments = true;
-        let number = self.next_number;
+        let number = self.numbers.next();
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);
         let Some(sending) = &mut slot.sending else {
@@ -375,6 +381,6 @@ fn meta(now: Time, call: &Call) -> Meta {
 
 /// Room for arguments in a datagram of their own, before which a ticket and an acknowledgement may
 /// stand.
-fn whole_room(datagram: usize, meta: &Meta) -> usize {
-    datagram.saturating_sub(wire::CALL_OVERHEAD + meta.len() + 64)
+fn whole_room(datagram: usize, scheme: Scheme, meta: &Meta) -> usize {
+    datagram.saturating_sub(wire::call_overhead(scheme) + meta.len() + 64)
 }

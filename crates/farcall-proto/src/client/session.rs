@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::evidence::{self, LastWord};
 use super::{Bound, Conversation, Event, Outcome};
-use crate::scheme;
+use crate::scheme::{Direction, Scheme, Seal};
 use crate::ticket::{self, Holder};
-use crate::wire::{Bind, Header, Stale, StaleReason, Ticket, VERSION, Welcome, Writer};
+use crate::wire::{Bind, Stale, StaleReason, Target, Ticket, VERSION, Welcome, Writer};
 use crate::{BASE_DATAGRAM, Failure, Fingerprint, Kind, Ran, Rule, Time};
 
 /// The most procedures of one export that a binding collects.
@@ -202,14 +202,14 @@ impl Conversation {
             client: session.client,
             nonce: request.nonce,
             versions: (u16::from(VERSION), u16::from(VERSION)),
-            schemes: scheme::OFFERED,
+            schemes: Scheme::Open.bit() | Scheme::Local.bit(),
             from: request.procedures.len() as u32,
             renew,
             name: request.name.as_bytes(),
         };
         // Nobody knows yet whether the other end is on this machine.
-        let header = Header { conversation: 0, number: self.next_number, local: false };
-        let mut writer = Writer::new(out, BASE_DATAGRAM, header);
+        let seal = Seal::without_key(Scheme::Open, Direction::ToServer);
+        let mut writer = Writer::new(out, BASE_DATAGRAM, Target { conversation: 0, seal });
         writer.bind(&bind);
         // So that the answer may be as long: an unproven address gets no more than it sent, threefold.
         writer.pad(BASE_DATAGRAM);
@@ -324,7 +324,8 @@ impl Conversation {
         }
         self.session.granted = Some(granted);
         let seen = w.seen.ip().is_loopback() || self.config.mutant.breaks(Rule::LocalUnseen);
-        self.local = self.config.loopback && seen;
+        let scheme = if self.config.loopback && seen { Scheme::Local } else { Scheme::Open };
+        self.seal = Seal::without_key(scheme, Direction::ToServer);
         self.resend_all(now);
     }
 

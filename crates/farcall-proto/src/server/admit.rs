@@ -7,9 +7,10 @@ use super::Server;
 use super::hosts::Kept;
 use super::send::{Answer, Reply};
 use super::table::Entry;
+use crate::scheme::{Direction, Scheme, Seal};
 use crate::ticket::Invalid;
-use crate::wire::{Bind, Header, Stale, StaleReason, Ticket, VERSION};
-use crate::{BASE_DATAGRAM, Kind, Rule, Time, scheme};
+use crate::wire::{Bind, Header, Stale, StaleReason, Target, Ticket, VERSION};
+use crate::{BASE_DATAGRAM, Kind, Rule, Time};
 
 /// How much more than it sent an address hears that has not proven that it is there.
 const AMPLIFICATION: usize = 3;
@@ -36,8 +37,7 @@ impl Server {
         };
         self.reply(Reply {
             to: from,
-            client: bind.client,
-            local: false,
+            target: target(bind.client, Scheme::Open),
             limit: (len * AMPLIFICATION).min(BASE_DATAGRAM),
             answer: Answer::Welcome { nonce: bind.nonce, conversation, ticket, refused, export, from: bind.from },
         });
@@ -46,7 +46,7 @@ impl Server {
     fn look_up(&self, bind: &Bind<'_>) -> Result<u64, Kind> {
         let (least, most) = bind.versions;
         let version = u16::from(VERSION);
-        if version < least || version > most || bind.schemes & scheme::OFFERED == 0 {
+        if version < least || version > most || bind.schemes & (Scheme::Open.bit() | Scheme::Local.bit()) == 0 {
             return Err(Kind::Mismatch);
         }
         if self.draining {
@@ -98,7 +98,7 @@ impl Server {
             }
         }
         let mut entry = Entry::new(conversation, ticket.client, ticket.issued, from);
-        entry.heard = self.coarse(now) | u32::from(header.local);
+        entry.hear(self.coarse(now), header.scheme);
         self.conversing.add(entry.host());
         Some(self.table.insert(entry))
     }
@@ -146,7 +146,8 @@ impl Server {
             incarnation: self.issuer.incarnation(),
             age,
         };
-        self.reply(Reply { to, client, local: header.local, limit: BASE_DATAGRAM, answer: Answer::Stale(stale) });
+        let (target, answer) = (target(client, header.scheme), Answer::Stale(stale));
+        self.reply(Reply { to, target, limit: BASE_DATAGRAM, answer });
         None
     }
 
@@ -164,7 +165,7 @@ impl Server {
             None => Answer::Challenge { conversation: header.conversation, number: header.number },
         };
         // We do not know how the client calls the conversation: zero goes by its address.
-        self.reply(Reply { to, client: 0, local: header.local, limit: BASE_DATAGRAM, answer });
+        self.reply(Reply { to, target: target(0, header.scheme), limit: BASE_DATAGRAM, answer });
     }
 
     /// Forgets a conversation, so that no ticket as old as its own is accepted any more.
@@ -180,4 +181,10 @@ impl Server {
             self.dissolve(entry.id, *more);
         }
     }
+}
+
+/// Whoever has this identifier, whom we have no key in common with: what it hears so is a hint.
+fn target(client: u64, scheme: Scheme) -> Target {
+    let scheme = if scheme.has_secrets() { Scheme::Open } else { scheme };
+    Target { conversation: client, seal: Seal::without_key(scheme, Direction::ToClient) }
 }

@@ -8,6 +8,7 @@ use super::receive::Visit;
 use super::work::Phase;
 use super::{Request, Server};
 use crate::config::LOCAL_WINDOW;
+use crate::scheme::Scheme;
 use crate::wire::{self, CallHead, Part};
 use crate::{Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time, transfer};
 
@@ -123,6 +124,6 @@ impl Server {
     /// How far a sender may be ahead of its receiver.
     pub(super) fn window(&self, place: usize) -> u32 {
         let most = self.config.window;
-        if self.table.at(place).is_local() { most.min(LOCAL_WINDOW) } else { most }
+        if self.table.at(place).scheme() == Scheme::Local { most.min(LOCAL_WINDOW) } else { most }
     }
 }

@@ -516,10 +516,10 @@ impl Server {
         }
     }
 
-    /// Time in eighths of a second, enough to tell who was idle longest; even, to leave a bit.
+    /// Time in eighths of a second, enough to tell who was idle longest; a multiple of four, to leave two bits.
     #[inline]
     pub(super) fn coarse(&self, now: Time) -> u32 {
-        ((now.as_nanos() / UNIT.as_nanos() as u64) << 1) as u32
+        ((now.as_nanos() / UNIT.as_nanos() as u64) << 2) as u32
     }
 }
 

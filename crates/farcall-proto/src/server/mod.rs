@@ -43,6 +43,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::ticket::{Holder, Issuer};
+use crate::wire::Numbers;
 use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
 #[doc(hidden)]
 pub use audit::KeptForHost;
@@ -210,7 +211,7 @@ pub struct Server {
     forgot: Time,
     exports: Exports,
     draining: bool,
-    next_number: u64,
+    numbers: Numbers,
     /// Short answers that wait to be sent.
     replies: VecDeque<send::Reply>,
     /// How many of them go to each host.
@@ -263,7 +264,7 @@ impl Server {
             forgot: now,
             exports: Exports::default(),
             draining: false,
-            next_number: 1,
+            numbers: Numbers::from(1),
             replies: VecDeque::new(),
             replying: Counts::new(issuer.key_for(b"replying")),
             answers: 0,

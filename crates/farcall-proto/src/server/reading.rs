@@ -7,7 +7,7 @@ use super::Server;
 use super::receive::is_sound;
 use super::table::Last;
 use super::work::{Phase, Work};
-use crate::wire::{self, Header, LoneCall};
+use crate::wire::{self, LoneCall};
 use crate::{BASE_DATAGRAM, READINGS, Rule, Time};
 
 /// A datagram that may be just a reading.
@@ -56,7 +56,7 @@ impl Server {
     /// more. `None` if it is anything else: it is to be [handled](Server::handle). Nothing has changed.
     #[inline(always)]
     pub fn take_reading<'d>(&self, from: &SocketAddr, Glance(call): Glance<'d>) -> Option<Reading<'d>> {
-        if !call.is_one() {
+        if !call.is_one(|conversation| self.key_of(conversation)) {
             return None;
         }
         let place = self.table.find(call.conversation())?;
@@ -64,7 +64,7 @@ impl Server {
         let sound = is_sound(position)
             && position.activity < self.config.max_activities
             && call.args.len() <= self.config.max_arguments as usize;
-        if !sound || self.draining || !entry.is_at(from) || call.is_local() && !from.ip().is_loopback() {
+        if !sound || self.draining || !entry.is_at(from) || !entry.takes(call.scheme(), from) {
             return None;
         }
         let (this, last) = (Last::new(position.sequence, false), entry.last(position.activity));
@@ -84,7 +84,7 @@ impl Server {
     #[inline(always)]
     pub fn room<'o>(&self, reading: &Reading<'_>, out: &'o mut [u8]) -> Option<&'o mut [u8]> {
         let size = self.table.at(reading.place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
-        wire::body_room(out.get_mut(..size)?)
+        wire::body_room(out.get_mut(..size)?, reading.call.scheme())
     }
 
     /// Answers it by the result that stands in its [room](Server::room): so many bytes, a multiple of four. The answer stands in
@@ -92,13 +92,11 @@ impl Server {
     #[inline(always)]
     pub fn answer(&mut self, now: Time, reading: &Reading<'_>, len: usize, out: &mut [u8]) -> Option<usize> {
         let Reading { call, place, held } = *reading;
-        let (coarse, local, position) = (self.coarse(now), call.is_local(), call.position());
+        let (coarse, position) = (self.coarse(now), call.position());
         let entry = self.table.at_mut(place);
-        let header = Header { conversation: entry.client, number: self.next_number, local };
-        let len = wire::result_around(out, header, position, len)?;
-        // The time of a reading may be an old one: who was heard since was heard.
-        let later = coarse.wrapping_sub(entry.heard) as i32 > 0;
-        entry.heard = if later { coarse } else { entry.heard & !1 } | u32::from(local);
+        // The time of a reading may be an old one.
+        entry.hear_late(coarse, call.scheme());
+        let len = wire::result_around(out, &entry.target(), self.numbers.take(), position, len)?;
         if held {
             self.release(place, position.activity);
         }

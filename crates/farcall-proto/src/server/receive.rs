@@ -11,6 +11,7 @@ use super::table::Last;
 use super::work::{GIVEN_UP, More, Phase, Work};
 use super::{CallKey, Incoming, Request, Server};
 use crate::config::PATIENCE;
+use crate::scheme::{Direction, Key, Scheme};
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
 use crate::{ACCESSES, BASE_DATAGRAM, Failure, Kind, READINGS, Ran, Rule, Time};
 
@@ -66,14 +67,21 @@ impl Server {
         }
     }
 
+    /// The key of a conversation that is known.
+    #[inline(always)]
+    pub(super) fn key_of(&self, conversation: u64) -> Option<Key> {
+        self.table.find(conversation).map(|place| self.table.at(place).key)
+    }
+
     /// The first half of [`Server::handle`]: most datagrams are just one call.
     #[inline(always)]
     pub fn take_call<'d>(&mut self, now: Time, from: &SocketAddr, datagram: &'d [u8]) -> Taken<'d> {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
-        let Ok((header, frames)) = wire::open(datagram, check) else {
+        let key = |conversation| self.key_of(conversation);
+        let Ok((header, frames)) = wire::open(datagram, Direction::ToServer, key, check) else {
             return self.reject();
         };
-        if header.local && !from.ip().is_loopback() {
+        if header.scheme == Scheme::Local && !from.ip().is_loopback() {
             return self.reject();
         }
         self.stats.received += 1;
@@ -81,7 +89,8 @@ impl Server {
         let place = self.table.find(header.conversation);
         let place = place.filter(|place| anywhere || self.table.at(*place).is_at(from));
         if let Some(place) = place {
-            self.table.at_mut(place).heard = self.coarse(now) | u32::from(header.local);
+            let coarse = self.coarse(now);
+            self.table.at_mut(place).hear(coarse, header.scheme);
         }
         match (place, wire::only_call(frames)) {
             (Some(place), Some((head, args)))
@@ -100,7 +109,7 @@ impl Server {
     pub fn take_access<'d>(&mut self, now: Time, unread: &Unread, datagram: &'d [u8]) -> Option<Incoming<'d>> {
         // Most that are none are told by that.
         wire::LoneCall::glance(datagram).filter(|call| call.procedure() >= ACCESSES)?;
-        let (head, args) = wire::only_call(frames(datagram))?;
+        let (head, args) = wire::only_call(wire::frames_of(datagram, unread.header.scheme)?)?;
         let place = unread.place?;
         let taken = self.is_new(place, head.position)
             && self.accepts(&head, args.len())
@@ -122,7 +131,7 @@ impl Server {
         (self.answers, self.again) = (ANSWERS * len, MOST_AGAIN);
         self.handle_frames(
             Visit { now, from, len, header, place, acknowledged: false, again: false, sink },
-            frames(datagram),
+            wire::frames_of(datagram, header.scheme).unwrap_or_default(),
         );
         self.enforce_slots(now);
     }
@@ -570,14 +579,8 @@ impl Server {
         let size = size as usize;
         // Smaller ones pass anyway, and an echo must have room for itself.
         if (BASE_DATAGRAM..=visit.len.min(self.config.max_datagram)).contains(&size) {
-            let client = self.table.at(place).client;
-            self.reply(Reply {
-                to: *visit.from,
-                client,
-                local: visit.header.local,
-                limit: size,
-                answer: Answer::MtuEcho,
-            });
+            let target = self.table.at(place).target();
+            self.reply(Reply { to: *visit.from, target, limit: size, answer: Answer::MtuEcho });
         }
     }
 
@@ -698,11 +701,6 @@ impl Server {
         self.enforce_held(now, (self.table.at(place).id, position.activity));
         self.send_again(now, place, position.activity);
     }
-}
-
-/// What stands in a datagram that was opened.
-fn frames(datagram: &[u8]) -> &[u8] {
-    datagram.len().checked_sub(wire::TAG).and_then(|end| datagram.get(wire::HEADER..end)).unwrap_or_default()
 }
 
 /// Whether there can be such a call.

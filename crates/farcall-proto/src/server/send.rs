@@ -8,10 +8,11 @@ use super::receive::Origin;
 use super::table::Last;
 use super::work::{GIVEN_UP, LONG_ACCESS, PROMISED, Phase, TO_SELECT, Work};
 use super::{CallKey, Finish, Insert, Parted, Server, Transmit};
+use crate::scheme::{Direction, Scheme, Seal};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
-    self, Fragment, Header, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale, Status, Ticket, VERSION, Welcome,
-    Writer,
+    self, Fragment, Number, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale, Status, Target, Ticket, VERSION,
+    Welcome, Writer,
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
@@ -37,10 +38,7 @@ const SELECT_MOST: usize = 36 + 8 * wire::MAX_RANGES;
 #[derive(Debug)]
 pub(super) struct Reply {
     pub to: SocketAddr,
-    /// The receiver's identifier of the conversation, zero if we do not know it.
-    pub client: u64,
-    /// The datagram that is answered was of the local scheme.
-    pub local: bool,
+    pub target: Target,
     /// The most bytes that the datagram may have.
     pub limit: usize,
     pub answer: Answer,
@@ -73,9 +71,10 @@ pub(super) enum Answer {
 
 /// A datagram for one call's outcome that lacks only that. It leaves before the server is told of the outcome,
 /// so that the caller does not wait for what must be noted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Envelope {
-    header: Header,
+    target: Target,
+    number: Number,
     datagram: u32,
 }
 
@@ -83,19 +82,19 @@ impl Envelope {
     /// Writes the datagram of an outcome that is a result or an exception and fits, and gives its length. It goes to
     /// whoever called, and [`Server::sent`] is told. Any other outcome is for [`Server::finish`].
     #[inline(always)]
-    pub fn write(&self, key: CallKey, finish: &Finish, payload: &[u8], out: &mut [u8]) -> Option<usize> {
+    pub fn write(self, key: CallKey, finish: &Finish, payload: &[u8], out: &mut [u8]) -> Option<usize> {
         let status = match finish {
             Finish::Result => Status::Result,
             Finish::Exception => Status::Exception,
             Finish::Failed(_) => return None,
         };
-        let mut writer = Writer::new(out, self.datagram as usize, self.header);
+        let mut writer = Writer::new(out, self.datagram as usize, self.target);
         if !writer.fits(RESULT_HEAD + payload.len()) || !payload.len().is_multiple_of(4) {
             return None;
         }
         let position = Position { activity: key.activity, exchange: 0, sequence: key.sequence };
         writer.result(&ResultHead { position, status }, Part { fragment: None, bytes: payload });
-        Some(writer.finish())
+        Some(writer.finish(self.number))
     }
 }
 
@@ -104,9 +103,8 @@ impl Server {
     #[inline(always)]
     pub fn envelope(&mut self, origin: &Origin) -> Envelope {
         let entry = self.table.at(origin.0);
-        let header = Header { conversation: entry.client, number: self.next_number, local: entry.is_local() };
-        self.next_number += 1;
-        Envelope { header, datagram: entry.more.as_ref().map_or(BASE_DATAGRAM as u32, |more| more.datagram) }
+        let (target, number) = (entry.target(), self.numbers.take());
+        Envelope { target, number, datagram: entry.more.as_ref().map_or(BASE_DATAGRAM as u32, |more| more.datagram) }
     }
 
     /// A call's outcome has left in its [`Envelope`], in `len` bytes, and is held like any other. The payload is
@@ -288,9 +286,9 @@ impl Server {
     #[inline(always)]
     fn write_whole(&mut self, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
         let entry = self.table.at_mut(place);
-        let header = Header { conversation: entry.client, number: self.next_number, local: entry.is_local() };
+        let target = entry.target();
         let more = entry.more.as_mut()?;
-        let mut writer = Writer::new(out, more.datagram as usize, header);
+        let mut writer = Writer::new(out, more.datagram as usize, target);
         if !more.find_mut(activity)?.write(&mut writer) {
             return None;
         }
@@ -309,15 +307,14 @@ impl Server {
 
     #[inline]
     fn count_sent(&mut self, to: SocketAddr, writer: Writer<'_>) -> Transmit {
-        let len = writer.finish();
+        let len = writer.finish(self.numbers.take());
         self.count_written(len);
         Transmit { to, len }
     }
 
-    /// A datagram of so many bytes was written, by that number.
+    /// A datagram of so many bytes was written.
     #[inline]
     pub(super) fn count_written(&mut self, len: usize) {
-        self.next_number += 1;
         self.stats.sent += 1;
         self.stats.bytes_sent += len as u64;
     }
@@ -400,10 +397,9 @@ impl Server {
         out: &mut [u8],
         parted: bool,
     ) -> Option<Parted> {
-        let (number, window) = (self.next_number, self.window(place));
+        let (number, window) = (self.numbers.next(), self.window(place));
         let entry = self.table.at(place);
-        let header = Header { conversation: entry.client, number, local: entry.is_local() };
-        let to = entry.address();
+        let (to, target) = (entry.address(), entry.target());
         let more = self.table.at_mut(place).more.as_mut()?;
         let datagram = more.datagram as usize;
         let room = more.congestion.room(datagram, more.in_flight, more.waiting.len(), window);
@@ -413,7 +409,7 @@ impl Server {
             self.wake_next(place);
             return None;
         };
-        let mut writer = Writer::new(out, datagram, header);
+        let mut writer = Writer::new(out, datagram, target);
         let max = writer.fragment_room() & !3;
         let (start, end, again, ask) = match outgoing.next(max as u32, room) {
             Next::Range { start, end, again, ask } => (start, end, again, ask),
@@ -435,7 +431,7 @@ impl Server {
         let bytes = work.insert.as_deref().map(|insert| &insert.bytes);
         let within = bytes.map_or(&[][..], |bytes| &bytes[range.clone()]);
         // (A checksum is best made of what stands in one place.)
-        let apart = parted && header.local && within.len() >= WORTH;
+        let apart = parted && target.seal.closes_around() && within.len() >= WORTH;
         let (head, fragment) = (ResultHead { position: work.position, status }, Fragment { total, offset: start, ask });
         let at = writer.result_fragment(&head, fragment, [before, within, behind], apart);
         let insert = bytes.filter(|_| apart).map(|bytes| Insert { at, bytes: bytes.slice(range) });
@@ -446,8 +442,7 @@ impl Server {
 
     fn count_parted(&mut self, to: SocketAddr, writer: Writer<'_>, insert: Option<Insert>) -> Parted {
         let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
-        let len = writer.finish_around(inserted);
-        self.next_number += 1;
+        let len = writer.finish_around(inserted, self.numbers.take());
         self.stats.sent += 1;
         self.stats.bytes_sent += (len + inserted) as u64;
         Parted { to, len, insert }
@@ -564,8 +559,8 @@ impl Server {
 
     fn reply_to(&mut self, place: usize, answer: Answer) -> bool {
         let entry = self.table.at(place);
-        let (to, client, local) = (entry.address(), entry.client, entry.is_local());
-        self.reply(Reply { to, client, local, limit: BASE_DATAGRAM, answer })
+        let (to, target) = (entry.address(), entry.target());
+        self.reply(Reply { to, target, limit: BASE_DATAGRAM, answer })
     }
 
     pub(super) fn reply_state(&mut self, place: usize, position: Position, progress: Progress) {
@@ -590,13 +585,15 @@ impl Server {
 
     /// Writes a short answer, and with it those that are next and go the same way.
     fn write_replies(&mut self, first: &Reply, out: &mut [u8]) -> Option<Transmit> {
-        let local = first.local && !self.config.mutant.breaks(Rule::AnswersOpen);
-        let header = Header { conversation: first.client, number: self.next_number, local };
-        let mut writer = Writer::new(out, first.limit, header);
+        let mut target = first.target;
+        if self.config.mutant.breaks(Rule::AnswersOpen) {
+            target.seal = Seal::without_key(Scheme::Open, Direction::ToClient);
+        }
+        let mut writer = Writer::new(out, first.limit, target);
         let mut wrote = self.write_reply(first, &mut writer);
         while first.answer.is_shared()
             && let Some(next) = self.replies.front()
-            && (next.to, next.client, next.local) == (first.to, first.client, first.local)
+            && (next.to, next.target) == (first.to, first.target)
             && next.answer.is_shared()
             && writer.fits(next.answer.len())
             && let Some(next) = self.next_reply()

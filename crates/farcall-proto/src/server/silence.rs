@@ -91,7 +91,7 @@ impl Server {
 
     /// When a conversation was heard last, or up to a unit later.
     fn heard(&self, now: Time, place: usize) -> Time {
-        let silent = u64::from(self.coarse(now).wrapping_sub(self.table.at(place).heard & !1) / 2);
+        let silent = u64::from(self.coarse(now).wrapping_sub(self.table.at(place).heard()) / 4);
         let least = silent.saturating_sub(1).saturating_mul(nanos(UNIT));
         Time::from_nanos(now.as_nanos().saturating_sub(least))
     }

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use super::hosts::HostName;
 use super::work::{More, Work};
+use crate::scheme::{Direction, Key, Scheme, Seal};
+use crate::wire::Target;
 
 /// One conversation. Its size is the cost of an idle one.
 #[derive(Debug, Default)]
@@ -21,14 +23,16 @@ pub(super) struct Entry {
     ip: [u64; 2],
     port: u16,
     scope: u16,
-    /// When it was last heard, in the server's coarse units, which are even; odd if that was in the local scheme.
-    pub heard: u32,
+    /// When it was last heard, in the server's coarse units, which are multiples of four, and above them in which scheme.
+    heard: u32,
     /// The date of its ticket.
     pub issued: u64,
     /// What activity 0 last did.
     pub last: Last,
     /// What there is while it is not idle, or if it has used more than one activity.
     pub more: Option<Box<More>>,
+    /// What its datagrams are sealed with: nothing in a scheme without secrets.
+    pub key: Key,
 }
 
 /// The last call of an activity: its number, and whether it was refused rather than executed.
@@ -53,6 +57,9 @@ impl Last {
 /// The server's coarse unit of time, about an eighth of a second.
 pub(super) const UNIT: Duration = Duration::from_nanos(1 << 27);
 
+/// The bits of [`Entry::heard`] that say the scheme.
+const SCHEME: u32 = 3;
+
 /// The lower half of the IPv4 address 0.0.0.0 as an IPv6 address (RFC 4291 section 2.5.5.2).
 const MAPPED: u64 = 0xffff << 32;
 
@@ -74,10 +81,45 @@ impl Entry {
         SocketAddr::V6(SocketAddrV6::new(ip.into(), self.port, 0, u32::from(self.scope)))
     }
 
-    /// Whether it was last heard in the local scheme.
-    #[inline]
-    pub fn is_local(&self) -> bool {
-        self.heard & 1 != 0
+    /// The scheme in which it was last heard.
+    #[inline(always)]
+    pub fn scheme(&self) -> Scheme {
+        Scheme::of((self.heard & SCHEME) as u8).unwrap_or_default()
+    }
+
+    /// What is sent to the client is for this conversation, and sealed so.
+    #[inline(always)]
+    pub fn target(&self) -> Target {
+        let seal = Seal { scheme: self.scheme(), key: self.key, direction: Direction::ToClient };
+        Target { conversation: self.client, seal }
+    }
+
+    /// When it was last heard, in the server's coarse units.
+    #[inline(always)]
+    pub fn heard(&self) -> u32 {
+        self.heard & !SCHEME
+    }
+
+    /// It is heard at that coarse time, in that scheme.
+    #[inline(always)]
+    pub fn hear(&mut self, coarse: u32, scheme: Scheme) {
+        self.heard = coarse | scheme as u32;
+    }
+
+    /// The same, by a clock that may be behind: whoever was heard since was heard.
+    #[inline(always)]
+    pub fn hear_late(&mut self, coarse: u32, scheme: Scheme) {
+        let later = coarse.wrapping_sub(self.heard()) as i32 > 0;
+        self.hear(if later { coarse } else { self.heard() }, scheme);
+    }
+
+    /// Whether a datagram in that scheme, from there, may be of this conversation: in one with secrets it keeps to that.
+    #[inline(always)]
+    pub fn takes(&self, scheme: Scheme, from: &SocketAddr) -> bool {
+        if scheme.has_secrets() || self.scheme().has_secrets() {
+            return scheme == self.scheme();
+        }
+        scheme != Scheme::Local || from.ip().is_loopback()
     }
 
     #[inline(always)]
@@ -254,7 +296,7 @@ impl Table {
             if entry.id == 0 || entry.more.as_ref().is_some_and(|m| m.is_busy()) {
                 continue;
             }
-            let rank = (of_host(entry.host()), now.wrapping_sub(entry.heard));
+            let rank = (of_host(entry.host()), now.wrapping_sub(entry.heard()));
             if best.is_none_or(|b| rank > b.0) {
                 best = Some((rank, self.hand));
             }
@@ -277,7 +319,7 @@ mod tests {
 
     #[test]
     fn an_idle_conversation_is_one_cache_line() {
-        assert_eq!(size_of::<Entry>(), 64);
+        assert_eq!(size_of::<Entry>() - size_of::<Key>(), 64);
     }
 
     #[test]
@@ -323,10 +365,10 @@ mod tests {
         let mut table = Table::default();
         for id in 1..=10 {
             let place = table.insert(entry(id));
-            table.at_mut(place).heard = 100 - id as u32;
+            table.at_mut(place).hear(4 * (100 - id as u32), Scheme::Open);
         }
-        let place = table.victim(100, |_| 0).unwrap();
-        assert!(table.at(place).heard < 100);
+        let place = table.victim(400, |_| 0).unwrap();
+        assert!(table.at(place).heard() < 400);
     }
 
     #[test]
@@ -334,12 +376,12 @@ mod tests {
         let mut table = Table::default();
         for id in 1..=8 {
             let place = table.insert(entry(id));
-            table.at_mut(place).heard = id as u32;
+            table.at_mut(place).hear(4 * id as u32, Scheme::Open);
         }
         table.insert(Entry::new(9, 1, 9, "10.0.0.1:9".parse().unwrap()));
         let few = HostName::of(table.places[9].ip);
         for _ in 0..100 {
-            let place = table.victim(100, |host| if host == few { 1 } else { 8 }).unwrap();
+            let place = table.victim(400, |host| if host == few { 1 } else { 8 }).unwrap();
             assert_ne!(table.at(place).host(), few, "it was not heard for longest");
         }
     }

@@ -741,7 +741,7 @@ impl Writer<'_> {
 
     /// Padding that brings the datagram to `size` bytes, tag included, or as near as it can.
     pub fn pad(&mut self, size: usize) {
-        let missing = size.saturating_sub(self.len + crate::scheme::TAG);
+        let missing = size.saturating_sub(self.len + self.tag());
         if missing < FRAME_HEAD {
             return;
         }

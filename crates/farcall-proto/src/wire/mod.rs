@@ -5,6 +5,7 @@
 //! ask [`Writer::room`] first; a frame that does not fit is not written and says so.
 
 mod frame;
+mod number;
 mod usual;
 
 pub(crate) use frame::{
@@ -12,10 +13,10 @@ pub(crate) use frame::{
     RESULT_HEAD, ResultHead, Select, Stale, StaleReason, Status, Ticket, Welcome,
 };
 pub use frame::{Fingerprint, MAX_NAME};
+pub(crate) use number::{Number, Numbers};
 pub(crate) use usual::{LoneCall, body_room, only_call, only_result, result_around, result_of};
 
-use crate::scheme;
-pub(crate) use crate::scheme::TAG;
+use crate::scheme::{Direction, Key, Scheme, Seal};
 
 /// The wire version that this crate speaks.
 pub const VERSION: u8 = 1;
@@ -27,44 +28,85 @@ pub(crate) const HEADER: usize = 20;
 pub(crate) const FRAME_HEAD: usize = 4;
 
 /// Bytes of a datagram with one whole call in it, besides arguments and metadata.
-pub(crate) const CALL_OVERHEAD: usize = HEADER + FRAME_HEAD + CALL_HEAD + scheme::TAG;
+#[inline(always)]
+pub(crate) const fn call_overhead(scheme: Scheme) -> usize {
+    HEADER + FRAME_HEAD + CALL_HEAD + scheme.tag()
+}
 
 /// A datagram or frame that breaks the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// The head of every datagram.
+/// The head of a datagram that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The receiver's identifier of the conversation; zero when the sender knows none.
     pub conversation: u64,
     /// Never used twice by a sender in a conversation.
     pub number: u64,
-    /// It is of the local scheme: between two ends on one machine.
-    pub local: bool,
+    pub scheme: Scheme,
 }
 
 impl Header {
+    /// The head of a datagram, of which nothing was checked but that it can be read.
     #[inline(always)]
-    fn write(self, head: &mut [u8; HEADER]) {
-        let scheme = if self.local { scheme::LOCAL } else { scheme::OPEN };
-        head[..4].copy_from_slice(&[VERSION, scheme, 0, 0]);
-        head[4..12].copy_from_slice(&self.conversation.to_be_bytes());
-        head[12..].copy_from_slice(&self.number.to_be_bytes());
+    pub fn of(head: &[u8; HEADER]) -> Result<Header, Malformed> {
+        match Scheme::of(head[1]) {
+            Some(scheme) if head[0] == VERSION => {
+                Ok(Header { conversation: u64_at(head, 4), number: u64_at(head, 12), scheme })
+            }
+            _ => Err(Malformed),
+        }
     }
 }
 
-/// Checks a datagram's head and tag and gives the bytes of its frames.
-#[inline(always)]
-pub(crate) fn open(datagram: &[u8], check: bool) -> Result<(Header, &[u8]), Malformed> {
-    let head = datagram.first_chunk::<HEADER>().ok_or(Malformed)?;
-    let local = head[1] == scheme::LOCAL;
-    if head[0] != VERSION || !local && head[1] != scheme::OPEN {
-        return Err(Malformed);
+/// Whom a datagram is for, and how it is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The receiver's identifier of the conversation; zero when we know none.
+    pub conversation: u64,
+    pub seal: Seal,
+}
+
+impl Target {
+    #[inline(always)]
+    fn write_head(&self, head: &mut [u8; HEADER], number: u64) {
+        head[..4].copy_from_slice(&[VERSION, self.seal.scheme as u8, 0, 0]);
+        head[4..12].copy_from_slice(&self.conversation.to_be_bytes());
+        head[12..].copy_from_slice(&number.to_be_bytes());
     }
-    let header = Header { conversation: u64_at(head, 4), number: u64_at(head, 12), local };
-    let sealed = scheme::open(datagram, HEADER, local, check).ok_or(Malformed)?;
-    Ok((header, sealed))
+
+    /// Writes the head and the tag of a datagram whose frames stand between them, which consumes the right to its number.
+    #[inline(always)]
+    pub fn seal(&self, datagram: &mut [u8], number: Number) {
+        let number = number.value();
+        if let Some(head) = datagram.first_chunk_mut() {
+            self.write_head(head, number);
+        }
+        self.seal.close(datagram, (self.conversation, number));
+    }
+}
+
+/// Checks a datagram's head and tag and gives the bytes of its frames. `key` gives the key of the conversation that it
+/// names, if that is in a scheme which has one.
+#[inline(always)]
+pub(crate) fn open(
+    datagram: &[u8],
+    direction: Direction,
+    key: impl FnOnce(u64) -> Option<Key>,
+    check: bool,
+) -> Result<(Header, &[u8]), Malformed> {
+    let header = Header::of(datagram.first_chunk().ok_or(Malformed)?)?;
+    let key = if header.scheme.has_secrets() { key(header.conversation).ok_or(Malformed)? } else { Key::NONE };
+    let seal = Seal { scheme: header.scheme, key, direction };
+    let frames = seal.open(datagram, (header.conversation, header.number), HEADER, check).ok_or(Malformed)?;
+    Ok((header, frames))
+}
+
+/// The frames of a datagram in that scheme, whose tag is not looked at.
+#[inline(always)]
+pub(crate) fn frames_of(datagram: &[u8], scheme: Scheme) -> Option<&[u8]> {
+    datagram.get(HEADER..datagram.len().checked_sub(scheme.tag())?)
 }
 
 /// The word at a place that is within the array.
@@ -86,18 +128,17 @@ fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
 pub(crate) struct Writer<'a> {
     out: &'a mut [u8],
     len: usize,
-    local: bool,
+    target: Target,
 }
 
 impl<'a> Writer<'a> {
     /// Begins a datagram of at most `limit` bytes; the buffer bounds it too.
     #[inline(always)]
-    pub fn new(out: &'a mut [u8], limit: usize, header: Header) -> Writer<'a> {
+    pub fn new(out: &'a mut [u8], limit: usize, target: Target) -> Writer<'a> {
         let limit = limit.min(out.len());
         let out = &mut out[..limit];
-        debug_assert!(limit >= HEADER + scheme::TAG);
-        header.write(out.first_chunk_mut().expect("room for a datagram's head"));
-        Writer { out, len: HEADER, local: header.local }
+        debug_assert!(limit >= HEADER + target.seal.scheme.tag());
+        Writer { out, len: HEADER, target }
     }
 
     /// Bytes that were written.
@@ -105,16 +146,22 @@ impl<'a> Writer<'a> {
         self.len
     }
 
+    /// Bytes of the tag.
+    #[inline(always)]
+    fn tag(&self) -> usize {
+        self.target.seal.scheme.tag()
+    }
+
     /// Bytes that the body of one more frame may have.
     #[inline]
     pub fn room(&self) -> usize {
-        (self.out.len() - scheme::TAG - self.len).saturating_sub(FRAME_HEAD) & !3
+        (self.out.len() - self.tag()).saturating_sub(self.len + FRAME_HEAD) & !3
     }
 
     /// Whether there is room for a frame whose body has `len` bytes.
     #[inline]
     pub fn fits(&self, len: usize) -> bool {
-        self.len + FRAME_HEAD + len + scheme::TAG <= self.out.len()
+        self.len + FRAME_HEAD + len + self.tag() <= self.out.len()
     }
 
     /// Begins a frame whose body has `len` bytes, which must be within [`Writer::room`].
@@ -148,22 +195,26 @@ impl<'a> Writer<'a> {
         (first, Body { rest })
     }
 
-    /// Seals the datagram and gives its length.
+    /// Seals the datagram, which consumes the right to its number, and gives its length.
     #[inline(always)]
-    pub fn finish(self) -> usize {
-        let end = self.len + scheme::TAG;
-        scheme::seal(&mut self.out[..end], self.local);
+    pub fn finish(self, number: Number) -> usize {
+        let end = self.len + self.tag();
+        self.target.seal(&mut self.out[..end], number);
         end
     }
 
-    /// The same where `inserted` bytes were not written, which is only of use in the local scheme.
-    pub fn finish_around(self, inserted: usize) -> usize {
-        debug_assert!(self.local || inserted == 0);
-        let end = self.len + scheme::TAG;
-        match inserted {
-            0 => scheme::seal(&mut self.out[..end], self.local),
-            _ => scheme::seal_around(&mut self.out[..end], inserted),
+    /// As [`Writer::finish`], where `inserted` bytes were not written, which is of use only if the scheme
+    /// [allows it](Seal::closes_around).
+    pub fn finish_around(self, inserted: usize, number: Number) -> usize {
+        if inserted == 0 {
+            return self.finish(number);
         }
+        let end = self.len + self.tag();
+        let datagram = &mut self.out[..end];
+        if let Some(head) = datagram.first_chunk_mut() {
+            self.target.write_head(head, number.value());
+        }
+        self.target.seal.close_around(datagram, inserted);
         end
     }
 }

@@ -3,10 +3,10 @@
 
 use super::frame::{CALL, MAX_BODY, RESULT, RETURNED};
 use super::{
-    CALL_HEAD, CallHead, FRAME_HEAD, HEADER, Header, Meta, Position, RESULT_HEAD, ResultHead, TAG, VERSION, u32_at,
+    CALL_HEAD, CallHead, FRAME_HEAD, HEADER, Meta, Number, Position, RESULT_HEAD, ResultHead, Target, VERSION, u32_at,
     u64_at,
 };
-use crate::scheme;
+use crate::scheme::{Direction, Key, Scheme, Seal};
 
 /// The usual datagram: its only frame is a whole call without metadata. What else there is, and what
 /// is malformed, [`Frames`] reads.
@@ -28,6 +28,7 @@ const POSITION_AT: usize = HEADER + FRAME_HEAD;
 pub(crate) struct LoneCall<'d> {
     datagram: &'d [u8],
     head: &'d [u8; BEFORE_ARGS],
+    scheme: Scheme,
     pub args: &'d [u8],
 }
 
@@ -35,25 +36,33 @@ impl<'d> LoneCall<'d> {
     #[inline(always)]
     pub fn glance(datagram: &'d [u8]) -> Option<LoneCall<'d>> {
         let (head, rest) = datagram.split_first_chunk()?;
-        let (args, _) = rest.split_last_chunk::<TAG>()?;
-        Some(LoneCall { datagram, head, args })
+        let scheme = Scheme::of(head[1])?;
+        let args = rest.get(..rest.len().checked_sub(scheme.tag())?)?;
+        Some(LoneCall { datagram, head, scheme, args })
     }
 
-    /// Whether it is one, without metadata, and nothing else.
+    /// Whether it is one, without metadata, and nothing else. `key` is as for [`open`](super::open).
     #[inline(always)]
-    pub fn is_one(&self) -> bool {
-        let (local, len) = (self.is_local(), CALL_HEAD + self.args.len());
+    pub fn is_one(&self, key: impl FnOnce(u64) -> Option<Key>) -> bool {
+        let len = CALL_HEAD + self.args.len();
         self.head[0] == VERSION
-            && (local || self.head[1] == scheme::OPEN)
             && len <= MAX_BODY
             && len.is_multiple_of(4)
             && u32_at(self.head, HEADER) == (u32::from(CALL) << 24 | len as u32)
-            && scheme::open(self.datagram, HEADER, local, true).is_some()
+            && self.opens(key)
     }
 
     #[inline(always)]
-    pub fn is_local(&self) -> bool {
-        self.head[1] == scheme::LOCAL
+    fn opens(&self, key: impl FnOnce(u64) -> Option<Key>) -> bool {
+        let key = if self.scheme.has_secrets() { key(self.conversation()) } else { Some(Key::NONE) };
+        let Some(key) = key else { return false };
+        let seal = Seal { scheme: self.scheme, key, direction: Direction::ToServer };
+        seal.open(self.datagram, (self.conversation(), u64_at(self.head, 12)), HEADER, true).is_some()
+    }
+
+    #[inline(always)]
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
     }
 
     #[inline(always)]
@@ -79,26 +88,32 @@ impl<'d> LoneCall<'d> {
     }
 }
 
-/// Room for the body of the result that a datagram in `out` will be.
+/// Room for the body of the result that a datagram in `out` will be, in that scheme.
 #[inline(always)]
-pub(crate) fn body_room(out: &mut [u8]) -> Option<&mut [u8]> {
-    out.get_mut(BEFORE_BODY..)?.split_last_chunk_mut::<TAG>().map(|(room, _)| room)
+pub(crate) fn body_room(out: &mut [u8], scheme: Scheme) -> Option<&mut [u8]> {
+    let end = out.len().checked_sub(scheme.tag())?;
+    out.get_mut(BEFORE_BODY..end)
 }
 
 /// Writes the datagram that is just a result, whose body of `len` bytes stands in its [room](body_room) already; its length.
 #[inline(always)]
-pub(crate) fn result_around(out: &mut [u8], header: Header, position: Position, len: usize) -> Option<usize> {
-    let end = BEFORE_BODY + len + TAG;
+pub(crate) fn result_around(
+    out: &mut [u8],
+    target: &Target,
+    number: Number,
+    position: Position,
+    len: usize,
+) -> Option<usize> {
+    let end = BEFORE_BODY + len + target.seal.scheme.tag();
     let datagram = out.get_mut(..end)?;
     let head = datagram.first_chunk_mut::<BEFORE_BODY>()?;
-    let (begins, rest) = head.split_first_chunk_mut()?;
+    let (_, rest) = head.split_first_chunk_mut::<HEADER>()?;
     let (frame, rest) = rest.split_first_chunk_mut::<FRAME_HEAD>()?;
     let result = rest.first_chunk_mut::<RESULT_HEAD>()?;
-    header.write(begins);
     *frame = (u32::from(RESULT) << 24 | (RESULT_HEAD + len) as u32).to_be_bytes();
     position.write(result);
     result[RESULT_HEAD - 4..].copy_from_slice(&[RETURNED, 0, 0, 0]);
-    scheme::seal(datagram, header.local);
+    target.seal(datagram, number);
     Some(end)
 }
 
@@ -109,13 +124,17 @@ pub(crate) fn only_result(frames: &[u8]) -> Option<(ResultHead, &[u8])> {
     Some((ResultHead::of(first).ok()?, bytes))
 }
 
-/// The body of a datagram that is just the whole result of one call, in a known conversation and scheme.
+/// The body of a datagram that is just the whole result of one call, in a known conversation with a known seal.
 #[inline(always)]
-pub(crate) fn result_of(datagram: &[u8], conversation: u64, local: bool, position: Position) -> Option<&[u8]> {
+pub(crate) fn result_of<'d>(
+    datagram: &'d [u8],
+    conversation: u64,
+    seal: &Seal,
+    position: Position,
+) -> Option<&'d [u8]> {
     let head = datagram.first_chunk::<BEFORE_BODY>()?;
-    let len = datagram.len().checked_sub(BEFORE_BODY + TAG)?;
-    let scheme = if local { scheme::LOCAL } else { scheme::OPEN };
-    let begins = u32::from_be_bytes([VERSION, scheme, 0, 0]);
+    let len = datagram.len().checked_sub(BEFORE_BODY + seal.scheme.tag())?;
+    let begins = u32::from_be_bytes([VERSION, seal.scheme as u8, 0, 0]);
     let frame = u32::from(RESULT) << 24 | (RESULT_HEAD + len) as u32;
     let returned = u32::from_be_bytes([RETURNED, 0, 0, 0]);
     let usual = len.is_multiple_of(4)
@@ -127,7 +146,7 @@ pub(crate) fn result_of(datagram: &[u8], conversation: u64, local: bool, positio
         && u32_at(head, POSITION_AT + 4) == position.exchange
         && u64_at(head, POSITION_AT + 8) == position.sequence
         && u32_at(head, BEFORE_BODY - 4) == returned;
-    if usual { scheme::open(datagram, BEFORE_BODY, local, true) } else { None }
+    if usual { seal.open(datagram, (conversation, u64_at(head, 12)), BEFORE_BODY, true) } else { None }
 }
 
 #[inline(always)]

@@ -144,8 +144,9 @@ impl Work {
 
     /// Writes the datagram that its outcome leaves in, if it may leave before anything is noted of it.
     #[inline(always)]
-    pub(super) fn leave(&self, finish: Option<&Finish>, reply: &[u8], out: &mut [u8]) -> Option<usize> {
-        self.envelope.as_ref()?.write(self.call.key, finish?, reply, out)
+    pub(super) fn leave(&mut self, finish: Option<&Finish>, reply: &[u8], out: &mut [u8]) -> Option<usize> {
+        let finish = finish?;
+        self.envelope.take()?.write(self.call.key, finish, reply, out)
     }
 
     /// Takes the arguments of one of many calls that came together: they share what was received, since their

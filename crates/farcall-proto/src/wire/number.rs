@@ -1,0 +1,66 @@
+//! The numbers of datagrams: each is the right to write one datagram, and there is no other (docs/protocol.md, 3).
+
+/// The right to write one datagram of that number. It cannot be copied: in a scheme with secrets the number is the nonce,
+/// and to seal two datagrams with one nonce gives the key away (RFC 8439, section 4).
+#[derive(Debug)]
+pub(crate) struct Number(u64);
+
+impl Number {
+    /// The number, for the datagram that consumes the right to it.
+    #[inline(always)]
+    pub(super) fn value(self) -> u64 {
+        self.0
+    }
+}
+
+/// Counts the datagrams of a sender.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    next: u64,
+}
+
+impl Numbers {
+    /// Begins with that number.
+    pub const fn from(first: u64) -> Numbers {
+        Numbers { next: first }
+    }
+
+    /// The number that the next datagram will have.
+    #[inline(always)]
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Gives the right to write the next datagram.
+    #[inline(always)]
+    pub fn take(&mut self) -> Number {
+        let number = Number(self.next);
+        self.next += 1;
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has one implementation for what cannot be cloned, and two, between which the compiler cannot choose, for what can.
+    trait CannotBeCloned<Which> {
+        fn holds() {}
+    }
+
+    struct Cloned;
+
+    impl<T> CannotBeCloned<()> for T {}
+    impl<T: Clone> CannotBeCloned<Cloned> for T {}
+
+    #[test]
+    fn the_right_to_a_number_is_given_once_and_cannot_be_copied() {
+        // (That this compiles is the test.)
+        <Number as CannotBeCloned<_>>::holds();
+        <Numbers as CannotBeCloned<_>>::holds();
+        <crate::server::Envelope as CannotBeCloned<_>>::holds();
+        let mut numbers = Numbers::from(7);
+        assert_eq!([numbers.take().value(), numbers.take().value(), numbers.next()], [7, 8, 9]);
+    }
+}
