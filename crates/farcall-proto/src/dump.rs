@@ -12,7 +12,7 @@
 use std::fmt;
 
 use crate::scheme::{Direction, Scheme};
-use crate::wire::{self, Frame, Frames, Header, Position};
+use crate::wire::{self, Ended, Frame, Frames, Handshake, Header, Position, Welcome};
 
 /// A datagram that was taken apart.
 #[derive(Debug)]
@@ -106,31 +106,37 @@ fn text(frame: &Frame<'_>) -> String {
     match frame {
         Frame::Bind(b) => {
             let name = String::from_utf8_lossy(b.name);
-            let renew = if b.renew.is_some() { ", renewing a ticket" } else { "" };
+            let renew =
+                b.renew.as_ref().map(|(conversation, ..)| format!(", renewing the ticket of {conversation:016x}"));
             format!(
-                "BIND {name:?} from client {:016x}, nonce {:x}, procedures from {}{renew}",
-                b.client, b.nonce, b.from
+                "BIND {name:?} from client {:016x}, nonce {:x}, schemes {:x}, procedures from {}{}{}",
+                b.client,
+                b.nonce,
+                b.schemes,
+                b.from,
+                renew.unwrap_or_default(),
+                handshake(&b.handshake)
             )
         }
         Frame::Welcome(w) if w.refused != 0 => {
-            format!("WELCOME refused: {}, nonce {:x}", crate::Kind::from_code(w.refused), w.nonce)
+            format!("WELCOME refused: {}, nonce {:x}{}", crate::Kind::from_code(w.refused), w.nonce, ended(w))
         }
         Frame::Welcome(w) => format!(
-            "WELCOME conversation {:016x}, nonce {:x}, export {:016x}, {} of {} procedures, you are {}",
+            "WELCOME conversation {:016x}, nonce {:x}, scheme {}, export {:016x}, {} of {} procedures, you are {}{}{}",
             w.conversation,
             w.nonce,
+            w.scheme,
             w.export,
             w.procedures().count(),
             w.total,
-            w.seen
+            w.seen,
+            ended(w),
+            handshake(&w.handshake)
         ),
         Frame::Challenge { conversation } => {
             format!("CHALLENGE conversation {conversation:016x}: show your ticket")
         }
-        Frame::Stale(s) => {
-            let age = std::time::Duration::from_nanos(s.age);
-            format!("STALE conversation {:016x}: {:?}, age {age:?}", s.conversation, s.reason)
-        }
+        Frame::Stale(s) => format!("STALE conversation {:016x}: {:?}", s.conversation, s.reason),
         Frame::Ticket(t) => {
             format!("TICKET client {:016x}, incarnation {:016x}, issued {}", t.client, t.incarnation, t.issued)
         }
@@ -169,6 +175,19 @@ fn text(frame: &Frame<'_>) -> String {
         Frame::Post(export, bytes) => format!("POST export {export:016x}: {} bytes", bytes.len()),
         Frame::Ack(ack) => format!("ACK below {}, datagrams of {}", ack.low, ack.datagram),
     }
+}
+
+fn ended(w: &Welcome<'_>) -> String {
+    let Some(Ended { reason, age }) = w.ended else { return String::new() };
+    format!(", the ticket has ended: {reason:?}, age {:?}", std::time::Duration::from_nanos(age))
+}
+
+fn handshake(h: &Handshake<'_>) -> String {
+    if *h == Handshake::default() {
+        return String::new();
+    }
+    let end = h.offset as usize + h.part.len();
+    format!(", handshake {} to {end} of {}, has {}", h.offset, h.total, h.through)
 }
 
 fn name(p: Position) -> String {

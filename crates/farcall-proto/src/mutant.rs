@@ -39,6 +39,8 @@ mutants! {
     HorizonSaysNo = "horizon-says-no",
     /// A refusal of the ticket says that a call did not run though the former end was heard after the new one began.
     StaleIgnoresSilence = "stale-ignores-silence",
+    /// A hint that the ticket is not accepted is believed, and said to mean that nothing ran.
+    StaleBelieved = "stale-believed",
     /// That a call was cancelled while it ran says that it did not run.
     CancelSaysNo = "cancel-says-no",
     /// That a result is gone says that its call did not run.
@@ -117,9 +119,6 @@ mutants! {
     LocalUnseen = "local-unseen",
     /// A server answers in the open scheme.
     AnswersOpen = "answers-open",
-    /// The end of a call is dropped if it comes in a datagram that bears no conversation (for whoever drives the calling
-    /// end).
-    EndDroppedOnOtherRoute = "end-dropped-on-other-route",
     /// A call of a high activity makes room for all below it.
     HighActivityReserves = "high-activity-reserves",
     /// A fragment makes room for all that is to come before it.

@@ -1,6 +1,7 @@
 //! Tickets: what a server gives at binding instead of remembering who bound
 //! (docs/protocol.md, "Tickets and horizon"; Liskov, Shrira & Wroclawski 1991).
 
+use std::borrow::Cow;
 use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
 
@@ -89,10 +90,17 @@ impl Issuer {
     }
 
     /// A ticket for a new conversation, newer than every other and than `horizon`.
-    pub fn issue(&mut self, now: Time, horizon: u64, client: u64, conversation: u64, to: SocketAddr) -> Ticket {
+    pub fn issue(
+        &mut self,
+        now: Time,
+        horizon: u64,
+        client: u64,
+        conversation: u64,
+        to: SocketAddr,
+    ) -> Ticket<'static> {
         let clock = now.since(self.born).as_nanos() as u64;
         self.issued = clock.max(self.issued + 1).max(horizon.saturating_add(1));
-        self.date(self.issued, client, conversation, to)
+        self.date(self.issued, client, conversation, to, Cow::Borrowed(&[]))
     }
 
     /// The same ticket for another address. Its date stays: what its conversation did under the
@@ -101,25 +109,25 @@ impl Issuer {
         &mut self,
         now: Time,
         horizon: u64,
-        old: &Ticket,
+        old: &Ticket<'_>,
         conversation: u64,
         to: SocketAddr,
         m: Mutant,
-    ) -> Ticket {
+    ) -> Ticket<'static> {
         if m.breaks(Rule::RenewalDatedAnew) {
             return self.issue(now, horizon, old.client, conversation, to);
         }
-        self.date(old.issued, old.client, conversation, to)
+        self.date(old.issued, old.client, conversation, to, old.rest.to_vec().into())
     }
 
-    fn date(&self, issued: u64, client: u64, conversation: u64, to: SocketAddr) -> Ticket {
-        let mut ticket = Ticket { client, incarnation: self.incarnation, issued, mac: [0; 16] };
+    fn date<'r>(&self, issued: u64, client: u64, conversation: u64, to: SocketAddr, rest: Cow<'r, [u8]>) -> Ticket<'r> {
+        let mut ticket = Ticket { client, incarnation: self.incarnation, issued, mac: [0; 16], rest };
         ticket.mac = self.mac(&ticket, conversation, to);
         ticket
     }
 
     /// Whether this incarnation gave `ticket` to `from` for `conversation`.
-    pub fn verify(&self, ticket: &Ticket, conversation: u64, from: SocketAddr, m: Mutant) -> Result<(), Invalid> {
+    pub fn verify(&self, ticket: &Ticket<'_>, conversation: u64, from: SocketAddr, m: Mutant) -> Result<(), Invalid> {
         if m.breaks(Rule::TicketUnchecked) {
             return Ok(());
         }
@@ -135,11 +143,12 @@ impl Issuer {
     /// The [answer] that proves this incarnation to the holder of one of its tickets. For anybody else's ticket it is
     /// some number.
     pub fn prove(&self, holder: &Holder, question: &[u8]) -> [u8; 16] {
-        let ticket = self.date(holder.issued, holder.client, holder.conversation, holder.address);
+        let Holder { client, issued, conversation, address } = *holder;
+        let ticket = self.date(issued, client, conversation, address, Cow::Borrowed(&[]));
         answer(&ticket.mac, question)
     }
 
-    fn mac(&self, ticket: &Ticket, conversation: u64, address: SocketAddr) -> [u8; 16] {
+    fn mac(&self, ticket: &Ticket<'_>, conversation: u64, address: SocketAddr) -> [u8; 16] {
         let mut hasher = SipHasher24::new_with_key(&self.mac_key);
         for word in [ticket.client, ticket.incarnation, ticket.issued, conversation] {
             hasher.write(&word.to_le_bytes());
@@ -150,6 +159,7 @@ impl Issuer {
         };
         hasher.write(&ip.octets());
         hasher.write(&address.port().to_le_bytes());
+        hasher.write(&ticket.rest);
         hasher.finish128().as_bytes()
     }
 }

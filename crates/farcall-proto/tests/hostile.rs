@@ -18,7 +18,7 @@ fn known(pair: &mut Pair) -> u64 {
 #[test]
 fn one_datagram_with_many_questions_is_answered_once() {
     let mut pair = Pair::new();
-    let bind = frame(BIND, 0, &[0, 7, 0, 9, 0x0001_0001, 1, 0, 0, 0]);
+    let bind = frame(BIND, 0, &[0, 7, 0, 9, 0x0001_0001, 1, 0, 0, 0, 0, 0, 0]);
     let many = forged(0, 1, &vec![bind; 1000]);
     pair.receive(&[many]);
     assert_eq!(pair.answered().len(), 1);

@@ -497,6 +497,7 @@ fn a_forgotten_conversation_does_not_run_old_packets() {
     assert!(pair.asked.is_empty(), "the ticket is older than the horizon");
     let answers = pair.answered();
     pair.hear(&answers);
+    pair.settle();
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Forgotten, Ran::Maybe))]);
 }
 

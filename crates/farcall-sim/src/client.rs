@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use farcall_proto::client::{self, Brief, CallId, Conversation, Departure, Outcome, Whole};
-use farcall_proto::{Failure, Kind, Route, Rule, Time, route};
+use farcall_proto::{Failure, Kind, Route, Time, route};
 
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
@@ -538,9 +538,7 @@ impl ClientNode {
         if server < g.plan.servers {
             g.server_reached(server, self.address);
         }
-        let route = route(&bytes);
-        let to_sender = route == Some(Route::Sender);
-        let to = match route {
+        let to = match route(&bytes) {
             None => None,
             Some(Route::Sender) => Some(server),
             Some(Route::Conversation(id)) => {
@@ -567,14 +565,10 @@ impl ClientNode {
                 return g.net.recycle(bytes);
             }
             talk.go_on(now);
-            let others = to_sender && g.plan.client.mutant.breaks(Rule::EndDroppedOnOtherRoute);
             match talk.take_mine(now, &bytes) {
                 None => {
                     let before = talk.core.stats();
-                    talk.core.handle(now, &bytes, &mut |event| match event {
-                        client::Event::Ended { .. } if others => {}
-                        event => take(oracle, ended, when, event),
-                    });
+                    talk.core.handle(now, &bytes, &mut |event| take(oracle, ended, when, event));
                     let after = talk.core.stats();
                     if is_word(&bytes, after.duplicates > before.duplicates) && after.received > before.received {
                         talk.heard = at;
@@ -722,7 +716,7 @@ fn end(oracle: &mut Oracle, ended: &mut Vec<Ended>, (at, heard): When, call: usi
 /// welcome that was asked for and grants something. (A refusal of the ticket is not.)
 fn is_word(datagram: &[u8], duplicate: bool) -> bool {
     const WELCOME: u8 = 0x02;
-    const REFUSED_AT: usize = 20 + 4 + 8 + 8 + 40 + 2 + 2;
+    const REFUSED_AT: usize = 20 + 4 + 8 + 8 + 44 + 2 + 2;
     match datagram.get(20) {
         Some(0x11 | 0x12 | 0x15 | 0x17) => datagram[4..12] != [0; 8],
         Some(&WELCOME) => !duplicate && datagram.get(REFUSED_AT..REFUSED_AT + 2) == Some(&[0, 0]),

@@ -13,7 +13,6 @@ use crate::{BASE_DATAGRAM, READINGS, Time};
 pub struct Brief {
     callee: Callee,
     sequence: u64,
-    number: u64,
     patience: u64,
     bytes: usize,
     timed: bool,
@@ -64,8 +63,7 @@ impl Conversation {
         self.stats.calls += 1;
         let (patience, (export, procedure)) = (self.patience_for(callee), callee);
         let timed = procedure < READINGS || self.round_trip.wants(sequence);
-        let number = self.numbers.next();
-        let mut brief = Brief { callee, sequence, number, patience, bytes: 0, timed };
+        let mut brief = Brief { callee, sequence, patience, bytes: 0, timed };
         let mut writer = Writer::new(out, BASE_DATAGRAM, target);
         let head = CallHead { position: brief.position(), export, procedure, meta: Meta::default() };
         writer.call(&head, Part { fragment: None, bytes: args });
@@ -114,8 +112,8 @@ impl Conversation {
         slot.args.clear();
         slot.args.extend_from_slice(args);
         match sent {
-            Some(sent) => slot.sent(sent, brief.number, brief.patience),
-            None => slot.sent_before(now, brief.number, brief.patience),
+            Some(sent) => slot.sent(sent, brief.patience),
+            None => slot.sent_before(now, brief.patience),
         }
         self.check = self.check.min(slot.due);
         CallId { activity, sequence }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Conversation;
 use super::slots::Slot;
-use crate::wire::{Stale, StaleReason};
+use crate::wire::StaleReason;
 use crate::{Rule, Time};
 
 /// When a server was heard last in a conversation, as far as that is known without reading a clock for each result.
@@ -46,48 +46,44 @@ impl LastWord {
     }
 }
 
+/// What a server answered to the question whether a ticket is good: it is not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    pub reason: StaleReason,
+    /// For how long this has been so.
+    pub age: Duration,
+    /// When the question was first sent: not after the answer was written.
+    pub asked: Time,
+}
+
 impl Conversation {
     /// Whether the former end was silent already when the end that refuses its ticket began (or forgot a conversation).
     ///
-    /// The refusal was written after the datagram that it answers was sent; it may have been under way for long. So the
-    /// time since the former end's last word counts up to that datagram, not to now.
-    pub(super) fn was_silent_before(&self, stale: &Stale) -> bool {
+    /// The answer was written after the question was sent; it may have been under way for long. So the time since the
+    /// former end's last word counts up to the question, not to now.
+    pub(super) fn was_silent_before(&self, verdict: &Verdict) -> bool {
         if self.config.mutant.breaks(Rule::StaleIgnoresSilence) {
             return true;
         }
         let Some(granted) = self.session.granted() else { return false };
         let patience = self.patience().max(self.usual.longest());
         let Some(heard) = granted.last_word.latest(patience) else { return false };
-        self.sent_before(stale.number).is_some_and(|sent| exceeds(sent.since(heard), age(stale)))
-    }
-
-    /// The latest time that is known to be before the datagram of this number was sent.
-    fn sent_before(&self, number: u64) -> Option<Time> {
-        let mut latest = None;
-        let mut next = self.slots.first();
-        while let Some(activity) = next {
-            next = self.slots.after(activity);
-            let slot = self.slots.at(activity);
-            if slot.first_number <= number {
-                latest = latest.max(slot.first_sent);
-            }
-        }
-        latest
+        exceeds(verdict.asked.since(heard), verdict.age)
     }
 }
 
-/// Whether a call that was first sent then did certainly not run, and never will, though `stale` refuses its
-/// conversation's ticket; the former end [was silent](Conversation::was_silent_before) when that began.
-pub(super) fn did_not_run(slot: &Slot, first_sent: Time, now: Time, stale: &Stale) -> bool {
+/// Whether a call that was first sent then did certainly not run, and never will, though the server's `verdict` is that its
+/// conversation's ticket is no good; the former end [was silent](Conversation::was_silent_before) when that began.
+pub(super) fn did_not_run(slot: &Slot, first_sent: Time, now: Time, verdict: &Verdict) -> bool {
     // (Of a call that was mentioned the former end was heard after it was sent; so this is new for a full end only.)
     if slot.mentioned {
         return false;
     }
-    stale.reason == StaleReason::Full || exceeds(age(stale), now.since(first_sent))
-}
-
-fn age(stale: &Stale) -> Duration {
-    Duration::from_nanos(stale.age)
+    match verdict.reason {
+        StaleReason::Full => true,
+        StaleReason::Incarnation | StaleReason::Horizon => exceeds(verdict.age, now.since(first_sent)),
+        StaleReason::Address => false,
+    }
 }
 
 /// Whether the longer of two durations is certainly the longer, though each was measured by another clock: two clocks

@@ -117,8 +117,8 @@ impl Conversation {
 
     fn on_frame(&mut self, now: Time, header: Header, len: usize, frame: Frame<'_>, sink: &mut dyn FnMut(Event<'_>)) {
         let ours = header.conversation == self.id;
-        // (What refuses the ticket comes from whoever is there now.)
-        if ours && !matches!(frame, Frame::Welcome(_) | Frame::Stale(_)) {
+        // (What asks for the ticket, or refuses it, comes from whoever is there now.)
+        if ours && !matches!(frame, Frame::Welcome(_) | Frame::Challenge { .. } | Frame::Stale(_)) {
             self.session.heard(now);
         }
         match frame {

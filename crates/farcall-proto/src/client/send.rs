@@ -94,7 +94,7 @@ impl Conversation {
         let call = Call { export, procedure, deadline: None, trace: None, token };
         let activity = self.slots.open(sequence, &call, args);
         self.stats.calls += 1;
-        self.slots.at_mut(activity).depart(self.numbers.next());
+        self.slots.at_mut(activity).depart();
         let len = self.write_usual(activity, target, out);
         Some(Departure { id: CallId { activity, sequence }, len, patience: self.patience_for((export, procedure)) })
     }
@@ -119,7 +119,7 @@ impl Conversation {
         let patience = self.patience();
         let Some(slot) = self.slots.find(id).filter(|slot| slot.departs()) else { return };
         slot.first_sent = None;
-        slot.sent(at, slot.first_number, self.usual.lengthen(patience, slot.call.callee()));
+        slot.sent(at, self.usual.lengthen(patience, slot.call.callee()));
         self.check = self.check.min(slot.due);
     }
 
@@ -130,13 +130,13 @@ impl Conversation {
         let activity = self.slots.only_ready()?;
         let target = self.usual_target()?;
         let (patience, room) = (self.patience(), self.mtu.datagram().min(out.len()));
-        let (number, overhead) = (self.numbers.next(), wire::call_overhead(self.seal.scheme));
+        let overhead = wire::call_overhead(self.seal.scheme);
         let slot = self.slots.at_mut(activity);
         if !slot.is_plain() || self.told_patience.is_some() || overhead + slot.args.len() > room {
             return None;
         }
         slot.wants = Want::NONE;
-        slot.sent(now, number, self.usual.lengthen(patience, slot.call.callee()));
+        slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
         self.check = self.check.min(slot.due);
         self.slots.dequeue();
         Some(self.write_usual(activity, target, out))
@@ -320,7 +320,7 @@ impl Conversation {
             if writer.call_room(&head.meta, false).is_some_and(|room| slot.args.len() <= room) {
                 slot.wants.take(Want::CALL);
                 writer.call(&head, Part { fragment: None, bytes: &slot.args });
-                slot.sent(now, self.numbers.next(), self.usual.lengthen(patience, slot.call.callee()));
+                slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
                 self.check = self.check.min(slot.due);
                 return Written::All;
             }
@@ -368,7 +368,7 @@ impl Conversation {
         sending.sent(now, number, start, end, ask);
         self.in_flight += sending.in_flight() - before;
         self.stats.retransmitted += u64::from(again);
-        slot.sent(now, number, patience);
+        slot.sent(now, patience);
         self.check = self.check.min(slot.due);
         self.wake_next();
         Written::Part

@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::evidence::{self, LastWord};
+use super::evidence::{self, LastWord, Verdict};
 use super::{Bound, Conversation, Event, Outcome};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::ticket::{self, Holder};
-use crate::wire::{Bind, Stale, StaleReason, Target, Ticket, VERSION, Welcome, Writer};
+use crate::wire::{Bind, Ended, Handshake, Stale, StaleReason, Target, Ticket, VERSION, Welcome, Writer};
 use crate::{BASE_DATAGRAM, Failure, Fingerprint, Kind, Ran, Rule, Time};
 
 /// The most procedures of one export that a binding collects.
@@ -29,11 +29,11 @@ pub(super) struct Session {
 }
 
 /// A ticket, and what came with it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Granted {
     /// The server's identifier of the conversation.
     pub conversation: u64,
-    pub ticket: Ticket,
+    pub ticket: Ticket<'static>,
     /// Our address, as the server saw it.
     address: SocketAddr,
     /// Whether the server has answered in this conversation: until then every datagram shows the
@@ -58,6 +58,8 @@ struct Request {
     /// When the first page came.
     paging: Time,
     began: Time,
+    /// When it was sent first, and last, under this nonce.
+    asked: Option<Time>,
     sent: Option<Time>,
     /// Sent once only, so that its answer times a round trip.
     timed: bool,
@@ -125,6 +127,7 @@ impl Session {
         self.requests.retain(|r| r.token != Some(token));
     }
 
+    /// Asks whether the conversation's ticket is still good, and for one that is.
     fn renew(&mut self, now: Time, conversation: u64, interval: Duration) {
         if !self.requests.iter().any(|r| r.renew == Some(conversation)) {
             self.ask(now, String::new(), None, Some(conversation), interval);
@@ -144,6 +147,7 @@ impl Session {
             pages: 0,
             paging: Time::default(),
             began: now,
+            asked: None,
             sent: None,
             timed: true,
             due: now,
@@ -175,8 +179,9 @@ impl Conversation {
     /// As whom the server knows this conversation, and what the incarnation that gave its ticket answers to a question;
     /// `None` without a ticket.
     pub fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {
-        let Granted { conversation, ticket, address, .. } = *self.session.granted()?;
-        let holder = Holder { client: ticket.client, issued: ticket.issued, conversation, address };
+        let Granted { conversation, ticket, address, .. } = self.session.granted()?;
+        let Ticket { client, issued, .. } = *ticket;
+        let holder = Holder { client, issued, conversation: *conversation, address: *address };
         Some((holder, ticket::answer(&ticket.mac, question)))
     }
 
@@ -188,9 +193,10 @@ impl Conversation {
         let session = &mut self.session;
         let request = session.requests.iter_mut().find(|r| r.due <= now)?;
         let renew = match session.granted {
-            Some(g) if request.renew == Some(g.conversation) => Some((g.conversation, g.ticket, g.address)),
+            Some(ref g) if request.renew == Some(g.conversation) => Some((g.conversation, g.ticket.clone(), g.address)),
             _ => None,
         };
+        request.asked.get_or_insert(now);
         if request.sent.replace(now).is_some() {
             request.timed = false;
             self.stats.retransmitted += 1;
@@ -202,10 +208,12 @@ impl Conversation {
             client: session.client,
             nonce: request.nonce,
             versions: (u16::from(VERSION), u16::from(VERSION)),
-            schemes: Scheme::Open.bit() | Scheme::Local.bit(),
+            schemes: Scheme::Open.bit() | if self.config.loopback { Scheme::Local.bit() } else { 0 },
             from: request.procedures.len() as u32,
             renew,
+            proof: None,
             name: request.name.as_bytes(),
+            handshake: Handshake::default(),
         };
         // Nobody knows yet whether the other end is on this machine.
         let seal = Seal::without_key(Scheme::Open, Direction::ToServer);
@@ -225,8 +233,14 @@ impl Conversation {
         let request = &mut self.session.requests[at];
         let sent = request.sent.unwrap_or(now);
         let renewed = request.renew;
+        let asked = request.asked.unwrap_or(now);
         if request.timed {
             self.round_trip.sample(now.nanos_since(sent));
+        }
+        if let Some(Ended { reason, age }) = w.ended
+            && self.session.granted.as_ref().is_some_and(|granted| renewed == Some(granted.conversation))
+        {
+            self.lose_session(Some(Verdict { reason, age: Duration::from_nanos(age), asked }), now, sink);
         }
         if w.refused == 0 {
             self.take_ticket(now, w, renewed, sink);
@@ -253,6 +267,7 @@ impl Conversation {
             self.session.nonce = self.session.nonce.wrapping_add(1);
             let request = &mut self.session.requests[at];
             request.nonce = self.session.nonce;
+            request.asked = None;
             (request.due, request.interval, request.unanswered) = (now, self.config.min_retransmit, 0);
             return;
         }
@@ -309,27 +324,27 @@ impl Conversation {
 
     fn take_ticket(&mut self, now: Time, w: &Welcome<'_>, renewed: Option<u64>, sink: &mut dyn FnMut(Event<'_>)) {
         let last_word = LastWord::new(now);
-        let granted =
-            Granted { conversation: w.conversation, ticket: w.ticket, address: w.seen, known: false, last_word };
-        match self.session.granted {
+        let ticket = w.ticket.clone().into_owned();
+        let granted = Granted { conversation: w.conversation, ticket, address: w.seen, known: false, last_word };
+        match &self.session.granted {
+            // Our ticket is as good as it was: the hint was wrong, or what it was about has passed.
+            Some(old) if old.ticket == granted.ticket => return self.session.heard(now),
             Some(old) if renewed == Some(old.conversation) && w.conversation == old.conversation => {}
-            Some(old) if renewed == Some(old.conversation) => {
-                self.lose_session(Kind::ServerRestarted, None, now, sink);
-            }
+            Some(old) if renewed == Some(old.conversation) => self.lose_session(None, now, sink),
             // We have a ticket; this question was about something else. But an answer of another
             // incarnation says that ours is worth nothing any more.
             Some(old) if old.ticket.incarnation == w.ticket.incarnation => return self.session.heard(now),
-            Some(_) => self.lose_session(Kind::ServerRestarted, None, now, sink),
+            Some(_) => self.lose_session(None, now, sink),
             None => {}
         }
         self.session.granted = Some(granted);
-        let seen = w.seen.ip().is_loopback() || self.config.mutant.breaks(Rule::LocalUnseen);
-        let scheme = if self.config.loopback && seen { Scheme::Local } else { Scheme::Open };
-        self.seal = Seal::without_key(scheme, Direction::ToServer);
+        let echoed = w.scheme == Scheme::Local as u16 || self.config.mutant.breaks(Rule::LocalUnseen);
+        let local = self.config.loopback && echoed;
+        self.seal = Seal::without_key(if local { Scheme::Local } else { Scheme::Open }, Direction::ToServer);
         self.resend_all(now);
     }
 
-    /// The server does not know the conversation: every datagram shows the ticket again.
+    /// A hint that the server does not know the conversation: every datagram shows the ticket again.
     pub(super) fn on_challenge(&mut self, now: Time, conversation: u64) {
         let Some(granted) = &mut self.session.granted else {
             return;
@@ -341,26 +356,28 @@ impl Conversation {
         self.resend_all(now);
     }
 
-    /// Our ticket is not accepted, and never will be (docs/protocol.md, "Stale").
+    /// A hint that our ticket is not accepted. Anybody can say so, and the answer to a datagram of long ago may come now: so the
+    /// server is asked, and its answer counts (docs/protocol.md, "Stale").
     pub(super) fn on_stale(&mut self, now: Time, stale: &Stale, sink: &mut dyn FnMut(Event<'_>)) {
-        if self.session.granted.is_none_or(|g| g.conversation != stale.conversation) {
+        if self.session.granted.as_ref().is_none_or(|granted| granted.conversation != stale.conversation) {
             return;
         }
-        let kind = match stale.reason {
-            StaleReason::Address => {
-                return self.session.renew(now, stale.conversation, self.config.min_retransmit);
-            }
-            StaleReason::Incarnation => Kind::ServerRestarted,
-            StaleReason::Horizon => Kind::Forgotten,
-            StaleReason::Full => Kind::Overloaded,
-        };
-        self.lose_session(kind, Some(stale), now, sink);
+        if self.config.mutant.breaks(Rule::StaleBelieved) {
+            let age = Duration::ZERO;
+            return self.lose_session(Some(Verdict { reason: StaleReason::Full, age, asked: now }), now, sink);
+        }
+        self.session.renew(now, stale.conversation, self.config.min_retransmit);
     }
 
-    /// The conversation is over at the server, which says so in `stale`, if it said anything. Calls that certainly did
+    /// The conversation is over at the server, by its `verdict`, if it gave one. Calls that certainly did
     /// not run end so; the others may have run. Calls not sent yet go to the next conversation.
-    fn lose_session(&mut self, kind: Kind, stale: Option<&Stale>, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
-        let proof = stale.filter(|stale| stale.reason == StaleReason::Full || self.was_silent_before(stale));
+    fn lose_session(&mut self, verdict: Option<Verdict>, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
+        let kind = match verdict.map(|verdict| verdict.reason) {
+            None | Some(StaleReason::Incarnation | StaleReason::Address) => Kind::ServerRestarted,
+            Some(StaleReason::Horizon) => Kind::Forgotten,
+            Some(StaleReason::Full) => Kind::Overloaded,
+        };
+        let proof = verdict.filter(|verdict| verdict.reason == StaleReason::Full || self.was_silent_before(verdict));
         self.session.granted = None;
         self.completed.clear();
         let mutant = self.config.mutant;
@@ -377,7 +394,7 @@ impl Conversation {
                 continue;
             }
             let slot = self.slots.at(activity);
-            let certain = proof.is_some_and(|stale| evidence::did_not_run(slot, first, now, stale));
+            let certain = proof.is_some_and(|verdict| evidence::did_not_run(slot, first, now, &verdict));
             let ran = if certain || says_no { Ran::No } else { Ran::Maybe };
             self.end(activity, Outcome::Failed(Failure::new(kind, ran)), sink);
         }

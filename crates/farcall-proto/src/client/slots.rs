@@ -82,8 +82,6 @@ pub(super) struct Slot {
     pub receiving: Option<(Status, Box<Incoming>)>,
     /// Until then what follows means nothing.
     pub first_sent: Option<Time>,
-    /// The number of the datagram in which it was sent first.
-    pub first_number: u64,
     /// The server has spoken of this call, so it knows of it and may execute it.
     pub mentioned: bool,
     /// It was sent once only and in one datagram: its answer times a round trip.
@@ -343,34 +341,33 @@ impl Slot {
 
     /// The call, or a fragment of it, was sent: its timer begins with the first transmission.
     #[inline]
-    pub fn sent(&mut self, now: Time, number: u64, patience: u64) {
+    pub fn sent(&mut self, now: Time, patience: u64) {
         if self.first_sent.is_some() {
             self.timed = false;
             return;
         }
         self.first_sent = Some(now);
-        (self.first_number, self.mentioned) = (number, false);
+        self.mentioned = false;
         self.timed = self.sending.is_none();
         self.stalled = 0;
         self.restart_timer(now, patience);
     }
 
     /// The call was sent, nobody knows when: it is to be sent again now.
-    pub fn sent_before(&mut self, now: Time, number: u64, patience: u64) {
+    pub fn sent_before(&mut self, now: Time, patience: u64) {
         self.first_sent = Some(UNKNOWN);
-        (self.first_number, self.mentioned) = (number, false);
+        self.mentioned = false;
         self.timed = false;
         self.stalled = 0;
         self.restart_timer(now, patience);
         self.due = now;
     }
 
-    /// The call is being sent in the datagram of this number, and when that was is yet to be
+    /// The call is being sent, and when that was is yet to be
     /// [told](super::Conversation::departed). It has no timer.
     #[inline]
-    pub fn depart(&mut self, number: u64) {
+    pub fn depart(&mut self) {
         (self.first_sent, self.due) = (Some(UNKNOWN), NEVER);
-        self.first_number = number;
         self.timed = true;
     }
 
@@ -412,7 +409,6 @@ impl Slot {
             sending: None,
             receiving: None,
             first_sent: None,
-            first_number: 0,
             mentioned: false,
             timed: false,
             due: Time::default(),

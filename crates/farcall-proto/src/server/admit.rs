@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use super::Server;
 use super::hosts::Kept;
-use super::send::{Answer, Reply};
+use super::send::{Answer, Granting, Reply};
 use super::table::Entry;
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::ticket::Invalid;
-use crate::wire::{Bind, Header, Stale, StaleReason, Target, Ticket, VERSION};
+use crate::wire::{Bind, Ended, Header, Stale, StaleReason, Target, Ticket, VERSION};
 use crate::{BASE_DATAGRAM, Kind, Rule, Time};
 
 /// How much more than it sent an address hears that has not proven that it is there.
@@ -18,38 +18,56 @@ const AMPLIFICATION: usize = 3;
 impl Server {
     /// Answers a bind, and remembers nothing of it.
     pub(super) fn on_bind(&mut self, now: Time, from: SocketAddr, len: usize, bind: &Bind<'_>) {
-        let (export, refused) = match self.look_up(bind) {
+        let asked = bind.renew.as_ref().map(|(conversation, ticket, old)| {
+            if ticket.client != bind.client {
+                return Err(Ended { reason: StaleReason::Address, age: 0 });
+            }
+            self.stands(now, *conversation, ticket, *old).map(|()| (*conversation, ticket))
+        });
+        let (chosen, renewed) = (choose(bind.schemes, from), matches!(asked, Some(Ok(_))));
+        let (export, refused) = match self.look_up(bind, chosen, renewed) {
             Ok(export) => (export, 0),
             Err(kind) => (0, kind.code()),
         };
-        let mutant = self.config.mutant;
-        let renewal = bind.renew.filter(|(conversation, ticket, old)| {
-            ticket.client == bind.client && self.issuer.verify(ticket, *conversation, *old, mutant).is_ok()
-        });
-        let (conversation, ticket) = match renewal {
-            Some((conversation, old, _)) => {
-                (conversation, self.issuer.renew(now, self.horizon, &old, conversation, from, mutant))
+        let (conversation, ticket) = match asked {
+            Some(Ok((conversation, old))) => {
+                let mutant = self.config.mutant;
+                (conversation, self.issuer.renew(now, self.horizon, old, conversation, from, mutant))
             }
-            None => {
+            None | Some(Err(_)) => {
                 let conversation = self.issuer.conversation();
                 (conversation, self.issuer.issue(now, self.horizon, bind.client, conversation, from))
             }
         };
+        let ended = asked.and_then(Result::err);
+        let scheme = chosen.unwrap_or_default();
+        let (nonce, from_procedure) = (bind.nonce, bind.from);
         self.reply(Reply {
             to: from,
             target: target(bind.client, Scheme::Open),
             limit: (len * AMPLIFICATION).min(BASE_DATAGRAM),
-            answer: Answer::Welcome { nonce: bind.nonce, conversation, ticket, refused, export, from: bind.from },
+            answer: Answer::Welcome(Box::new(Granting {
+                nonce,
+                conversation,
+                ticket,
+                refused,
+                scheme,
+                export,
+                ended,
+                from: from_procedure,
+            })),
         });
     }
 
-    fn look_up(&self, bind: &Bind<'_>) -> Result<u64, Kind> {
+    /// The export that a bind names, or why it is refused. One that renews its ticket, and asks for nothing else, belongs to a
+    /// conversation that goes on.
+    fn look_up(&self, bind: &Bind<'_>, chosen: Option<Scheme>, renewed: bool) -> Result<u64, Kind> {
         let (least, most) = bind.versions;
         let version = u16::from(VERSION);
-        if version < least || version > most || bind.schemes & (Scheme::Open.bit() | Scheme::Local.bit()) == 0 {
+        if version < least || version > most || chosen.is_none() {
             return Err(Kind::Mismatch);
         }
-        if self.draining {
+        if self.draining && !(renewed && bind.name.is_empty()) {
             return Err(Kind::Draining);
         }
         if bind.name.is_empty() {
@@ -58,43 +76,56 @@ impl Server {
         self.exports.named(bind.name).ok_or(Kind::NotExported)
     }
 
-    /// A ticket came from an address that its conversation is not known to be at: lets the
-    /// conversation in, or says for good why not.
-    pub(super) fn admit(&mut self, now: Time, from: SocketAddr, header: Header, ticket: &Ticket) -> Option<usize> {
+    /// Whether a conversation's ticket, which was given to this address, is good; else since when and why it is not.
+    fn stands(&self, now: Time, conversation: u64, ticket: &Ticket<'_>, address: SocketAddr) -> Result<(), Ended> {
         let mutant = self.config.mutant;
-        let conversation = header.conversation;
-        match self.issuer.verify(ticket, conversation, from, mutant) {
+        let age = |since: Time| now.since(since).as_nanos() as u64;
+        match self.issuer.verify(ticket, conversation, address, mutant) {
             Ok(()) => {}
             Err(Invalid::Incarnation) => {
-                let age = now.since(self.issuer.born()).as_nanos() as u64;
-                return self.refuse_ticket(from, header, ticket.client, StaleReason::Incarnation, age);
+                return Err(Ended { reason: StaleReason::Incarnation, age: age(self.issuer.born()) });
             }
-            Err(Invalid::Address) => {
-                return self.refuse_ticket(from, header, ticket.client, StaleReason::Address, 0);
-            }
+            Err(Invalid::Address) => return Err(Ended { reason: StaleReason::Address, age: 0 }),
+        }
+        if self.table.find(conversation).is_some() || mutant.breaks(Rule::HorizonIgnored) {
+            return Ok(());
+        }
+        // No conversation of that date was ever known.
+        let unrecorded = mutant.breaks(Rule::FullUnrecorded) && self.table.len() >= self.config.max_conversations;
+        match ticket.issued > self.horizon && !unrecorded {
+            true => Ok(()),
+            false if ticket.issued > self.forgotten => Err(Ended { reason: StaleReason::Full, age: 0 }),
+            false => Err(Ended { reason: StaleReason::Horizon, age: age(self.forgot) }),
+        }
+    }
+
+    /// A ticket came from an address that its conversation is not known to be at: lets the
+    /// conversation in, or hints that it never will be.
+    pub(super) fn admit(&mut self, now: Time, from: SocketAddr, header: Header, ticket: &Ticket<'_>) -> Option<usize> {
+        let mutant = self.config.mutant;
+        let conversation = header.conversation;
+        if let Err(ended) = self.stands(now, conversation, ticket, from)
+            && !(mutant.breaks(Rule::FullUnrecorded) && ended.reason == StaleReason::Full)
+        {
+            return self.refuse_ticket(from, header, ticket.client, ended.reason);
         }
         if let Some(place) = self.table.find(conversation) {
             self.move_to(place, from);
             return Some(place);
-        }
-        if ticket.issued <= self.horizon && !mutant.breaks(Rule::HorizonIgnored) {
-            let age = now.since(self.forgot).as_nanos() as u64;
-            return self.refuse_ticket(from, header, ticket.client, StaleReason::Horizon, age);
         }
         // From here on it is certain that nothing ever ran under this ticket.
         if self.table.len() >= self.config.max_conversations {
             let conversing = &self.conversing;
             let no_share = mutant.breaks(Rule::NoShareOfHosts);
             let of_host = |host| if no_share { 0 } else { conversing.of(host) };
-            if let Some(victim) = self.table.victim(self.coarse(now), of_host) {
+            if let Some(victim) = self.table.victim(self.coarse(now), ticket.issued, of_host) {
                 self.forget(now, victim);
             }
-            let full = self.table.len() >= self.config.max_conversations;
-            if (full || ticket.issued <= self.horizon) && !mutant.breaks(Rule::HorizonIgnored) {
+            if self.table.len() >= self.config.max_conversations && !mutant.breaks(Rule::HorizonIgnored) {
                 if !mutant.breaks(Rule::FullUnrecorded) {
                     self.horizon = self.horizon.max(ticket.issued);
                 }
-                return self.refuse_ticket(from, header, ticket.client, StaleReason::Full, 0);
+                return self.refuse_ticket(from, header, ticket.client, StaleReason::Full);
             }
         }
         let mut entry = Entry::new(conversation, ticket.client, ticket.issued, from);
@@ -130,42 +161,25 @@ impl Server {
         }
     }
 
-    fn refuse_ticket(
-        &mut self,
-        to: SocketAddr,
-        header: Header,
-        client: u64,
-        reason: StaleReason,
-        age: u64,
-    ) -> Option<usize> {
+    /// Hints that a ticket is not good.
+    fn refuse_ticket(&mut self, to: SocketAddr, header: Header, client: u64, reason: StaleReason) -> Option<usize> {
         self.stats.stale += 1;
-        let stale = Stale {
-            conversation: header.conversation,
-            number: header.number,
-            reason,
-            incarnation: self.issuer.incarnation(),
-            age,
-        };
-        let (target, answer) = (target(client, header.scheme), Answer::Stale(stale));
-        self.reply(Reply { to, target, limit: BASE_DATAGRAM, answer });
+        let Header { conversation, number, scheme } = header;
+        let answer = Answer::Stale(Stale { conversation, number, reason });
+        self.reply(Reply { to, target: target(client, scheme), limit: BASE_DATAGRAM, answer });
         None
     }
 
     /// A datagram without a ticket, of a conversation that is not known at this address.
     pub(super) fn challenge(&mut self, to: SocketAddr, header: Header) {
         self.stats.challenges += 1;
-        let answer = match self.table.find(header.conversation) {
-            Some(_) => Answer::Stale(Stale {
-                conversation: header.conversation,
-                number: header.number,
-                reason: StaleReason::Address,
-                incarnation: self.issuer.incarnation(),
-                age: 0,
-            }),
-            None => Answer::Challenge { conversation: header.conversation, number: header.number },
+        let Header { conversation, number, scheme } = header;
+        let answer = match self.table.find(conversation) {
+            Some(_) => Answer::Stale(Stale { conversation, number, reason: StaleReason::Address }),
+            None => Answer::Challenge { conversation, number },
         };
         // We do not know how the client calls the conversation: zero goes by its address.
-        self.reply(Reply { to, target: target(0, header.scheme), limit: BASE_DATAGRAM, answer });
+        self.reply(Reply { to, target: target(0, scheme), limit: BASE_DATAGRAM, answer });
     }
 
     /// Forgets a conversation, so that no ticket as old as its own is accepted any more.
@@ -174,6 +188,7 @@ impl Server {
         self.conversing.remove(entry.host());
         if !self.config.mutant.breaks(Rule::ForgetsSilently) {
             self.horizon = self.horizon.max(entry.issued);
+            self.forgotten = self.forgotten.max(entry.issued);
         }
         self.forgot = now;
         self.stats.evicted += 1;
@@ -181,6 +196,13 @@ impl Server {
             self.dissolve(entry.id, *more);
         }
     }
+}
+
+/// The scheme of a conversation with a client there that offers these, if we speak one of them.
+fn choose(offered: u32, client: SocketAddr) -> Option<Scheme> {
+    let local = client.ip().is_loopback().then_some(Scheme::Local);
+    let mut ours = [local, Some(Scheme::Open)].into_iter().flatten();
+    ours.find(|scheme| offered & scheme.bit() != 0)
 }
 
 /// Whoever has this identifier, whom we have no key in common with: what it hears so is a hint.

@@ -207,7 +207,9 @@ pub struct Server {
     conversing: Counts,
     /// The newest date among the tickets of forgotten conversations: none up to it is accepted.
     horizon: u64,
-    /// When a conversation was last forgotten.
+    /// The newest date among the tickets of conversations that were known, and when one was last forgotten. (The horizon may
+    /// be beyond it: nothing ever ran under the tickets between the two that are of no conversation which is known.)
+    forgotten: u64,
     forgot: Time,
     exports: Exports,
     draining: bool,
@@ -261,6 +263,7 @@ impl Server {
             table: Table::default(),
             conversing: Counts::new(issuer.key_for(b"conversing")),
             horizon: 0,
+            forgotten: 0,
             forgot: now,
             exports: Exports::default(),
             draining: false,

@@ -11,8 +11,8 @@ use super::{CallKey, Finish, Insert, Parted, Server, Transmit};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
-    self, Fragment, Number, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale, Status, Target, Ticket, VERSION,
-    Welcome, Writer,
+    self, Ended, Fragment, Handshake, Number, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale, Status, Target,
+    Ticket, VERSION, Welcome, Writer,
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
@@ -44,16 +44,23 @@ pub(super) struct Reply {
     pub answer: Answer,
 }
 
+/// What the answer to a bind says.
+#[derive(Debug)]
+pub(super) struct Granting {
+    pub nonce: u64,
+    pub conversation: u64,
+    pub ticket: Ticket<'static>,
+    pub refused: u16,
+    pub scheme: Scheme,
+    pub export: u64,
+    pub ended: Option<Ended>,
+    /// The first of the export's procedures to tell of.
+    pub from: u32,
+}
+
 #[derive(Debug)]
 pub(super) enum Answer {
-    Welcome {
-        nonce: u64,
-        conversation: u64,
-        ticket: Ticket,
-        refused: u16,
-        export: u64,
-        from: u32,
-    },
+    Welcome(Box<Granting>),
     Challenge {
         conversation: u64,
         number: u64,
@@ -606,21 +613,7 @@ impl Server {
     /// Writes a short answer, if it is still to be given.
     fn write_reply(&mut self, reply: &Reply, writer: &mut Writer<'_>) -> bool {
         match &reply.answer {
-            Answer::Welcome { nonce, conversation, ticket, refused, export, from } => {
-                let procedures = self.exports.get(*export).map_or(&[][..], |e| &e.procedures);
-                let welcome = Welcome {
-                    nonce: *nonce,
-                    conversation: *conversation,
-                    ticket: *ticket,
-                    versions: (u16::from(VERSION), u16::from(VERSION)),
-                    refused: *refused,
-                    export: *export,
-                    total: procedures.len() as u32,
-                    seen: reply.to,
-                    procedures: &[],
-                };
-                return writer.welcome(&welcome, procedures.get(*from as usize..).unwrap_or_default());
-            }
+            Answer::Welcome(granting) => return self.write_welcome(granting, reply.to, writer),
             Answer::Challenge { conversation, number } => writer.challenge(*conversation, *number),
             Answer::Stale(stale) => writer.stale(stale),
             Answer::State(position, progress) => writer.state(*position, *progress),
@@ -635,6 +628,25 @@ impl Server {
             Answer::MtuEcho => writer.mtu(true, reply.limit),
         }
         true
+    }
+
+    fn write_welcome(&self, granting: &Granting, seen: SocketAddr, writer: &mut Writer<'_>) -> bool {
+        let procedures = self.exports.get(granting.export).map_or(&[][..], |e| &e.procedures);
+        let welcome = Welcome {
+            nonce: granting.nonce,
+            conversation: granting.conversation,
+            ticket: granting.ticket.clone(),
+            versions: (u16::from(VERSION), u16::from(VERSION)),
+            refused: granting.refused,
+            scheme: granting.scheme as u16,
+            export: granting.export,
+            total: procedures.len() as u32,
+            seen,
+            ended: granting.ended,
+            handshake: Handshake::default(),
+            procedures: &[],
+        };
+        writer.welcome(&welcome, procedures.get(granting.from as usize..).unwrap_or_default())
     }
 
     fn write_select(&mut self, conversation: u64, position: Position, writer: &mut Writer<'_>) -> Option<()> {
@@ -663,7 +675,7 @@ impl Answer {
             Answer::State(..) => 24,
             Answer::Select { .. } => SELECT_MOST,
             Answer::Failure(_, failure) => 28 + wire::opaque_len(failure.detail.len().min(Failure::MAX_DETAIL)),
-            Answer::Welcome { .. } | Answer::Challenge { .. } | Answer::Stale(_) | Answer::MtuEcho => BASE_DATAGRAM,
+            Answer::Welcome(_) | Answer::Challenge { .. } | Answer::Stale(_) | Answer::MtuEcho => BASE_DATAGRAM,
         }
     }
 }

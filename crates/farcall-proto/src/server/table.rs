@@ -284,16 +284,16 @@ impl Table {
         }
     }
 
-    /// An idle entry to forget: of a few that a clock's hand comes by, one of the host that has most of them, and of those the one
+    /// An idle entry to forget for a conversation whose ticket is of that date, and so newer: of a few that a clock's hand comes by, one of the host that has most of them, and of those the one
     /// not heard for longest (an approximation of the most of all without a list).
-    pub fn victim(&mut self, now: u32, of_host: impl Fn(HostName) -> u32) -> Option<usize> {
+    pub fn victim(&mut self, now: u32, date: u64, of_host: impl Fn(HostName) -> u32) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
         let mut best: Option<((u32, u32), usize)> = None;
         let mut seen = 0;
         for _ in 0..LOOK_AT.min(self.places.len()) {
             self.hand = (self.hand + 1) & mask;
             let entry = &self.places[self.hand];
-            if entry.id == 0 || entry.more.as_ref().is_some_and(|m| m.is_busy()) {
+            if entry.id == 0 || entry.issued >= date || entry.more.as_ref().is_some_and(|m| m.is_busy()) {
                 continue;
             }
             let rank = (of_host(entry.host()), now.wrapping_sub(entry.heard()));
@@ -367,7 +367,7 @@ mod tests {
             let place = table.insert(entry(id));
             table.at_mut(place).hear(4 * (100 - id as u32), Scheme::Open);
         }
-        let place = table.victim(400, |_| 0).unwrap();
+        let place = table.victim(400, u64::MAX, |_| 0).unwrap();
         assert!(table.at(place).heard() < 400);
     }
 
@@ -381,7 +381,7 @@ mod tests {
         table.insert(Entry::new(9, 1, 9, "10.0.0.1:9".parse().unwrap()));
         let few = HostName::of(table.places[9].ip);
         for _ in 0..100 {
-            let place = table.victim(400, |host| if host == few { 1 } else { 8 }).unwrap();
+            let place = table.victim(400, u64::MAX, |host| if host == few { 1 } else { 8 }).unwrap();
             assert_ne!(table.at(place).host(), few, "it was not heard for longest");
         }
     }

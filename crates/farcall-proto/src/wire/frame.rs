@@ -1,8 +1,7 @@
 //! The frames: what each says, how it is read and written (docs/protocol.md, "Frames").
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-
-use super::{FRAME_HEAD, Malformed, Reader, Writer, opaque_len, u32_at, u64_at};
+use super::binding::{Bind, Stale, Ticket, Welcome, read_bind, read_stale, read_ticket, read_welcome};
+use super::{FRAME_HEAD, Malformed, Reader, Writer, u32_at, u64_at};
 use crate::Trace;
 use crate::transfer::Incoming;
 
@@ -28,7 +27,6 @@ pub(crate) const ACK: u8 = 0x80;
 const META: u8 = 0x01;
 const FRAGMENT: u8 = 0x02;
 const ASK: u8 = 0x04;
-const RENEW: u8 = 0x01;
 const PULL: u8 = 0x01;
 /// Of a CALL, and of a PROBE.
 const DETACHED: u8 = 0x08;
@@ -42,11 +40,8 @@ const META_DEADLINE: u16 = 1;
 const META_TRACE: u16 = 2;
 const META_PATIENCE: u16 = 3;
 
-/// The longest name in a bind: a type, a slash, an instance.
-pub const MAX_NAME: usize = 255;
 /// The most ranges that a selective acknowledgement names.
 pub(crate) const MAX_RANGES: usize = 32;
-const MAX_HANDSHAKE: usize = 512;
 /// The longest body of a frame.
 pub(super) const MAX_BODY: usize = u16::MAX as usize;
 
@@ -55,13 +50,13 @@ pub(super) const MAX_BODY: usize = u16::MAX as usize;
 pub(crate) enum Frame<'a> {
     Bind(Bind<'a>),
     Welcome(Welcome<'a>),
-    /// The server does not know the conversation: show the ticket.
+    /// A hint: the server does not know the conversation, so the ticket is to be shown.
     /// (The number of the datagram that it answers is for people who read captures.)
     Challenge {
         conversation: u64,
     },
     Stale(Stale),
-    Ticket(Ticket),
+    Ticket(Ticket<'a>),
     Call(CallHead, Part<'a>),
     Result(ResultHead, Part<'a>),
     Select(Position, Select<'a>),
@@ -201,99 +196,6 @@ impl Select<'_> {
             (word(0), word(4))
         })
     }
-}
-
-/// Proof that the server spoke to this address, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    /// The client's identifier of the conversation.
-    pub client: u64,
-    pub incarnation: u64,
-    /// The server's time of issue, in its own units; grows with every ticket of an incarnation.
-    pub issued: u64,
-    pub mac: [u8; 16],
-}
-
-/// A request for a ticket and, by name, for an export.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bind<'a> {
-    pub client: u64,
-    /// Echoed, so that the answer is known to be to this request.
-    pub nonce: u64,
-    pub versions: (u16, u16),
-    pub schemes: u32,
-    /// Skip this many procedures in the answer.
-    pub from: u32,
-    /// The ticket that is to be renewed for a new address: conversation, ticket, old address.
-    pub renew: Option<(u64, Ticket, SocketAddr)>,
-    pub name: &'a [u8],
-}
-
-/// The answer to a bind.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Welcome<'a> {
-    pub nonce: u64,
-    pub conversation: u64,
-    pub ticket: Ticket,
-    pub versions: (u16, u16),
-    /// Zero, or the number of the kind of failure.
-    pub refused: u16,
-    pub export: u64,
-    /// How many procedures the export has.
-    pub total: u32,
-    /// The address that the server saw.
-    pub seen: SocketAddr,
-    /// As they stand in the frame; written from elsewhere.
-    pub procedures: &'a [u8],
-}
-
-/// What a binding compares of a procedure: WELCOME has one for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fingerprint {
-    /// The procedure's number.
-    pub number: u32,
-    /// A hash of its wire types.
-    pub types: u64,
-    /// A hash of its name; the last bit says whether the number is pinned.
-    pub name: u64,
-}
-
-/// How many bytes a [`Fingerprint`] has in WELCOME.
-const FINGERPRINT: usize = 20;
-
-impl Welcome<'_> {
-    /// The procedures in this answer.
-    pub fn procedures(&self) -> impl Iterator<Item = Fingerprint> + '_ {
-        self.procedures.chunks_exact(FINGERPRINT).map_while(|entry| {
-            let mut r = Reader::new(entry);
-            Some(Fingerprint { number: r.u32().ok()?, types: r.u64().ok()?, name: r.u64().ok()? })
-        })
-    }
-}
-
-/// Why a ticket was not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StaleReason {
-    /// It is of another incarnation; `age` is how long this one has been.
-    Incarnation = 1,
-    /// Its conversation was forgotten; `age` is how long ago the last one was.
-    Horizon = 2,
-    /// It was given to another address: renew it.
-    Address = 3,
-    /// The server cannot take on another conversation; nothing under this ticket ran.
-    Full = 4,
-}
-
-/// A ticket was not accepted, and never will be (or not from this address).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stale {
-    pub conversation: u64,
-    /// The number of the datagram that is refused.
-    pub number: u64,
-    pub reason: StaleReason,
-    pub incarnation: u64,
-    /// In nanoseconds.
-    pub age: u64,
 }
 
 /// The frames of a datagram, one after the other. Ends after the first that is malformed.
@@ -459,73 +361,10 @@ pub(crate) fn read_select_for_tests(body: &[u8]) -> Select<'_> {
     read_select(0, r).unwrap()
 }
 
-fn read_ticket(r: &mut Reader<'_>) -> Result<Ticket, Malformed> {
-    Ok(Ticket { client: r.u64()?, incarnation: r.u64()?, issued: r.u64()?, mac: r.array()? })
-}
-
-fn read_address(r: &mut Reader<'_>) -> Result<SocketAddr, Malformed> {
-    let ip = Ipv6Addr::from(r.array::<16>()?).to_canonical();
-    let port = r.u16()?;
-    let _ = r.u16()?;
-    Ok(SocketAddr::new(ip, port))
-}
-
-fn read_bind<'a>(flags: u8, mut r: Reader<'a>) -> Result<Bind<'a>, Malformed> {
-    let client = r.u64()?;
-    let nonce = r.u64()?;
-    let versions = (r.u16()?, r.u16()?);
-    let schemes = r.u32()?;
-    let from = r.u32()?;
-    let renew = match flags & RENEW {
-        0 => None,
-        _ => Some((r.u64()?, read_ticket(&mut r)?, read_address(&mut r)?)),
-    };
-    let name = r.opaque(MAX_NAME)?;
-    r.opaque(MAX_HANDSHAKE)?;
-    if client == 0 {
-        return Err(Malformed);
-    }
-    Ok(Bind { client, nonce, versions, schemes, from, renew, name })
-}
-
-fn read_welcome<'a>(mut r: Reader<'a>) -> Result<Welcome<'a>, Malformed> {
-    let nonce = r.u64()?;
-    let conversation = r.u64()?;
-    let ticket = read_ticket(&mut r)?;
-    let versions = (r.u16()?, r.u16()?);
-    let refused = r.u16()?;
-    let _ = r.u16()?;
-    let export = r.u64()?;
-    let seen = read_address(&mut r)?;
-    r.opaque(MAX_HANDSHAKE)?;
-    let total = r.u32()?;
-    let procedures = r.rest();
-    if !procedures.len().is_multiple_of(FINGERPRINT) || conversation == 0 {
-        return Err(Malformed);
-    }
-    Ok(Welcome { nonce, conversation, ticket, versions, refused, export, total, seen, procedures })
-}
-
-fn read_stale(mut r: Reader<'_>) -> Result<Stale, Malformed> {
-    let conversation = r.u64()?;
-    let number = r.u64()?;
-    let reason = match r.u32()? {
-        1 => StaleReason::Incarnation,
-        2 => StaleReason::Horizon,
-        3 => StaleReason::Address,
-        4 => StaleReason::Full,
-        _ => return Err(Malformed),
-    };
-    let _ = r.u32()?;
-    Ok(Stale { conversation, number, reason, incarnation: r.u64()?, age: r.u64()? })
-}
-
 /// What every CALL and every RESULT begins with.
 const POSITION: usize = 16;
 pub(crate) const CALL_HEAD: usize = POSITION + 12;
 pub(crate) const RESULT_HEAD: usize = POSITION + 4;
-const TICKET_LEN: usize = 40;
-const ADDRESS: usize = 20;
 
 impl Position {
     /// The position with which a body begins.
@@ -687,52 +526,6 @@ impl Writer<'_> {
         self.frame(ACK, 0, 12).u64(ack.low).u32(ack.datagram);
     }
 
-    pub fn ticket(&mut self, t: &Ticket) {
-        write_ticket(&mut self.frame(TICKET, 0, TICKET_LEN), t);
-    }
-
-    pub fn challenge(&mut self, conversation: u64, number: u64) {
-        self.frame(CHALLENGE, 0, 16).u64(conversation).u64(number);
-    }
-
-    pub fn stale(&mut self, s: &Stale) {
-        let mut body = self.frame(STALE, 0, 40);
-        body.u64(s.conversation).u64(s.number).u32(s.reason as u32).u32(0).u64(s.incarnation).u64(s.age);
-    }
-
-    pub fn bind(&mut self, b: &Bind<'_>) {
-        let renew = if b.renew.is_some() { 8 + TICKET_LEN + ADDRESS } else { 0 };
-        let flags = if renew > 0 { RENEW } else { 0 };
-        let mut body = self.frame(BIND, flags, 28 + renew + opaque_len(b.name.len()) + 4);
-        body.u64(b.client).u64(b.nonce).u16(b.versions.0).u16(b.versions.1).u32(b.schemes).u32(b.from);
-        if let Some((conversation, ticket, address)) = &b.renew {
-            body.u64(*conversation);
-            write_ticket(&mut body, ticket);
-            write_address(&mut body, *address);
-        }
-        body.opaque(b.name).u32(0);
-    }
-
-    /// Writes as many of `procedures` as fit; false when not even the rest does.
-    pub fn welcome(&mut self, w: &Welcome<'_>, procedures: &[Fingerprint]) -> bool {
-        let fixed = 16 + TICKET_LEN + 8 + 8 + ADDRESS + 4 + 4;
-        if self.room() < fixed {
-            return false;
-        }
-        let fits = (self.room() - fixed) / FINGERPRINT;
-        let procedures = &procedures[..procedures.len().min(fits)];
-        let mut body = self.frame(WELCOME, 0, fixed + FINGERPRINT * procedures.len());
-        body.u64(w.nonce).u64(w.conversation);
-        write_ticket(&mut body, &w.ticket);
-        body.u16(w.versions.0).u16(w.versions.1).u16(w.refused).u16(0).u64(w.export);
-        write_address(&mut body, w.seen);
-        body.u32(0).u32(w.total);
-        for Fingerprint { number, types, name } in procedures {
-            body.u32(*number).u64(*types).u64(*name);
-        }
-        true
-    }
-
     /// A probe, or the echo of one, that brings the datagram to exactly `size` bytes.
     pub fn mtu(&mut self, echo: bool, size: usize) {
         self.frame(if echo { MTU_ECHO } else { MTU_PROBE }, 0, 4).u32(size as u32);
@@ -771,16 +564,4 @@ impl Meta {
             body.u16(META_TRACE).u16(24).bytes(&t.trace).bytes(&t.span);
         }
     }
-}
-
-fn write_ticket(body: &mut super::Body<'_>, t: &Ticket) {
-    body.u64(t.client).u64(t.incarnation).u64(t.issued).bytes(&t.mac);
-}
-
-fn write_address(body: &mut super::Body<'_>, address: SocketAddr) {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
-    body.bytes(&ip.octets()).u16(address.port()).u16(0);
 }

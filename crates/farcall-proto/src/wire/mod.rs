@@ -4,15 +4,17 @@
 //! allocated, and the work is linear in the datagram. Writers are given room by their callers, who
 //! ask [`Writer::room`] first; a frame that does not fit is not written and says so.
 
+mod binding;
 mod frame;
 mod number;
 mod usual;
 
+pub(crate) use binding::{Bind, Ended, Handshake, Stale, StaleReason, Ticket, Welcome};
+pub use binding::{Fingerprint, MAX_NAME};
 pub(crate) use frame::{
-    Ack, BIND, Bind, CALL_HEAD, CallHead, Fragment, Frame, Frames, MAX_RANGES, Meta, Part, Position, Progress,
-    RESULT_HEAD, ResultHead, Select, Stale, StaleReason, Status, Ticket, Welcome,
+    Ack, BIND, CALL_HEAD, CallHead, Fragment, Frame, Frames, MAX_RANGES, Meta, Part, Position, Progress, RESULT_HEAD,
+    ResultHead, Select, Status,
 };
-pub use frame::{Fingerprint, MAX_NAME};
 pub(crate) use number::{Number, Numbers};
 pub(crate) use usual::{LoneCall, body_room, only_call, only_result, result_around, result_of};
 

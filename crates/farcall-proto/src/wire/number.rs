@@ -35,7 +35,8 @@ impl Numbers {
     #[inline(always)]
     pub fn take(&mut self) -> Number {
         let number = Number(self.next);
-        self.next += 1;
+        // (Nobody sends 2^64 datagrams; but fuzzers begin with the last number.)
+        self.next = self.next.wrapping_add(1);
         number
     }
 }

@@ -74,51 +74,55 @@ class Client:
 
     # Binding
 
-    def bind(self, name, skip=0):
-        """Asks for the export of this name: (export, {procedure: what the server says of it})."""
+    def ask(self, name, skip=0, renew=False):
+        """Sends a BIND until it is answered: (what the answer says, when it was first asked)."""
         nonce, wait, began, tries = random64(), MIN_WAIT, time.monotonic(), 0
-        schemes = 1 << wire.OPEN | 1 << wire.LOCAL
-        body = struct.pack(">QQHHII", self.me, nonce, 1, 1, schemes, skip) + wire.opaque(name.encode()) + wire.opaque(b"")
+        local = self.wanted == wire.LOCAL and ipaddress.ip_address(self.host).is_loopback
+        schemes = 1 << wire.OPEN | (1 << wire.LOCAL if local else 0)
+        body = struct.pack(">QQHHII", self.me, nonce, 1, 1, schemes, skip)
+        if renew:
+            body += struct.pack(">Q", self.conversation) + self.ticket + self.address
+        body += wire.opaque(name.encode()) + wire.NO_HANDSHAKE
         while True:
-            self.send([frame(wire.BIND, body)], wire.BASE, conversation=0)
+            self.send([frame(wire.BIND, body, wire.RENEWAL if renew else 0)], wire.BASE, conversation=0)
             tries += 1
             until = time.monotonic() + wait
             while datagram := self.receive(until):
                 for kind, _, reader in datagram.frames:
-                    if kind == wire.WELCOME and (answer := self.welcome(reader, nonce)):
-                        return self.bound(name, skip, *answer)
+                    if kind == wire.WELCOME and (welcome := Welcome(reader)).nonce == nonce:
+                        return welcome, began
             wait = min(2 * wait, MAX_WAIT)
             if time.monotonic() - began > PATIENCE and tries >= TRIES:
                 raise CallFailed(2, wire.NO, "no answer to BIND")
 
-    def welcome(self, reader, nonce):
-        echoed, conversation = reader.unpack("QQ")
-        if echoed != nonce:
-            return None
-        ticket = reader.take(40)
-        _, _, refused, _ = reader.unpack("HHHH")
-        export = reader.unpack("Q")
-        seen, _ = reader.address()
-        reader.opaque(512)
-        total = reader.unpack("I")
-        procedures = {}
-        while reader.at < len(reader.data):
-            number, *fingerprint = reader.unpack("IQQ")
-            procedures[number] = tuple(fingerprint)
-        if self.ticket is None and not refused:
-            self.conversation, self.ticket, self.shown = conversation, ticket, False
-            self.last_word = time.monotonic()
-            loopback = all(ipaddress.ip_address(host).is_loopback for host in (self.host, seen))
-            self.scheme = self.wanted if loopback else wire.OPEN
-        return refused, export, total, procedures
+    def take_ticket(self, welcome):
+        self.conversation, self.ticket, self.address = welcome.conversation, welcome.ticket, welcome.address
+        self.scheme, self.shown, self.last_word = welcome.scheme, False, time.monotonic()
 
-    def bound(self, name, skip, refused, export, total, procedures):
-        if refused:
-            raise CallFailed(refused, wire.NO, name)
-        if procedures and skip + len(procedures) < total:
+    def bind(self, name, skip=0):
+        """Asks for the export of this name: (export, {procedure: what the server says of it})."""
+        welcome, _ = self.ask(name, skip)
+        if welcome.refused:
+            raise CallFailed(welcome.refused, wire.NO, name)
+        if self.ticket is None:
+            self.take_ticket(welcome)
+        procedures = welcome.procedures
+        if procedures and skip + len(procedures) < welcome.total:
             _, more = self.bind(name, skip + len(procedures))
             procedures.update(more)
-        return export, procedures
+        return welcome.export, procedures
+
+    def confirm(self):
+        """Asks whether our ticket is good (section 7.2): None if it is, else (reason, age, when that was asked)."""
+        welcome, asked = self.ask("", renew=True)
+        good = not welcome.reason and welcome.conversation == self.conversation
+        if good and welcome.ticket == self.ticket:
+            return None
+        if not welcome.refused:
+            self.take_ticket(welcome)
+        else:
+            self.ticket = None
+        return None if good else (welcome.reason, welcome.age, asked)
 
     def rebind(self):
         """Begins a new conversation; the client's identifier and its sequences go on."""
@@ -132,6 +136,23 @@ class Client:
             self.rebind()
         self.sequence += 1
         return Call(self, export, procedure, arguments, deadline, trace, cancel_after).run()
+
+
+class Welcome:
+    """What a server answers to a BIND (section 4.2)."""
+
+    def __init__(self, reader):
+        self.nonce, self.conversation = reader.unpack("QQ")
+        self.ticket = wire.read_ticket(reader)
+        _, _, self.refused, self.scheme = reader.unpack("HHHH")
+        self.export = reader.unpack("Q")
+        self.address = reader.take(20)
+        self.reason, _, self.age = reader.unpack("IIQ")
+        wire.read_handshake(reader)
+        self.total, self.procedures = reader.unpack("I"), {}
+        while reader.at < len(reader.data):
+            number, *fingerprint = reader.unpack("IQQ")
+            self.procedures[number] = tuple(fingerprint)
 
 
 class Call:
@@ -257,11 +278,15 @@ class Call:
                     self.outgoing.lose()
                 self.transmit()
             return None
-        reason, _, _, age = reader.unpack("IIQQ")
-        # Section 7.2: the other server must have begun before the call was sent, and after the last word of this one.
-        since, quiet = time.monotonic() - self.began, self.began - self.client.last_word
-        self.client.ticket = None
+        # STALE is a hint: what the server says under our nonce counts.
+        last_word = self.client.last_word
+        verdict = self.client.confirm()
+        if verdict is None:
+            return None
+        reason, age, asked = verdict
         if reason == 4:
             raise CallFailed(6, wire.NO, "the server can take on no conversation")
-        gone = age / 1e9 > since * 9 / 8 + 0.002 and quiet > age / 1e9 * 9 / 8 + 0.002
-        raise CallFailed(3 if reason == 1 else 22, wire.NO if gone else wire.MAYBE, "the conversation is over")
+        # The other server must have begun before the call was sent, and after the last word of this one.
+        since, quiet, age = time.monotonic() - self.began, asked - last_word, age / 1e9
+        gone = reason in (1, 2) and age > since * 9 / 8 + 0.002 and quiet > age * 9 / 8 + 0.002
+        raise CallFailed(22 if reason == 2 else 3, wire.NO if gone else wire.MAYBE, "the conversation is over")

@@ -3,6 +3,7 @@ bound it refuses new ones (STALE, reason 4)."""
 
 import hashlib
 import hmac
+import ipaddress
 import os
 import queue
 import socket
@@ -53,7 +54,7 @@ class Server:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", port))
         self.address = self.socket.getsockname()
-        self.secret, self.incarnation = os.urandom(32), random64()
+        self.secret, self.incarnation, self.began = os.urandom(32), random64(), time.monotonic()
         self.issued = self.number = 0
         self.exports, self.conversations = {}, {}
         self.finished = queue.SimpleQueue()
@@ -92,7 +93,7 @@ class Server:
             if kind == wire.BIND:
                 return self.bind(datagram, reader, flags, address, size)
             if kind == wire.TICKET:
-                shown = reader.take(40)
+                shown = wire.read_ticket(reader)
                 continue
             if datagram.conversation == 0:
                 return None
@@ -111,35 +112,58 @@ class Server:
     # Tickets (section 4.3) and binding
 
     def mac(self, head, conversation, address):
-        text = head + struct.pack(">Q", conversation) + wire.address(*address[:2])
+        text = head[:24] + struct.pack(">Q", conversation) + wire.address(*address[:2])
         return hmac.new(self.secret, text, hashlib.sha256).digest()[:16]
 
     def ticket(self, client, conversation, address):
         self.issued += 1
         head = struct.pack(">QQQ", client, self.incarnation, self.issued)
-        return head + self.mac(head, conversation, address)
+        return self.dated(head, conversation, address)
+
+    def dated(self, head, conversation, address):
+        """The ticket of that date for a client there."""
+        return head[:24] + self.mac(head, conversation, address) + wire.opaque(b"")
+
+    def stands(self, ticket, conversation, address):
+        """Why a ticket that was given to this address is not good, and since when: (reason, age); reason 0 if it is."""
+        if struct.unpack(">Q", ticket[8:16])[0] != self.incarnation:
+            return 1, int((time.monotonic() - self.began) * 1e9)
+        if not hmac.compare_digest(ticket[24:40], self.mac(ticket, conversation, address)):
+            return 3, 0
+        if conversation not in self.conversations and len(self.conversations) >= MAX_CONVERSATIONS:
+            return 4, 0
+        return 0, 0
 
     def bind(self, datagram, reader, flags, address, size):
-        client, nonce, least, most, _, skip = reader.unpack("QQHHII")
+        client, nonce, least, most, schemes, skip = reader.unpack("QQHHII")
+        conversation, renewed, reason, age = random64(), None, 0, 0
         if flags & wire.RENEWAL:
-            reader.take(8 + 40 + 20)
+            asked, old, where = reader.unpack("Q"), wire.read_ticket(reader), reader.address()
+            reason, age = self.stands(old, asked, where)
+            if not reason:
+                conversation, renewed = asked, self.dated(old, asked, address)
+        if flags & wire.PROOF:
+            reader.take(8)
+            wire.read_ticket(reader)
         name = reader.opaque(255).decode(errors="replace")
+        wire.read_handshake(reader)
         if datagram.conversation or not client:
             return
-        conversation = random64()
+        local = schemes & 1 << wire.LOCAL and ipaddress.ip_address(address[0]).is_loopback
         export, refused, listed = 0, 0, []
-        if not least <= wire.VERSION <= most:
+        if not least <= wire.VERSION <= most or not (local or schemes & 1 << wire.OPEN):
             refused = 9
         elif name:
             export, found = next(((n, e) for n, e in self.exports.items() if matches(name, e.name)), (0, None))
             refused = 0 if found else 4
             listed = found.interface.listed() if found else []
+        body = struct.pack(">QQ", nonce, conversation) + (renewed or self.ticket(client, conversation, address))
+        body += struct.pack(">HHHHQ", 1, 1, refused, wire.LOCAL if local else wire.OPEN, export)
+        body += wire.address(*address[:2]) + struct.pack(">IIQ", reason, 0, age)
+        body += wire.NO_HANDSHAKE + struct.pack(">I", len(listed))
         entries = [struct.pack(">IQQ", *entry) for entry in listed[skip:]]
-        room = (min(size, wire.BASE) - wire.HEADER - wire.TAG - wire.FRAME_HEAD - 100) // 20
-        body = struct.pack(">QQ", nonce, conversation) + self.ticket(client, conversation, address)
-        body += struct.pack(">HHHHQ", 1, 1, refused, 0, export) + wire.address(*address[:2])
-        body += wire.opaque(b"") + struct.pack(">I", len(listed)) + b"".join(entries[:room])
-        self.send(wire.OPEN, client, address, [frame(wire.WELCOME, body)])
+        room = (min(size, wire.BASE) - wire.HEADER - wire.TAG - wire.FRAME_HEAD - len(body)) // 20
+        self.send(wire.OPEN, client, address, [frame(wire.WELCOME, body + b"".join(entries[:room]))])
 
     def admit(self, datagram, shown, address):
         """The conversation of a datagram, if it is known or its ticket is good; else answers what section 7 says."""
@@ -151,17 +175,10 @@ class Server:
         if shown is None:
             self.send(datagram.scheme, 0, address, [frame(wire.CHALLENGE, word)])
             return None
-        client, incarnation, _ = struct.unpack(">QQQ", shown[:24])
-        reason = 0
-        if incarnation != self.incarnation:
-            reason, age = 1, 0
-        elif not hmac.compare_digest(shown[24:], self.mac(shown[:24], datagram.conversation, address)):
-            reason, age = 3, 0
-        elif not known and len(self.conversations) >= MAX_CONVERSATIONS:
-            reason, age = 4, 0
+        client = struct.unpack(">Q", shown[:8])[0]
+        reason, _ = self.stands(shown, datagram.conversation, address)
         if reason:
-            body = word + struct.pack(">IIQQ", reason, 0, self.incarnation, age)
-            self.send(datagram.scheme, 0, address, [frame(wire.STALE, body)])
+            self.send(datagram.scheme, client, address, [frame(wire.STALE, word + struct.pack(">II", reason, 0))])
             return None
         conversation = known or Conversation(client, address, datagram.scheme)
         conversation.address = address

@@ -11,7 +11,7 @@ import sys
 import idl
 import store
 import wire
-from client import Client, Declared
+from client import Client, Declared, Welcome
 from server import Server
 
 
@@ -77,7 +77,9 @@ def serve():
 def vectors(directory):
     read = 0
     for line in lines(directory, "datagrams.txt"):
-        wire.unseal(bytes.fromhex(line))
+        for kind, _, reader in wire.unseal(bytes.fromhex(line)).frames:
+            if kind == wire.WELCOME:
+                Welcome(reader)
         read += 1
     for line in lines(directory, "types.txt"):
         kind, data, *prints = line.split()

@@ -16,7 +16,9 @@ CALL, RESULT, SELECT, CANCEL, PROBE, STATE, MTU_PROBE, MTU_ECHO, POST = range(0x
 NON_CRITICAL = ACK = 0x80
 
 META, FRAGMENT, ASK = 1, 2, 4
-RENEWAL = 1
+RENEWAL, PROOF = 1, 2
+# Of a scheme without secrets: no bytes of none.
+NO_HANDSHAKE = bytes(16)
 PULL = 1
 
 UNKNOWN, RECEIVING, RUNNING, GONE = range(4)
@@ -92,6 +94,23 @@ class Reader:
     def address(self):
         host, port, _ = ipaddress.IPv6Address(self.take(16)), *self.unpack("HH")
         return str(host.ipv4_mapped or host), port
+
+
+def read_ticket(reader):
+    """The bytes of a ticket, whose rest is the server's affair."""
+    begins = reader.at
+    reader.take(40)
+    reader.opaque(256)
+    return reader.data[begins:reader.at]
+
+
+def read_handshake(reader):
+    """A part of a handshake: (total, offset, through, part)."""
+    total, offset, through = reader.unpack("III")
+    part = reader.opaque(65_535)
+    if max(total, through) > 65_536 or offset + len(part) > total:
+        raise Malformed("a part beyond its handshake")
+    return total, offset, through, part
 
 
 def opaque(data):

@@ -1,0 +1,128 @@
+//! CHALLENGE and STALE are hints: what they say counts when the server confirms it, and not before.
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use farcall_proto::client::Conversation;
+use farcall_proto::server::Finish;
+use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
+
+const CLIENT: u64 = 0xc11e;
+
+/// A hint of that reason about the server's conversation, as old and as new ends wrote it.
+fn stale(to: u64, conversation: u64, reason: u32) -> Datagram {
+    let [high, low] = [(conversation >> 32) as u32, conversation as u32];
+    forged(to, 1 << 40, &[frame(STALE, 0, &[high, low, 0, 9, reason, 0, 0, 7, u32::MAX, 0])])
+}
+
+fn challenge(to: u64, conversation: u64) -> Datagram {
+    let [high, low] = [(conversation >> 32) as u32, conversation as u32];
+    forged(to, 1 << 40, &[frame(CHALLENGE, 0, &[high, low, 0, 9])])
+}
+
+#[test]
+fn a_forged_refusal_of_the_ticket_ends_no_call_and_is_asked_about_once() {
+    for (to, reason) in [0, CLIENT].into_iter().flat_map(|to| (1..=4).map(move |reason| (to, reason))) {
+        let mut pair = Pair::acquainted();
+        pair.start(1, b"call");
+        let call = pair.sent();
+        pair.receive(&call);
+        // (Long after the server was heard, so that a newer one could have been there before the call.)
+        pair.hear(&vec![stale(to, conversation_of(&call[0]), reason); 100]);
+        assert_eq!(pair.told, [], "reason {reason}");
+        let asked = pair.sent();
+        assert_eq!(asked.iter().map(|d| frames_of(d)[0]).collect::<Vec<_>>(), [BIND], "one question");
+        pair.receive(&asked);
+        let welcome = pair.answered();
+        pair.hear(&welcome);
+        assert_eq!(pair.sent(), Vec::<Datagram>::new(), "the ticket is good, nothing has changed");
+        pair.settle();
+        assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
+        assert_eq!(pair.server.conversations(), 1);
+    }
+}
+
+#[test]
+fn a_forged_challenge_has_the_ticket_shown_and_what_is_outstanding_sent_again_once() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"call");
+    let call = pair.sent();
+    pair.receive(&call);
+    pair.hear(&vec![challenge(0, conversation_of(&call[0])); 100]);
+    let again = pair.sent();
+    assert_eq!(again.iter().map(|d| frames_of(d)).collect::<Vec<_>>(), [[0x05, CALL]]);
+    pair.receive(&again);
+    pair.settle();
+    assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
+}
+
+#[test]
+fn hints_about_another_conversation_mean_nothing() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"call");
+    let call = pair.sent();
+    let other = conversation_of(&call[0]) ^ 1;
+    pair.hear(&[stale(CLIENT, other, 1), stale(0, other, 1), challenge(0, other)]);
+    assert_eq!((pair.sent(), &pair.told[..]), (Vec::new(), &[][..]));
+}
+
+#[test]
+fn the_server_says_under_the_clients_nonce_that_a_call_did_not_run_and_the_next_goes_on_at_once() {
+    let mut pair = Pair::acquainted();
+    pair.pass(Duration::from_secs(60));
+    pair.restart_server(8);
+    pair.pass(Duration::from_secs(10));
+    pair.start(1, b"late");
+    // The call, CHALLENGE, the call with its ticket, STALE, BIND, WELCOME: one round trip more than to believe STALE.
+    let datagrams = pair.settle();
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::ServerRestarted, Ran::No))]);
+    assert_eq!(datagrams, 6);
+    pair.start(2, b"next");
+    assert_eq!(pair.settle(), 2, "the answer has brought a ticket");
+    assert_eq!(pair.told[1], (2, Told::Result(b"next".to_vec())));
+}
+
+#[test]
+fn for_want_of_room_the_server_says_that_nothing_ran_and_forgets_nobody_in_vain() {
+    let mut pair =
+        Pair::with(ClientConfig::default(), ServerConfig { max_conversations: 1, ..ServerConfig::default() });
+    // The pair's client has the older ticket, another one is known by a newer one, and idle.
+    pair.client.bind(pair.now, "", 9);
+    pair.settle();
+    let older = std::mem::replace(&mut pair.client, Conversation::new(ClientConfig::default(), 0xbeef));
+    pair.start(1, b"here");
+    pair.settle();
+    let newer = std::mem::replace(&mut pair.client, older);
+    pair.told.clear();
+    pair.start(2, b"full");
+    pair.settle();
+    assert_eq!(pair.told, [(2, Told::Failed(Kind::Overloaded, Ran::No))]);
+    assert_eq!(pair.server.stats().evicted, 0);
+    pair.client = newer;
+    pair.start(3, b"here");
+    pair.settle();
+    assert_eq!(pair.told[1], (3, Told::Result(b"here".to_vec())));
+}
+
+#[test]
+fn a_server_that_drains_renews_the_ticket_of_a_conversation_that_it_has() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"call");
+    let call = pair.sent();
+    pair.receive(&call);
+    pair.server.drain();
+    pair.from = "10.0.0.1:2000".parse().unwrap();
+    pair.pass(Duration::from_millis(30));
+    pair.tick();
+    let again = pair.sent();
+    pair.receive(&again);
+    let refused = pair.answered();
+    assert_eq!(frames_of(&refused[0]), [STALE]);
+    pair.hear(&refused);
+    let (key, args) = pair.asked.pop().unwrap();
+    pair.finish(key, Finish::Result, &args);
+    pair.settle();
+    assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
+}
