@@ -1,6 +1,8 @@
-//! What fuzz targets need to get past the seal: a decoder behind a checksum is never reached by chance.
+//! What fuzz targets and the simulation's hostile peer need to make datagrams by hand: a decoder behind a checksum is
+//! never reached by chance.
 
 use crate::scheme::{Direction, Scheme, Seal};
+pub use crate::wire::kinds;
 use crate::wire::{self, HEADER, Numbers, Target};
 
 /// A datagram of the open scheme with these frames, correctly sealed. `conversation` is the receiver's identifier.

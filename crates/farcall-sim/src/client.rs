@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use farcall_proto::client::{self, Brief, CallId, Conversation, Departure, Outcome, Whole};
+use farcall_proto::fuzzing::kinds::{MTU_ECHO, RESULT, SELECT, STATE, WELCOME};
 use farcall_proto::{Failure, Kind, Route, Time, route};
 
 use crate::clock::Clock;
@@ -715,10 +716,9 @@ fn end(oracle: &mut Oracle, ended: &mut Vec<Ended>, (at, heard): When, call: usi
 /// Whether a datagram that was accepted is a word of the server that the client's ticket is of: a frame about a call, or a
 /// welcome that was asked for and grants something. (A refusal of the ticket is not.)
 fn is_word(datagram: &[u8], duplicate: bool) -> bool {
-    const WELCOME: u8 = 0x02;
     const REFUSED_AT: usize = 20 + 4 + 8 + 8 + 44 + 2 + 2;
     match datagram.get(20) {
-        Some(0x11 | 0x12 | 0x15 | 0x17) => datagram[4..12] != [0; 8],
+        Some(&(RESULT | SELECT | STATE | MTU_ECHO)) => datagram[4..12] != [0; 8],
         Some(&WELCOME) => !duplicate && datagram.get(REFUSED_AT..REFUSED_AT + 2) == Some(&[0, 0]),
         _ => false,
     }

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 
 use farcall_proto::Time;
 use farcall_proto::client::{Call, Conversation, Event as Told};
+use farcall_proto::fuzzing::kinds::{ACK, CALL, CANCEL, PROBE};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::ground::{Event, Ground};
@@ -22,11 +23,6 @@ const TOTAL: u32 = 20_000;
 
 /// The call of which it asks again and again what has arrived.
 const PROBED: u32 = 1;
-
-const CALL: u8 = 0x10;
-const CANCEL: u8 = 0x13;
-const PROBE: u8 = 0x14;
-const ACK: u8 = 0x80;
 
 /// The peer and its machine.
 pub struct HostileNode {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{Conversation, Event, Outcome};
-use crate::wire::{BIND, HEADER};
+use crate::wire::{HEADER, kinds::BIND};
 use crate::{Failure, Kind, Ran, Rule, Time};
 
 /// So many probes in a row must have been refused.

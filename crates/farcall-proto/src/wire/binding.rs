@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::frame::{BIND, CHALLENGE, STALE, TICKET, WELCOME};
+use super::kinds::{BIND, CHALLENGE, STALE, TICKET, WELCOME};
 use super::{Body, Malformed, Reader, Writer, opaque_len};
 
 const RENEW: u8 = 0x01;

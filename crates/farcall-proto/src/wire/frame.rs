@@ -1,28 +1,10 @@
 //! The frames: what each says, how it is read and written (docs/protocol.md, "Frames").
 
 use super::binding::{Bind, Stale, Ticket, Welcome, read_bind, read_stale, read_ticket, read_welcome};
+use super::kinds::*;
 use super::{FRAME_HEAD, Malformed, Reader, Writer, u32_at, u64_at};
 use crate::Trace;
 use crate::transfer::Incoming;
-
-pub(crate) const PADDING: u8 = 0x00;
-pub(crate) const BIND: u8 = 0x01;
-pub(crate) const WELCOME: u8 = 0x02;
-pub(crate) const CHALLENGE: u8 = 0x03;
-pub(crate) const STALE: u8 = 0x04;
-pub(crate) const TICKET: u8 = 0x05;
-pub(crate) const CALL: u8 = 0x10;
-pub(crate) const RESULT: u8 = 0x11;
-pub(crate) const SELECT: u8 = 0x12;
-pub(crate) const CANCEL: u8 = 0x13;
-pub(crate) const PROBE: u8 = 0x14;
-pub(crate) const STATE: u8 = 0x15;
-pub(crate) const MTU_PROBE: u8 = 0x16;
-pub(crate) const MTU_ECHO: u8 = 0x17;
-pub(crate) const POST: u8 = 0x18;
-/// Types from here on may be skipped by who does not know them.
-pub(crate) const NON_CRITICAL: u8 = 0x80;
-pub(crate) const ACK: u8 = 0x80;
 
 const META: u8 = 0x01;
 const FRAGMENT: u8 = 0x02;
@@ -62,7 +44,7 @@ pub(crate) enum Frame<'a> {
     Select(Position, Select<'a>),
     Cancel(Position),
     Probe(Position),
-    /// The same of a call for whose end nobody waits, and which is to go on.
+    /// A probe of a call for whose end nobody waits, and which is to go on.
     Detach(Position),
     State(Position, Progress),
     MtuProbe(u32),

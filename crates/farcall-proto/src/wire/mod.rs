@@ -6,13 +6,14 @@
 
 mod binding;
 mod frame;
+pub mod kinds;
 mod number;
 mod usual;
 
 pub(crate) use binding::{Bind, Ended, Handshake, Stale, StaleReason, Ticket, Welcome};
 pub use binding::{Fingerprint, MAX_NAME};
 pub(crate) use frame::{
-    Ack, BIND, CALL_HEAD, CallHead, Fragment, Frame, Frames, MAX_RANGES, Meta, Part, Position, Progress, RESULT_HEAD,
+    Ack, CALL_HEAD, CallHead, Fragment, Frame, Frames, MAX_RANGES, Meta, Part, Position, Progress, RESULT_HEAD,
     ResultHead, Select, Status,
 };
 pub(crate) use number::{Number, Numbers};
@@ -172,13 +173,14 @@ impl<'a> Writer<'a> {
         self.frame_after::<0>(kind, flags, len).1
     }
 
-    /// The same, whose first `N` bytes are given apart, to be written without further checks.
+    /// Begins a frame whose body has `len` bytes. Its first `N` bytes are given apart, to be written without
+    /// further checks.
     #[inline(always)]
     fn frame_after<const N: usize>(&mut self, kind: u8, flags: u8, len: usize) -> (&mut [u8; N], Body<'_>) {
         self.frame_around::<N>(kind, flags, len, 0)
     }
 
-    /// The same, of which `inserted` bytes are not written.
+    /// Begins a frame whose body has `len` bytes, of which `inserted` stand elsewhere and are not written.
     #[inline(always)]
     fn frame_around<const N: usize>(
         &mut self,

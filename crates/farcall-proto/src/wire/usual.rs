@@ -1,7 +1,8 @@
 //! The usual datagrams: just one whole call, or just one whole result. They are recognised by few comparisons; what else
 //! there is, and what is malformed, [`Frames`](super::Frames) reads.
 
-use super::frame::{CALL, MAX_BODY, RESULT, RETURNED};
+use super::frame::{MAX_BODY, RETURNED};
+use super::kinds::{CALL, RESULT};
 use super::{
     CALL_HEAD, CallHead, FRAME_HEAD, HEADER, Meta, Number, Position, RESULT_HEAD, ResultHead, Target, VERSION, u32_at,
     u64_at,
@@ -117,7 +118,7 @@ pub(crate) fn result_around(
     Some(end)
 }
 
-/// The same of a whole result.
+/// Reads the frames of a datagram that has one whole result in it, and nothing else.
 #[inline(always)]
 pub(crate) fn only_result(frames: &[u8]) -> Option<(ResultHead, &[u8])> {
     let (first, bytes) = only::<RESULT_HEAD>(frames, RESULT)?;
