@@ -138,7 +138,7 @@ impl Failure {
         Failure { kind, ran, detail: String::new() }
     }
 
-    /// The same with a sentence for people.
+    /// Adds a sentence for people to the failure.
     pub fn with_detail(mut self, detail: impl Into<String>) -> Failure {
         self.detail = detail.into();
         self

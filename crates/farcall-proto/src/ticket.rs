@@ -103,8 +103,8 @@ impl Issuer {
         self.date(self.issued, client, conversation, to, Cow::Borrowed(&[]))
     }
 
-    /// The same ticket for another address. Its date stays: what its conversation did under the
-    /// old one is not to run again under the new.
+    /// Gives a conversation's ticket for another address. Its date stays: what the conversation did under the
+    /// old address is not to run again under the new one.
     pub fn renew(
         &mut self,
         now: Time,

@@ -291,7 +291,7 @@ impl Conversation {
     /// and an empty buffer left in their place, which was used before.
     ///
     /// # Errors
-    /// As there; the arguments stay.
+    /// As [`Conversation::start`]; the arguments stay where they are.
     #[inline(always)]
     pub fn start_by(&mut self, clock: impl Fn() -> Time, call: &Call, args: &mut Vec<u8>) -> Result<CallId, Failure> {
         let many = self.slots.outstanding() >= self.config.max_outstanding as usize;
@@ -458,7 +458,7 @@ impl Conversation {
         self.seal.scheme == Scheme::Local
     }
 
-    /// The same while nothing is called beside a long message.
+    /// How far a sender may be ahead of its receiver while nothing is called beside a long message.
     fn widest_window(&self) -> u32 {
         let most = self.config.window;
         if self.is_local() { most.min(LOCAL_WINDOW) } else { most }

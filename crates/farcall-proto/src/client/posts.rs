@@ -57,7 +57,7 @@ pub enum Answer {
     Done,
     /// Something is lacking: all that is [kept](Posts::kept) is to be sent again, then asked once more.
     Again,
-    /// The same, but nothing was done for so many answers that nothing will be.
+    /// Something is lacking, and nothing was done for so many answers that nothing will be.
     Vain,
     /// The exporter has done more than was posted.
     Nonsense,

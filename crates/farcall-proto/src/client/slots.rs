@@ -41,7 +41,7 @@ impl Want {
     pub const CANCEL: Want = Want(4);
     /// What has arrived of the result.
     pub const SELECT: Want = Want(8);
-    /// The same, because nothing more comes.
+    /// What has arrived of the result, asked for because nothing more comes.
     pub const PULL: Want = Want(16);
 
     #[inline]
@@ -271,7 +271,7 @@ impl Slots {
         (self.first_ready != NONE).then_some(self.first_ready)
     }
 
-    /// The same, if it is the only one.
+    /// The activity that has something to send, if it is the only one.
     #[inline]
     pub fn only_ready(&self) -> Option<u32> {
         if self.first_ready == self.last_ready { self.ready() } else { None }

@@ -74,7 +74,7 @@ impl Activities {
         }
     }
 
-    /// The same of one that may not have been used before.
+    /// Remembers what an activity did last that may not have been used before.
     #[inline(never)]
     fn set_first(&mut self, activity: u32, last: Last, mutant: Mutant) {
         let wanted = activity as usize;
@@ -111,7 +111,7 @@ impl Activities {
         self.row.iter().chain(self.apart.values()).filter_map(|slot| slot.work.as_deref())
     }
 
-    /// The same, to be changed.
+    /// The works of all, to be changed.
     pub fn works_mut(&mut self) -> impl Iterator<Item = &mut Work> {
         self.row.iter_mut().chain(self.apart.values_mut()).filter_map(|slot| slot.work.as_deref_mut())
     }

@@ -149,7 +149,7 @@ impl Hosts {
         }
     }
 
-    /// So much more is kept.
+    /// Counts so much more as kept for a host.
     #[inline(always)]
     pub fn charge(&mut self, place: u32, kind: Kept, amount: usize) {
         self.total[kind as usize] += amount;
@@ -161,7 +161,7 @@ impl Hosts {
         }
     }
 
-    /// So much less is.
+    /// Counts so much less as kept for a host.
     #[inline(always)]
     pub fn credit(&mut self, place: u32, kind: Kept, amount: usize) {
         self.total[kind as usize] -= amount;

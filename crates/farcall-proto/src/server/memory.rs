@@ -374,7 +374,7 @@ impl Server {
         }
     }
 
-    /// The same of what is being sent in fragments, when `latest` has been begun.
+    /// Keeps what is being sent in fragments within its budget, when `latest` has been begun.
     pub(super) fn enforce_sending(&mut self, now: Time, latest: (u64, u32)) {
         if self.hosts.total(Kept::Sending) > self.config.sending_budget {
             self.shed(now, latest);

@@ -102,7 +102,7 @@ pub struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    /// The same with a copy of the arguments.
+    /// The call with a copy of its arguments, which the datagram need not outlive.
     pub fn into_owned(self) -> Incoming<'static> {
         Incoming { args: Cow::Owned(self.args.into_owned()), ..self }
     }

@@ -302,7 +302,7 @@ impl Server {
         }
     }
 
-    /// The same, if what the activity's last call has left is there to be used again.
+    /// Begins a call with what the activity's last call has left, if that is there to be used again.
     #[inline(always)]
     fn take_over(&mut self, now: Time, place: usize, position: Position) -> bool {
         let mutant = self.config.mutant;

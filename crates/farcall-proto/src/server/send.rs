@@ -253,7 +253,7 @@ impl Server {
         place
     }
 
-    /// The same for a call that failed or was refused, or has a result that cannot be sent.
+    /// Ends a call that failed or was refused, or has a result that cannot be sent.
     #[cold]
     fn conclude_failed(
         &mut self,
@@ -336,7 +336,8 @@ impl Server {
         self.transmit_next(now, out, false).map(|Parted { to, len, .. }| Transmit { to, len })
     }
 
-    /// The same, but much of a datagram may stand elsewhere, in a result that was finished around it.
+    /// Writes the next datagram that is ready. Much of it may stand elsewhere, in a result that was finished
+    /// around it.
     #[inline]
     pub fn transmit_parted(&mut self, now: Time, out: &mut [u8]) -> Option<Parted> {
         if self.is_quiet() { None } else { self.transmit_next(now, out, true) }

@@ -92,14 +92,14 @@ impl More {
         self.running > 0
     }
 
-    /// So much more is kept for it.
+    /// Counts so much more as kept for the conversation.
     #[inline(always)]
     pub fn charge(&mut self, hosts: &mut Hosts, kind: Kept, amount: usize) {
         self.kept[kind as usize] += amount;
         hosts.charge(self.host, kind, amount);
     }
 
-    /// So much less is.
+    /// Counts so much less as kept for the conversation.
     #[inline(always)]
     pub fn credit(&mut self, hosts: &mut Hosts, kind: Kept, amount: usize) {
         self.kept[kind as usize] -= amount;
@@ -121,7 +121,7 @@ impl More {
         }
     }
 
-    /// The same, to be changed.
+    /// An activity's work, to be changed.
     #[inline]
     pub fn find_mut(&mut self, activity: u32) -> Option<&mut Work> {
         match activity {
