@@ -41,8 +41,8 @@ pub struct ClientConfig {
     pub max_retransmit: Duration,
     /// The longest time between two probes of a call that the server says is running.
     pub max_probe: Duration,
-    /// A call fails when the server has been silent this long and `patience_probes` went unanswered. A server that does
-    /// not hear from the client for as long, and a fifth more, cancels its calls.
+    /// A call fails when the server has been silent this long and `patience_probes` went unanswered. A server
+    /// that does not hear from the client for as long, and a fifth more, cancels its calls.
     pub patience: Duration,
     /// See `patience`.
     pub patience_probes: u32,

@@ -22,8 +22,8 @@ pub(crate) struct Issuer {
 
 /// Whom a ticket was given to: all that the incarnation that gave it needs to make its MAC again.
 ///
-/// The MAC itself is what the incarnation and its client know, and nobody else on their machine: by it the incarnation
-/// can prove itself elsewhere than over UDP (docs/shared-memory.md, "Meeting").
+/// The MAC itself is what the incarnation and its client know, and nobody else on their machine: by it the
+/// incarnation can prove itself elsewhere than over UDP (docs/shared-memory.md, "Meeting").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The identifier that the client chose for the conversation.

@@ -25,9 +25,10 @@ const REORDER: u64 = 3;
 
 /// A message that is arriving.
 ///
-/// What came in order stands in one buffer, which grows with it. What came ahead of a gap stands in the buffer too if that
-/// has room there already, else in a piece of its own until the gap is filled. So a message holds at most twice what has
-/// arrived of it, and [`PIECE`] bytes for each piece; and disorder costs nothing where the buffer was used before.
+/// What came in order stands in one buffer, which grows with it. What came ahead of a gap stands in the
+/// buffer too if that has room there already, else in a piece of its own until the gap is filled. So a
+/// message holds at most twice what has arrived of it, and [`PIECE`] bytes for each piece; and disorder costs
+/// nothing where the buffer was used before.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     total: u32,
@@ -289,8 +290,8 @@ impl Incoming {
         true
     }
 
-    /// Joins a piece with those behind it that it touches and that are no longer than itself: a byte is copied no more often than
-    /// its piece has doubled, in whatever order fragments come.
+    /// Joins a piece with those behind it that it touches and that are no longer than itself: a byte is
+    /// copied no more often than its piece has doubled, in whatever order fragments come.
     fn join(&mut self, place: usize) {
         while let [this, next, ..] = &mut self.pieces[place..]
             && this.end == next.start

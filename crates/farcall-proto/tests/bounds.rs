@@ -1,5 +1,5 @@
-//! What a peer can make a server keep: at each bound of docs/protocol.md a peer that means harm is held to it, and an honest one
-//! beside it is served. The table there names these tests, and one of them walks it.
+//! What a peer can make a server keep: at each bound of docs/protocol.md a peer that means harm is held to
+//! it, and an honest one beside it is served. The table there names these tests, and one of them walks it.
 
 mod common;
 
@@ -14,7 +14,8 @@ use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
 /// Where those are who mean harm; the honest client is at 10.0.0.1.
 const HARM: [u8; 4] = [10, 6, 6, 6];
 
-/// A server with these settings and an honest client that is known to it; what it was told so far is forgotten.
+/// A server with these settings and an honest client that is known to it; what it was told so far is
+/// forgotten.
 fn beside(server: ServerConfig) -> Pair {
     Pair::acquainted_with(ClientConfig { max_datagram: 1200, patience_probes: 100, ..ClientConfig::default() }, server)
 }

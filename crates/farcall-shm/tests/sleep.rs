@@ -168,8 +168,8 @@ fn a_receiver_hears_of_two_callers() {
     });
 }
 
-/// What `Post::close` and `Receiver::wait` do, beside a peer that moves the receiver to a word of its own, and one that
-/// does not.
+/// What `Post::close` and `Receiver::wait` do, beside a peer that moves the receiver to a word of its own,
+/// and one that does not.
 #[test]
 fn whoever_sleeps_at_a_bell_is_recalled_whatever_the_peer_does() {
     for stranded in [false, true] {

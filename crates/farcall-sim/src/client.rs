@@ -59,7 +59,8 @@ pub(crate) struct Talk {
     touched: Nanos,
     /// When the server was heard last, as far as the client can know.
     heard: Nanos,
-    /// When datagrams were refused since anything came from the server, and how many had come from it by then.
+    /// When datagrams were refused since anything came from the server, and how many had come from it by
+    /// then.
     refused: Vec<Nanos>,
     received: u64,
 }
@@ -89,8 +90,8 @@ impl Talk {
         self.refused.push(at);
     }
 
-    /// Whether the server may be given up before the patience is over: three refusals in half a second of its silence, by a
-    /// clock that may run an eighth too fast.
+    /// Whether the server may be given up before the patience is over: three refusals in half a second of its
+    /// silence, by a clock that may run an eighth too fast.
     fn may_give_up(&self) -> bool {
         let half = SECS / 2 - SECS / 10;
         let [first, .., last] = self.refused[..] else { return false };
@@ -328,7 +329,8 @@ impl ClientNode {
             }
             self.use_server(g, server);
             self.settle(g);
-            // What a server did and forgot while its caller was stopped is what a clock that is read too late would hide.
+            // What a server did and forgot while its caller was stopped is what a clock that is read too late
+            // would hide.
             if self.gap > 0 && g.rng.chance(500_000) {
                 let meanwhile = g.rng.below(self.gap);
                 g.net.after(meanwhile, Event::Crash(server));
@@ -552,7 +554,8 @@ impl ClientNode {
         {
             talk.touched = at;
             let (oracle, ended, when) = (&mut g.oracle, &mut self.ended, (at, talk.heard));
-            // A process that was stopped while it waited does not know how late a result came (docs/protocol.md 7.4).
+            // A process that was stopped while it waited does not know how late a result came
+            // (docs/protocol.md 7.4).
             let dated = |oracle: &Oracle, call: usize| oracle.calls[call].sent > self.resumed_at;
             if let Some(Briefly { call, brief, at: sent, looked, .. }) = &talk.brief
                 && let Some(body) = talk.core.end_brief(|| now, brief, looked.then_some(*sent), &bytes)

@@ -570,14 +570,15 @@ impl ServerNode {
         Some((hosts.map(kept).collect(), core.stats().evicted_calls))
     }
 
-    /// What a peer that means harm makes the server keep is bounded by what it sent, and by budgets that the host pays of which most
-    /// is kept.
+    /// What a peer that means harm makes the server keep is bounded by what it sent, and by budgets that the
+    /// host pays of which most is kept.
     fn check_kept(&self, g: &mut Ground, before: Option<(Vec<usize>, u64)>, len: usize) -> u64 {
         let (Some(core), Some((before, evicted))) = (&self.core, before) else { return 0 };
         let (at, budget) = (g.now(), g.plan.server.reassembly_budget);
         let Some((after, _)) = self.kept(g) else { return 0 };
         let (kept, sent) = (core.kept_for(g.seen(address(g.hostile(), 0)).ip()), g.harm(self.index));
-        // Each frame of 44 bytes may begin a call, which counts 256, and be a piece of its own; an activity far ahead counts 64.
+        // Each frame of 44 bytes may begin a call, which counts 256, and be a piece of its own; an activity
+        // far ahead counts 64.
         if kept.arguments > 10 * sent || kept.activities > 4 * sent {
             g.oracle.violate("memory-is-what-was-sent", at, || format!("{kept:?} for {sent} bytes"));
         }
@@ -585,7 +586,8 @@ impl ServerNode {
             g.oracle.violate("memory-is-bounded", at, || format!("{after:?} of {budget} bytes of arguments"));
         }
         let (paid, times) = (core.stats().paid, core.stats().evicted_calls - evicted);
-        // What one datagram adds may have made its host the one that has most; hosts are compared in thousandths of the budget.
+        // What one datagram adds may have made its host the one that has most; hosts are compared in
+        // thousandths of the budget.
         let margin = 20 * len + budget / 500;
         if let Some(paid) = paid.filter(|_| times == 1) {
             let had = before.get(host(paid).wrapping_sub(g.plan.servers)).copied().unwrap_or(0);

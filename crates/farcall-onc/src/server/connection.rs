@@ -83,7 +83,8 @@ struct Inbox {
 /// What is to leave.
 #[derive(Default)]
 struct Outbox {
-    /// What the socket had no room for, each part with its length before some of it left: so much memory it holds.
+    /// What the socket had no room for, each part with its length before some of it left: so much memory it
+    /// holds.
     unsent: VecDeque<(Bytes, usize)>,
     /// How many bytes that is.
     len: usize,
@@ -695,8 +696,8 @@ enum Record {
 const GONE: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
 const GONE: PollFlags = PollFlags::IN;
-/// The other side has broken off. (Linux hangs a TCP socket up when both sides have closed, which ours does last, or at a
-/// reset; other systems do so when the other side has closed.)
+/// The other side has broken off. (Linux hangs a TCP socket up when both sides have closed, which ours does
+/// last, or at a reset; other systems do so when the other side has closed.)
 #[cfg(target_os = "linux")]
 const RESET: PollFlags = PollFlags::ERR.union(PollFlags::HUP);
 #[cfg(not(target_os = "linux"))]

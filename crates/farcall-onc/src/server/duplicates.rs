@@ -35,7 +35,8 @@ use table::{Answer, Table};
 /// How many replies are kept, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Bytes that all replies together may take; 4 MiB by default. Of the host that has most the oldest go first.
+    /// Bytes that all replies together may take; 4 MiB by default. Of the host that has most the oldest go
+    /// first.
     pub bytes: usize,
     /// How long a reply is kept; two minutes by default.
     pub time: Duration,

@@ -1,7 +1,8 @@
 //! What a refusal of the ticket proves: which calls did certainly not run (docs/protocol.md 7.2).
 //!
 //! A new server says how long it has lived. That the former one was gone by then is a conclusion: the address
-//! may have moved between two servers that both live. So everything that the former one said counts against it.
+//! may have moved between two servers that both live. So everything that the former one said counts against
+//! it.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use crate::{Rule, Time};
 pub(super) struct LastWord {
     /// The last word that was dated had come by then.
     heard: Time,
-    /// Since then results came that nobody dated: the latest time at which a call of one of them was sent. Such a
-    /// result came before its call was to be sent again.
+    /// Since then results came that nobody dated: the latest time at which a call of one of them was sent.
+    /// Such a result came before its call was to be sent again.
     undated: Time,
 }
 
@@ -35,8 +36,8 @@ impl LastWord {
         self.undated = self.undated.max(sent.unwrap_or(UNKNOWN));
     }
 
-    /// The server cannot have been heard after that; `None` if that is not known. `patience` is the longest, in
-    /// nanoseconds, after which a call is sent again.
+    /// The server cannot have been heard after that; `None` if that is not known. `patience` is the longest,
+    /// in nanoseconds, after which a call is sent again.
     fn latest(&self, patience: u64) -> Option<Time> {
         match self.undated {
             UNKNOWN => None,

@@ -350,9 +350,9 @@ impl Conversation {
         Failure::new(Kind::TooLarge, Ran::No).with_detail(format!("arguments of {} bytes", args.len()))
     }
 
-    /// Asks the server to give the call up. It still ends by an [`Event::Ended`]: at once if it was not sent; else with
-    /// the server's word on it, or its outcome if that was on its way, within max(3 round trips, the least
-    /// retransmission time); else cancelled, and it may have run. Nothing if it had ended.
+    /// Asks the server to give the call up. It still ends by an [`Event::Ended`]: at once if it was not sent;
+    /// else with the server's word on it, or its outcome if that was on its way, within max(3 round trips,
+    /// the least retransmission time); else cancelled, and it may have run. Nothing if it had ended.
     pub fn cancel(&mut self, now: Time, id: CallId) {
         let Some(slot) = self.slots.find(id) else {
             return;
@@ -371,8 +371,8 @@ impl Conversation {
         self.want(id.activity, Want::CANCEL);
     }
 
-    /// Nobody waits for the call's end any more, but it is to go on, also when this client is gone. The server hears so at
-    /// once, or if `later` with the first probe.
+    /// Nobody waits for the call's end any more, but it is to go on, also when this client is gone. The
+    /// server hears so at once, or if `later` with the first probe.
     pub fn detach(&mut self, id: CallId, later: bool) {
         let Some(slot) = self.slots.find(id) else { return };
         if matches!(slot.stage, Stage::Cancelling { .. }) {

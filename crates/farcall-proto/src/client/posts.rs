@@ -1,4 +1,5 @@
-//! Posted writes at the importer: what the exporter has not acknowledged is kept (docs/memory-protocol.md, "Posted writes").
+//! Posted writes at the importer: what the exporter has not acknowledged is kept (docs/memory-protocol.md,
+//! "Posted writes").
 //!
 //! The exporter does the writes of a stream in order, so its answer is one number: what it has done is let go, and if it lacks what
 //! had left before it was asked, that and all behind it is sent again (go-back-N: the exporter keeps nothing of what came too early).

@@ -1,7 +1,8 @@
-//! Refused ports: what it means that, by the network's word, nobody listens where the server was (docs/protocol.md 5.3).
+//! Refused ports: what it means that, by the network's word, nobody listens where the server was
+//! (docs/protocol.md 5.3).
 //!
-//! Anybody can send an ICMP error, and one may come late. So one counts only if it quotes a datagram of this conversation,
-//! which nobody knows who does not see them, and several must answer one another's probes.
+//! Anybody can send an ICMP error, and one may come late. So one counts only if it quotes a datagram of this
+//! conversation, which nobody knows who does not see them, and several must answer one another's probes.
 
 use std::time::Duration;
 
@@ -34,8 +35,9 @@ pub(super) struct Refusals {
 }
 
 impl Conversation {
-    /// The network says that nobody listens at the server's port: hastens a probe, and counts if it quotes the beginning of
-    /// a datagram of ours. When several in a row did, [`Conversation::handle_timeout`] gives the server up.
+    /// The network says that nobody listens at the server's port: hastens a probe, and counts if it quotes
+    /// the beginning of a datagram of ours. When several in a row did, [`Conversation::handle_timeout`] gives
+    /// the server up.
     pub fn handle_refused(&mut self, now: Time, quoted: &[u8]) {
         self.handle_unreachable(now);
         let forged = self.config.mutant.breaks(Rule::RefusalUnquoted);

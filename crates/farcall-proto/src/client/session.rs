@@ -403,8 +403,8 @@ impl Conversation {
         }
     }
 
-    /// Gives up the questions that were asked often and long enough, all that were asked if the server is `refused`, and
-    /// those for a ticket that no call needs any more.
+    /// Gives up the questions that were asked often and long enough, all that were asked if the server is
+    /// `refused`, and those for a ticket that no call needs any more.
     pub(super) fn expire_binds(&mut self, now: Time, refused: bool, sink: &mut dyn FnMut(Event<'_>)) {
         self.session.expires = None;
         if self.slots.outstanding() == 0 {

@@ -112,7 +112,8 @@ impl Conversation {
         slot.unanswered >= self.config.patience_probes / hurry && now.since(slot.heard) >= self.config.patience / hurry
     }
 
-    /// Ends a call for its caller, who is told that it may have run. The server is asked to stop, and reminded a few times.
+    /// Ends a call for its caller, who is told that it may have run. The server is asked to stop, and
+    /// reminded a few times.
     fn abandon(&mut self, now: Time, activity: u32, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
         let id = super::CallId { activity, sequence: slot.sequence };

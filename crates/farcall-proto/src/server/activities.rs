@@ -1,7 +1,7 @@
 //! The activities of a conversation beyond the first: each one's last call, and its work.
 //!
-//! Clients number them in the order of need, so they stand in a row. A number far ahead of how many were used stands apart: the
-//! memory is that of the activities that were used, whatever their numbers are.
+//! Clients number them in the order of need, so they stand in a row. A number far ahead of how many were used
+//! stands apart: the memory is that of the activities that were used, whatever their numbers are.
 
 use std::collections::BTreeMap;
 

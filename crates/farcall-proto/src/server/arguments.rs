@@ -66,8 +66,8 @@ impl Server {
         self.enforce_reassembly(visit.now);
     }
 
-    /// Arguments of so many bytes begin to arrive: the buffer for them. It grows with what arrives; but whose arguments were as long before
-    /// may have a used one, of which not too many are given away.
+    /// Arguments of so many bytes begin to arrive: the buffer for them. It grows with what arrives; but whose
+    /// arguments were as long before may have a used one, of which not too many are given away.
     fn begin_assembly(&mut self, now: Time, place: usize, activity: u32, total: u32) -> Vec<u8> {
         let entry = self.table.at(place);
         let Some(more) = &entry.more else { return Vec::new() };

@@ -1,5 +1,6 @@
-//! How many of something each host has, without a place for each host: a count-min sketch (Cormode & Muthukrishnan 2005). It never
-//! says too little, and too much only of a host that shares both its cells with others; which do is this incarnation's secret.
+//! How many of something each host has, without a place for each host: a count-min sketch (Cormode &
+//! Muthukrishnan 2005). It never says too little, and too much only of a host that shares both its cells with
+//! others; which do is this incarnation's secret.
 
 use std::hash::Hasher;
 

@@ -1,8 +1,9 @@
 //! What peers make the server keep, counted by host: when there is no room, the host that has most of it pays
 //! (docs/protocol.md, "Bounds").
 //!
-//! A host is an IPv4 address or an IPv6 /64: how many conversations there are behind it is its own affair. A conversation with
-//! nothing kept has no host here, and one that has keeps the host's place, so that to count is to add.
+//! A host is an IPv4 address or an IPv6 /64: how many conversations there are behind it is its own affair. A
+//! conversation with nothing kept has no host here, and one that has keeps the host's place, so that to count
+//! is to add.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -29,8 +30,8 @@ impl Kept {
 /// Amounts of each.
 pub(super) type Amounts = [usize; Kept::ALL.len()];
 
-/// Who pays for what is kept of its callers: an IPv4 address, or an IPv6 /64. Its name is the upper half of an IPv6 address, or
-/// the whole if that is zero, as it is of IPv4 addresses.
+/// Who pays for what is kept of its callers: an IPv4 address, or an IPv6 /64. Its name is the upper half of
+/// an IPv6 address, or the whole if that is zero, as it is of IPv4 addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName([u64; 2]);
 
@@ -253,7 +254,8 @@ impl Hosts {
         Some(oldest)
     }
 
-    /// Takes a call out of the lists of all hosts, with its place there. One that is put back comes again when all others have come.
+    /// Takes a call out of the lists of all hosts, with its place there. One that is put back comes again
+    /// when all others have come.
     pub fn next(&mut self) -> Option<(u32, (u64, u32))> {
         loop {
             let place = *self.turns.front()?;

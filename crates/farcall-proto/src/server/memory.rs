@@ -195,8 +195,8 @@ impl Server {
         }
     }
 
-    /// Every call below `low` has ended at the caller. For each of these one activity is looked at, in turn: so that an ACK costs no
-    /// more than the calls that it tells of, nor more than a few datagrams.
+    /// Every call below `low` has ended at the caller. For each of these one activity is looked at, in turn:
+    /// so that an ACK costs no more than the calls that it tells of, nor more than a few datagrams.
     pub(super) fn release_below(&mut self, place: usize, low: u64) {
         let Some(more) = &mut self.table.at_mut(place).more else { return };
         let round = 1 + more.rest.used() as u64;
@@ -246,8 +246,9 @@ impl Server {
         Some(incoming)
     }
 
-    /// Keeps arguments that are arriving within their budget: a call of the host that has most of them is refused. Whichever has most
-    /// for its conversation, if that is more than its least share, goes first; and of those one of which nothing came lately.
+    /// Keeps arguments that are arriving within their budget: a call of the host that has most of them is
+    /// refused. Whichever has most for its conversation, if that is more than its least share, goes first;
+    /// and of those one of which nothing came lately.
     pub(super) fn enforce_reassembly(&mut self, now: Time) {
         while self.hosts.total(Kept::Arguments) > self.config.reassembly_budget
             && !self.config.mutant.breaks(Rule::UnfinishedKept)
@@ -291,8 +292,8 @@ impl Server {
         if self.config.mutant.breaks(Rule::NoShareOfHosts) { self.hosts.first(kind) } else { self.hosts.heaviest(kind) }
     }
 
-    /// Keeps the activities of all conversations together within bounds: of the host that has most, an idle conversation with many is
-    /// forgotten.
+    /// Keeps the activities of all conversations together within bounds: of the host that has most, an idle
+    /// conversation with many is forgotten.
     #[inline]
     pub(super) fn enforce_slots(&mut self, now: Time) {
         if self.hosts.total(Kept::Activities) > LEAST_SLOTS {
@@ -325,7 +326,8 @@ impl Server {
         }
     }
 
-    /// Keeps held results within their budgets when `latest` has become one: of the host that has most, the oldest go first.
+    /// Keeps held results within their budgets when `latest` has become one: of the host that has most, the
+    /// oldest go first.
     #[inline]
     pub(super) fn enforce_held(&mut self, now: Time, latest: (u64, u32)) {
         if self.hosts.total(Kept::Results) > self.config.held_budget
@@ -346,8 +348,8 @@ impl Server {
         self.shed_sending(now, latest);
     }
 
-    /// Lets go of what is held of calls that are over, of the host that has most. What a conversation holds that has no more than its
-    /// least share is spared, if others of the host hold more.
+    /// Lets go of what is held of calls that are over, of the host that has most. What a conversation holds
+    /// that has no more than its least share is spared, if others of the host hold more.
     fn shed_kept(&mut self, kind: Kept, budget: usize, latest: (u64, u32)) {
         let looks = (2 * self.hosts.listed()).min(LOOKS);
         for look in 0..looks {
@@ -417,8 +419,9 @@ impl Server {
         }
     }
 
-    /// There is no room for what has just become a result. The host that is being sent most gives way, and of that the conversation
-    /// that is, if that is more than its own is; else it does itself, unless it is the only one.
+    /// There is no room for what has just become a result. The host that is being sent most gives way, and of
+    /// that the conversation that is, if that is more than its own is; else it does itself, unless it is the
+    /// only one.
     fn make_way(&mut self, most: usize, (conversation, activity): (u64, u32)) {
         let Some(place) = self.table.find(conversation) else { return };
         let Some(own) = self.table.at(place).more.as_ref().map(|more| more.host) else { return };

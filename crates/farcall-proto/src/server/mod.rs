@@ -238,7 +238,8 @@ pub struct Server {
     awake: Time,
     /// When it was last looked for results that stand still.
     looked: Time,
-    /// Calls whose arguments are arriving in fragments, and bytes of used buffers that were given to them before they had come.
+    /// Calls whose arguments are arriving in fragments, and bytes of used buffers that were given to them
+    /// before they had come.
     receiving: usize,
     lent: usize,
     unfinished: usize,
@@ -336,7 +337,8 @@ impl Server {
         self.issuer.incarnation()
     }
 
-    /// The answer to a question of the holder of one of its tickets, which nobody but this incarnation can give.
+    /// The answer to a question of the holder of one of its tickets, which nobody but this incarnation can
+    /// give.
     pub fn prove(&self, holder: &Holder, question: &[u8]) -> [u8; 16] {
         self.issuer.prove(holder, question)
     }

@@ -15,7 +15,8 @@ use crate::scheme::{Direction, Key, Scheme};
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
 use crate::{ACCESSES, BASE_DATAGRAM, Failure, Kind, READINGS, Ran, Rule, Time};
 
-/// Short answers to one datagram have so many times its bytes at most, and results that are sent again for it so many bytes.
+/// Short answers to one datagram have so many times its bytes at most, and results that are sent again for it
+/// so many bytes.
 const ANSWERS: usize = 3;
 const MOST_AGAIN: usize = 1 << 20;
 

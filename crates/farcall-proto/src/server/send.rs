@@ -28,7 +28,8 @@ pub const SHORT: usize = 1 << 10;
 /// Short answers that may wait to be sent; further ones are dropped, and asked for again.
 const MAX_REPLIES: usize = 8192;
 
-/// Of those each host has at least so many, if there are not too many hosts, and no more while half of all wait.
+/// Of those each host has at least so many, if there are not too many hosts, and no more while half of all
+/// wait.
 const REPLIES_OF_A_HOST: u32 = 256;
 
 /// The longest SELECT that a server sends.
@@ -234,7 +235,8 @@ impl Server {
         };
         let len = payload.len() + inserted;
         let fits = len.is_multiple_of(4) && u32::try_from(len).is_ok();
-        // What a procedure gave after its caller had given it up was perhaps made because of that: it is nobody's.
+        // What a procedure gave after its caller had given it up was perhaps made because of that: it is
+        // nobody's.
         let wanted = work.marks & GIVEN_UP == 0 || self.config.mutant.breaks(Rule::LateResult);
         let status = match finish {
             Finish::Result if fits && wanted => Status::Result,
@@ -538,8 +540,9 @@ impl Server {
         more.in_flight -= lost;
     }
 
-    /// Has a short answer wait to be sent; whether there was room. One datagram is answered by no more than thrice its bytes, and
-    /// where many answers wait a host has its share of them: further ones are dropped, and asked for again.
+    /// Has a short answer wait to be sent; whether there was room. One datagram is answered by no more than
+    /// thrice its bytes, and where many answers wait a host has its share of them: further ones are dropped,
+    /// and asked for again.
     pub(super) fn reply(&mut self, reply: Reply) -> bool {
         let host = HostName::at(&reply.to);
         let crowded = self.replies.len() >= MAX_REPLIES / 2 && self.replying.of(host) >= REPLIES_OF_A_HOST;
@@ -579,7 +582,8 @@ impl Server {
         self.reply_to(place, Answer::Failure(position, failure));
     }
 
-    /// Says what has arrived of a call's arguments, as it is when that is sent: once, however often it is asked for before.
+    /// Says what has arrived of a call's arguments, as it is when that is sent: once, however often it is
+    /// asked for before.
     pub(super) fn reply_select(&mut self, place: usize, position: Position) {
         let conversation = self.table.at(place).id;
         let waits = self.existing_work(place, position.activity).is_none_or(|work| work.marks & TO_SELECT != 0);

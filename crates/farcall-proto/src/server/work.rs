@@ -26,7 +26,8 @@ pub(super) struct More {
     /// How many activities have work, and of how many the user has the call.
     pub works: u32,
     pub running: u32,
-    /// Every call below this number has ended at the caller, and its result was released or is soon; which activity is looked at next.
+    /// Every call below this number has ended at the caller, and its result was released or is soon; which
+    /// activity is looked at next.
     pub released: u64,
     pub hand: u32,
     /// The largest datagram that passes, by the caller's word.

@@ -20,9 +20,10 @@ std::thread_local! {
     static FENCES: Cell<Fences> = const { Cell::new(Fences::Before) };
 }
 
-/// Tries a test in every interleaving with at most so many preemptions. Loom takes a sequentially consistent access for one
-/// that acquires and releases, and knows only fences that are more. The standard allows both ways to make an access of
-/// fences, and only one of them notices if a load, or a store, is made weaker: so there are two rounds.
+/// Tries a test in every interleaving with at most so many preemptions. Loom takes a sequentially consistent
+/// access for one that acquires and releases, and knows only fences that are more. The standard allows both
+/// ways to make an access of fences, and only one of them notices if a load, or a store, is made weaker: so
+/// there are two rounds.
 pub fn check(preemptions: usize, test: impl Fn() + Send + Sync + Copy + 'static) {
     for fences in [Fences::Before, Fences::Behind] {
         FENCES.set(fences);
