@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use farcall_proto::server::{
-    CallKey, Envelope, Export, Finish, Glance, Incoming, Insert, Request, Server, Streams, Taken, Write,
+    CallKey, Envelope, Export, Finish, Glance, HostName, Incoming, Insert, Request, Server, Streams, Taken, Write,
 };
 use farcall_proto::{Failure, Fingerprint, Kind, Ran};
 
@@ -304,8 +304,9 @@ impl ServerNode {
     fn execute_access(&mut self, g: &mut Ground, job: Job) {
         let call = g.oracle.calls[job.call];
         self.check_mark(g, &job);
+        let host = job.envelope.as_ref().map(|(from, _)| HostName::at(from)).unwrap_or_default();
         let head = match call.procedure {
-            OPEN if !call.exception => Head { word: self.streams.open(), ..Head::default() },
+            OPEN if !call.exception => Head { word: self.streams.open(host), ..Head::default() },
             POSTED => match self.streams.posted(call.stream) {
                 Some((word, None)) => Head { word, status: KNOWN, ..Head::default() },
                 Some((word, Some(()))) => Head { word, status: REFUSED, ..Head::default() },

@@ -49,7 +49,7 @@ impl HostName {
         self.0
     }
 
-    pub(super) fn of([upper, lower]: [u64; 2]) -> HostName {
+    pub(super) const fn of([upper, lower]: [u64; 2]) -> HostName {
         HostName([upper, if upper == 0 { lower } else { 0 }])
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! A stream is opened by a call, so it is never opened twice, and what was posted to one that is forgotten is not done.
 
+use std::collections::BTreeMap;
+
+use super::HostName;
 use crate::{Mutant, Rule};
 
 /// The streams of one segment. `R` is why a write is refused.
@@ -14,11 +17,14 @@ pub struct Streams<R> {
     newest: u64,
     /// The one used last in front.
     streams: Vec<Stream<R>>,
+    /// How many of them each host has opened.
+    hosts: BTreeMap<HostName, usize>,
 }
 
 #[derive(Debug)]
 struct Stream<R> {
     id: u64,
+    host: HostName,
     /// The write that is to be done next: all before it were.
     next: u64,
     /// Why that one was not, and none will be.
@@ -39,17 +45,33 @@ pub enum Write<R> {
 impl<R> Streams<R> {
     /// None yet, and never more than `most`.
     pub fn new(most: usize, mutant: Mutant) -> Streams<R> {
-        Streams { most, mutant, newest: 0, streams: Vec::new() }
+        Streams { most, mutant, newest: 0, streams: Vec::new(), hosts: BTreeMap::new() }
     }
 
-    /// A new one, whose first write has the number 0. The one that was not used for longest may be forgotten for it.
-    pub fn open(&mut self) -> u64 {
+    /// A new one of that host, whose first write has the number 0. For it one of the host that has most may be forgotten.
+    pub fn open(&mut self, host: HostName) -> u64 {
         self.newest += 1;
         let again = self.mutant.breaks(Rule::StreamReused);
         let id = if again { 1 + self.newest % self.most as u64 } else { self.newest };
-        self.streams.insert(0, Stream { id, next: 0, refused: None });
-        self.streams.truncate(self.most);
+        self.streams.insert(0, Stream { id, host, next: 0, refused: None });
+        *self.hosts.entry(host).or_default() += 1;
+        if self.streams.len() > self.most {
+            self.forget_one();
+        }
         id
+    }
+
+    /// Forgets the stream that was not used for longest, of those of the hosts that have most.
+    fn forget_one(&mut self) {
+        let most = self.hosts.values().max().copied();
+        let is_of_those = |stream: &Stream<R>| self.hosts.get(&stream.host).copied() == most;
+        let Some(place) = self.streams.iter().rposition(is_of_those) else { return };
+        let host = self.streams.remove(place).host;
+        let Some(left) = self.hosts.get_mut(&host) else { return };
+        *left -= 1;
+        if *left == 0 {
+            self.hosts.remove(&host);
+        }
     }
 
     /// Does the write of that number, if it is the stream's next and none was refused.
@@ -91,11 +113,12 @@ mod tests {
     use super::*;
 
     const MOST: usize = 1024;
+    const HOST: HostName = HostName::of([7, 0]);
 
     #[test]
     fn writes_are_done_in_order_and_once() {
         let (mut streams, mut done) = (Streams::<()>::new(MOST, Mutant::NONE), Vec::new());
-        let (one, other) = (streams.open(), streams.open());
+        let (one, other) = (streams.open(HOST), streams.open(HOST));
         for (stream, number) in
             [(one, 1), (one, 0), (one, 0), (one, 2), (one, 1), (other, 0), (one, 2), (7, 0), (one, 1)]
         {
@@ -112,7 +135,7 @@ mod tests {
     #[test]
     fn nothing_is_done_behind_what_was_refused() {
         let mut streams = Streams::new(MOST, Mutant::NONE);
-        let stream = streams.open();
+        let stream = streams.open(HOST);
         streams.post(stream, 0, || Write::Refused("inhibited"));
         for number in [0, 1] {
             streams.post(stream, number, || unreachable!("it comes behind"));
@@ -123,7 +146,7 @@ mod tests {
     #[test]
     fn what_was_no_write_may_come_again() {
         let mut streams = Streams::<()>::new(MOST, Mutant::NONE);
-        let stream = streams.open();
+        let stream = streams.open(HOST);
         streams.post(stream, 0, || Write::Nothing);
         assert_eq!(streams.posted(stream), Some((0, None)));
         streams.post(stream, 0, || Write::Done);
@@ -131,14 +154,27 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_opens_many_streams_forgets_its_own() {
+        let mut streams = Streams::<()>::new(MOST, Mutant::NONE);
+        let other = streams.open(HostName::of([8, 0]));
+        let own: Vec<u64> = (0..3 * MOST).map(|_| streams.open(HOST)).collect();
+        assert_eq!(streams.posted(other), Some((0, None)));
+        assert_eq!(own.iter().filter(|id| streams.posted(**id).is_some()).count(), MOST - 1);
+        // Each of many others gets as many as it has, and no more.
+        let many: Vec<u64> = (0..MOST as u64).map(|host| streams.open(HostName::of([9 + host, 0]))).collect();
+        assert_eq!(streams.posted(*many.last().unwrap()), Some((0, None)));
+        assert_eq!((streams.hosts.len(), streams.hosts.values().sum()), (MOST, MOST));
+    }
+
+    #[test]
     fn the_stream_that_was_not_used_for_longest_is_forgotten() {
         let mut streams = Streams::<()>::new(MOST, Mutant::NONE);
-        let (first, second) = (streams.open(), streams.open());
+        let (first, second) = (streams.open(HOST), streams.open(HOST));
         for _ in 2..MOST {
-            streams.open();
+            streams.open(HOST);
         }
         streams.post(first, 0, || Write::Done);
-        streams.open();
+        streams.open(HOST);
         assert_eq!(streams.posted(first), Some((1, None)));
         assert_eq!(streams.posted(second), None);
         streams.post(second, 0, || unreachable!("it is forgotten"));

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use farcall_proto::server::HostName;
 use farcall_proto::{ACCESSES, READINGS};
 
 use super::segment::{Core, Rights};
@@ -260,9 +261,10 @@ impl Core {
         }
     }
 
-    fn open(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+    fn open(&self, by: &Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let may = self.check(arguments.u64()?, Rights::WRITE);
-        Ok(answer(reply, may.map(|()| self.streams().open())))
+        let host = by.from.as_ref().map(HostName::at).unwrap_or_default();
+        Ok(answer(reply, may.map(|()| self.streams().open(host))))
     }
 
     fn posted(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
@@ -323,7 +325,7 @@ pub(super) fn too_long(len: usize) -> CallFailed {
 pub fn fuzz_access(data: &[u8]) {
     let Some((which, arguments)) = data.split_first() else { return };
     let core = Core::to_read(super::area::zeros(512).into(), 7, &crate::System).open_to_all();
-    core.streams().open();
+    core.streams().open(HostName::default());
     let by = &mut Accessor::at(Some(SocketAddr::from(([127, 0, 0, 1], 1))));
     let numbers = [FACTS, READ, WRITE, WRITE_EACH, OPEN, POSTED, COMPARE_AND_SWAP].map(|procedure| procedure.number);
     match numbers.get(usize::from(*which)) {
@@ -361,7 +363,7 @@ impl Accesses for Core {
             number if number == READ.number => self.read_long(arguments, reply),
             number if number == WRITE.number => self.write(by, arguments, reply),
             number if number == WRITE_EACH.number => self.write_each(by, arguments, reply),
-            number if number == OPEN.number => self.open(arguments, reply),
+            number if number == OPEN.number => self.open(by, arguments, reply),
             number if number == POSTED.number => self.posted(arguments, reply),
             number if number == COMPARE_AND_SWAP.number => self.swap(by, arguments, reply),
             _ => return Dispatched::NoSuchProcedure,

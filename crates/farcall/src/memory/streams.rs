@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use farcall_proto::server::HostName;
 use farcall_proto::{Mutant, server};
 
 use super::Result;
@@ -31,9 +32,9 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// A new one, whose first write has the number 0.
-    pub(super) fn open(&self) -> u64 {
-        self.lock().open()
+    /// A new one of that host, whose first write has the number 0.
+    pub(super) fn open(&self, host: HostName) -> u64 {
+        self.lock().open(host)
     }
 
     /// Does the write of that number, if it is the stream's next and none was refused.
