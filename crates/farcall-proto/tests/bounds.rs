@@ -381,6 +381,30 @@ fn only_who_sent_as_much_before_is_given_a_used_buffer() {
 }
 
 #[test]
+fn a_host_leaves_others_some_of_the_used_buffers() {
+    const LONG: u32 = 900_000;
+    let mut pair = beside(ServerConfig::default());
+    pair.start(1, &[1; LONG as usize]);
+    pair.carry(pair.told.len() + 1, std::time::Duration::from_secs(60), |_, _, _| true);
+    pair.start(2, b"who?");
+    let honest = Peer { id: conversation_of(&pair.sent()[0]), at: pair.from };
+    let peer = join(&mut pair, HARM, 1);
+    for offset in (0..LONG).step_by(1100) {
+        comes(&mut pair, peer, &[fragment(0, 10, LONG, offset, 1100.min(LONG - offset) as usize)]);
+    }
+    let (key, _) = pair.asked.pop().expect("all of them have come");
+    pair.finish(key, Finish::Result, b"");
+    // As many as there can be.
+    (0..16).for_each(|_| pair.server.recycle(Vec::with_capacity(LONG as usize)));
+    for activity in 1..=20 {
+        comes(&mut pair, peer, &[fragment(activity, 10, LONG, 0, 4)]);
+    }
+    assert!(kept(&pair, HARM).arguments >= 12 * LONG as usize, "while there are enough it may have many");
+    comes(&mut pair, honest, &[fragment(9, 1 << 30, LONG, 0, 4)]);
+    assert!(kept(&pair, [10, 0, 0, 1]).arguments >= LONG as usize);
+}
+
+#[test]
 fn an_acknowledgement_costs_no_more_than_the_calls_that_it_tells_of() {
     let mut pair = beside(ServerConfig::default());
     let peer = join(&mut pair, HARM, 1);
