@@ -5,87 +5,23 @@
 #[path = "../src/bell.rs"]
 #[allow(dead_code)]
 mod bell;
+mod futex;
 #[path = "../src/turn.rs"]
 #[allow(dead_code)]
 mod turn;
 
 mod sync {
-    //! A futex in loom: the value is compared and the sleeper enrolled under one lock, as in the kernel.
-    use std::cell::RefCell;
-    use std::collections::HashMap;
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use loom::sync::{Condvar, Mutex};
-
+    pub(super) use crate::futex::{sleep, sleep_at_either, wake_one, wake_private};
     pub(super) use loom::sync::atomic::{AtomicU32, Ordering};
-
-    /// How often each word was woken.
-    pub(super) struct Kernel {
-        wakes: Mutex<HashMap<usize, u32>>,
-        changed: Condvar,
-        /// The peer has taken whoever sleeps at a shared word and a private one away from the shared one.
-        stranded: bool,
-    }
-
-    loom::thread_local! {
-        pub(super) static KERNEL: RefCell<Option<Arc<Kernel>>> = RefCell::new(None);
-    }
-
-    impl Kernel {
-        pub(super) fn new(stranded: bool) -> Arc<Kernel> {
-            Arc::new(Kernel { wakes: Mutex::new(HashMap::new()), changed: Condvar::new(), stranded })
-        }
-    }
-
-    fn kernel() -> Arc<Kernel> {
-        KERNEL.with(|kernel| kernel.borrow().clone().expect("a thread without a kernel"))
-    }
-
-    /// (Time does not pass: what is not woken sleeps for ever.)
-    pub(super) fn sleep(word: &AtomicU32, value: u32, _: Duration) {
-        sleep_at(&[(word, value)]);
-    }
-
-    pub(super) fn sleep_at_either(shared: (&AtomicU32, u32), private: (&AtomicU32, u32)) {
-        sleep_at(&[shared, private]);
-    }
-
-    fn sleep_at(words: &[(&AtomicU32, u32)]) {
-        let kernel = kernel();
-        let mut wakes = kernel.wakes.lock().unwrap();
-        if words.iter().any(|(word, value)| word.load(Ordering::SeqCst) != *value) {
-            return;
-        }
-        let heard = if kernel.stranded { &words[1..] } else { words };
-        let count = |wakes: &HashMap<usize, u32>| -> u32 {
-            heard.iter().map(|(word, _)| wakes.get(&(std::ptr::from_ref(*word) as usize)).copied().unwrap_or(0)).sum()
-        };
-        let before = count(&wakes);
-        while count(&wakes) == before {
-            // Loom reports a deadlock if nobody ever wakes it.
-            wakes = kernel.changed.wait(wakes).unwrap();
-        }
-    }
-
-    pub(super) fn wake_private(word: &AtomicU32) {
-        wake_one(word);
-    }
-
-    pub(super) fn wake_one(word: &AtomicU32) {
-        let kernel = kernel();
-        *kernel.wakes.lock().unwrap().entry(std::ptr::from_ref(word) as usize).or_default() += 1;
-        kernel.changed.notify_all();
-    }
 }
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bell::{Bell, Recall};
+use futex::Kernel;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
-use sync::{KERNEL, Kernel};
 use turn::Turn;
 
 const LONG: Duration = Duration::MAX;
@@ -96,9 +32,9 @@ fn both(other: impl FnOnce() + 'static, one: impl FnOnce()) {
 }
 
 fn both_in(kernel: Arc<Kernel>, other: impl FnOnce() + 'static, one: impl FnOnce()) {
-    KERNEL.with(|place| *place.borrow_mut() = Some(kernel.clone()));
+    kernel.enter();
     let thread = thread::spawn(move || {
-        KERNEL.with(|place| *place.borrow_mut() = Some(kernel));
+        kernel.enter();
         other();
     });
     one();
@@ -150,11 +86,11 @@ fn a_receiver_hears_of_two_callers() {
         let shared = Arc::new((AtomicU64::new(0), Bell::new()));
         let (first, second) = (shared.clone(), shared.clone());
         let kernel = Kernel::new(false);
-        KERNEL.with(|place| *place.borrow_mut() = Some(kernel.clone()));
+        kernel.enter();
         let call = |shared: Arc<(AtomicU64, Bell)>, bit: u64| {
             let kernel = kernel.clone();
             thread::spawn(move || {
-                KERNEL.with(|place| *place.borrow_mut() = Some(kernel));
+                kernel.enter();
                 shared.0.fetch_xor(bit, Ordering::AcqRel);
                 shared.1.ring();
             })

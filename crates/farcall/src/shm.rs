@@ -4,7 +4,7 @@
 //! link       the calling end: a call that its thread waits for;  started: one that no thread waits for
 //! long       what a slot cannot hold, at the calling end;  large, outflow: the same at the serving end
 //! watch      whether the server is still there
-//! service    a thread that waits for started calls which are awaited
+//! service    a thread that waits for started calls which are awaited;  handover: where their outcomes wait for whoever asks
 //! host       the serving end: who meets callers, looks after receivers, notices deaths;  meet: one caller's meeting
 //! proof      how an importer knows that it meets the server that answered it over UDP
 //! budget     what peers make the host hold, and the share of each
@@ -17,6 +17,7 @@
 
 mod budget;
 mod elsewhere;
+mod handover;
 mod host;
 mod large;
 mod link;
@@ -28,6 +29,14 @@ mod proof;
 mod service;
 mod started;
 mod watch;
+
+mod sync {
+    //! What `handover` and `service` are made of; loom's stand in its place in tests/awaited.rs.
+    pub(super) use std::sync::atomic::{AtomicBool, Ordering};
+    pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
+
+    pub(super) use farcall_shm::Caller;
+}
 
 pub(crate) use elsewhere::elsewhere;
 pub(crate) use host::Host;

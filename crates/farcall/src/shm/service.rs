@@ -1,13 +1,14 @@
 //! A thread that waits for started calls which are awaited, and wakes whoever awaits them.
+//!
+//! (tests/awaited.rs includes this file, and gives it loom's types and a connection without a server through
+//! `super::sync` and the other modules.)
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
-
-use farcall_shm::Caller;
 
 use super::link::{FIRST_NAP, LONGEST_NAP, Link};
 use super::started::Started;
+use super::sync::{AtomicBool, Caller, Mutex, MutexGuard, Ordering};
 use crate::env::Time;
 use crate::guard;
 
@@ -79,7 +80,8 @@ impl Service {
         }
     }
 
-    /// Takes the outcomes that have come, and wakes their owners: how many, and how many calls are still awaited.
+    /// Takes the outcomes that have come, and wakes their owners: how many, and how many calls are still
+    /// awaited.
     fn collect(&self, now: Time) -> (Time, usize, usize) {
         let mut calls = std::mem::take(&mut *self.lock());
         let (mut ended, mut wakers) = (0, Vec::new());
@@ -89,7 +91,7 @@ impl Service {
                 wakers.extend(waker);
                 false
             }
-            None => call.is_sent(),
+            None => true,
         });
         let mut newer = self.lock();
         newer.append(&mut calls);

@@ -1,7 +1,6 @@
 //! A started call: its answer waits in its slot until somebody asks for it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Ran};
 use farcall_shm::{Lane, Ticket};
 
+use super::handover::Handover;
 use super::link::{Claim, Link, Scratch, Stop, give};
 use super::long::Kept;
 use super::service::Service;
@@ -27,34 +27,11 @@ pub(crate) struct Started {
     /// the lane, if it is held, precede the others.
     arguments: Vec<u8>,
     lane: Option<Lane>,
-    state: Mutex<State>,
-    kept: Condvar,
-    /// The service thread knows of it.
-    awaited: AtomicBool,
+    handover: Handover<(Result<bool, Failure>, Vec<u8>)>,
 }
 
 /// How long a caller waits for the server's word on its cancel (docs/protocol.md, section 6).
 const WORD: Duration = Duration::from_millis(20);
-
-#[derive(Default)]
-struct State {
-    stage: Stage,
-    waker: Option<Waker>,
-    /// Until when its caller waits for the server's word on its cancel, if it was cancelled.
-    cancelled: Option<Time>,
-}
-
-#[derive(Default)]
-enum Stage {
-    #[default]
-    Sent,
-    /// The service thread takes the outcome out of the slot.
-    Taking,
-    /// It has.
-    Kept(Result<bool, Failure>, Vec<u8>),
-    /// It was given to whoever asked.
-    Over,
-}
 
 impl Started {
     /// Starts a call. Waits no longer than what empties a lane takes to go on. `None`: a slot, or room for large
@@ -69,9 +46,8 @@ impl Started {
         let ticket = link.send(claim, outgoing, rest, kept.long.lane.as_mut())?;
         let (lane, arguments) = (kept.held(), kept.bytes);
         scratch.keep();
-        let (link, deadline, kept) = (link.clone(), outgoing.trip.deadline, Condvar::new());
-        let (awaited, state) = (AtomicBool::new(false), Mutex::default());
-        Ok(Some(Arc::new(Started { link, ticket, deadline, arguments, lane, state, kept, awaited })))
+        let (link, deadline, handover) = (link.clone(), outgoing.trip.deadline, Handover::new());
+        Ok(Some(Arc::new(Started { link, ticket, deadline, arguments, lane, handover })))
     }
 
     /// Blocks until the outcome has come.
@@ -86,11 +62,10 @@ impl Started {
         let (until, stop) = self.until();
         let waited = self.link.wait(self.ticket, until);
         let waited = waited.map_err(|why| if why == Stop::Late { stop } else { why });
-        let ended = self.take(waited, &mut scratch.bytes, Stage::Over);
+        let ended = self.handover.take().then(|| self.receive(waited, &mut scratch.bytes));
         if ended.is_none() {
             // It was awaited before.
-            let taking = |state: &mut State| matches!(state.stage, Stage::Taking);
-            drop(self.kept.wait_while(self.lock(), taking).unwrap_or_else(PoisonError::into_inner));
+            self.handover.wait_while_taken();
         }
         drop(waiting);
         match ended {
@@ -113,11 +88,7 @@ impl Started {
             Ok(service) => service,
             Err(why) => return Poll::Ready(Err(runtime::local("starting a thread", why).but_ran(Ran::Maybe))),
         };
-        let former = {
-            let mut state = self.lock();
-            state.waker.replace(context.waker().clone())
-        };
-        let is_new = !self.awaited.swap(true, Ordering::SeqCst);
+        let (former, is_new) = self.handover.listen(context.waker());
         // To drop a waker may drop a task, and cancel what that had started.
         drop(former);
         if is_new {
@@ -132,16 +103,8 @@ impl Started {
         if self.link.check_process().is_err() {
             return;
         }
-        let now = self.link.env.now();
-        {
-            let mut state = self.lock();
-            if !matches!(state.stage, Stage::Sent) || state.cancelled.is_some() {
-                return;
-            }
-            state.cancelled = Some(now + WORD);
-            self.link.caller.give_up(self.ticket);
-        }
-        if self.awaited.load(Ordering::SeqCst) {
+        let until = self.link.env.now() + WORD;
+        if self.handover.cancel(until, || self.link.caller.give_up(self.ticket)) && self.handover.is_awaited() {
             // The service thread is to know until when.
             self.link.caller.wake();
         }
@@ -156,7 +119,7 @@ impl Started {
 
     /// Until when its answer is waited for, and what it is when none has come.
     pub(super) fn until(&self) -> (Option<Time>, Stop) {
-        match (self.deadline, self.lock().cancelled) {
+        match (self.deadline, self.handover.cancelled()) {
             (Some(deadline), Some(cancelled)) if deadline <= cancelled => (Some(deadline), Stop::Late),
             (_, Some(cancelled)) => (Some(cancelled), Stop::Cancelled),
             (deadline, None) => (deadline, Stop::Late),
@@ -171,42 +134,27 @@ impl Started {
             (true, _) => Ok(()),
             (false, Some(broken)) => Err(Stop::Broken(broken)),
             (false, None) if late() => Err(stop),
-            (false, None) => return None,
+            (false, None) if self.handover.is_sent() => return None,
+            (false, None) => return Some(self.handover.waker()),
         };
-        let mut body = Vec::new();
-        let ended = self.take(waited, &mut body, Stage::Taking);
-        let mut state = self.lock();
-        if let Some(ended) = ended {
-            state.stage = Stage::Kept(ended, body);
-            self.kept.notify_all();
+        if !self.handover.take_to_keep() {
+            return Some(self.handover.waker());
         }
-        Some(state.waker.take())
+        let mut body = Vec::new();
+        let ended = self.receive(waited, &mut body);
+        Some(self.handover.keep((ended, body)))
     }
 
-    /// Takes the outcome out of the slot, which is given back. `None`: somebody has.
-    fn take(&self, waited: Result<(), Stop>, body: &mut Vec<u8>, next: Stage) -> Option<Result<bool, Failure>> {
-        {
-            let mut state = self.lock();
-            if !matches!(state.stage, Stage::Sent) {
-                return None;
-            }
-            state.stage = next;
-        }
-        Some(match waited {
+    /// Takes the outcome out of the slot, which is given back.
+    fn receive(&self, waited: Result<(), Stop>, body: &mut Vec<u8>) -> Result<bool, Failure> {
+        match waited {
             Ok(()) => self.link.receive(self.ticket, self.deadline, body),
             Err(stop) => Err(self.link.lose(self.ticket, stop)),
-        })
+        }
     }
 
     fn give_kept(&self, taker: Taker<'_>) -> bool {
-        let stage = {
-            let mut state = self.lock();
-            match &state.stage {
-                Stage::Kept(..) => std::mem::replace(&mut state.stage, Stage::Over),
-                _ => return false,
-            }
-        };
-        let Stage::Kept(ended, mut body) = stage else { return false };
+        let Some((ended, mut body)) = self.handover.give() else { return false };
         give(ended, &mut body, &mut |outcome| self.pass(outcome, taker));
         true
     }
@@ -220,14 +168,6 @@ impl Started {
         all.extend_from_slice(&self.arguments);
         taker(outcome, &all);
     }
-
-    pub(super) fn is_sent(&self) -> bool {
-        matches!(self.lock().stage, Stage::Sent)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Started {
@@ -236,7 +176,7 @@ impl Drop for Started {
         if !self.link.is_ours() {
             // It is its parent's.
             std::mem::forget(self.lane.take());
-        } else if self.is_sent() {
+        } else if self.handover.is_sent() {
             self.link.caller.abandon(self.ticket);
         }
         self.link.spares.give(std::mem::take(&mut self.arguments));

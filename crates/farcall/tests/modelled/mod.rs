@@ -2,6 +2,8 @@
 #![allow(dead_code)]
 
 use std::cell::Cell;
+use std::sync::Arc;
+use std::task::Wake;
 
 use loom::sync::atomic::{Ordering, fence};
 use loom::sync::{Condvar, Mutex};
@@ -109,5 +111,11 @@ impl Event {
             set = self.changed.wait(set).unwrap();
         }
         *set = false;
+    }
+}
+
+impl Wake for Event {
+    fn wake(self: Arc<Self>) {
+        self.set();
     }
 }

@@ -1,4 +1,5 @@
-//! Memory that others may map, at the exporter: a memory file, which is left to those who have it when it is revoked.
+//! Memory that others may map, at the exporter: a memory file, which is left to those who have it when it is
+//! revoked.
 //!
 //! (tests/ground.rs includes this file, and gives it loom's types and memory that is not mapped through
 //! `super::parts`.)
@@ -10,8 +11,8 @@ use super::parts::{
 
 /// The memory of one segment, in a file that is passed to importers.
 ///
-/// Another file has one word, which only we can write: the generation that the first one is of, or zero when it is no
-/// longer the segment's. Importers look there after each access.
+/// Another file has one word, which only we can write: the generation that the first one is of, or zero when
+/// it is no longer the segment's. Importers look there after each access.
 #[derive(Debug)]
 pub(crate) struct Ground {
     control: Area,
@@ -78,13 +79,15 @@ impl Ground {
         }
     }
 
-    /// Takes the memory away from whoever has mapped it: none of their accesses is done after this has returned, and what
-    /// each says was done was. It is offered as that generation from now on, or not at all.
+    /// Takes the memory away from whoever has mapped it: none of their accesses is done after this has
+    /// returned, and what each says was done was. It is offered as that generation from now on, or not at
+    /// all.
     pub(crate) fn part(&self, offer: Option<u64>) {
         // Under the lock: else another thread could offer the memory between this word and our copy, and what
         // an importer writes there meanwhile would be lost.
         let mut current = self.write();
-        // First the word, then the words: whoever writes does it the other way round, and one of us sees the other.
+        // First the word, then the words: whoever writes does it the other way round, and one of us sees the
+        // other.
         self.publish(0);
         fence(Ordering::SeqCst);
         let is_alone = matches!(current.words, Words::Alone(_));
@@ -166,8 +169,8 @@ impl Words {
         }
     }
 
-    /// Gives the memory back though others have it mapped. (Not what they can only read: the system refuses that, and it
-    /// goes when they let go of it.)
+    /// Gives the memory back though others have it mapped. (Not what they can only read: the system refuses
+    /// that, and it goes when they let go of it.)
     fn abandon(self) {
         if let Words::File(area, file) = self {
             punch(&file, area.len());
