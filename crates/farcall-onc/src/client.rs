@@ -62,6 +62,7 @@ mod copies;
 mod gather;
 mod incoming;
 pub(crate) mod link;
+pub(crate) mod model;
 mod refusals;
 mod service;
 mod table;

@@ -62,6 +62,9 @@
 #[cfg(unix)]
 pub mod client;
 #[cfg(unix)]
+#[doc(hidden)]
+pub mod model;
+#[cfg(unix)]
 pub mod routines;
 pub mod rpcbind;
 #[cfg(unix)]

@@ -36,6 +36,7 @@ mod dispatcher;
 mod duplicates;
 mod flavour;
 mod hosts;
+pub(crate) mod model;
 mod outgoing;
 mod programs;
 mod ready;

@@ -44,6 +44,8 @@ pub mod history;
 mod hostile;
 mod memory;
 pub mod net;
+#[cfg(target_os = "linux")]
+pub mod onc;
 mod oracle;
 mod plan;
 mod posting;
@@ -62,5 +64,5 @@ pub use net::Faults as FaultCounts;
 pub use oracle::{Outcomes, Violation};
 pub use sim::{Faults, Process, Sim};
 #[cfg(target_os = "linux")]
-pub use soak::{Failing, SharedMemory, Soak, Summary};
+pub use soak::{Failing, Onc, SharedMemory, Soak, Summary};
 pub use world::{Report, run};

@@ -9,7 +9,7 @@ use std::time::Instant;
 use clap::{Args, Parser, Subcommand};
 use farcall_proto::{Mutant, Rule};
 use farcall_sim::net::{MICROS, Path, SECS};
-use farcall_sim::{Bulk, Soak, Summary, run, shared_memory};
+use farcall_sim::{Bulk, Soak, Summary, onc, run, shared_memory};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// The packet exchange protocol of farcall under seeded faults.
@@ -101,32 +101,42 @@ struct BulkArgs {
 enum Broken {
     Protocol(Rule),
     SharedMemory(shared_memory::Rule),
+    Onc(onc::Rule),
 }
 
 impl Broken {
     fn all() -> impl Iterator<Item = Broken> {
         let protocol = Rule::ALL.iter().copied().map(Broken::Protocol);
-        protocol.chain(shared_memory::Rule::ALL.map(Broken::SharedMemory))
+        let memory = shared_memory::Rule::ALL.map(Broken::SharedMemory);
+        protocol.chain(memory).chain(onc::Rule::ALL.map(Broken::Onc))
     }
 
     fn name(self) -> &'static str {
         match self {
             Broken::Protocol(rule) => rule.name(),
             Broken::SharedMemory(rule) => rule.name(),
+            Broken::Onc(rule) => rule.name(),
         }
     }
 
     fn mutant(self) -> Mutant {
         match self {
             Broken::Protocol(rule) => Mutant::of(rule),
-            Broken::SharedMemory(_) => Mutant::NONE,
+            Broken::SharedMemory(_) | Broken::Onc(_) => Mutant::NONE,
         }
     }
 
     fn shared_memory(self) -> Option<shared_memory::Rule> {
         match self {
-            Broken::Protocol(_) => None,
+            Broken::Protocol(_) | Broken::Onc(_) => None,
             Broken::SharedMemory(rule) => Some(rule),
+        }
+    }
+
+    fn onc(self) -> Option<onc::Rule> {
+        match self {
+            Broken::Protocol(_) | Broken::SharedMemory(_) => None,
+            Broken::Onc(rule) => Some(rule),
         }
     }
 }
@@ -154,6 +164,7 @@ fn soak(args: &SoakArgs) -> ExitCode {
         from: args.from,
         mutant: args.broken.map_or(Mutant::NONE, Broken::mutant),
         broken: args.broken.and_then(Broken::shared_memory),
+        broken_onc: args.broken.and_then(Broken::onc),
         threads: 0,
         first: args.first,
     };
@@ -204,6 +215,11 @@ fn tell(summary: &Summary, seconds: f64) {
         "through shared memory: {} calls, {} executed, {} returned, {} deaths",
         memory.calls, memory.executed, memory.returned, memory.deaths
     );
+    let onc = summary.onc;
+    eprintln!(
+        "by ONC RPC: {} calls, {} executed, {} remembered, {} returned, {} deaths, {} streams broken",
+        onc.calls, onc.executed, onc.remembered, onc.returned, onc.deaths, onc.broken
+    );
     eprintln!("violations: {} {:?}", summary.failing.len(), summary.broken());
 }
 
@@ -227,7 +243,9 @@ fn replay(args: &ReplayArgs) -> ExitCode {
         report.seed, report.calls, report.datagrams, report.trace_hash
     );
     println!("through shared memory: {} calls, trace hash {:016x}", memory.calls, memory.trace_hash);
-    let violations = [report.violation, memory.violation];
+    let onc = onc::run(args.seed, args.calls.div_ceil(4), args.broken.and_then(Broken::onc));
+    println!("by ONC RPC: {} calls, trace hash {:016x}", onc.calls, onc.trace_hash);
+    let violations = [report.violation, memory.violation, onc.violation];
     violations.iter().flatten().for_each(|violation| println!("{violation}"));
     if violations.iter().any(Option::is_some) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -11,8 +11,8 @@ use farcall_proto::Mutant;
 use crate::net::{Faults, Nanos, SECS};
 use crate::oracle::{Outcomes, Violation};
 use crate::rng::mix;
-use crate::shared_memory;
 use crate::world::{Report, run};
+use crate::{onc, shared_memory};
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,8 @@ pub struct Soak {
     pub mutant: Mutant,
     /// A deliberate fault of shared memory.
     pub broken: Option<shared_memory::Rule>,
+    /// A deliberate fault of ONC RPC.
+    pub broken_onc: Option<onc::Rule>,
     /// Threads; 0 is one for each processor.
     pub threads: usize,
     /// Whether to stop at the first seed that fails.
@@ -61,6 +63,8 @@ pub struct Summary {
     pub simulated: u128,
     /// What the same seeds did in the model of shared memory.
     pub shared_memory: SharedMemory,
+    /// The same seeds' calls by ONC RPC.
+    pub onc: Onc,
     /// Seeds that failed, in their order.
     pub failing: Vec<Failing>,
     /// A hash of all traces.
@@ -78,6 +82,23 @@ pub struct SharedMemory {
     pub returned: u64,
     /// Processes that died.
     pub deaths: u64,
+}
+
+/// What runs of the model of ONC RPC add up to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Onc {
+    /// Calls made.
+    pub calls: u64,
+    /// Executions.
+    pub executed: u64,
+    /// Calls that returned.
+    pub returned: u64,
+    /// Messages that were not executed because the server remembered their call.
+    pub remembered: u64,
+    /// Processes that died.
+    pub deaths: u64,
+    /// Streams that ended before their calls did.
+    pub broken: u64,
 }
 
 impl Soak {
@@ -107,11 +128,13 @@ impl Soak {
                         let report = run_caught(seed, calls, self.mutant);
                         done(&report);
                         let memory = run_memory_caught(seed, calls.div_ceil(4), self.broken);
-                        let failed = report.violation.is_some() || memory.violation.is_some();
+                        let onc = run_onc_caught(seed, calls.div_ceil(4), self.broken_onc);
+                        let violations = [&report.violation, &memory.violation, &onc.violation];
+                        let failed = violations.iter().any(|violation| violation.is_some());
                         if self.first && failed {
                             next.store(self.from + self.seeds, Ordering::Relaxed);
                         }
-                        total.lock().expect("no thread panics").add(report, memory, calls);
+                        total.lock().expect("no thread panics").add(report, memory, onc, calls);
                     }
                 });
             }
@@ -144,6 +167,12 @@ fn run_memory_caught(seed: u64, calls: u64, broken: Option<shared_memory::Rule>)
     })
 }
 
+/// The same of the model of ONC RPC.
+fn run_onc_caught(seed: u64, calls: u64, broken: Option<onc::Rule>) -> onc::Report {
+    caught(|| onc::run(seed, calls, broken))
+        .unwrap_or_else(|violation| onc::Report { violation: Some(violation), ..onc::Report::default() })
+}
+
 fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Violation> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -153,7 +182,7 @@ fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Violation> {
 }
 
 impl Summary {
-    fn add(&mut self, report: Report, memory: shared_memory::Report, calls: u64) {
+    fn add(&mut self, report: Report, memory: shared_memory::Report, onc: onc::Report, calls: u64) {
         self.seeds += 1;
         self.calls += report.calls;
         self.outcomes.add(&report.outcomes);
@@ -161,15 +190,22 @@ impl Summary {
         self.datagrams += report.datagrams;
         self.simulated += u128::from(report.elapsed);
         // A sum, so that the order in which runs end does not matter.
-        let part = mix(report.seed ^ mix(report.trace_hash ^ mix(memory.trace_hash)));
+        let part = mix(report.seed ^ mix(report.trace_hash ^ mix(memory.trace_hash ^ mix(onc.trace_hash))));
         self.trace_hash = self.trace_hash.wrapping_add(part);
         let total = &mut self.shared_memory;
         total.calls += memory.calls;
         total.executed += memory.executed;
         total.returned += memory.returned;
         total.deaths += memory.deaths;
+        let total = &mut self.onc;
+        total.calls += onc.calls;
+        total.executed += onc.executed;
+        total.returned += onc.returned;
+        total.remembered += onc.remembered;
+        total.deaths += onc.deaths;
+        total.broken += onc.broken;
         let seed = report.seed;
-        let violations = [report.violation, memory.violation].into_iter().flatten();
+        let violations = [report.violation, memory.violation, onc.violation].into_iter().flatten();
         self.failing.extend(violations.map(|violation| Failing { seed, calls, violation }));
     }
 
@@ -216,7 +252,12 @@ impl Summary {
         let SharedMemory { calls, executed, returned, deaths } = self.shared_memory;
         let _ = write!(
             line,
-            r#","shared_memory":{{"calls":{calls},"executed":{executed},"returned":{returned},"deaths":{deaths}}}}}"#
+            r#","shared_memory":{{"calls":{calls},"executed":{executed},"returned":{returned},"deaths":{deaths}}}"#
+        );
+        let Onc { calls, executed, returned, remembered, deaths, broken } = self.onc;
+        let _ = write!(
+            line,
+            r#","onc":{{"calls":{calls},"executed":{executed},"returned":{returned},"remembered":{remembered},"deaths":{deaths},"broken":{broken}}}}}"#
         );
         line
     }

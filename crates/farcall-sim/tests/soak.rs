@@ -3,14 +3,14 @@
 #![cfg(feature = "soak")]
 
 use farcall_proto::{Mutant, Rule};
-use farcall_sim::{Soak, Summary};
+use farcall_sim::{Soak, Summary, onc};
 
 /// Seeds after which a broken rule must have been noticed.
 const CAUGHT_WITHIN: u64 = 3000;
 
 fn soak(seeds: u64, mutant: Mutant, threads: usize, first: bool) -> Summary {
     let calls = seeds * if cfg!(debug_assertions) { 300 } else { 1000 };
-    Soak { seeds, calls, from: 0, mutant, broken: None, threads, first }.run(&|_| {})
+    Soak { seeds, calls, from: 0, mutant, broken: None, broken_onc: None, threads, first }.run(&|_| {})
 }
 
 #[test]
@@ -44,11 +44,23 @@ fn every_broken_rule_is_noticed() {
 }
 
 #[test]
+fn every_broken_rule_of_onc_rpc_is_noticed() {
+    for rule in onc::Rule::ALL {
+        let (seeds, calls) = (300, 300 * 400);
+        let broken_onc = Some(rule);
+        let soak =
+            Soak { seeds, calls, from: 0, mutant: Mutant::NONE, broken: None, broken_onc, threads: 0, first: true };
+        assert!(!soak.run(&|_| {}).failing.is_empty(), "{} was not noticed", rule.name());
+    }
+}
+
+#[test]
 fn the_line_is_json() {
     let line = soak(2, Mutant::NONE, 1, false).json();
     let value: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(value["seeds"], 2);
     assert_eq!(value["violations"], 0);
     assert!(value["faults"]["late"].is_u64());
+    assert!(value["onc"]["executed"].is_u64());
     assert_eq!(value["trace_hash"].as_str().unwrap().len(), 16);
 }

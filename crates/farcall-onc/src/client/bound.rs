@@ -14,7 +14,7 @@ use farcall::{CallFailed, Kind, Ran};
 
 use super::auth::Seal;
 use super::copies::{Anew, Copies};
-use super::link::{Link, late};
+use super::link::Link;
 use super::table::{Body, Kept, Lost, Outcome, Watcher};
 use super::timers::Terms;
 use super::{Client, tools};
@@ -183,9 +183,7 @@ impl Target {
             }
             return Ok(Attempt::Done);
         }
-        let (kind, ran, why) = refusal(&reply.answer);
-        // What one of several copies of a call met says little of the others.
-        let ran = if body.repeated { Ran::Maybe } else { ran };
+        let (kind, ran, why) = refusal(&reply.answer, body.repeated);
         let mut failed = self.about(CallFailed::new(kind, ran).because(why), procedure);
         if let Answer::Accepted { outcome: Accepted::ProgMismatch { low, high }, .. } = reply.answer {
             failed = failed.caused_by(OtherVersions { low, high });
@@ -400,9 +398,16 @@ impl fmt::Display for OtherVersions {
 
 impl std::error::Error for OtherVersions {}
 
-/// What a server says of a call that has no result.
+/// What follows from what a server says of a call that has no result. What one of several copies of a call met says little of
+/// the others.
 #[cold]
-fn refusal(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
+pub(super) fn refusal(answer: &Answer<'_>, repeated: bool) -> (Kind, Ran, Cow<'static, str>) {
+    let (kind, ran, why) = said(answer);
+    (kind, if repeated { Ran::Maybe } else { ran }, why)
+}
+
+/// What a server says of a call that has no result.
+fn said(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
     let accepted = match answer {
         Answer::Rejected(Rejected::RpcMismatch { low, high }) => {
             let why = format!("the server speaks versions {low} to {high} of RPC, not 2");
@@ -518,7 +523,7 @@ impl PendingCall for Started {
 
     fn cancel(&mut self) {
         // The server cannot be asked to stop.
-        self.link.end(self.xid, Err(Lost { kind: Kind::Cancelled, ..late() }));
+        self.link.end(self.xid, Err(Lost { kind: Kind::Cancelled, ..Lost::late() }));
     }
 
     fn detach(mut self: Box<Self>) {

@@ -26,9 +26,6 @@ use crate::wire::record::{Limits, RecordError, Records};
 
 /// Started calls are held back until so many bytes may leave together.
 const HOLD: usize = 32 << 10;
-/// The most calls under way, and the most bytes that wait to be sent.
-const MOST_CALLS: usize = 1 << 16;
-const MOST_UNSENT: usize = 64 << 20;
 /// Longer than any datagram.
 const DATAGRAM: usize = 64 << 10;
 
@@ -160,7 +157,7 @@ impl Link {
         if !self.datagrams && (now == then || now % 2 == 1) {
             self.state.fetch_max(SILENT, Ordering::SeqCst);
         }
-        late()
+        Lost::late()
     }
 
     /// Looks whether the server has ended the connection, unless somebody would hear of it anyway.
@@ -176,11 +173,11 @@ impl Link {
         may_wait()?;
         let waits = Waits::begin()?;
         let mut table = self.lock();
-        let end = self.admit(&mut table, Some(terms.xid), message)?;
+        let end = table.admit(Some(terms.xid), message)?;
         let entered = !table.try_lead_for(terms.xid);
         let mine = Mine { xid: terms.xid, end, entered, heard: self.heard.load(Ordering::Relaxed) };
         if mine.entered {
-            self.enter(&mut table, &mine, Entry::default())?;
+            table.begin(mine.xid, Entry { end, heard: mine.heard, ..Entry::default() })?;
             table.follow(thread::current());
             table.watch(mine.xid, Watcher::Thread(thread::current()));
         }
@@ -191,7 +188,7 @@ impl Link {
     /// Sends a call that has no reply.
     pub(crate) fn send_only(self: &Arc<Self>, message: &[u8]) -> Result<(), Lost> {
         let mut table = self.lock();
-        let end = self.admit(&mut table, None, message)?;
+        let end = table.admit(None, message)?;
         self.depart(table, message, false);
         self.engage_if_blocked();
         let table = self.lock();
@@ -203,11 +200,11 @@ impl Link {
     /// thread waits, or the service thread looks.
     pub(crate) fn start(self: &Arc<Self>, message: &[u8], terms: &Terms, anew: Anew) -> Result<(), Lost> {
         let again = self.datagrams.then(|| Box::new(Again::new(message, anew, terms.now, terms.pause)));
-        let entry = Entry { deadline: terms.deadline, again, unattended: true, ..Entry::default() };
         let mut table = self.lock();
-        let end = self.admit(&mut table, Some(terms.xid), message)?;
-        let mine = Mine { xid: terms.xid, end, entered: true, heard: self.heard.load(Ordering::Relaxed) };
-        self.enter(&mut table, &mine, entry)?;
+        let end = table.admit(Some(terms.xid), message)?;
+        let heard = self.heard.load(Ordering::Relaxed);
+        let entry = Entry { end, heard, deadline: terms.deadline, again, unattended: true, ..Entry::default() };
+        table.begin(terms.xid, entry)?;
         table.started += 1;
         let hold = !self.datagrams && table.len() > 1 && table.way.out.len() + message.len() < HOLD;
         let unlisted = !mem::replace(&mut table.listed, true);
@@ -283,33 +280,6 @@ impl Link {
         self.fail(self.lock(), Kind::Stopped, "the client was dropped");
     }
 
-    /// Enters a call whose message was counted in.
-    fn enter(&self, table: &mut Table, mine: &Mine, entry: Entry) -> Result<(), Lost> {
-        if table.len() >= MOST_CALLS {
-            // The message will not be sent.
-            table.way.length = table.way.handed + table.way.out.len() as u64;
-            return Err(overloaded("too many calls are under way"));
-        }
-        table.enter(mine.xid, Entry { end: mine.end, heard: mine.heard, ..entry });
-        Ok(())
-    }
-
-    /// Counts a message in, if it may be sent: how long the stream is then. If it has a reply, by its identifier.
-    #[inline]
-    fn admit(&self, table: &mut Table, xid: Option<u32>, message: &[u8]) -> Result<u64, Lost> {
-        if let Some(lost) = &table.broken {
-            return Err(lost.clone());
-        }
-        if xid.is_some_and(|xid| table.has(xid)) {
-            return Err(Lost::taken());
-        }
-        if !table.way.out.is_empty() && table.way.out.len() + message.len() > MOST_UNSENT {
-            return Err(overloaded("too many bytes wait to be sent"));
-        }
-        table.way.length += message.len() as u64;
-        Ok(table.way.length)
-    }
-
     /// Sends a message that was counted in, or holds it back.
     #[inline]
     fn depart(&self, mut table: MutexGuard<'_, Table>, message: &[u8], hold: bool) {
@@ -345,30 +315,22 @@ impl Link {
 
     /// Hands bytes over, which are all that is counted in and not in `Way::out`. No lock is held meanwhile.
     fn write<'a>(&'a self, mut table: MutexGuard<'a, Table>, bytes: &[u8]) -> MutexGuard<'a, Table> {
-        table.way.writing = true;
-        table.way.handed = table.way.length;
+        table.way.hand_over();
         drop(table);
         let sent = self.carrier.send(bytes);
         let mut table = self.lock();
-        let way = &mut table.way;
-        way.writing = false;
         let sent = match sent {
-            Ok(sent) if sent >= bytes.len() => return table,
             Ok(sent) => sent,
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
             Err(why) => {
-                // Nothing of it has left: calls whose records end in it did not run.
-                way.handed = way.length - (way.out.len() + bytes.len()) as u64;
+                table.way.took_none(bytes.len());
                 self.fail(table, Kind::Unreachable, &why.to_string());
                 return self.lock();
             }
         };
-        let mut rest = bytes[sent..].to_vec();
-        rest.append(&mut way.out);
-        way.out = rest;
-        way.handed = way.length - way.out.len() as u64;
-        way.blocked = true;
-        self.blocked.store(true, Ordering::SeqCst);
+        if !table.way.took(bytes, sent) {
+            self.blocked.store(true, Ordering::SeqCst);
+        }
         table
     }
 
@@ -496,7 +458,7 @@ impl Link {
         let ran = table.way.may_have_run(mine.end);
         let broken = table.broken.clone().map(|lost| Lost { ran, ..lost });
         self.pass(table);
-        ended.unwrap_or_else(|| Err(lost.or(broken).unwrap_or_else(late)))
+        ended.unwrap_or_else(|| Err(lost.or(broken).unwrap_or_else(Lost::late)))
     }
 
     fn pass(&self, mut table: MutexGuard<'_, Table>) {
@@ -745,7 +707,7 @@ impl Waits {
     fn begin() -> Result<Waits, Lost> {
         #[cfg(unix)]
         let aside = crate::server::step_aside()
-            .map_err(|_| overloaded("too many procedures of this server wait in calls of their own"))?;
+            .map_err(|_| Lost::overloaded("too many procedures of this server wait in calls of their own"))?;
         Ok(Waits {
             #[cfg(unix)]
             aside,
@@ -771,15 +733,4 @@ pub(crate) fn may_wait() -> Result<(), Lost> {
 
 fn wake(thread: Option<Thread>) {
     thread.iter().for_each(Thread::unpark);
-}
-
-/// The reply did not come in time.
-#[cold]
-pub(crate) fn late() -> Lost {
-    Lost::new(Kind::Deadline, Ran::Maybe, "")
-}
-
-#[cold]
-fn overloaded(why: &str) -> Lost {
-    Lost::new(Kind::Overloaded, Ran::No, why)
 }

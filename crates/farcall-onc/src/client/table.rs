@@ -17,6 +17,10 @@ use farcall::{Kind, Ran, guard};
 
 use super::copies::Anew;
 
+/// The most calls under way, and the most bytes that wait to be sent.
+const MAX_CALLS: usize = 1 << 16;
+const MAX_UNSENT_BYTES: usize = 64 << 20;
+
 /// A reply as it came, header and all.
 #[derive(Debug)]
 pub(crate) struct Body {
@@ -47,6 +51,17 @@ pub(crate) struct Lost {
 impl Lost {
     pub(crate) fn new(kind: Kind, ran: Ran, why: impl Into<Arc<str>>) -> Lost {
         Lost { kind, ran, why: why.into(), taken: false }
+    }
+
+    #[cold]
+    pub(crate) fn overloaded(why: &str) -> Lost {
+        Lost::new(Kind::Overloaded, Ran::No, why)
+    }
+
+    /// The reply did not come in time.
+    #[cold]
+    pub(crate) fn late() -> Lost {
+        Lost::new(Kind::Deadline, Ran::Maybe, "")
     }
 
     #[cold]
@@ -191,6 +206,33 @@ pub(crate) struct Way {
 }
 
 impl Way {
+    /// All that is counted in, and does not wait in `out`, is given to the system.
+    #[inline]
+    pub(crate) fn hand_over(&mut self) {
+        self.writing = true;
+        self.handed = self.length;
+    }
+
+    /// The system took so many of the bytes that it was given; the rest waits to be sent first. Whether it took all.
+    #[inline]
+    pub(crate) fn took(&mut self, bytes: &[u8], sent: usize) -> bool {
+        self.writing = false;
+        let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) else { return true };
+        let mut rest = rest.to_vec();
+        rest.append(&mut self.out);
+        self.out = rest;
+        self.handed = self.length - self.out.len() as u64;
+        self.blocked = true;
+        false
+    }
+
+    /// The system took none of so many bytes, and never will: calls whose records end in them did not run.
+    #[cold]
+    pub(crate) fn took_none(&mut self, bytes: usize) {
+        self.writing = false;
+        self.handed = self.length - (self.out.len() + bytes) as u64;
+    }
+
     /// Whether a call may have run whose record ends there, now that the stream has ended: not if its end was never handed
     /// over, for then nobody has read it.
     pub(crate) fn may_have_run(&self, end: u64) -> Ran {
@@ -203,6 +245,32 @@ impl Table {
     #[inline]
     pub(crate) fn has(&self, xid: u32) -> bool {
         self.led && self.leaders == xid || !self.calls.is_empty() && self.calls.contains_key(&xid)
+    }
+
+    /// Counts a message in, if it may be sent: how long the stream is then. If it has a reply, by its identifier.
+    #[inline]
+    pub(crate) fn admit(&mut self, xid: Option<u32>, message: &[u8]) -> Result<u64, Lost> {
+        if let Some(lost) = &self.broken {
+            return Err(lost.clone());
+        }
+        if xid.is_some_and(|xid| self.has(xid)) {
+            return Err(Lost::taken());
+        }
+        if !self.way.out.is_empty() && self.way.out.len() + message.len() > MAX_UNSENT_BYTES {
+            return Err(Lost::overloaded("too many bytes wait to be sent"));
+        }
+        self.way.length += message.len() as u64;
+        Ok(self.way.length)
+    }
+
+    /// Enters a call whose message was counted in, unless too many are under way: then its message must not be sent.
+    pub(crate) fn begin(&mut self, xid: u32, entry: Entry) -> Result<(), Lost> {
+        if self.len() >= MAX_CALLS {
+            self.way.length = self.way.handed + self.way.out.len() as u64;
+            return Err(Lost::overloaded("too many calls are under way"));
+        }
+        self.enter(xid, entry);
+        Ok(())
     }
 
     /// Enters a call.

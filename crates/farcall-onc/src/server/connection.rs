@@ -22,7 +22,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, sendmsg, shutd
 use super::callback::{Callback, Delivered};
 use super::caller::Peer;
 use super::crew::Seat;
-use super::duplicates::Fate;
+use super::duplicates::{Fate, Lasting};
 use super::hosts::Account;
 use super::outgoing::Outgoing;
 use super::programs::Verdict;
@@ -587,26 +587,6 @@ impl Connection {
         answered && lock(&self.outbox).unsent.is_empty()
     }
 
-    /// Whether the client has gone, and not in order with all its replies: it may send its calls again on another
-    /// connection. That may be known here only when the system is asked.
-    pub(super) fn is_broken_off(&self) -> bool {
-        let mut place = [PollFd::new(&self.socket, GONE)];
-        if !matches!(poll(&mut place, Some(&NOW)), Ok(1)) {
-            return false;
-        }
-        // A reset is seen without reading: Linux tells the error to one reader only, whether it peeks or not, and the next
-        // would find the end of a connection that was closed in order.
-        if place[0].revents().intersects(RESET) {
-            return true;
-        }
-        match recv(&self.socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => !self.owes_nothing(),
-            // Where it is not told from what has come, it is there.
-            Ok(_) => GONE != PollFlags::IN,
-            Err(error) => error != Errno::AGAIN && error != Errno::INTR,
-        }
-    }
-
     fn close_if_done(self: &Arc<Self>) {
         let done = {
             let outbox = lock(&self.outbox);
@@ -655,6 +635,26 @@ impl Connection {
         self.give_back();
         let Ok(mut inbox) = self.inbox.try_lock() else { return false };
         inbox.records.check(now).is_err()
+    }
+}
+
+impl Lasting for Connection {
+    fn is_broken_off(&self) -> bool {
+        let mut place = [PollFd::new(&self.socket, GONE)];
+        if !matches!(poll(&mut place, Some(&NOW)), Ok(1)) {
+            return false;
+        }
+        // A reset is seen without reading: Linux tells the error to one reader only, whether it peeks or not, and the next
+        // would find the end of a connection that was closed in order.
+        if place[0].revents().intersects(RESET) {
+            return true;
+        }
+        match recv(&self.socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => !self.owes_nothing(),
+            // Where it is not told from what has come, it is there.
+            Ok(_) => GONE != PollFlags::IN,
+            Err(error) => error != Errno::AGAIN && error != Errno::INTR,
+        }
     }
 }
 

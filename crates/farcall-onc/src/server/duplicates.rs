@@ -25,7 +25,6 @@ use rustix::time::{ClockId, clock_gettime};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::caller::{Peer, Transport};
-use super::connection::Connection;
 use super::hosts::Key as HostKey;
 use super::outgoing::Outcome;
 use crate::wire::auth::OpaqueAuth;
@@ -77,6 +76,13 @@ impl Key {
     }
 }
 
+/// A connection that lasts, as far as we have seen.
+pub(crate) trait Lasting: Send + Sync {
+    /// Whether the client has gone, and not in order with all its replies: it may send its calls again on another
+    /// connection. That may be known only when the system is asked.
+    fn is_broken_off(&self) -> bool;
+}
+
 /// What became of a connection: shared by the connection and all that is kept of it.
 #[derive(Default)]
 pub(crate) struct Fate(Mutex<Ended>);
@@ -84,7 +90,7 @@ pub(crate) struct Fate(Mutex<Ended>);
 #[derive(Default)]
 enum Ended {
     /// Not as far as we have seen.
-    NotYet(Weak<Connection>),
+    NotYet(Weak<dyn Lasting>),
     /// The client has closed it, and is owed nothing: it will not send its calls again, and who comes from there with the
     /// same identifiers is somebody else.
     InOrder,
@@ -95,8 +101,9 @@ enum Ended {
 
 impl Fate {
     /// It begins.
-    pub(super) fn begin(&self, connection: &Arc<Connection>) {
-        *self.lock() = Ended::NotYet(Arc::downgrade(connection));
+    pub(super) fn begin(&self, connection: &Arc<impl Lasting + 'static>) {
+        let connection: Arc<dyn Lasting> = connection.clone();
+        *self.lock() = Ended::NotYet(Arc::downgrade(&connection));
     }
 
     /// The client has closed it, and is owed nothing.
@@ -118,7 +125,7 @@ impl Fate {
     }
 
     /// Whether its client may send its calls again on another connection. `look` may look at the socket.
-    fn may_come_again(&self, look: impl FnOnce(Arc<Connection>) -> bool) -> bool {
+    fn may_come_again(&self, look: impl FnOnce(Arc<dyn Lasting>) -> bool) -> bool {
         let connection = match &*self.lock() {
             Ended::NotYet(connection) => connection.upgrade(),
             Ended::InOrder => return false,
@@ -152,6 +159,7 @@ pub(crate) struct Ticket {
 /// The calls that are being served, and those that were.
 pub(crate) struct Duplicates {
     retention: Retention,
+    clock: fn() -> Duration,
     /// Of the checksums, so that nobody can choose calls whose checksums are alike.
     seed: u64,
     table: Mutex<Table>,
@@ -167,8 +175,14 @@ const LOOKS: u32 = 16;
 
 impl Duplicates {
     pub(crate) fn new(retention: Retention) -> Duplicates {
+        Duplicates::with_clock(retention, now)
+    }
+
+    /// With another clock than the system's.
+    pub(super) fn with_clock(retention: Retention, clock: fn() -> Duration) -> Duplicates {
         Duplicates {
             retention,
+            clock,
             seed: RandomState::new().build_hasher().finish(),
             table: Mutex::new(Table::new(retention.bytes)),
             due: AtomicBool::new(false),
@@ -178,14 +192,28 @@ impl Duplicates {
     /// A call has come: it is to be served only if it was never seen.
     #[inline]
     pub(super) fn begin(&self, peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>, arguments: &[u8]) -> Seen {
+        let fate = peer.connection.as_ref().map(|connection| connection.fate());
+        self.begin_by(peer, call, credential, arguments, fate)
+    }
+
+    /// A call has come, by a connection of this fate if by any.
+    #[inline]
+    pub(super) fn begin_by(
+        &self,
+        peer: &Peer,
+        call: &Call<'_>,
+        credential: OpaqueAuth<'_>,
+        arguments: &[u8],
+        fate: Option<&Arc<Fate>>,
+    ) -> Seen {
         let Some(key) = Key::of(self.seed, peer, call, credential, arguments) else { return Seen::Never(None) };
-        self.look_up(key, peer.connection.as_ref().map(|connection| connection.fate()))
+        self.look_up(key, fate)
     }
 
     fn look_up(&self, key: Key, fate: Option<&Arc<Fate>>) -> Seen {
         // Connections are let go when nothing is locked any more.
         let (looks, looked_at) = (Cell::new(0), Cell::new(Vec::new()));
-        let look = |connection: Arc<Connection>| {
+        let look = |connection: Arc<dyn Lasting>| {
             looks.set(looks.get() + 1);
             let broken = looks.get() <= LOOKS && connection.is_broken_off();
             let mut all = looked_at.take();
@@ -193,8 +221,9 @@ impl Duplicates {
             looked_at.set(all);
             broken
         };
+        let is_old = |at| (self.clock)().saturating_sub(at) >= self.retention.time;
         let mut table = self.lock();
-        match table.find(&key, fate, self.retention.time, look) {
+        match table.find(&key, fate, is_old, look) {
             Some(None) => Seen::Running,
             Some(Some(answer)) => Seen::Answered(answer.outcome.clone()),
             None => Seen::Never(Some(table.add(key, fate.cloned()))),
@@ -204,7 +233,7 @@ impl Duplicates {
     /// A call that [`Seen::Never`] was said of has been answered. For others [`Duplicates::forget`] makes room, when the reply
     /// has left.
     pub(super) fn end(&self, ticket: Ticket, outcome: Outcome) {
-        let now = now();
+        let now = (self.clock)();
         let mut table = self.lock();
         table.answer(&ticket, Answer { at: now, outcome });
         if table.bytes() > self.retention.bytes.saturating_add(SLACK) {
@@ -218,7 +247,7 @@ impl Duplicates {
     pub(super) fn forget(&self) {
         if self.due.load(Ordering::Relaxed) {
             self.due.store(false, Ordering::Relaxed);
-            self.lock().expire(now(), self.retention);
+            self.lock().expire((self.clock)(), self.retention);
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hashbrown::HashTable;
 
-use super::{Connection, Fate, HostKey, Key, Outcome, Retention, Ticket, now};
+use super::{Fate, HostKey, Key, Lasting, Outcome, Retention, Ticket};
 
 /// All that is kept.
 pub(super) struct Table {
@@ -75,14 +75,14 @@ const HOSTS: usize = 2;
 impl Known {
     /// Whether it is the same as no call that comes by a connection of this fate, or by any new one: it is
     /// too old, or its client is owed nothing. It stays until it is the oldest, though no place leads to it.
-    fn is_past(&self, time: Duration, fate: Option<&Arc<Fate>>) -> bool {
+    fn is_past(&self, is_old: impl Fn(Duration) -> bool, fate: Option<&Arc<Fate>>) -> bool {
         let is_its_own = |former: &Arc<Fate>| fate.is_some_and(|fate| Arc::ptr_eq(former, fate));
-        self.answer.as_ref().is_some_and(|answer| now().saturating_sub(answer.at) >= time)
+        self.answer.as_ref().is_some_and(|answer| is_old(answer.at))
             || self.fate.as_ref().is_some_and(|former| !is_its_own(former) && former.is_in_order())
     }
 
     /// Whether one that has the same key and comes by a connection of this fate is the same call.
-    fn is_sent_again(&self, fate: Option<&Arc<Fate>>, look: impl FnOnce(Arc<Connection>) -> bool) -> bool {
+    fn is_sent_again(&self, fate: Option<&Arc<Fate>>, look: impl FnOnce(Arc<dyn Lasting>) -> bool) -> bool {
         match (&self.fate, fate) {
             (Some(former), Some(fate)) if !Arc::ptr_eq(former, fate) => former.may_come_again(look),
             _ => true,
@@ -141,15 +141,15 @@ impl Table {
         &mut self,
         key: &Key,
         fate: Option<&Arc<Fate>>,
-        time: Duration,
-        mut look: impl FnMut(Arc<Connection>) -> bool,
+        is_old: impl Fn(Duration) -> bool,
+        mut look: impl FnMut(Arc<dyn Lasting>) -> bool,
     ) -> Option<Option<&Answer>> {
         let mut past = None;
         let Table { places, lines, .. } = self;
         let known = |place: &Place| lines.get(place.line as usize)?.get(place.at);
         let same = |place: &Place| {
             let Some(known) = known(place).filter(|known| known.key == *key) else { return false };
-            if known.is_past(time, fate) {
+            if known.is_past(&is_old, fate) {
                 past = Some((place.line, place.at));
                 return false;
             }
