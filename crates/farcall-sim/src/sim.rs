@@ -20,7 +20,7 @@ pub use faults::Faults;
 pub use inside::{JoinHandle, below, block_on, crash, note, now, random, sleep, spawn};
 
 use crate::net::Nanos;
-use faults::nanos;
+use faults::{nanos, per_million};
 use state::Main;
 use world::{World, here};
 
@@ -129,6 +129,14 @@ impl Sim {
         let names = [from, to].map(|p| state.processes[p.index].name.clone());
         state.note(&facts, || format!("nothing passes from {} to {}", names[0], names[1]));
         state.net.path(from.index, to.index).cut_until = until;
+    }
+
+    /// From now on a thread that farcall would start in any process cannot be started, by this chance from 0 to 1, as where
+    /// the operating system has no more. What [`spawn`] starts is started.
+    pub fn thread_failures(&self, chance: f64) {
+        let mut state = self.world.lock();
+        state.thread_failures = per_million(chance);
+        state.note(&[14], || format!("of farcall's threads {chance} cannot be started"));
     }
 
     /// How much virtual time the run may take before it fails. By default an hour.

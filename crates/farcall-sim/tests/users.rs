@@ -1,7 +1,8 @@
 //! The users' simulation, as its users meet it.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::{Error, Kind, Ran};
@@ -386,4 +387,99 @@ fn a_binding_that_broke_is_made_anew() {
         assert!(answer.is_some());
         Ok(())
     });
+}
+
+/// Executions of each call, by its number.
+#[derive(Default)]
+struct Counted(Mutex<HashMap<u64, u32>>);
+
+#[farcall::interface]
+trait Count {
+    fn quickly(&self, n: u64) -> farcall::Result<u64>;
+    #[blocking]
+    fn slowly(&self, n: u64) -> farcall::Result<u64>;
+}
+
+impl Counted {
+    fn count(&self, n: u64) {
+        *self.0.lock().unwrap().entry(n).or_default() += 1;
+    }
+
+    fn executions(&self, n: u64) -> u32 {
+        self.0.lock().unwrap().get(&n).copied().unwrap_or(0)
+    }
+}
+
+impl Count for Counted {
+    fn quickly(&self, n: u64) -> farcall::Result<u64> {
+        self.count(n);
+        Ok(n)
+    }
+
+    fn slowly(&self, n: u64) -> farcall::Result<u64> {
+        self.count(n);
+        sim::sleep(Duration::from_millis(50));
+        Ok(n)
+    }
+}
+
+#[test]
+fn calls_end_truthfully_where_threads_cannot_be_started() {
+    let (lacking, returned) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let seen = (lacking.clone(), returned.clone());
+    check(60, move |sim| {
+        sim.thread_failures([0.1, 0.5, 0.9][sim.below(3) as usize]);
+        let counted = Arc::new(Counted::default());
+        let server = counted.clone();
+        sim.server("server", move || -> farcall::Result<()> {
+            loop {
+                match farcall::export::<dyn Count>("Count", server.clone()) {
+                    Ok(export) => return export.wait(),
+                    Err(why) => assert_eq!(farcall::CallFailed::from(why).kind(), Kind::Local),
+                }
+                sim::sleep(Duration::from_millis(100));
+            }
+        });
+        let never = Arc::new(Mutex::new(Vec::new()));
+        for client in 0..3 {
+            let (counted, never, lacking, returned) = (counted.clone(), never.clone(), seen.0.clone(), seen.1.clone());
+            sim.process(&format!("client {client}"), move || {
+                let count = loop {
+                    match farcall::import::<dyn Count>("Count") {
+                        Ok(count) => break count.within(Duration::from_secs(5)),
+                        Err(_) => sim::sleep(Duration::from_millis(500)),
+                    }
+                };
+                for n in (0..20).map(|n| 100 * client + n) {
+                    let outcome = match n % 4 {
+                        0 => count.quickly(n),
+                        1 => count.start().slowly(n).wait(),
+                        2 => sim::block_on(count.start().quickly(n)),
+                        _ => count.slowly(n),
+                    };
+                    match outcome {
+                        Ok(result) => {
+                            assert_eq!((result, counted.executions(n)), (n, 1));
+                            returned.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(why) => {
+                            let why = farcall::CallFailed::from(why);
+                            lacking.fetch_add(u64::from(why.kind() == Kind::Local), Ordering::Relaxed);
+                            if why.ran() == Ran::No {
+                                never.lock().unwrap().push(n);
+                            }
+                        }
+                    }
+                }
+            });
+        }
+        sim.run();
+        sim.sleep(Duration::from_secs(60));
+        for n in never.lock().unwrap().iter() {
+            assert_eq!(counted.executions(*n), 0, "call {n} was said not to have run");
+        }
+        assert!(counted.0.lock().unwrap().values().all(|executions| *executions == 1));
+    });
+    assert!(lacking.load(Ordering::Relaxed) > 0, "no call lacked a thread");
+    assert!(returned.load(Ordering::Relaxed) > 0, "no call returned");
 }

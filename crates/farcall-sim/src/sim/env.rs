@@ -54,6 +54,9 @@ impl Env for Outside {
     }
 
     fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        if self.world.lock().lacks_thread(self.process, name) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         self.world.spawn(self.process, self.life, name, run)
     }
 

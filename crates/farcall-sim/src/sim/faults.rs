@@ -77,7 +77,7 @@ impl Default for Faults {
     }
 }
 
-fn per_million(chance: f64) -> u32 {
+pub(super) fn per_million(chance: f64) -> u32 {
     (chance.clamp(0.0, 1.0) * 1e6) as u32
 }
 

@@ -36,6 +36,8 @@ pub(super) struct State {
     by_address: HashMap<SocketAddr, usize>,
     /// What paths to a new process are like.
     pub(super) faults: Faults,
+    /// Threads of farcall that cannot be started, in parts per million.
+    pub(super) thread_failures: u32,
     /// Virtual time at which the run fails.
     pub(super) limit: Nanos,
     pub(super) failure: Option<String>,
@@ -151,6 +153,7 @@ impl State {
             sockets: Vec::new(),
             by_address: HashMap::new(),
             faults: Faults::none(),
+            thread_failures: 0,
             limit: 3600 * SECS,
             failure: None,
             panics_allowed: false,
@@ -284,6 +287,16 @@ impl State {
 
 /// Threads.
 impl State {
+    /// Whether a thread that farcall would start cannot be.
+    pub(super) fn lacks_thread(&mut self, process: usize, name: &str) -> bool {
+        let lacks = self.rng.chance(self.thread_failures);
+        if lacks {
+            let whose = self.processes[process].name.clone();
+            self.note(&[13, process as u64], || format!("{whose} cannot start {name}"));
+        }
+        lacks
+    }
+
     /// Adds a thread that can run.
     pub(super) fn add_thread(&mut self, process: usize, name: &str, starter: Option<Ticket>) -> ThreadId {
         let thread = self.threads.len();
