@@ -11,7 +11,7 @@
 //! accesses   what is executed by whoever receives: reading and writing memory
 //! handed     calls that came otherwise than by the socket
 //! tally      what was counted, where others read it
-//! sentinel   looks after a receiver that executes
+//! sentinel   looks after a receiver that executes;  watch: what it finds
 //! ```
 //!
 //! **Who receives.** While calls are rare, or not quick, two workers wait in the socket: the one that
@@ -55,8 +55,14 @@ mod sentinel;
 mod staff;
 mod tally;
 mod task;
+mod watch;
 mod watched;
 mod work;
+
+mod sync {
+    //! What `crew` is made of; loom's stand in its place in tests/crew.rs.
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+}
 
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;

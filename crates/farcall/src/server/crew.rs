@@ -1,9 +1,11 @@
 //! Who receives, who executes, who rests. Counting only: the server acts on it.
+//!
+//! (tests/crew.rs includes this file, and gives it loom's atomics through `super::sync`.)
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use super::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use crate::env::{Event, Time};
 
 /// Where a worker rests, and what it does, as the crew sees it.

@@ -112,6 +112,11 @@ impl Event {
         }
         *set = false;
     }
+
+    /// Whether it is set; clears it.
+    pub fn take(&self) -> bool {
+        std::mem::take(&mut *self.set.lock().unwrap())
+    }
 }
 
 impl Wake for Event {
