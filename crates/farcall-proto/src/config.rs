@@ -12,10 +12,10 @@ pub const BASE_DATAGRAM: usize = 1200;
 /// The largest datagram that is ever sent: UDP's limit over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 
-/// How far a sender on the same machine may be ahead, in bytes, and when other calls are made meanwhile. What is
-/// under way there stands in the receiver's socket, where everything else waits behind it.
-pub(crate) const LOCAL_WINDOW: u32 = 2 << 20;
-pub(crate) const SHARED_LOCAL_WINDOW: u32 = 32 << 10;
+/// How far a sender on the same machine may be ahead by default, in bytes, and when other calls are made meanwhile.
+/// What is under way there stands in the receiver's socket, where everything else waits behind it.
+const LOCAL_WINDOW: u32 = 2 << 20;
+const SHARED_LOCAL_WINDOW: u32 = 32 << 10;
 
 /// A client's patience if its calls do not tell it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -54,6 +54,10 @@ pub struct ClientConfig {
     pub max_result: u32,
     /// How far ahead of what has arrived the sender of a large result may send, in bytes.
     pub window: u32,
+    /// `window` on one machine.
+    pub local_window: u32,
+    /// `window` on one machine while other calls are made beside a long message.
+    pub shared_local_window: u32,
     /// The server's address is a loopback address, so that datagrams for it do not leave the machine. If the
     /// server says the same of ours, they carry no checksum (docs/protocol.md, "Tag").
     pub loopback: bool,
@@ -77,6 +81,8 @@ impl Default for ClientConfig {
             max_outstanding: 16_384,
             max_result: LONGEST,
             window: 4 << 20,
+            local_window: LOCAL_WINDOW,
+            shared_local_window: SHARED_LOCAL_WINDOW,
             loopback: false,
             max_datagram: 64_000,
             spares: Arc::default(),
@@ -105,6 +111,8 @@ pub struct ServerConfig {
     /// How far ahead of what has arrived the sender of large arguments may send, in bytes; shared
     /// by all who are sending.
     pub window: u32,
+    /// `window` on one machine.
+    pub local_window: u32,
     /// The largest datagram that is sent or echoed.
     pub max_datagram: usize,
     /// A deliberate fault, for the simulator.
@@ -122,6 +130,7 @@ impl Default for ServerConfig {
             sending_budget: 3 << 29,
             hold: Duration::from_secs(30),
             window: 4 << 20,
+            local_window: LOCAL_WINDOW,
             max_datagram: 64_000,
             mutant: Mutant::NONE,
         }

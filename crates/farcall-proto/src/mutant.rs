@@ -119,6 +119,8 @@ mutants! {
     LocalUnseen = "local-unseen",
     /// A server answers in the open scheme.
     AnswersOpen = "answers-open",
+    /// Senders on one machine keep to no window of their own.
+    LocalWindowIgnored = "local-window-ignored",
     /// A call of a high activity makes room for all below it.
     HighActivityReserves = "high-activity-reserves",
     /// A fragment makes room for all that is to come before it.

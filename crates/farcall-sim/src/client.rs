@@ -642,12 +642,19 @@ impl ClientNode {
             };
             let idle = talk.core.outstanding() == 0 && !talk.binding && at - talk.touched > IDLE_AFTER;
             let mut sent = 0;
+            let flying = talk.core.in_flight();
             while let Some(len) = talk.core.transmit(now, &mut g.scratch) {
                 g.send_after(self.later, self.address, address(server, 7000), len);
                 sent += 1;
                 if sent > 100_000 {
                     return g.oracle.violate("sending-ends", at, || format!("client {}", self.index));
                 }
+            }
+            let config = &g.plan.client;
+            let window = if talk.core.has_company(now) { config.shared_local_window } else { config.local_window };
+            if g.plan.is_local() && talk.core.in_flight() > flying.max(window) {
+                let seen = (flying, talk.core.in_flight());
+                g.oracle.violate("local-window-is-kept", at, || format!("client {}: {seen:?}, {window}", self.index));
             }
             for call in unsent {
                 if talk.open.iter().any(|(open, id)| *open == call && talk.core.is_sent(*id)) {

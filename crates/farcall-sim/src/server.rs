@@ -543,6 +543,10 @@ impl ServerNode {
                 return g.oracle.violate("sending-ends", at, || format!("server {}", self.index));
             }
         }
+        let (flying, window) = (core.local_in_flight(), g.plan.server.local_window);
+        if flying > window {
+            g.oracle.violate("local-window-is-kept", at, || format!("server {}: {flying} of {window}", self.index));
+        }
         if let Some(most) = self.answers.take().filter(|most| answered > *most) {
             g.oracle.violate("answers-are-bounded", at, || format!("{answered} bytes, not {most}"));
         }

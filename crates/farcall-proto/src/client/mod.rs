@@ -30,7 +30,6 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::config::{LOCAL_WINDOW, SHARED_LOCAL_WINDOW};
 use crate::path::{Congestion, Mtu, RoundTrip};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::time::nanos;
@@ -443,12 +442,10 @@ impl Conversation {
 
     /// How far a sender may be ahead of its receiver.
     fn window(&self, now: Time) -> u32 {
-        /// Who has called beside a long message will call again.
-        const LASTS: Duration = Duration::from_millis(100);
         let most = self.widest_window();
-        match self.company {
-            Some(company) if self.is_local() && now.since(company) < LASTS => most.min(SHARED_LOCAL_WINDOW),
-            _ => most,
+        match self.keeps_local_window() && self.has_company(now) {
+            true => most.min(self.config.shared_local_window),
+            false => most,
         }
     }
 
@@ -461,7 +458,23 @@ impl Conversation {
     /// How far a sender may be ahead of its receiver while nothing is called beside a long message.
     fn widest_window(&self) -> u32 {
         let most = self.config.window;
-        if self.is_local() { most.min(LOCAL_WINDOW) } else { most }
+        if self.keeps_local_window() { most.min(self.config.local_window) } else { most }
+    }
+
+    #[inline]
+    fn keeps_local_window(&self) -> bool {
+        self.is_local() && !self.config.mutant.breaks(Rule::LocalWindowIgnored)
+    }
+
+    /// Whether other calls were made beside a long message lately: who has will again.
+    pub fn has_company(&self, now: Time) -> bool {
+        const LASTS: Duration = Duration::from_millis(100);
+        self.company.is_some_and(|company| now.since(company) < LASTS)
+    }
+
+    /// Bytes of arguments in fragments that are under way.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
     }
 
     /// Marks that an activity has something to send.

@@ -7,7 +7,6 @@ use super::memory::{ASSEMBLY, LIST_SLACK};
 use super::receive::Visit;
 use super::work::Phase;
 use super::{Request, Server};
-use crate::config::LOCAL_WINDOW;
 use crate::scheme::Scheme;
 use crate::wire::{self, CallHead, Part};
 use crate::{Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time, transfer};
@@ -129,6 +128,8 @@ impl Server {
     /// How far a sender may be ahead of its receiver.
     pub(super) fn window(&self, place: usize) -> u32 {
         let most = self.config.window;
-        if self.table.at(place).scheme() == Scheme::Local { most.min(LOCAL_WINDOW) } else { most }
+        let is_kept =
+            self.table.at(place).scheme() == Scheme::Local && !self.config.mutant.breaks(Rule::LocalWindowIgnored);
+        if is_kept { most.min(self.config.local_window) } else { most }
     }
 }

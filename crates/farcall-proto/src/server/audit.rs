@@ -6,6 +6,7 @@ use super::Server;
 use super::hosts::{Amounts, HostName, Kept};
 use super::memory::ASSEMBLY;
 use super::work::{More, Phase, Work};
+use crate::scheme::Scheme;
 
 /// What a server keeps for one host.
 #[doc(hidden)]
@@ -48,6 +49,13 @@ impl Server {
     #[doc(hidden)]
     pub fn replies(&self) -> usize {
         self.replies.len()
+    }
+
+    /// The most bytes of results in fragments that are under way to one client in the local scheme.
+    #[doc(hidden)]
+    pub fn local_in_flight(&self) -> u32 {
+        let local = self.table.entries().filter(|entry| entry.scheme() == Scheme::Local);
+        local.filter_map(|entry| Some(entry.more.as_ref()?.in_flight)).max().unwrap_or(0)
     }
 
     /// Counts everything again.
