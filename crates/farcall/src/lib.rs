@@ -45,6 +45,8 @@ pub mod dynamic;
 pub mod env;
 mod error;
 #[doc(hidden)]
+pub mod fair;
+#[doc(hidden)]
 pub mod guard;
 pub mod intercept;
 mod local;

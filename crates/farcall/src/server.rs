@@ -3,7 +3,7 @@
 //! ```text
 //! work       a worker's life: receive, execute, give back;  call: what is executed;  errands: what else it does
 //! crew       who receives, who executes, who rests; when another is needed;  staff: how one is had
-//! queue      calls that wait for a worker;  fair: between hosts, and between the callers of a host
+//! queue      calls that wait for a worker, fairly;  payer: for whom
 //! exported   an interface that is offered, and what is known of its procedures
 //! apart      long bytes of a result that are not copied
 //! task       calls that are executed as futures
@@ -48,8 +48,8 @@ mod apart;
 mod call;
 mod crew;
 mod exported;
-mod fair;
 mod handed;
+mod payer;
 mod queue;
 mod sentinel;
 mod staff;
@@ -80,8 +80,8 @@ pub(crate) use call::Work;
 pub(crate) use crew::{Crew, Pace, Plan, Quota, Relief, Rested, Seat, Threads};
 use exported::Exports;
 pub(crate) use exported::{Direct, Executor, Exported};
-pub(crate) use fair::Caller;
 pub(crate) use handed::{Back, Outlet};
+pub(crate) use payer::Caller;
 pub(crate) use task::Spawned;
 pub use task::Task;
 pub(crate) use watched::watched;

@@ -12,8 +12,9 @@ use farcall_proto::server::{CallKey, Finish, Glance, HostName, Incoming, SHORT, 
 use farcall_proto::{Failure, Kind, READINGS, Ran, Time};
 
 use super::call::finish;
-use super::fair::{Caller, FairQueue, Payer, Waits};
+use super::payer::{Caller, Payer};
 use super::{Core, tally};
+use crate::fair::{FairQueue, Waits};
 use crate::guard;
 use crate::stub::Dispatched;
 use crate::xdr::{Decoder, Encoder};
@@ -73,6 +74,10 @@ struct Waiting {
 }
 
 impl Waits for Waiting {
+    type Payer = Payer;
+    type Caller = Caller;
+    type Key = CallKey;
+
     fn key(&self) -> CallKey {
         self.incoming.key
     }

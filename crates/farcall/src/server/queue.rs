@@ -8,12 +8,17 @@ use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::call::Work;
 use super::crew::Pace;
-use super::fair::{Caller, FairQueue, Payer, Waits};
+use super::payer::{Caller, Payer};
+use crate::fair::{FairQueue, Waits};
 
 /// Calls that wait. Those that wait for their conversations' share of what is being sent are held.
 pub(super) struct Queue(FairQueue<Work>);
 
 impl Waits for Work {
+    type Payer = Payer;
+    type Caller = Caller;
+    type Key = CallKey;
+
     fn key(&self) -> CallKey {
         self.call.key
     }

@@ -3,46 +3,37 @@
 //! "On packet switches with infinite storage").
 
 use std::collections::{HashMap, VecDeque};
-
-use farcall_proto::server::{CallKey, HostName};
-
-/// Who pays for what waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Payer {
-    /// A host that sends datagrams.
-    Host(HostName),
-    /// The user of this process, who alone may call it through shared memory.
-    User,
-}
-
-/// Who of a payer's callers it waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Caller {
-    Conversation(u64),
-    /// A process that calls through shared memory, by however many connections.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-    Process(i32),
-}
+use std::hash::Hash;
 
 /// What waits in a queue.
-pub(super) trait Waits {
-    fn key(&self) -> CallKey;
-    fn payer(&self) -> Payer;
-    fn caller(&self) -> Caller;
+pub trait Waits {
+    /// Who pays for it: a host.
+    type Payer: Copy + Eq + Hash;
+    /// Who of a payer's callers it waits for. No other payer's has the same name.
+    type Caller: Copy + Eq + Hash;
+    /// What tells it from others.
+    type Key: PartialEq;
+
+    /// What tells it from others of its caller.
+    fn key(&self) -> Self::Key;
+    /// Who pays for it.
+    fn payer(&self) -> Self::Payer;
+    /// Whom it waits for.
+    fn caller(&self) -> Self::Caller;
     /// What it costs to keep.
     fn bytes(&self) -> usize;
 }
 
 /// What waits for its turn, and what is held: that has none until it is admitted.
-pub(super) struct FairQueue<T> {
+pub struct FairQueue<T: Waits> {
     most: usize,
     most_bytes: usize,
     all: Weight,
     /// Whoever is here has something here.
-    callers: HashMap<Caller, Line<T>>,
-    payers: HashMap<Payer, Turns>,
+    callers: HashMap<T::Caller, Line<T>>,
+    payers: HashMap<T::Payer, Turns<T::Caller>>,
     /// Payers with anything that waits for its turn.
-    turns: VecDeque<Payer>,
+    turns: VecDeque<T::Payer>,
     /// How much is held.
     held: usize,
     /// How many have come.
@@ -57,9 +48,9 @@ struct Weight {
 }
 
 /// What waits, and what is held back, of one caller.
-struct Line<T> {
+struct Line<T: Waits> {
     /// Whoever paid for the first: a conversation that moves meanwhile stands where it stood.
-    payer: Payer,
+    payer: T::Payer,
     waiting: VecDeque<T>,
     held: VecDeque<T>,
     weight: Weight,
@@ -68,12 +59,17 @@ struct Line<T> {
 }
 
 /// The callers of one payer, and what they hold together.
-#[derive(Default)]
-struct Turns {
+struct Turns<C> {
     weight: Weight,
     latest: u64,
     /// Its callers with anything that waits for its turn.
-    turns: VecDeque<Caller>,
+    turns: VecDeque<C>,
+}
+
+impl<C> Default for Turns<C> {
+    fn default() -> Turns<C> {
+        Turns { weight: Weight::default(), latest: 0, turns: VecDeque::new() }
+    }
 }
 
 impl Weight {
@@ -90,43 +86,43 @@ impl Weight {
 
 impl<T: Waits> FairQueue<T> {
     /// An empty one for so many, and so many bytes.
-    pub(super) fn new(most: usize, most_bytes: usize) -> FairQueue<T> {
+    pub fn new(most: usize, most_bytes: usize) -> FairQueue<T> {
         let (callers, payers, turns) = (HashMap::new(), HashMap::new(), VecDeque::new());
         FairQueue { most, most_bytes, all: Weight::default(), callers, payers, turns, held: 0, arrivals: 0 }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.all.len == 0
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.all.len
     }
 
     /// How many bytes all costs to keep.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.all.bytes
     }
 
     /// Whether as many are here as may be.
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.all.len >= self.most
     }
 
     /// Whether anything is held.
-    pub(super) fn holds_any(&self) -> bool {
+    pub fn holds_any(&self) -> bool {
         self.held > 0
     }
 
     /// Whether anything of a caller is held.
-    pub(super) fn holds(&self, caller: Caller) -> bool {
+    pub fn holds(&self, caller: T::Caller) -> bool {
         self.callers.get(&caller).is_some_and(|line| !line.held.is_empty())
     }
 
     /// Adds one, which may be held, if there is room. Gives back what there is no room for: this one, or the
     /// newest of who has much more here.
     #[must_use]
-    pub(super) fn push(&mut self, new: T, held: bool) -> Vec<T> {
+    pub fn push(&mut self, new: T, held: bool) -> Vec<T> {
         let mut evicted = Vec::new();
         while !self.has_room(&new) {
             let latest = self.makes_way_for(&new).and_then(|caller| self.take_latest(caller));
@@ -145,7 +141,7 @@ impl<T: Waits> FairQueue<T> {
     }
 
     /// Adds one that waits for its turn, whether there is room or not.
-    pub(super) fn add(&mut self, new: T) {
+    pub fn add(&mut self, new: T) {
         self.arrivals += 1;
         let (caller, line) = (new.caller(), self.enter(&new, self.arrivals));
         let has_turn = !line.waiting.is_empty();
@@ -160,7 +156,7 @@ impl<T: Waits> FairQueue<T> {
     }
 
     /// Gives one back its place at the head.
-    pub(super) fn put_back(&mut self, first: T) {
+    pub fn put_back(&mut self, first: T) {
         let (caller, line) = (first.caller(), self.enter(&first, 0));
         let has_turn = !line.waiting.is_empty();
         line.waiting.push_front(first);
@@ -168,7 +164,7 @@ impl<T: Waits> FairQueue<T> {
     }
 
     /// What a caller has held waits for its turn from now on, as long as it may. Whether there is any.
-    pub(super) fn admit(&mut self, caller: Caller, mut may: impl FnMut(&T) -> bool) -> bool {
+    pub fn admit(&mut self, caller: T::Caller, mut may: impl FnMut(&T) -> bool) -> bool {
         let Some(line) = self.callers.get_mut(&caller) else { return false };
         let (before, has_turn) = (line.held.len(), !line.waiting.is_empty());
         while line.held.front().is_some_and(&mut may)
@@ -185,29 +181,37 @@ impl<T: Waits> FairQueue<T> {
     }
 
     /// Whose turn it is.
-    pub(super) fn front(&self) -> Option<&T> {
+    pub fn front(&self) -> Option<&T> {
         let caller = self.payers.get(self.turns.front()?)?.turns.front()?;
         self.callers.get(caller)?.waiting.front()
     }
 
     /// Takes out whose turn it is. Its caller's next comes after those of all others.
-    pub(super) fn pop(&mut self) -> Option<T> {
-        let payer = *self.turns.front()?;
-        let caller = *self.payers.get(&payer)?.turns.front()?;
-        let first = self.callers.get_mut(&caller)?.waiting.pop_front()?;
-        self.turns.rotate_left(1);
-        self.payers.get_mut(&payer)?.turns.rotate_left(1);
+    pub fn pop(&mut self) -> Option<T> {
+        self.pop_if(|_| true)
+    }
+
+    /// Takes out the first, of those whose turn it is at their payers, that may be.
+    pub fn pop_if(&mut self, mut may: impl FnMut(&T) -> bool) -> Option<T> {
+        let FairQueue { callers, payers, turns, .. } = self;
+        let first = |payer: &T::Payer| callers.get(payers.get(payer)?.turns.front()?)?.waiting.front();
+        let place = turns.iter().position(|payer| first(payer).is_some_and(&mut may))?;
+        let payer = turns.remove(place)?;
+        turns.push_back(payer);
+        let caller = *payers.get(&payer)?.turns.front()?;
+        let first = callers.get_mut(&caller)?.waiting.pop_front()?;
+        payers.get_mut(&payer)?.turns.rotate_left(1);
         self.leave(caller, first.bytes());
         Some(first)
     }
 
     /// The first of each caller that waits for its turn.
-    pub(super) fn firsts(&self) -> impl Iterator<Item = &T> {
+    pub fn firsts(&self) -> impl Iterator<Item = &T> {
         self.callers.values().filter_map(|line| line.waiting.front())
     }
 
     /// Takes one out.
-    pub(super) fn remove(&mut self, caller: Caller, key: CallKey) -> Option<T> {
+    pub fn remove(&mut self, caller: T::Caller, key: T::Key) -> Option<T> {
         let line = self.callers.get_mut(&caller)?;
         let find = |all: &VecDeque<T>| all.iter().position(|one| one.key() == key);
         let removed = match find(&line.held) {
@@ -226,7 +230,7 @@ impl<T: Waits> FairQueue<T> {
     /// has; else of the latter's callers the one that has most, if that is much more than the caller of this
     /// one has.
     #[cold]
-    fn makes_way_for(&self, new: &T) -> Option<Caller> {
+    fn makes_way_for(&self, new: &T) -> Option<T::Caller> {
         let bytes = self.all.bytes.saturating_add(new.bytes());
         let by_bytes = bytes > self.most_bytes;
         let amount = |weight: &Weight| if by_bytes { weight.bytes } else { weight.len };
@@ -246,7 +250,7 @@ impl<T: Waits> FairQueue<T> {
     }
 
     /// Takes out the newest of a caller.
-    fn take_latest(&mut self, caller: Caller) -> Option<T> {
+    fn take_latest(&mut self, caller: T::Caller) -> Option<T> {
         let line = self.callers.get_mut(&caller)?;
         let latest = match line.held.pop_back() {
             Some(held) => {
@@ -275,7 +279,7 @@ impl<T: Waits> FairQueue<T> {
     }
 
     /// Gives a caller a turn, the last or the next, if it has none or is to have the next.
-    fn line_up(&mut self, caller: Caller, has_turn: bool, next: bool) {
+    fn line_up(&mut self, caller: T::Caller, has_turn: bool, next: bool) {
         if has_turn && !next {
             return;
         }
@@ -300,7 +304,7 @@ impl<T: Waits> FairQueue<T> {
     }
 
     /// Counts one that was taken out. Who has nothing left is forgotten.
-    fn leave(&mut self, caller: Caller, bytes: usize) {
+    fn leave(&mut self, caller: T::Caller, bytes: usize) {
         self.all.remove(bytes);
         let Some(line) = self.callers.get_mut(&caller) else { return };
         line.weight.remove(bytes);

@@ -1,9 +1,7 @@
 //! The queue by itself: turns, who makes way, and that it counts what it holds.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
-
 use super::*;
+use std::collections::HashMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call {
@@ -14,8 +12,12 @@ struct Call {
 }
 
 impl Waits for Call {
-    fn key(&self) -> CallKey {
-        CallKey { conversation: 0, activity: 0, sequence: self.number }
+    type Payer = Payer;
+    type Caller = Caller;
+    type Key = u64;
+
+    fn key(&self) -> u64 {
+        self.number
     }
 
     fn payer(&self) -> Payer {
@@ -31,8 +33,20 @@ impl Waits for Call {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Payer {
+    Host(u8),
+    User,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Caller {
+    Conversation(u64),
+    Process(i32),
+}
+
 fn host(n: u8) -> Payer {
-    Payer::Host(HostName::at(&SocketAddr::from(([10, 0, 0, n], 7))))
+    Payer::Host(n)
 }
 
 /// A call of that conversation, which is of the host that its hundreds say.
@@ -63,6 +77,16 @@ fn connections_of_one_process_have_one_turn() {
     let of = |process, number| Call { payer: Payer::User, caller: Caller::Process(process), ..call(0, number) };
     let queue = queue(9, 9, [of(1, 1), of(1, 2), of(1, 3), of(2, 4), call(100, 5), call(101, 6)]);
     assert_eq!(order(queue), [1, 5, 4, 6, 2, 3]);
+}
+
+#[test]
+fn who_may_not_be_taken_loses_no_turn() {
+    let mut queue = queue(9, 9, [call(100, 1), call(100, 2), call(200, 3), call(300, 4)]);
+    let not_one = |call: &Call| call.payer != host(1);
+    assert_eq!(queue.pop_if(not_one), Some(call(200, 3)));
+    assert_eq!(queue.pop_if(not_one), Some(call(300, 4)));
+    assert_eq!(queue.pop_if(not_one), None);
+    assert_eq!(order(queue), [1, 2]);
 }
 
 #[test]
