@@ -8,6 +8,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -31,6 +32,9 @@ pub(super) trait Post: Send + Sync {
 
     /// Makes one who waits look whether the server has stopped.
     fn wake(&self);
+
+    /// Calls that it has put aside may be executed, perhaps, since others execute no more.
+    fn look_aside(&self) {}
 
     /// Acts on what has taken too long; gives how long it need not be asked again.
     fn sweep(&self, _now: Instant) -> Option<Duration> {
@@ -105,6 +109,8 @@ pub(crate) struct Crew {
     keeper: Condvar,
     /// It will act on what takes too long.
     sweeping: AtomicBool,
+    /// More than half of those that may execute seem to.
+    busy: AtomicBool,
 }
 
 #[derive(Default)]
@@ -142,6 +148,7 @@ impl Crew {
             awake: AtomicBool::new(false),
             keeper: Condvar::new(),
             sweeping: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
         })
     }
 
@@ -187,8 +194,37 @@ impl Crew {
         self.staff(&mut state);
     }
 
+    /// Whether so many execute that shares matter.
+    #[inline]
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// Whether one more call of a host may execute, of those that come as datagrams. One may in any case. A host that is alone
+    /// may have four fifths of all: a share is left for others, whoever comes.
+    #[cold]
+    pub(super) fn may_execute(&self, host: NonZero<u64>) -> bool {
+        let (mut all, mut own) = (0, 0);
+        for seat in self.lock().seats.iter().filter(|seat| seat.executes()) {
+            all += 1;
+            own += usize::from(seat.host.load(Ordering::Relaxed) == host.get());
+        }
+        own == 0 || own < SHARE * self.limit.saturating_sub(all)
+    }
+
+    /// Notes whether shares matter. At each post one thread waits, at least.
+    fn note_busy(&self, state: &State) {
+        let execute = state.threads.saturating_sub(state.idle + state.posts.len());
+        self.busy.store(execute * 2 > self.limit, Ordering::Relaxed);
+    }
+
     /// Sees to it that somebody will come to the jobs, if there may be one more.
     fn staff(self: &Arc<Self>, state: &mut State) {
+        self.staff_quietly(state);
+        self.note_busy(state);
+    }
+
+    fn staff_quietly(self: &Arc<Self>, state: &mut State) {
         if state.idle >= state.jobs.len() {
             return self.bell.notify_one();
         }
@@ -300,6 +336,7 @@ impl Crew {
         SEAT.set(None);
         let mut state = self.lock();
         state.threads -= 1;
+        self.note_busy(&state);
         state.seats.retain(|other| !Arc::ptr_eq(other, seat));
     }
 
@@ -310,6 +347,7 @@ impl Crew {
                 return Some(job);
             }
             state.idle += 1;
+            self.note_busy(&state);
             let (woken, waited) = self.bell.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
             state = woken;
             state.idle -= 1;
@@ -410,6 +448,10 @@ pub(super) struct Seat {
     turn: AtomicU64,
     /// Its value when the keeper last looked.
     seen: AtomicU64,
+    /// Whose call it executes that came as a datagram; 0 if it does not.
+    host: AtomicU64,
+    /// That waits for a call of its own.
+    aside: AtomicBool,
     /// The connection whose calls it serves, with the number of its turn there.
     held: Mutex<Option<(Arc<Connection>, u64)>>,
 }
@@ -424,6 +466,20 @@ impl Seat {
         let result = procedure();
         self.turn.store(turn + 2, Ordering::SeqCst);
         (result, self.seen.load(Ordering::Relaxed) == turn + 1 + OVERDUE)
+    }
+
+    /// The same, of a call that this host sent as a datagram.
+    #[inline]
+    pub(super) fn run_for<R>(&self, host: NonZero<u64>, procedure: impl FnOnce() -> R) -> (R, bool) {
+        self.host.store(host.get(), Ordering::Relaxed);
+        let run = self.run(procedure);
+        self.host.store(0, Ordering::Relaxed);
+        run
+    }
+
+    /// Whether it executes a call, which does not wait for one of its own.
+    fn executes(&self) -> bool {
+        self.turn.load(Ordering::SeqCst) % 2 == 1 && !self.aside.load(Ordering::SeqCst)
     }
 
     /// From now on it serves this connection.
@@ -458,6 +514,8 @@ impl Seat {
     }
 }
 
+/// A host may have so many calls executing for each that all hosts together still may.
+pub(super) const SHARE: usize = 4;
 /// Added to a turn that was seen twice.
 const OVERDUE: u64 = 1 << 63;
 
@@ -504,6 +562,7 @@ impl Aside {
     pub(crate) fn begin(&self) {
         let Some((crew, seat)) = SEAT.with_borrow(Clone::clone) else { return };
         seat.let_go();
+        seat.aside.store(true, Ordering::SeqCst);
         if let (None, Some(connection)) = (self.connection.get(), caller::connection()) {
             connection.steps_aside(true);
             let _ = self.connection.set(connection);
@@ -513,13 +572,17 @@ impl Aside {
             crew.staff(&mut state);
             state.posts.clone()
         };
-        posts.iter().for_each(|post| crew.relieve(post.watch_list()));
+        for post in posts {
+            crew.relieve(post.watch_list());
+            post.look_aside();
+        }
     }
 }
 
 impl Drop for Aside {
     fn drop(&mut self) {
         self.crew.lock().aside -= 1;
+        SEAT.with_borrow(|seat| seat.iter().for_each(|(_, seat)| seat.aside.store(false, Ordering::SeqCst)));
         self.connection.get().inspect(|connection| connection.steps_aside(false));
     }
 }

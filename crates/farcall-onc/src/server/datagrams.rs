@@ -2,14 +2,17 @@
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use farcall::fair::{FairQueue, Waits};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recvfrom, sendmsg_addr, sendto, sockopt};
 
 use super::caller::{Peer, Transport};
 use super::crew::{Crew, Post, Seat, WatchList};
+use super::hosts::Key;
 use super::outgoing::Outgoing;
 use super::programs::{Programs, Verdict};
 
@@ -28,6 +31,39 @@ pub(super) struct Datagrams {
     list: Arc<WatchList>,
     crew: Arc<Crew>,
     programs: Arc<Programs>,
+    /// Calls of hosts that have their share of those that execute, and how many there are.
+    aside: Mutex<FairQueue<Aside>>,
+    put_aside: AtomicUsize,
+}
+
+/// So many calls are put aside, and so many bytes of them: of the host that has most the newest is lost, as datagrams are.
+const MOST_ASIDE: usize = 1024;
+const MOST_BYTES_ASIDE: usize = 4 << 20;
+
+/// A call that was put aside.
+struct Aside {
+    message: Vec<u8>,
+    asker: Asker,
+}
+
+impl Waits for Aside {
+    type Payer = Key;
+    type Caller = SocketAddr;
+    type Key = ();
+
+    fn key(&self) {}
+
+    fn payer(&self) -> Key {
+        Key::at(self.asker.from.ip())
+    }
+
+    fn caller(&self) -> SocketAddr {
+        self.asker.from
+    }
+
+    fn bytes(&self) -> usize {
+        self.message.len()
+    }
 }
 
 impl Datagrams {
@@ -41,7 +77,9 @@ impl Datagrams {
         let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER);
         let (crew, programs, local) = (crew.clone(), programs.clone(), socket.local_addr()?);
         let several = local.ip().is_unspecified() && reports_destinations(&socket, &local);
-        Ok(Datagrams { local, several, socket, spin, list: Arc::default(), crew, programs })
+        let aside = Mutex::new(FairQueue::new(MOST_ASIDE, MOST_BYTES_ASIDE));
+        let (list, put_aside) = (Arc::default(), AtomicUsize::new(0));
+        Ok(Datagrams { local, several, socket, spin, list, crew, programs, aside, put_aside })
     }
 
     /// Waits for a datagram: its length, and who asks.
@@ -96,6 +134,41 @@ impl Datagrams {
         if self.spin.is_zero() && !self.crew.is_guarded() { 2 } else { 1 }
     }
 
+    /// Puts a call aside whose host has its share of those that execute; false if it is to be served.
+    #[cold]
+    fn put_aside(&self, message: &[u8], asker: &Asker) -> bool {
+        if self.crew.may_execute(Key::at(asker.from.ip()).number()) {
+            return false;
+        }
+        let mut aside = self.lock();
+        // Who has not its place any more sends it again.
+        drop(aside.push(Aside { message: message.to_vec(), asker: *asker }, false));
+        // Should another call have ended meanwhile, this thread sees that before it waits.
+        self.put_aside.store(aside.len(), Ordering::SeqCst);
+        true
+    }
+
+    /// Serves what was put aside, as much as may be.
+    #[cold]
+    fn serve_aside(&self, seat: &Seat, reply: &mut Outgoing) {
+        let next = || {
+            let mut aside = self.lock();
+            let next = aside.pop_if(|aside| self.crew.may_execute(aside.payer().number()));
+            self.put_aside.store(aside.len(), Ordering::SeqCst);
+            next
+        };
+        while !self.crew.is_stopped()
+            && let Some(Aside { message, asker }) = next()
+        {
+            self.crew.guard();
+            self.serve(seat, &message, &asker, reply);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FairQueue<Aside>> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Serves one datagram.
     #[inline]
     fn serve(&self, seat: &Seat, message: &[u8], asker: &Asker, reply: &mut Outgoing) {
@@ -109,7 +182,8 @@ impl Datagrams {
                 }
                 let pace = admitted.pace();
                 let run = || self.programs.run(admitted, &peer, None, reply);
-                let (wanted, relieved) = self.list.execute(|| seat.run(run));
+                let host = Key::at(asker.from.ip()).number();
+                let (wanted, relieved) = self.list.execute(|| seat.run_for(host, run));
                 if relieved {
                     pace.overdue();
                 }
@@ -146,6 +220,7 @@ impl Datagrams {
 }
 
 /// Who sent a datagram.
+#[derive(Clone, Copy)]
 struct Asker {
     from: SocketAddr,
     /// Which of the host's addresses it asked, if that is known and to be answered from: who asked one takes
@@ -227,7 +302,13 @@ impl Post for Datagrams {
         let mut buffer = vec![0; LONGEST + 1];
         let mut reply = Outgoing::datagram(LONGEST);
         let mut brisk = Brisk::default();
-        while self.list.arrive(self.enough()) {
+        loop {
+            if self.put_aside.load(Ordering::SeqCst) > 0 {
+                self.serve_aside(seat, &mut reply);
+            }
+            if !self.list.arrive(self.enough()) {
+                return;
+            }
             let received = if self.crew.is_stopped() { None } else { self.receive(&mut buffer) };
             let deserted = self.list.leave();
             if self.crew.is_stopped() {
@@ -238,12 +319,21 @@ impl Post for Datagrams {
                 self.crew.guard();
             }
             let message = buffer.get(..len).unwrap_or_default();
+            if self.crew.is_busy() && !message.is_empty() && self.put_aside(message, &asker) {
+                continue;
+            }
             self.serve(seat, message, &asker, &mut reply);
         }
     }
 
     fn watch_list(&self) -> &Arc<WatchList> {
         &self.list
+    }
+
+    fn look_aside(&self) {
+        if self.put_aside.load(Ordering::SeqCst) > 0 {
+            self.wake();
+        }
     }
 
     fn wake(&self) {

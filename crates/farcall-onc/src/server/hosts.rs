@@ -5,10 +5,12 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::caller::Peer;
+use super::crew::SHARE;
 
 /// The hosts that have connections, and what is held for all of them.
 #[derive(Debug)]
@@ -50,8 +52,6 @@ pub(super) struct Account {
 
 /// A connection that holds no more is not closed for its bytes.
 pub(super) const LEAST: usize = 16 << 10;
-/// A host may have so many calls under way for each that all hosts together still may.
-const SHARE: isize = 4;
 
 impl Hosts {
     /// Makes the table, which no host is in yet. More bytes than `budget` are too many.
@@ -117,6 +117,16 @@ impl Key {
         peer.address.map_or(Key::User(peer.user), |address| Key::at(address.ip()))
     }
 
+    /// A number that no other host has, as good as.
+    pub(super) fn number(self) -> NonZero<u64> {
+        let number = match self {
+            Key::V4(ip) => 1 << 32 | u64::from(ip),
+            Key::V6(half) => half,
+            Key::User(user) => 1 << 33 | u64::from(user.unwrap_or(u32::MAX)),
+        };
+        NonZero::new(number).unwrap_or(NonZero::<u64>::MIN)
+    }
+
     /// The host that has an address.
     pub(super) fn at(ip: IpAddr) -> Key {
         match ip.to_canonical() {
@@ -171,7 +181,7 @@ impl Account {
         let running = self.host.running.load(Ordering::SeqCst);
         let most = isize::try_from(most).unwrap_or(isize::MAX);
         let left = most.saturating_sub(self.hosts.running.load(Ordering::SeqCst));
-        running <= 0 || running < SHARE.saturating_mul(left)
+        running <= 0 || running < (SHARE as isize).saturating_mul(left)
     }
 }
 

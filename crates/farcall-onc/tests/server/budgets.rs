@@ -1,7 +1,7 @@
 //! What one host may make a server hold, and that others are served beside it.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 
 use farcall_onc::Server;
 use farcall_onc::wire::auth::OpaqueAuth;
@@ -173,6 +173,48 @@ fn one_host_leaves_threads_for_the_calls_of_others() {
     for attacker in &mut attackers {
         (0..8).for_each(|_| assert_eq!(success(&attacker.receive()).1, words(&[7])));
     }
+}
+
+/// A socket of another host, by which calls are sent.
+fn datagrams_from_afar(server: &Server, host: u8) -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).unwrap();
+    socket.connect(server.udp().unwrap()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+/// The next reply.
+fn datagram(socket: &UdpSocket) -> (u32, Vec<u8>) {
+    let mut reply = [0; 1024];
+    let len = socket.recv(&mut reply).expect("a reply should come");
+    success(&reply[..len])
+}
+
+#[test]
+fn one_host_leaves_threads_for_the_calls_of_others_over_udp() {
+    const MANY: u32 = 40;
+    let (server, calculator) = serve_with(|builder| builder.workers(8));
+    let attacker = datagrams_from_afar(&server, 2);
+    for xid in 100..100 + MANY {
+        attacker.send(&call(xid, 13, &[])).unwrap();
+    }
+    // Of eight that run at once four fifths are one host's.
+    calculator.await_begun(7);
+    let other = datagrams_from_afar(&server, 3);
+    for xid in 0..10 {
+        other.send(&call(xid, 1, &[40, 2])).unwrap();
+        assert_eq!(datagram(&other), (xid, words(&[42])));
+        is_served(&mut tcp(&server));
+    }
+    // More of another host that take long.
+    other.send(&call(7, 13, &[])).unwrap();
+    calculator.await_begun(8);
+    calculator.open();
+    assert_eq!(datagram(&other).0, 7);
+    // What was put aside has its turn.
+    let mut xids: Vec<u32> = (0..MANY).map(|_| datagram(&attacker).0).collect();
+    xids.sort_unstable();
+    assert!(xids.into_iter().eq(100..100 + MANY));
 }
 
 #[test]
