@@ -65,6 +65,10 @@ pub struct ClientConfig {
     pub max_datagram: usize,
     /// Long buffers, which the conversations that have clones of this configuration share.
     pub spares: Arc<Spares>,
+    /// What the server knows too: then everything is sealed in the scheme for tests, and nothing else is
+    /// taken.
+    #[cfg(feature = "test-scheme")]
+    pub secret: Option<[u8; 16]>,
     /// A deliberate fault, for the simulator.
     pub mutant: Mutant,
 }
@@ -86,6 +90,8 @@ impl Default for ClientConfig {
             loopback: false,
             max_datagram: 64_000,
             spares: Arc::default(),
+            #[cfg(feature = "test-scheme")]
+            secret: None,
             mutant: Mutant::NONE,
         }
     }
@@ -115,6 +121,10 @@ pub struct ServerConfig {
     pub local_window: u32,
     /// The largest datagram that is sent or echoed.
     pub max_datagram: usize,
+    /// What the clients know too: then everything is sealed in the scheme for tests, and nothing else is
+    /// taken.
+    #[cfg(feature = "test-scheme")]
+    pub secret: Option<[u8; 16]>,
     /// A deliberate fault, for the simulator.
     pub mutant: Mutant,
 }
@@ -132,6 +142,8 @@ impl Default for ServerConfig {
             window: 4 << 20,
             local_window: LOCAL_WINDOW,
             max_datagram: 64_000,
+            #[cfg(feature = "test-scheme")]
+            secret: None,
             mutant: Mutant::NONE,
         }
     }

@@ -45,7 +45,7 @@ pub const ACCESSES: u32 = 0xffff_4000;
 pub const READINGS: u32 = 0xffff_8000;
 
 /// So many bytes of no call fit a datagram of any conversation.
-pub const MAX_POST: usize = 1_100;
+pub const MAX_POST: usize = 1_064;
 
 /// Where a datagram that a client's socket received belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -117,6 +117,9 @@ mutants! {
     FlushBelieves = "flush-believes",
     /// A client at a loopback address uses the local scheme though its server sees it elsewhere.
     LocalUnseen = "local-unseen",
+    /// A server takes datagrams in the open scheme for a conversation that has a key (in the scheme for
+    /// tests).
+    SchemeUnchecked = "scheme-unchecked",
     /// A server answers in the open scheme.
     AnswersOpen = "answers-open",
     /// Senders on one machine keep to no window of their own.

@@ -1,16 +1,16 @@
 //! How a datagram is sealed (docs/protocol.md, "Tag"): the security schemes, the length of each one's tag, and the key
 //! of a conversation.
 //!
-//! Neither scheme has secrets: the open one's checksum is strong enough that accident cannot change a call; in the
-//! local one, between two ends on one machine, there is nothing that could. A scheme with secrets is added here, and its
-//! agreement upon a key in the handshake (`handshake.rs`): sealing and opening know the conversation, the number of the
-//! datagram, its direction and the key.
+//! Neither scheme has secrets: the open one's checksum is strong enough that accident cannot change a call;
+//! in the local one, between two ends on one machine, there is nothing that could. A scheme with secrets is
+//! added here, and its agreement upon a key in both ends' `handshake.rs`: sealing and opening know the
+//! conversation, the number of the datagram, its direction and the key.
 
 #[cfg(feature = "test-scheme")]
 mod keyed;
 
 #[cfg(feature = "test-scheme")]
-pub(crate) use keyed::Key;
+pub(crate) use keyed::{HANDSHAKE, Key, handshake, transcript};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The security scheme of a datagram: its number on the wire.

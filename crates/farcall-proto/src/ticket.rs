@@ -120,6 +120,12 @@ impl Issuer {
         self.date(old.issued, old.client, conversation, to, old.rest.to_vec().into())
     }
 
+    /// The same ticket with another rest.
+    #[cfg(feature = "test-scheme")]
+    pub fn with_rest(&self, ticket: &Ticket<'_>, conversation: u64, to: SocketAddr, rest: Vec<u8>) -> Ticket<'static> {
+        self.date(ticket.issued, ticket.client, conversation, to, rest.into())
+    }
+
     fn date<'r>(&self, issued: u64, client: u64, conversation: u64, to: SocketAddr, rest: Cow<'r, [u8]>) -> Ticket<'r> {
         let mut ticket = Ticket { client, incarnation: self.incarnation, issued, mac: [0; 16], rest };
         ticket.mac = self.mac(&ticket, conversation, to);

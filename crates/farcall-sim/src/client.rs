@@ -724,12 +724,15 @@ fn end(oracle: &mut Oracle, ended: &mut Vec<Ended>, (at, heard): When, call: usi
 }
 
 /// Whether a datagram that was accepted is a word of the server that the client's ticket is of: a frame about a call, or a
-/// welcome that was asked for and grants something. (A refusal of the ticket is not.)
+/// welcome that was asked for and grants something. (A hint that the ticket is no good is not.)
 fn is_word(datagram: &[u8], duplicate: bool) -> bool {
-    const REFUSED_AT: usize = 20 + 4 + 8 + 8 + 44 + 2 + 2;
+    // The length of the rest of the ticket, behind a nonce, a conversation and what comes before it.
+    const REST_AT: usize = 20 + 4 + 8 + 8 + 40;
+    let rest = datagram.get(REST_AT..REST_AT + 4).and_then(|len| len.try_into().ok());
+    let refused_at = REST_AT + 4 + rest.map_or(0, u32::from_be_bytes) as usize % 512 + 4;
     match datagram.get(20) {
         Some(&(RESULT | SELECT | STATE | MTU_ECHO)) => datagram[4..12] != [0; 8],
-        Some(&WELCOME) => !duplicate && datagram.get(REFUSED_AT..REFUSED_AT + 2) == Some(&[0, 0]),
+        Some(&WELCOME) => !duplicate && datagram.get(refused_at..refused_at + 2) == Some(&[0, 0]),
         _ => false,
     }
 }

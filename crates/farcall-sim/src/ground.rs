@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use farcall_proto::fuzzing::kinds::{CHALLENGE, STALE, WELCOME};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::net::{MICROS, Nanos, Net, SECS, address, host};
@@ -54,6 +55,10 @@ pub enum Event {
     Judge,
 }
 
+/// The scheme for tests, and the frames that are hints.
+const KEYED: u8 = 3;
+const HINTS: [u8; 2] = [CHALLENGE, STALE];
+
 /// What a server sent to an address that has not proven yet that it receives.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
@@ -101,7 +106,16 @@ impl Ground {
         for (client, server) in (plan.servers..hosts).flat_map(|c| (0..plan.servers).map(move |s| (c, s))) {
             // In the open scheme whoever saw a conversation can answer in the server's name; but
             // not call in the client's, from an address that is not the client's.
-            net.path(client, server).forge = Some(forge);
+            net.path(client, server).forge = Some(|rng, bytes| forge(rng, bytes));
+            if plan.secret {
+                // Where there are secrets whoever is on the path may do so both ways, and from the true
+                // address.
+                for (from, to) in [(client, server), (server, client)] {
+                    let path = net.path(from, to);
+                    path.forge = Some(forge_sealed);
+                    path.impostor = true;
+                }
+            }
         }
         let servers = plan.servers;
         let patience = plan.client.patience.as_nanos() as Nanos;
@@ -183,12 +197,20 @@ impl Ground {
     /// What is to be sent is of the local scheme if both ends are on one machine, and it is neither a
     /// question for a ticket nor the answer (docs/protocol.md 3.1).
     fn check_scheme(&mut self, from: SocketAddr, len: usize) {
-        const WELCOME: u8 = 0x02;
         let datagram = &self.scratch[..len];
         let binding = match host(from) < self.plan.servers {
             true => datagram.get(20) == Some(&WELCOME),
             false => datagram.get(4..12) == Some(&[0; 8]),
         };
+        if self.plan.secret {
+            // Questions, hints, and answers before there is a key.
+            let may_be_open = binding || datagram.get(20).is_some_and(|kind| HINTS.contains(kind));
+            if datagram.get(1) != Some(&KEYED) && !(may_be_open && datagram.get(1) == Some(&0)) {
+                let what = format!("{from} sends without a key: {}", show(datagram));
+                self.oracle.violate("scheme-is-the-right-one", self.net.now(), || what);
+            }
+            return;
+        }
         let (local, is_local) = (self.plan.is_local() && !binding, datagram.get(1) == Some(&1));
         if local != is_local {
             let what = format!("{from} sends in scheme {:?}: {}", datagram.get(1), show(datagram));
@@ -198,7 +220,6 @@ impl Ground {
 
     /// If what is to be sent refuses a ticket it is addressed to conversation zero.
     pub fn make_refusal_anonymous(&mut self, len: usize) {
-        const STALE: u8 = 0x04;
         let datagram = &mut self.scratch[..len];
         if datagram.get(20) == Some(&STALE) {
             datagram[4..12].fill(0);
@@ -262,6 +283,33 @@ fn forge(rng: &mut Rng, bytes: &mut [u8]) {
         bytes[4 + rng.index(body - 4)] = rng.next() as u8;
     }
     seal(bytes);
+}
+
+/// What somebody on the path makes of a datagram whose key is not known there: it comes again, as it was,
+/// with some other bytes, with another number, for another conversation, or in the open scheme with the right
+/// tag.
+fn forge_sealed(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    let Some(&scheme) = bytes.get(1).filter(|_| bytes.len() > 44) else { return };
+    match rng.below(5) {
+        0 => {}
+        1 => (0..rng.within(1, 4)).for_each(|_| {
+            let at = rng.index(bytes.len());
+            bytes[at] = rng.next() as u8;
+        }),
+        2 => bytes[19] ^= 1 << rng.below(8),
+        3 => bytes[11] ^= 1 << rng.below(8),
+        _ if scheme == KEYED => {
+            bytes[1] = 0;
+            bytes.truncate(bytes.len() - 8);
+        }
+        _ => {
+            let at = rng.within(20, bytes.len() as u64 - 9) as usize;
+            bytes[at] = rng.next() as u8;
+        }
+    }
+    if bytes[1] != KEYED && rng.chance(800_000) {
+        seal(bytes);
+    }
 }
 
 /// The address that a server [sees](Ground::seen) so.

@@ -43,7 +43,9 @@ pub struct Path {
     /// Datagrams of which a copy comes from an address that did not send it.
     pub spoof: u32,
     /// What they who send such copies may make of them.
-    pub forge: Option<fn(&mut Rng, &mut [u8])>,
+    pub forge: Option<fn(&mut Rng, &mut Vec<u8>)>,
+    /// Whether they are on the path: such copies come from the address that did send the datagram.
+    pub impostor: bool,
     /// Datagrams to a dead process that the sender is told of by ICMP.
     pub icmp: u32,
     /// Datagrams after which somebody who has not seen them forges an ICMP error.
@@ -73,6 +75,7 @@ impl Path {
             corrupt: 0,
             spoof: 0,
             forge: None,
+            impostor: false,
             icmp: 0,
             forged_icmp: 0,
             mtu: usize::MAX,
@@ -328,7 +331,8 @@ impl<E> Net<E> {
         };
         if self.rng.chance(path.spoof) {
             self.faults.spoofed += 1;
-            let victim = address(source, FORGER + self.rng.below(4) as u16);
+            let elsewhere = address(source, FORGER + self.rng.below(4) as u16);
+            let victim = if path.impostor { from } else { elsewhere };
             let later = self.rng.spread(path.delay, 10 * SECS);
             let mut bytes = bytes.to_vec();
             if let Some(forge) = path.forge {

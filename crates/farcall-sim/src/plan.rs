@@ -78,6 +78,8 @@ pub struct Plan {
     /// Whether clients reach their servers at a loopback address, and whether servers see clients at one. If
     /// both, they are on one machine; if one, there is a forwarder between.
     pub loopback: (bool, bool),
+    /// Whether everything is sealed in the scheme for tests.
+    pub secret: bool,
     /// Whether servers address refusals of tickets to conversation zero, as those of another make may.
     pub anonymous: bool,
     /// Whether clients read the clock only when that is over: a deliberate fault.
@@ -130,6 +132,7 @@ impl Plan {
                 (true, false),
                 (false, true),
             ]),
+            secret: false,
             departs_late: mutant.breaks(Rule::DepartedLate),
             chain: rng.pick(&[0, 300_000, 900_000]),
         };
@@ -149,6 +152,14 @@ impl Plan {
             // What it holds is shared out between it and clients that are sending long arguments too.
             plan.large = 600_000;
             plan.server.reassembly_budget = 100_000;
+        }
+        #[cfg(feature = "soak")]
+        if rng.chance(200_000) {
+            let secret = Some([5; 16]);
+            (plan.secret, plan.client.secret, plan.server.secret) = (true, secret, secret);
+            // (Its datagrams are in the open scheme.)
+            plan.hostile = false;
+            plan.path.spoof = if plan.calm { 0 } else { rng.pick(&[0, 10_000, 50_000]) };
         }
         if plan.is_local() {
             // By what is decided already: small ones are reached often.
@@ -212,7 +223,7 @@ impl Plan {
 
     /// Whether both ends see that they are on one machine, so that datagrams are of the local scheme.
     pub fn is_local(&self) -> bool {
-        self.loopback == (true, true)
+        self.loopback == (true, true) && !self.secret
     }
 
     /// The path of one direction between two hosts: the plan's, some faults turned off.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `slots.rs` | the pool of activities, the order in which their calls began |
 //! | `session.rs` | tickets and binding |
+//! | `handshake.rs` | how it comes to a conversation's key |
 //! | `evidence.rs` | what a refusal of the ticket proves about calls |
 //! | `receive.rs` | what each frame from the server means |
 //! | `send.rs` | what goes into the next datagram |
@@ -14,6 +15,8 @@
 
 mod brief;
 mod evidence;
+#[cfg(feature = "test-scheme")]
+mod handshake;
 mod posts;
 mod receive;
 mod refusals;
@@ -167,6 +170,9 @@ pub struct Conversation {
     numbers: Numbers,
     /// What our datagrams are sealed with.
     seal: Seal,
+    /// The key to which the handshake has led whose last answer is being taken in.
+    #[cfg(feature = "test-scheme")]
+    agreed: Option<crate::scheme::Key>,
     /// Not later than the earliest moment at which a call wants [`Conversation::handle_timeout`].
     check: Time,
     /// Not before then are the calls looked at again for [`Conversation::handle_unreachable`].
@@ -239,6 +245,8 @@ impl Conversation {
             newest_ended: 0,
             numbers: Numbers::from(1),
             seal: Seal::without_key(Scheme::Open, Direction::ToServer),
+            #[cfg(feature = "test-scheme")]
+            agreed: None,
             check: Time::default(),
             refusals: Refusals::default(),
             hastened: Time::default(),

@@ -19,7 +19,12 @@ impl Conversation {
     pub fn handle(&mut self, now: Time, datagram: &[u8], sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
         let key = |_| Some(self.seal.key);
-        let Ok((header, frames)) = wire::open(datagram, Direction::ToClient, key, check) else {
+        let opened = wire::open(datagram, Direction::ToClient, key, check);
+        #[cfg(feature = "test-scheme")]
+        if self.demands_secret() && !opened.as_ref().is_ok_and(|(header, _)| self.takes(header.scheme)) {
+            return self.handle_unopened(now, datagram, &mut |event| sink(event));
+        }
+        let Ok((header, frames)) = opened else {
             return self.reject();
         };
         let ours = header.conversation == self.id;
@@ -85,11 +90,15 @@ impl Conversation {
     /// Whether datagrams in that scheme may be of this conversation.
     #[inline(always)]
     fn takes(&self, scheme: Scheme) -> bool {
+        #[cfg(feature = "test-scheme")]
+        if self.demands_secret() {
+            return scheme.has_secrets() && scheme == self.seal.scheme;
+        }
         scheme == self.seal.scheme || scheme == Scheme::Open
     }
 
     #[cold]
-    fn reject(&mut self) {
+    pub(super) fn reject(&mut self) {
         self.stats.dropped += 1;
     }
 

@@ -324,7 +324,10 @@ impl Conversation {
                 self.check = self.check.min(slot.due);
                 return Written::All;
             }
-            if slot.args.len() <= whole_room(self.mtu.datagram(), self.seal.scheme, &head.meta) {
+            // (A TICKET and an ACK.)
+            let ticket = self.session.granted().map_or(0, |granted| wire::FRAME_HEAD + granted.ticket.len());
+            let before = ticket + wire::FRAME_HEAD + 12;
+            if slot.args.len() <= whole_room(self.mtu.datagram(), self.seal.scheme, &head.meta, before) {
                 return Written::NoRoom;
             }
             slot.sending = Some(Box::new(Outgoing::new(slot.args.len() as u32, self.granted)));
@@ -379,8 +382,7 @@ fn meta(now: Time, call: &Call) -> Meta {
     Meta { deadline: call.deadline.map(|d| nanos(d.since(now))), trace: call.trace, ..Meta::default() }
 }
 
-/// Room for arguments in a datagram of their own, before which a ticket and an acknowledgement may
-/// stand.
-fn whole_room(datagram: usize, scheme: Scheme, meta: &Meta) -> usize {
-    datagram.saturating_sub(wire::call_overhead(scheme) + meta.len() + 64)
+/// Room for arguments in a datagram of their own, before which so many bytes may stand.
+fn whole_room(datagram: usize, scheme: Scheme, meta: &Meta, before: usize) -> usize {
+    datagram.saturating_sub(wire::call_overhead(scheme) + meta.len() + before)
 }

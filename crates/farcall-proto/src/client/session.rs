@@ -44,7 +44,7 @@ pub(super) struct Granted {
 
 /// A question that is under way.
 #[derive(Debug)]
-struct Request {
+pub(super) struct Request {
     nonce: u64,
     name: String,
     /// The asker's mark; `None` when only a ticket is wanted.
@@ -64,8 +64,10 @@ struct Request {
     /// Sent once only, so that its answer times a round trip.
     timed: bool,
     due: Time,
-    interval: Duration,
-    unanswered: u32,
+    pub interval: Duration,
+    pub unanswered: u32,
+    #[cfg(feature = "test-scheme")]
+    pub agreement: super::handshake::Agreement,
 }
 
 impl Session {
@@ -153,7 +155,30 @@ impl Session {
             due: now,
             interval,
             unanswered: 0,
+            #[cfg(feature = "test-scheme")]
+            agreement: Default::default(),
         });
+    }
+
+    /// The question of that nonce.
+    #[cfg(feature = "test-scheme")]
+    pub fn asked(&mut self, nonce: u64) -> Option<&mut Request> {
+        self.requests.iter_mut().find(|request| request.nonce == nonce)
+    }
+
+    /// The question that was asked last under a new nonce.
+    #[cfg(feature = "test-scheme")]
+    pub fn newest(&mut self) -> Option<&mut Request> {
+        self.asked(self.nonce)
+    }
+
+    /// Asks on, by a question of its own under a nonce of its own.
+    pub fn ask_on(&mut self, now: Time, nonce: u64, interval: Duration) {
+        self.nonce = self.nonce.wrapping_add(1);
+        let Some(request) = self.requests.iter_mut().find(|request| request.nonce == nonce) else { return };
+        request.nonce = self.nonce;
+        request.asked = None;
+        (request.due, request.interval, request.unanswered) = (now, interval, 0);
     }
 
     /// Has one question that waits for an answer asked again by then.
@@ -190,8 +215,16 @@ impl Conversation {
         if !self.session.asks() {
             return None;
         }
+        let schemes = self.offered();
+        #[cfg(feature = "test-scheme")]
+        let (secret, ours) = (self.demands_secret(), self.handshake());
         let session = &mut self.session;
         let request = session.requests.iter_mut().find(|r| r.due <= now)?;
+        #[cfg(feature = "test-scheme")]
+        if secret && request.renew.is_none() {
+            // The server is to answer with the key that there is.
+            request.renew = session.granted.as_ref().map(|granted| granted.conversation);
+        }
         let renew = match session.granted {
             Some(ref g) if request.renew == Some(g.conversation) => Some((g.conversation, g.ticket.clone(), g.address)),
             _ => None,
@@ -208,12 +241,20 @@ impl Conversation {
             client: session.client,
             nonce: request.nonce,
             versions: (u16::from(VERSION), u16::from(VERSION)),
-            schemes: Scheme::Open.bit() | if self.config.loopback { Scheme::Local.bit() } else { 0 },
+            schemes,
             from: request.procedures.len() as u32,
             renew,
+            #[cfg(feature = "test-scheme")]
+            proof: request.agreement.proof(),
+            #[cfg(not(feature = "test-scheme"))]
             proof: None,
             name: request.name.as_bytes(),
+            #[cfg(feature = "test-scheme")]
+            handshake: if secret { request.agreement.part(&ours) } else { Handshake::default() },
+            #[cfg(not(feature = "test-scheme"))]
             handshake: Handshake::default(),
+            #[cfg(feature = "test-scheme")]
+            body: &[],
         };
         // Nobody knows yet whether the other end is on this machine.
         let seal = Seal::without_key(Scheme::Open, Direction::ToServer);
@@ -221,7 +262,18 @@ impl Conversation {
         writer.bind(&bind);
         // So that the answer may be as long: an unproven address gets no more than it sent, threefold.
         writer.pad(BASE_DATAGRAM);
+        #[cfg(feature = "test-scheme")]
+        request.agreement.ask(writer.frames());
         Some(self.count_sent(writer))
+    }
+
+    /// The schemes that we offer.
+    fn offered(&self) -> u32 {
+        #[cfg(feature = "test-scheme")]
+        if self.demands_secret() {
+            return Scheme::Keyed.bit();
+        }
+        Scheme::Open.bit() | if self.config.loopback { Scheme::Local.bit() } else { 0 }
     }
 
     /// An answer to one of our questions.
@@ -264,12 +316,7 @@ impl Conversation {
                 return self.endless(at, sink);
             }
             // The next page: a question of its own, under a nonce of its own.
-            self.session.nonce = self.session.nonce.wrapping_add(1);
-            let request = &mut self.session.requests[at];
-            request.nonce = self.session.nonce;
-            request.asked = None;
-            (request.due, request.interval, request.unanswered) = (now, self.config.min_retransmit, 0);
-            return;
+            return self.session.ask_on(now, w.nonce, self.config.min_retransmit);
         }
         let request = self.session.requests.swap_remove(at);
         if w.refused != 0 {
@@ -338,10 +385,20 @@ impl Conversation {
             None => {}
         }
         self.session.granted = Some(granted);
-        let echoed = w.scheme == Scheme::Local as u16 || self.config.mutant.breaks(Rule::LocalUnseen);
-        let local = self.config.loopback && echoed;
-        self.seal = Seal::without_key(if local { Scheme::Local } else { Scheme::Open }, Direction::ToServer);
+        self.seal = self.seal_for(w);
         self.resend_all(now);
+    }
+
+    /// What datagrams of the conversation that the server grants are sealed with.
+    fn seal_for(&self, w: &Welcome<'_>) -> Seal {
+        #[cfg(feature = "test-scheme")]
+        if self.demands_secret() {
+            let key = self.agreed.unwrap_or(self.seal.key);
+            return Seal { scheme: Scheme::Keyed, key, direction: Direction::ToServer };
+        }
+        let echoed = w.scheme == Scheme::Local as u16 || self.config.mutant.breaks(Rule::LocalUnseen);
+        let scheme = if self.config.loopback && echoed { Scheme::Local } else { Scheme::Open };
+        Seal::without_key(scheme, Direction::ToServer)
     }
 
     /// A hint that the server does not know the conversation: every datagram shows the ticket again.

@@ -1,4 +1,6 @@
-//! The scheme for tests: a keyed MAC over everything, with a longer tag. Nothing is encrypted.
+//! The scheme for tests: a keyed MAC over everything, with a longer tag, and a handshake as long as one with
+//! post-quantum keys. Nothing is encrypted, and its handshake proves nothing but that both ends know a secret
+//! beforehand.
 
 use std::hash::Hasher;
 
@@ -9,6 +11,15 @@ use super::Direction;
 /// Bytes of its tag.
 pub(super) const TAG: usize = 16;
 
+/// Bytes of a handshake in either direction: those of a key of ML-KEM-768 (FIPS 203, table 3).
+pub(crate) const HANDSHAKE: usize = 1184;
+
+/// What both ends know beforehand.
+pub(crate) type Secret = [u8; 16];
+
+/// What both handshakes have come to: the rest of the ticket.
+pub(crate) type Transcript = [u8; 16];
+
 /// The key of a conversation; zero where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key([u8; 16]);
@@ -16,6 +27,23 @@ pub(crate) struct Key([u8; 16]);
 impl Key {
     /// No key.
     pub const NONE: Key = Key([0; 16]);
+
+    /// The key of a client's conversation with a server, whose handshakes have come to this.
+    pub fn of(secret: &Secret, client: u64, conversation: u64, transcript: &Transcript) -> Key {
+        let mut mac = SipHasher24::new_with_key(secret);
+        mac.write(&client.to_be_bytes());
+        mac.write(&conversation.to_be_bytes());
+        mac.write(transcript);
+        Key(mac.finish128().as_bytes())
+    }
+
+    /// The key of a WELCOME that answers the BIND with this body: it is an answer to nothing else.
+    pub fn answering(&self, bind: &[u8]) -> Key {
+        let mut mac = SipHasher24::new_with_key(&self.0);
+        mac.write(b"WELCOME");
+        mac.write(bind);
+        Key(mac.finish128().as_bytes())
+    }
 
     /// The tag of a datagram of that number, for the receiver's `conversation`.
     pub(super) fn tag(&self, body: &[u8], direction: Direction, conversation: u64, number: u64) -> [u8; TAG] {
@@ -26,4 +54,24 @@ impl Key {
         mac.write(body);
         mac.finish128().as_bytes()
     }
+}
+
+/// An end's handshake, which its seed decides: a real one would be a key.
+pub(crate) fn handshake(seed: &[u8; 16], of: u64) -> Vec<u8> {
+    let block = |n: u64| {
+        let mut hasher = SipHasher24::new_with_key(seed);
+        hasher.write(&of.to_be_bytes());
+        hasher.write(&n.to_be_bytes());
+        hasher.finish128().as_bytes()
+    };
+    (0..HANDSHAKE as u64 / 16).flat_map(block).collect()
+}
+
+/// What both handshakes, and the schemes that the client offered, have come to.
+pub(crate) fn transcript(schemes: u32, client: &[u8], server: &[u8]) -> Transcript {
+    let mut hasher = SipHasher24::new_with_key(&[0; 16]);
+    hasher.write(&schemes.to_be_bytes());
+    hasher.write(client);
+    hasher.write(server);
+    hasher.finish128().as_bytes()
 }

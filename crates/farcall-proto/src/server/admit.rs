@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 use super::Server;
+use super::handshake::Agreed;
 use super::hosts::Kept;
 use super::send::{Answer, Granting, Reply};
 use super::table::Entry;
@@ -24,7 +25,7 @@ impl Server {
             }
             self.stands(now, *conversation, ticket, *old).map(|()| (*conversation, ticket))
         });
-        let (chosen, renewed) = (choose(bind.schemes, from), matches!(asked, Some(Ok(_))));
+        let (chosen, renewed) = (self.choose(bind.schemes, from), matches!(asked, Some(Ok(_))));
         let (export, refused) = match self.look_up(bind, chosen, renewed) {
             Ok(export) => (export, 0),
             Err(kind) => (0, kind.code()),
@@ -41,22 +42,27 @@ impl Server {
         };
         let ended = asked.and_then(Result::err);
         let scheme = chosen.unwrap_or_default();
-        let (nonce, from_procedure) = (bind.nonce, bind.from);
+        let Agreed { conversation, ticket, part, seal } =
+            self.agree(from, bind, scheme, (conversation, ticket, renewed));
+        let granting =
+            Granting { nonce: bind.nonce, conversation, ticket, refused, scheme, export, ended, part, from: bind.from };
         self.reply(Reply {
             to: from,
-            target: target(bind.client, Scheme::Open),
+            target: Target { conversation: bind.client, seal },
             limit: (len * AMPLIFICATION).min(BASE_DATAGRAM),
-            answer: Answer::Welcome(Box::new(Granting {
-                nonce,
-                conversation,
-                ticket,
-                refused,
-                scheme,
-                export,
-                ended,
-                from: from_procedure,
-            })),
+            answer: Answer::Welcome(Box::new(granting)),
         });
+    }
+
+    /// The scheme of a conversation with a client there that offers these, if we speak one of them.
+    fn choose(&self, offered: u32, client: SocketAddr) -> Option<Scheme> {
+        #[cfg(feature = "test-scheme")]
+        if self.config.secret.is_some() {
+            return Some(Scheme::Keyed).filter(|scheme| offered & scheme.bit() != 0);
+        }
+        let local = client.ip().is_loopback().then_some(Scheme::Local);
+        let mut ours = [local, Some(Scheme::Open)].into_iter().flatten();
+        ours.find(|scheme| offered & scheme.bit() != 0)
     }
 
     /// The export that a bind names, or why it is refused. One that renews its ticket, and asks for nothing else, belongs to a
@@ -77,7 +83,13 @@ impl Server {
     }
 
     /// Whether a conversation's ticket, which was given to this address, is good; else since when and why it is not.
-    fn stands(&self, now: Time, conversation: u64, ticket: &Ticket<'_>, address: SocketAddr) -> Result<(), Ended> {
+    pub(super) fn stands(
+        &self,
+        now: Time,
+        conversation: u64,
+        ticket: &Ticket<'_>,
+        address: SocketAddr,
+    ) -> Result<(), Ended> {
         let mutant = self.config.mutant;
         let age = |since: Time| now.since(since).as_nanos() as u64;
         match self.issuer.verify(ticket, conversation, address, mutant) {
@@ -109,6 +121,10 @@ impl Server {
         {
             return self.refuse_ticket(from, header, ticket.client, ended.reason);
         }
+        // In whatever other scheme it comes: the ticket is of a conversation that keeps to its own.
+        let Some(key) = self.key_by(header.scheme, conversation, ticket) else {
+            return self.refuse_ticket(from, header, ticket.client, StaleReason::Address);
+        };
         if let Some(place) = self.table.find(conversation) {
             self.move_to(place, from);
             return Some(place);
@@ -130,6 +146,7 @@ impl Server {
         }
         let mut entry = Entry::new(conversation, ticket.client, ticket.issued, from);
         entry.hear(self.coarse(now), header.scheme);
+        entry.key = key;
         self.conversing.add(entry.host());
         Some(self.table.insert(entry))
     }
@@ -162,7 +179,13 @@ impl Server {
     }
 
     /// Hints that a ticket is not good.
-    fn refuse_ticket(&mut self, to: SocketAddr, header: Header, client: u64, reason: StaleReason) -> Option<usize> {
+    pub(super) fn refuse_ticket(
+        &mut self,
+        to: SocketAddr,
+        header: Header,
+        client: u64,
+        reason: StaleReason,
+    ) -> Option<usize> {
         self.stats.stale += 1;
         let Header { conversation, number, scheme } = header;
         let answer = Answer::Stale(Stale { conversation, number, reason });
@@ -196,13 +219,6 @@ impl Server {
             self.dissolve(entry.id, *more);
         }
     }
-}
-
-/// The scheme of a conversation with a client there that offers these, if we speak one of them.
-fn choose(offered: u32, client: SocketAddr) -> Option<Scheme> {
-    let local = client.ip().is_loopback().then_some(Scheme::Local);
-    let mut ours = [local, Some(Scheme::Open)].into_iter().flatten();
-    ours.find(|scheme| offered & scheme.bit() != 0)
 }
 
 /// Whoever has this identifier, whom we have no key in common with: what it hears so is a hint.

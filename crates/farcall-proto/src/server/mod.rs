@@ -7,6 +7,7 @@
 //! | `work.rs` | what there is more while one is not idle |
 //! | `exports.rs` | what is offered, by identifier and by name |
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
+//! | `handshake.rs` | how it comes to a conversation's key |
 //! | `receive.rs` | what each frame from a caller means |
 //! | `arguments.rs` | arguments that arrive in fragments |
 //! | `reading.rs` | calls that change nothing |
@@ -25,6 +26,7 @@ mod arguments;
 mod audit;
 mod counts;
 mod exports;
+mod handshake;
 mod hosts;
 mod memory;
 mod reading;
@@ -214,6 +216,8 @@ pub struct Server {
     exports: Exports,
     draining: bool,
     numbers: Numbers,
+    #[cfg(feature = "test-scheme")]
+    handshakes: handshake::Handshakes,
     /// Short answers that wait to be sent.
     replies: VecDeque<send::Reply>,
     /// How many of them go to each host.
@@ -269,6 +273,8 @@ impl Server {
             exports: Exports::default(),
             draining: false,
             numbers: Numbers::from(1),
+            #[cfg(feature = "test-scheme")]
+            handshakes: Default::default(),
             replies: VecDeque::new(),
             replying: Counts::new(issuer.key_for(b"replying")),
             answers: 0,

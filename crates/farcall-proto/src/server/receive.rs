@@ -53,8 +53,8 @@ pub struct Origin(pub(super) usize);
 /// A datagram that was opened: to be given to [`Server::handle_rest`].
 #[derive(Debug)]
 pub struct Unread {
-    header: Header,
-    place: Option<usize>,
+    pub(super) header: Header,
+    pub(super) place: Option<usize>,
 }
 
 impl Server {
@@ -80,6 +80,9 @@ impl Server {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
         let key = |conversation| self.key_of(conversation);
         let Ok((header, frames)) = wire::open(datagram, Direction::ToServer, key, check) else {
+            #[cfg(feature = "test-scheme")]
+            return self.open_unknown(now, from, datagram);
+            #[cfg(not(feature = "test-scheme"))]
             return self.reject();
         };
         if header.scheme == Scheme::Local && !from.ip().is_loopback() {
@@ -89,6 +92,10 @@ impl Server {
         let anywhere = self.config.mutant.breaks(Rule::AddressUnchecked);
         let place = self.table.find(header.conversation);
         let place = place.filter(|place| anywhere || self.table.at(*place).is_at(from));
+        #[cfg(feature = "test-scheme")]
+        let place = place.filter(|place| {
+            self.config.mutant.breaks(Rule::SchemeUnchecked) || self.table.at(*place).takes(header.scheme, from)
+        });
         if let Some(place) = place {
             let coarse = self.coarse(now);
             self.table.at_mut(place).hear(coarse, header.scheme);
@@ -129,7 +136,7 @@ impl Server {
         sink: &mut impl FnMut(Request<'_>),
     ) {
         let (Unread { header, place }, len) = (unread, datagram.len());
-        (self.answers, self.again) = (ANSWERS * len, MOST_AGAIN);
+        self.expect_answers(len);
         self.handle_frames(
             Visit { now, from, len, header, place, acknowledged: false, again: false, sink },
             wire::frames_of(datagram, header.scheme).unwrap_or_default(),
@@ -137,8 +144,14 @@ impl Server {
         self.enforce_slots(now);
     }
 
+    /// A datagram of that length is read: its answers are bounded by that.
+    #[inline(always)]
+    pub(super) fn expect_answers(&mut self, len: usize) {
+        (self.answers, self.again) = (ANSWERS * len, MOST_AGAIN);
+    }
+
     #[cold]
-    fn reject<'d>(&mut self) -> Taken<'d> {
+    pub(super) fn reject<'d>(&mut self) -> Taken<'d> {
         self.stats.dropped += 1;
         Taken::Nothing
     }

@@ -45,6 +45,15 @@ pub(super) struct Reply {
     pub answer: Answer,
 }
 
+/// What the answer to a bind says of handshakes: all of ours, where its part begins, and how much of the
+/// client's is here.
+#[derive(Debug, Default)]
+pub(super) struct OwnPart {
+    pub bytes: Vec<u8>,
+    pub offset: u32,
+    pub through: u32,
+}
+
 /// What the answer to a bind says.
 #[derive(Debug)]
 pub(super) struct Granting {
@@ -55,6 +64,7 @@ pub(super) struct Granting {
     pub scheme: Scheme,
     pub export: u64,
     pub ended: Option<Ended>,
+    pub part: OwnPart,
     /// The first of the export's procedures to tell of.
     pub from: u32,
 }
@@ -648,7 +658,7 @@ impl Server {
             total: procedures.len() as u32,
             seen,
             ended: granting.ended,
-            handshake: Handshake::default(),
+            handshake: granting.part.as_on_wire(),
             procedures: &[],
         };
         writer.welcome(&welcome, procedures.get(granting.from as usize..).unwrap_or_default())
@@ -665,6 +675,15 @@ impl Server {
         writer.select(position, false, incoming);
         incoming.acknowledged();
         Some(())
+    }
+}
+
+impl OwnPart {
+    /// The rest of it from where it begins: as much is written as fits.
+    fn as_on_wire(&self) -> Handshake<'_> {
+        let total = self.bytes.len() as u32;
+        let offset = self.offset.min(total);
+        Handshake { total, offset, through: self.through, part: &self.bytes[offset as usize..] }
     }
 }
 

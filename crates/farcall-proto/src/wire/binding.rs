@@ -78,6 +78,9 @@ pub(crate) struct Bind<'a> {
     pub proof: Option<(u64, Ticket<'a>)>,
     pub name: &'a [u8],
     pub handshake: Handshake<'a>,
+    /// All of it as it stands in the frame; written from the others.
+    #[cfg(feature = "test-scheme")]
+    pub body: &'a [u8],
 }
 
 /// The answer to a bind.
@@ -194,6 +197,8 @@ fn read_handshake<'a>(r: &mut Reader<'a>) -> Result<Handshake<'a>, Malformed> {
 }
 
 pub(super) fn read_bind<'a>(flags: u8, mut r: Reader<'a>) -> Result<Bind<'a>, Malformed> {
+    #[cfg(feature = "test-scheme")]
+    let body = r.rest();
     let client = r.u64()?;
     let nonce = r.u64()?;
     let versions = (r.u16()?, r.u16()?);
@@ -212,7 +217,11 @@ pub(super) fn read_bind<'a>(flags: u8, mut r: Reader<'a>) -> Result<Bind<'a>, Ma
     if client == 0 {
         return Err(Malformed);
     }
-    Ok(Bind { client, nonce, versions, schemes, from, renew, proof, name, handshake })
+    #[rustfmt::skip]
+    let bind = Bind {
+        client, nonce, versions, schemes, from, renew, proof, name, handshake, #[cfg(feature = "test-scheme")] body,
+    };
+    Ok(bind)
 }
 
 pub(super) fn read_welcome<'a>(mut r: Reader<'a>) -> Result<Welcome<'a>, Malformed> {

@@ -149,6 +149,12 @@ impl<'a> Writer<'a> {
         self.len
     }
 
+    /// The frames that were written.
+    #[cfg(feature = "test-scheme")]
+    pub fn frames(&self) -> &[u8] {
+        &self.out[HEADER..self.len]
+    }
+
     /// Bytes of the tag.
     #[inline(always)]
     fn tag(&self) -> usize {

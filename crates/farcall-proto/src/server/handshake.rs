@@ -1,0 +1,191 @@
+//! Handshakes at the server: how it comes to a conversation's key (docs/protocol.md, "Handshake").
+//!
+//! It keeps parts of a client's handshake only when the client has proven its address, and of few clients.
+//! Once it has all of them the ticket holds what they came to, and nothing is kept any more.
+
+use std::net::SocketAddr;
+
+use super::Server;
+use super::send::OwnPart;
+use crate::scheme::{Direction, Key, Scheme, Seal};
+use crate::wire::{Bind, Ticket};
+
+/// What a server answers to the handshake in a bind.
+pub(super) struct Agreed {
+    pub conversation: u64,
+    pub ticket: Ticket<'static>,
+    pub part: OwnPart,
+    /// What the answer is sealed with.
+    pub seal: Seal,
+}
+
+impl Server {
+    /// Answers the handshake in a bind from there, for which this ticket was made; whether that `renewed`
+    /// another.
+    pub(super) fn agree(
+        &mut self,
+        from: SocketAddr,
+        bind: &Bind<'_>,
+        scheme: Scheme,
+        (conversation, ticket, renewed): (u64, Ticket<'static>, bool),
+    ) -> Agreed {
+        match scheme {
+            Scheme::Open | Scheme::Local => {
+                let seal = Seal::without_key(Scheme::Open, Direction::ToClient);
+                let _ = (from, bind, renewed);
+                Agreed { conversation, ticket, part: OwnPart::default(), seal }
+            }
+            #[cfg(feature = "test-scheme")]
+            Scheme::Keyed => self.agree_keyed(from, bind, (conversation, ticket, renewed)),
+        }
+    }
+
+    /// The key of a conversation in that scheme, by its ticket; `None` if the ticket is of none in that
+    /// scheme.
+    pub(super) fn key_by(&self, scheme: Scheme, conversation: u64, ticket: &Ticket<'_>) -> Option<Key> {
+        match scheme {
+            Scheme::Open | Scheme::Local => {
+                let _ = conversation;
+                ticket.rest.is_empty().then_some(Key::NONE)
+            }
+            #[cfg(feature = "test-scheme")]
+            Scheme::Keyed => {
+                let transcript = ticket.rest.as_ref().try_into().ok()?;
+                Some(Key::of(&self.config.secret?, ticket.client, conversation, &transcript))
+            }
+        }
+    }
+}
+
+#[cfg(feature = "test-scheme")]
+pub(super) use keyed::Handshakes;
+
+#[cfg(feature = "test-scheme")]
+mod keyed {
+    //! The same in the scheme for tests.
+
+    use std::collections::VecDeque;
+
+    use super::*;
+    use crate::Mutant;
+    use crate::scheme::{HANDSHAKE, handshake, transcript};
+    use crate::wire;
+    use crate::{Time, server::Taken, server::Unread};
+
+    /// Handshakes of which not all has come: so many, and the oldest makes way.
+    const MOST: usize = 64;
+
+    /// The rest of a ticket that proves an address and is of no conversation yet.
+    const NO_KEY: [u8; 4] = [0; 4];
+
+    /// What has arrived of clients' handshakes, each under the conversation of its proof.
+    #[derive(Debug, Default)]
+    pub(in crate::server) struct Handshakes(VecDeque<(u64, Vec<u8>)>);
+
+    impl Handshakes {
+        /// Takes a part in. Gives how many bytes there are now, and all of them when they are.
+        fn take(&mut self, conversation: u64, part: &wire::Handshake<'_>) -> (u32, Option<Vec<u8>>) {
+            if part.total as usize != HANDSHAKE {
+                return (0, None);
+            }
+            let at = self.0.iter().position(|(id, _)| *id == conversation).unwrap_or_else(|| {
+                if self.0.len() == MOST {
+                    self.0.pop_front();
+                }
+                self.0.push_back((conversation, Vec::new()));
+                self.0.len() - 1
+            });
+            let bytes = &mut self.0[at].1;
+            if part.offset as usize == bytes.len() {
+                bytes.extend_from_slice(part.part);
+            }
+            (bytes.len() as u32, (bytes.len() == HANDSHAKE).then(|| bytes.clone()))
+        }
+    }
+
+    impl Server {
+        pub(super) fn agree_keyed(
+            &mut self,
+            from: SocketAddr,
+            bind: &Bind<'_>,
+            (conversation, mut ticket, renewed): (u64, Ticket<'static>, bool),
+        ) -> Agreed {
+            let unsealed = Seal::without_key(Scheme::Open, Direction::ToClient);
+            if renewed {
+                return self.agreed(bind, conversation, ticket, OwnPart::default());
+            }
+            let mine = |conversation| handshake(&self.issuer.key_for(b"handshake"), conversation);
+            let proof = bind.proof.as_ref().filter(|(conversation, proof)| {
+                proof.client == bind.client && self.issuer.verify(proof, *conversation, from, Mutant::NONE).is_ok()
+            });
+            let Some((conversation_of_proof, proof)) = proof else {
+                // Nothing is kept on the word of an address that has proven nothing.
+                ticket = self.issuer.with_rest(&ticket, conversation, from, NO_KEY.to_vec());
+                return Agreed { conversation, ticket, part: OwnPart::default(), seal: unsealed };
+            };
+            let conversation = *conversation_of_proof;
+            let bytes = mine(conversation);
+            let (through, rest) = match proof.rest.len() {
+                16 => (HANDSHAKE as u32, Some(proof.rest.to_vec())),
+                _ => {
+                    let (through, all) = self.handshakes.take(conversation, &bind.handshake);
+                    (through, all.map(|theirs| transcript(bind.schemes, &theirs, &bytes).to_vec()))
+                }
+            };
+            let Some(rest) = rest else {
+                let part = OwnPart { through, ..OwnPart::default() };
+                let ticket = self.issuer.with_rest(proof, conversation, from, NO_KEY.to_vec());
+                return Agreed { conversation, ticket, part, seal: unsealed };
+            };
+            let ticket = self.issuer.with_rest(proof, conversation, from, rest);
+            let part = OwnPart { bytes, offset: bind.handshake.through, through };
+            self.agreed(bind, conversation, ticket, part)
+        }
+
+        /// An answer that is sealed with the key that its ticket leads to.
+        fn agreed(&self, bind: &Bind<'_>, conversation: u64, ticket: Ticket<'static>, part: OwnPart) -> Agreed {
+            let seal = match self.key_by(Scheme::Keyed, conversation, &ticket) {
+                Some(key) => {
+                    Seal { scheme: Scheme::Keyed, key: key.answering(bind.body), direction: Direction::ToClient }
+                }
+                None => Seal::without_key(Scheme::Open, Direction::ToClient),
+            };
+            Agreed { conversation, ticket, part, seal }
+        }
+
+        /// A datagram that does not open. If its conversation is not known its ticket may lead to the key;
+        /// else a hint goes back. What does not open then is dropped.
+        #[cold]
+        pub(in crate::server) fn open_unknown<'d>(
+            &mut self,
+            now: Time,
+            from: &SocketAddr,
+            datagram: &'d [u8],
+        ) -> Taken<'d> {
+            let header = datagram.first_chunk().and_then(|head| wire::Header::of(head).ok());
+            let Some(header) = header.filter(|header| header.scheme.has_secrets() && header.conversation != 0) else {
+                return self.reject();
+            };
+            if self.table.find(header.conversation).is_some() {
+                return self.reject();
+            }
+            self.expect_answers(datagram.len());
+            let frames = wire::frames_of(datagram, header.scheme).unwrap_or_default();
+            let first = wire::Frames::new(frames).next().ok().flatten().and_then(|raw| raw.read().ok().flatten());
+            let Some(wire::Frame::Ticket(ticket)) = first else {
+                self.challenge(*from, header);
+                return Taken::Nothing;
+            };
+            if let Err(ended) = self.stands(now, header.conversation, &ticket, *from) {
+                self.refuse_ticket(*from, header, ticket.client, ended.reason);
+                return Taken::Nothing;
+            }
+            let Some(key) = self.key_by(header.scheme, header.conversation, &ticket) else { return self.reject() };
+            let seal = Seal { scheme: header.scheme, key, direction: Direction::ToServer };
+            match seal.open(datagram, (header.conversation, header.number), wire::HEADER, true) {
+                Some(_) => Taken::Other(Unread { header, place: None }),
+                None => self.reject(),
+            }
+        }
+    }
+}

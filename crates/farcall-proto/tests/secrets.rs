@@ -1,0 +1,364 @@
+//! The places of a scheme with secrets, shown by the scheme for tests: a handshake of several datagrams each
+//! way, and a keyed MAC with a longer tag over calls, accesses to memory, posts, fragments and datagrams that
+//! calls share.
+#![cfg(feature = "test-scheme")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use farcall_proto::server::{Export, Finish, Glance, Insert, Server};
+use farcall_proto::{BASE_DATAGRAM, ClientConfig, Kind, MAX_POST, READINGS, Ran, ServerConfig};
+
+const SECRET: Option<[u8; 16]> = Some([5; 16]);
+const OPEN: u8 = 0;
+const KEYED: u8 = 3;
+const WELCOME: u8 = 0x02;
+
+fn client() -> ClientConfig {
+    ClientConfig { secret: SECRET, ..ClientConfig::default() }
+}
+
+fn server() -> ServerConfig {
+    ServerConfig { secret: SECRET, ..ServerConfig::default() }
+}
+
+fn acquainted() -> Pair {
+    Pair::acquainted_with(client(), server())
+}
+
+/// The types of the frames of a datagram whose tag is longer.
+fn frames(datagram: &[u8]) -> Vec<u8> {
+    frames_of(&datagram[..datagram.len() - 8])
+}
+
+/// Whether a datagram is one that may be in the open scheme.
+fn may_be_open(datagram: &Datagram) -> bool {
+    matches!(datagram[20], BIND | WELCOME | CHALLENGE | STALE)
+}
+
+/// Whether nothing comes of a datagram at the server: no call, no post, no conversation, nothing but a hint.
+fn is_nothing(pair: &mut Pair, datagram: &Datagram) -> bool {
+    let before = (pair.asked.len(), pair.posted.len(), pair.cancelled.len(), pair.server.conversations());
+    pair.receive(std::slice::from_ref(datagram));
+    let hints = pair.answered().iter().all(|d| matches!(d[20], CHALLENGE | STALE | WELCOME) || d[1] == OPEN);
+    before == (pair.asked.len(), pair.posted.len(), pair.cancelled.len(), pair.server.conversations()) && hints
+}
+
+#[test]
+fn a_handshake_of_several_datagrams_each_way_leads_to_a_key_and_nothing_is_kept_of_unproven_addresses() {
+    let mut pair = Pair::with(client(), server());
+    pair.client.bind(pair.now, "Store", 1);
+    let (mut asked, mut answered, mut sealed) = (Vec::new(), Vec::new(), 0);
+    while pair.told.is_empty() {
+        let bind = pair.sent();
+        pair.receive(&bind);
+        let welcome = pair.answered();
+        assert_eq!((bind.len(), welcome.len()), (1, 1));
+        assert!(welcome[0].len() <= 3 * bind[0].len() && welcome[0].len() <= BASE_DATAGRAM);
+        sealed += usize::from(welcome[0][1] == KEYED);
+        pair.hear(&welcome);
+        asked.extend(bind);
+        answered.extend(welcome);
+    }
+    assert_eq!(pair.told, [(1, Told::Bound(EXPORT))]);
+    assert!(asked.len() >= 3, "a first one without proof, and two parts of 1,184 bytes");
+    assert!(sealed >= 2, "the server's 1,184 bytes beside a ticket");
+    assert_eq!(pair.server.conversations(), 0);
+    // Without proof nothing of a part is kept: the same question is answered the same.
+    let through =
+        |d: &Datagram| u32::from_be_bytes(d[20 + 4 + 16 + 48 + 8 + 8 + 20 + 16 + 8..][..4].try_into().unwrap());
+    assert_eq!(through(&answered[0]), 0);
+    pair.receive(&asked[..1]);
+    assert_eq!(through(&pair.answered()[0]), 0);
+    pair.start(2, b"call");
+    pair.settle();
+    assert_eq!(pair.told[1], (2, Told::Result(b"call".to_vec())));
+}
+
+#[test]
+fn whichever_datagram_of_a_handshake_is_lost_or_comes_twice_it_ends_well() {
+    for which in 0..10 {
+        let mut pair = Pair::with(client(), server());
+        pair.start(1, b"call");
+        let mut n = 0;
+        pair.carry(1, Duration::from_secs(5), |_, _, _| (n != which, n += 1).0);
+        assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))], "{which}");
+        let mut pair = Pair::with(client(), server());
+        pair.start(1, b"call");
+        while pair.told.is_empty() {
+            let sent = pair.sent();
+            pair.receive(&[sent.clone(), sent].concat());
+            let mut answers = pair.answered();
+            for (key, args) in std::mem::take(&mut pair.asked) {
+                answers.extend(pair.finish(key, Finish::Result, &args));
+            }
+            pair.hear(&[answers.clone(), answers].concat());
+        }
+        assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
+    }
+}
+
+#[test]
+fn whoever_forges_an_answer_to_a_question_only_delays_the_handshake() {
+    let mut pair = Pair::with(client(), server());
+    pair.start(1, b"call");
+    let mut n = 0;
+    for round in 0..200 {
+        let sent = pair.sent();
+        pair.receive(&sent);
+        let mut answers = pair.answered();
+        for (key, args) in std::mem::take(&mut pair.asked) {
+            answers.extend(pair.finish(key, Finish::Result, &args));
+        }
+        for answer in &answers {
+            // Some byte of the frame is another, in the open scheme with the right checksum, and comes first.
+            n += 37;
+            let mut frames = answer[20..answer.len() - if answer[1] == KEYED { 16 } else { 8 }].to_vec();
+            let at = 4 + n % (frames.len() - 4);
+            frames[at] ^= 1;
+            if round < 20 {
+                pair.hear(&[forged(conversation_of(answer), 1 << 50, &[frames])]);
+            }
+            pair.hear(std::slice::from_ref(answer));
+        }
+        pair.pass(Duration::from_millis(25));
+        pair.tick();
+    }
+    assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
+}
+
+#[test]
+fn every_datagram_but_questions_and_hints_is_sealed_and_a_changed_one_is_nothing() {
+    let mut pair = acquainted();
+    pair.start(1, b"argument");
+    let call = pair.sent().remove(0);
+    assert_eq!((call[1], frames(&call)), (KEYED, vec![CALL]));
+    assert_eq!(call.len(), 20 + 4 + 28 + 8 + 16);
+    for at in 0..call.len() {
+        let mut changed = call.clone();
+        changed[at] ^= 1 << (at % 8);
+        assert!(is_nothing(&mut pair, &changed), "byte {at}");
+    }
+    for len in 0..call.len() {
+        assert!(is_nothing(&mut pair, &call[..len].to_vec()), "{len} bytes");
+    }
+    pair.receive(&[call]);
+    let (key, args) = pair.asked.pop().expect("as it was");
+    let result = pair.finish(key, Finish::Result, &args).remove(0);
+    assert_eq!(result[1], KEYED);
+    for at in 0..result.len() {
+        let mut changed = result.clone();
+        changed[at] ^= 1 << (at % 8);
+        pair.hear(&[changed]);
+        assert_eq!(pair.told, [], "byte {at}");
+    }
+    pair.hear(&[result]);
+    assert_eq!(pair.told, [(1, Told::Result(b"argument".to_vec()))]);
+}
+
+#[test]
+fn a_seal_is_good_for_one_conversation_one_number_and_one_direction() {
+    let (mut pair, mut other) = (acquainted(), acquainted());
+    other.client = farcall_proto::client::Conversation::new(client(), 0xbeef);
+    other.server = std::mem::replace(&mut pair.server, Server::new(server(), pair.now, [1; 32]));
+    std::mem::swap(&mut pair.server, &mut other.server);
+    pair.start(1, b"argument");
+    let call = pair.sent().remove(0);
+    let id = conversation_of(&call);
+    let with = |at: usize, word: u64| {
+        let mut changed = call.clone();
+        changed[at..at + 8].copy_from_slice(&word.to_be_bytes());
+        changed
+    };
+    assert!(is_nothing(&mut pair, &with(12, 1 << 20)), "another number");
+    assert!(is_nothing(&mut pair, &with(4, id ^ 1)), "another conversation");
+    // To the client, as if the server had sent it.
+    pair.hear(&[call.clone(), with(4, 0xc11e)]);
+    assert_eq!(pair.client.stats().dropped, 2);
+    // In the open scheme, well sealed.
+    let frames = call[20..call.len() - 16].to_vec();
+    assert!(is_nothing(&mut pair, &forged(id, 1 << 20, &[frames])), "another scheme");
+    pair.receive(&[call]);
+    let (key, args) = pair.asked.pop().unwrap();
+    let result = pair.finish(key, Finish::Result, &args).remove(0);
+    // The same result in the open scheme, and to the server.
+    let frames = result[20..result.len() - 16].to_vec();
+    pair.hear(&[forged(0xc11e, 1 << 20, &[frames])]);
+    assert_eq!(pair.told, []);
+    assert!(is_nothing(&mut pair, &result));
+    pair.hear(&[result]);
+    assert_eq!(pair.told.len(), 1);
+}
+
+#[test]
+fn long_arguments_and_results_are_sealed_in_every_fragment() {
+    for loss in [0, 7] {
+        let mut pair = acquainted();
+        let args: Vec<u8> = (0..300_000).map(|i| (i % 251) as u8).collect();
+        pair.start(1, &args);
+        let (mut n, mut sizes) = (0, Vec::new());
+        pair.carry(1, Duration::from_secs(60), |_, d, _| {
+            assert!(d[1] == KEYED || may_be_open(d), "scheme {}", d[1]);
+            sizes.push(d.len());
+            n += 1;
+            loss == 0 || n % loss != 0
+        });
+        assert_eq!(pair.told, [(1, Told::Result(args))]);
+        assert!(sizes.iter().all(|len| len.is_multiple_of(4)) && sizes.iter().any(|len| *len > 60_000));
+    }
+}
+
+#[test]
+fn a_result_in_a_buffer_of_its_own_is_sealed_with_what_it_belongs_to() {
+    let mut pair = Pair::acquainted_with(client(), ServerConfig { max_datagram: 1_200, ..server() });
+    pair.start(1, b"call");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    let insert = Insert { at: 4, bytes: vec![9; 40_000].into() };
+    pair.server.finish_around(pair.now, key, Finish::Result, &mut b"headtail".to_vec(), insert);
+    let mut out = vec![0; 65_536];
+    for _ in 0..100 {
+        while let Some(parted) = pair.server.transmit_parted(pair.now, &mut out) {
+            assert!(parted.insert.is_none(), "a tag is made of the whole");
+            pair.hear(&[out[..parted.len].to_vec()]);
+        }
+        let sent = pair.sent();
+        pair.receive(&sent);
+    }
+    let whole = [b"head".to_vec(), vec![9; 40_000], b"tail".to_vec()].concat();
+    assert_eq!(pair.told, [(1, Told::Result(whole))]);
+}
+
+#[test]
+fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
+    let mut pair = acquainted();
+    let memory = 78;
+    let (type_name, instance) = ("Memory".into(), String::new());
+    pair.server.export_aside(Export { id: memory, type_name, instance, procedures: Vec::new() });
+    // A reading, begun and ended in one go, and answered at once.
+    let mut out = vec![0; 2_000];
+    let brief = pair.client.start_brief((memory, READINGS), b"from to.", &mut out).expect("a brief call");
+    let datagram = out[..brief.bytes()].to_vec();
+    assert_eq!(datagram[1], KEYED);
+    for at in 0..datagram.len() {
+        let mut changed = datagram.clone();
+        changed[at] ^= 1;
+        let taken = Glance::at(&changed).and_then(|glance| pair.server.take_reading(&pair.from, glance).map(|_| ()));
+        assert_eq!(taken, None, "byte {at}");
+    }
+    let glance = Glance::at(&datagram).unwrap();
+    let reading = pair.server.take_reading(&pair.from, glance).expect("a reading");
+    assert_eq!(reading.args(), b"from to.");
+    let mut answer = vec![0; 2_000];
+    let room = pair.server.room(&reading, &mut answer).unwrap();
+    assert_eq!(room.len(), BASE_DATAGRAM - 20 - 4 - 20 - 16);
+    let longest = room.len();
+    let len = pair.server.answer(pair.now, &reading, longest, &mut answer).unwrap();
+    assert_eq!((len, answer[1]), (BASE_DATAGRAM, KEYED));
+    let mut changed = answer[..len].to_vec();
+    changed[100] ^= 1;
+    assert!(pair.client.end_brief(|| pair.now, &brief, None, &changed).is_none());
+    assert_eq!(pair.client.end_brief(|| pair.now, &brief, None, &answer[..len]).map(<[u8]>::len), Some(longest));
+    // A post, as long as any, also beside a ticket.
+    let conversation = conversation_of(&datagram);
+    for shown in [false, true] {
+        if shown {
+            let [high, low] = [(conversation >> 32) as u32, conversation as u32];
+            pair.hear(&[forged(0, 1, &[frame(CHALLENGE, 0, &[high, low, 0, 1])])]);
+        }
+        let len = pair.client.post(memory, &[7; MAX_POST], &mut out).expect("room");
+        assert_eq!((out[1], frames(&out[..len]).len()), (KEYED, 1 + usize::from(shown)));
+        pair.receive(&[out[..len].to_vec()]);
+    }
+    assert_eq!(pair.posted, vec![(memory, vec![7; MAX_POST]); 2]);
+    // Calls that share a datagram, as do their results.
+    (1..=20).for_each(|token| {
+        pair.start(token, &[token as u8; 32]);
+    });
+    let calls = pair.sent();
+    pair.receive(&calls);
+    for (key, args) in std::mem::take(&mut pair.asked) {
+        pair.server.finish_later(pair.now, key, Finish::Result, &mut args.clone());
+    }
+    let results = pair.answered();
+    assert!(calls.len() <= 3 && results.len() <= 3, "{} and {}", calls.len(), results.len());
+    pair.hear(&results);
+    assert_eq!(pair.told.len(), 20);
+}
+
+#[test]
+fn a_client_that_moves_and_a_server_that_restarts_are_as_in_any_scheme() {
+    let mut pair = acquainted();
+    pair.from = "10.0.0.1:2000".parse().unwrap();
+    pair.start(1, b"moved...");
+    pair.settle();
+    assert_eq!(pair.told, [(1, Told::Result(b"moved...".to_vec()))]);
+    assert_eq!(pair.server.conversations(), 1);
+    pair.pass(Duration::from_secs(60));
+    pair.server = Server::new(server(), pair.now, [8; 32]);
+    pair.export();
+    pair.pass(Duration::from_secs(10));
+    pair.start(2, b"late");
+    pair.settle();
+    assert_eq!(pair.told[1], (2, Told::Failed(Kind::ServerRestarted, Ran::No)));
+    pair.start(3, b"next");
+    pair.settle();
+    assert_eq!(pair.told[2], (3, Told::Result(b"next".to_vec())));
+}
+
+#[test]
+fn an_answer_to_a_question_that_somebody_changed_says_nothing() {
+    let mut pair = acquainted();
+    pair.start(1, b"call");
+    let call = pair.sent();
+    pair.receive(&call);
+    let conversation = conversation_of(&call[0]);
+    let [high, low] = [(conversation >> 32) as u32, conversation as u32];
+    pair.hear(&[forged(0, 1 << 40, &[frame(STALE, 0, &[high, low, 0, 9, 1, 0])])]);
+    let bind = pair.sent().remove(0);
+    let body = usize::from(u16::from_be_bytes([bind[22], bind[23]]));
+    // (Of another incarnation's ticket the server says that it has ended.)
+    for at in 24..24 + body {
+        let mut frames = bind[20..bind.len() - 8].to_vec();
+        frames[at - 20] ^= 0x10;
+        pair.receive(&[forged(0, 1 << 41, &[frames])]);
+        let answers = pair.answered();
+        pair.hear(&answers);
+        assert_eq!(pair.told, [], "byte {at}");
+    }
+    for _ in 0..400 {
+        pair.settle();
+        pair.pass(Duration::from_millis(25));
+        pair.tick();
+    }
+    assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
+    assert_eq!(pair.server.conversations(), 1);
+}
+
+#[test]
+fn forged_hints_end_no_call_and_ends_without_the_secret_do_not_meet() {
+    let mut pair = acquainted();
+    pair.start(1, b"call");
+    let call = pair.sent();
+    pair.receive(&call);
+    let conversation = conversation_of(&call[0]);
+    let [high, low] = [(conversation >> 32) as u32, conversation as u32];
+    for reason in 1..=4 {
+        pair.hear(&[forged(0, 1 << 40, &[frame(STALE, 0, &[high, low, 0, 9, reason, 0])])]);
+        pair.settle();
+    }
+    assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
+    assert_eq!(pair.server.conversations(), 1);
+    for (ours, theirs) in [(SECRET, None), (None, SECRET), (SECRET, Some([6; 16]))] {
+        let client = ClientConfig { secret: ours, ..ClientConfig::default() };
+        let mut pair = Pair::with(client, ServerConfig { secret: theirs, ..ServerConfig::default() });
+        pair.start(1, b"call");
+        pair.carry(1, Duration::from_secs(60), |_, _, _| true);
+        let [(1, Told::Failed(kind, Ran::No))] = pair.told[..] else { panic!("{:?}", pair.told) };
+        assert!(matches!(kind, Kind::Mismatch | Kind::Unreachable));
+        assert_eq!(pair.server.conversations(), 0);
+    }
+}
