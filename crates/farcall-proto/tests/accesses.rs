@@ -127,7 +127,7 @@ fn that_a_call_was_given_up_is_known_as_long_as_it_runs_and_of_no_other() {
         pair.receive(&cancel);
         pair.receive(&cancel);
         assert!(pair.server.is_given_up(key));
-        assert_eq!(pair.cancelled.len(), 2);
+        assert_eq!(pair.cancelled.len(), 1);
         let answers = pair.finish(key, Finish::Result, b"done");
         pair.hear(&answers);
         // It is over: the word comes once more, and names nothing that runs.
@@ -189,21 +189,21 @@ fn results_of_accesses_that_nobody_fetches_are_counted_until_they_are_let_go() {
         let (now, payload) = (pair.now, &mut vec![7; LEN]);
         assert!(pair.server.finish_access(now, key, Finish::Result, payload, &mut []).is_none());
     };
-    assert!(pair.server.has_room(pair.now, 3 * LEN), "one there may always be");
+    assert!(pair.server.has_room(pair.now, &pair.from, 3 * LEN), "one there may always be");
     access(&mut pair, 1);
-    assert!(pair.server.has_room(pair.now, LEN));
+    assert!(pair.server.has_room(pair.now, &pair.from, LEN));
     access(&mut pair, 2);
-    assert!(!pair.server.has_room(pair.now, 4));
+    assert!(!pair.server.has_room(pair.now, &pair.from, 4));
     // Other results have nothing to do with it, and one is no reason to let go of it at once.
     let key = come(&mut pair, conversation, 3);
     pair.finish(key, Finish::Result, &[7; 4]);
     pair.pass(Duration::from_secs(1));
     pair.tick();
-    assert!(pair.server.held_bytes() >= 2 * LEN && !pair.server.has_room(pair.now, 4));
+    assert!(pair.server.held_bytes() >= 2 * LEN && !pair.server.has_room(pair.now, &pair.from, 4));
     pair.pass(Duration::from_secs(1));
     assert!(pair.server.timeout().is_some_and(|at| at <= pair.now));
     pair.tick();
-    assert!(pair.server.held_bytes() < LEN && pair.server.has_room(pair.now, 2 * LEN));
+    assert!(pair.server.held_bytes() < LEN && pair.server.has_room(pair.now, &pair.from, 2 * LEN));
 }
 
 /// Says that so many bytes of a result have come.
@@ -225,7 +225,7 @@ fn who_speaks_of_a_result_and_does_not_fetch_it_has_it_no_longer_than_others_wai
         for second in 0..seconds {
             pair.pass(Duration::from_secs(1));
             (1..=2).for_each(|activity| select(pair, conversation, activity, 4 * second));
-            let _ = wait && pair.server.has_room(pair.now, LEN);
+            let _ = wait && pair.server.has_room(pair.now, &pair.from, LEN);
             pair.tick();
             pair.pass(Duration::from_millis(250));
             pair.tick();
@@ -234,5 +234,5 @@ fn who_speaks_of_a_result_and_does_not_fetch_it_has_it_no_longer_than_others_wai
     };
     assert!(speak(&mut pair, 100, false), "nobody waits");
     assert!(!speak(&mut pair, 1, true), "a hundred seconds were enough");
-    assert!(pair.server.has_room(pair.now, LEN));
+    assert!(pair.server.has_room(pair.now, &pair.from, LEN));
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use common::*;
 use farcall_proto::client::Conversation;
 use farcall_proto::server::{Finish, KeptForHost};
-use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
+use farcall_proto::{ClientConfig, Kind, READINGS, Ran, ServerConfig};
 
 /// Where those are who mean harm; the honest client is at 10.0.0.1.
 const HARM: [u8; 4] = [10, 6, 6, 6];
@@ -302,6 +302,81 @@ fn a_datagram_with_thousands_of_probes_is_answered_by_thrice_its_bytes() {
     let sent = comes(&mut pair, peer, &vec![call; 2000]);
     let bytes: usize = pair.answered().iter().map(Vec::len).sum();
     assert!(bytes <= 3 * sent + 1200, "{bytes} bytes for {sent}");
+}
+
+/// How many calls the server has said something about.
+fn states(pair: &mut Pair) -> usize {
+    let answers = pair.answered();
+    answers.iter().flat_map(|answer| frames_of(answer)).filter(|kind| *kind == STATE).count()
+}
+
+#[test]
+fn words_about_calls_are_acted_upon_as_far_as_their_host_leaves_time_to_others() {
+    let mut pair = beside(ServerConfig::default());
+    let [first, second] = [1, 2].map(|port| join(&mut pair, HARM, port));
+    let other = join(&mut pair, [10, 7, 7, 7], 3);
+    pair.answered();
+    let probes = vec![frame_about(PROBE, 0, 5, 100, &[]); 1000];
+    let asked_about = |pair: &mut Pair, peer: Peer, probes: &[Vec<u8>]| {
+        comes(pair, peer, probes);
+        states(pair)
+    };
+    let many: usize = [first, second].repeat(5).into_iter().map(|peer| asked_about(&mut pair, peer, &probes)).sum();
+    assert!((2048..=2058).contains(&many), "{many}");
+    assert_eq!(asked_about(&mut pair, first, &probes), 1, "the first is acted upon still");
+    assert_eq!(asked_about(&mut pair, other, &probes), 1000, "and all of another host");
+    assert!(honest_call_returns(&mut pair, &[5; 3000]));
+    pair.pass(std::time::Duration::from_millis(125));
+    assert_eq!(asked_about(&mut pair, second, &probes), 1000, "and of that host, later");
+}
+
+#[test]
+fn a_call_that_is_cancelled_over_and_over_is_given_up_once() {
+    let mut pair = beside(ServerConfig::default());
+    let peer = join(&mut pair, HARM, 1);
+    comes(&mut pair, peer, &[frame_about(CALL, 0, 3, 9, &[0, EXPORT as u32, 1])]);
+    for _ in 0..3 {
+        comes(&mut pair, peer, &vec![frame_about(CANCEL, 0, 3, 9, &[]); 1000]);
+    }
+    assert_eq!(pair.cancelled.len(), 1);
+}
+
+#[test]
+fn nothing_is_kept_of_a_call_that_is_cancelled_before_it_comes() {
+    let mut pair = beside(ServerConfig::default());
+    let peer = join(&mut pair, HARM, 1);
+    let before = kept(&pair, HARM).calls;
+    let cancels: Vec<_> = (0..1000).map(|activity| frame_about(CANCEL, 0, activity, 900, &[])).collect();
+    comes(&mut pair, peer, &cancels);
+    pair.answered();
+    assert!(kept(&pair, HARM).calls <= before, "{:?}", kept(&pair, HARM));
+    // It never runs, and who asks hears so.
+    comes(&mut pair, peer, &[frame_about(CALL, 0, 7, 900, &[0, EXPORT as u32, 1])]);
+    assert!(pair.asked.is_empty());
+    let answers = pair.answered();
+    assert_eq!(frames_of(&answers[0]), [RESULT]);
+}
+
+#[test]
+fn results_of_accesses_that_one_host_does_not_fetch_leave_room_to_others() {
+    let budget = 1 << 20;
+    let mut pair = beside(ServerConfig { held_budget: budget, ..ServerConfig::default() });
+    let peer = join(&mut pair, HARM, 1);
+    let bytes = 100_000;
+    for activity in 0..10 {
+        comes(&mut pair, peer, &[frame_about(CALL, 0, activity, 900, &[0, EXPORT as u32, READINGS + 1])]);
+        let (key, _) = pair.asked.pop().unwrap();
+        assert!(pair.server.has_room(pair.now, &peer.at, bytes));
+        pair.server.finish_access(pair.now, key, Finish::Result, &mut vec![7; bytes], &mut []);
+    }
+    assert!(!pair.server.has_room(pair.now, &peer.at, bytes), "it has all of the budget");
+    let anybody = |host| SocketAddr::from((host, 1));
+    assert!(pair.server.has_room(pair.now, &anybody([10, 0, 0, 1]), bytes), "who has nothing has room for one");
+    assert!(
+        !pair.server.has_room(pair.now, &anybody([10, 0, 0, 1]), budget + bytes),
+        "if it is not longer than all may be"
+    );
+    pair.server.audit();
 }
 
 #[test]

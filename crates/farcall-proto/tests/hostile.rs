@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::*;
 use farcall_proto::ServerConfig;
 use farcall_proto::client::Conversation;
@@ -78,6 +80,8 @@ fn wide_conversations(max_conversations: usize) -> usize {
         pair.settle();
         for activities in [0..2048, 2048..4096] {
             let cancels: Vec<_> = activities.map(|activity| frame_about(CANCEL, 0, activity, 7, &[])).collect();
+            // (More at once would not be acted upon.)
+            pair.pass(Duration::from_millis(125));
             pair.receive(&[forged(id, 99, &cancels)]);
             pair.answered();
         }

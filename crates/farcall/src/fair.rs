@@ -186,6 +186,23 @@ impl<T: Waits> FairQueue<T> {
         self.callers.get(caller)?.waiting.front()
     }
 
+    /// Whether anything of a payer is here.
+    pub fn has_any_of(&self, payer: T::Payer) -> bool {
+        self.payers.contains_key(&payer)
+    }
+
+    /// Looks at some payers in turn for the first whose next may be taken out: it is that one's turn then.
+    /// Whether there is one.
+    pub fn turn_to(&mut self, looks: usize, mut may: impl FnMut(&T) -> bool) -> bool {
+        for _ in 0..self.turns.len().min(looks) {
+            if self.front().is_some_and(&mut may) {
+                return true;
+            }
+            self.turns.rotate_left(1);
+        }
+        false
+    }
+
     /// Takes out whose turn it is. Its caller's next comes after those of all others.
     pub fn pop(&mut self) -> Option<T> {
         self.pop_if(|_| true)

@@ -76,6 +76,7 @@ impl Server {
                 kept[Kept::Calls as usize] += 1;
                 let held = if work.outgoing.is_some() { Kept::Sending } else { Kept::Results };
                 kept[held as usize] += work.len();
+                kept[Kept::Accessed as usize] += if work.is_accessed() { work.len() } else { 0 };
                 running += u32::from(work.phase == Phase::Running);
                 if let Some(incoming) = &work.incoming {
                     kept[Kept::Arguments as usize] += incoming.memory() + ASSEMBLY;

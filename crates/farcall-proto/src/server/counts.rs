@@ -30,7 +30,17 @@ impl Counts {
 
     /// A host has one more.
     pub fn add(&mut self, host: HostName) {
-        self.places(host).into_iter().for_each(|place| self.cells[place] += 1);
+        self.add_many(host, 1);
+    }
+
+    /// A host has so many more.
+    pub fn add_many(&mut self, host: HostName, more: u32) {
+        self.places(host).into_iter().for_each(|place| self.cells[place] += more);
+    }
+
+    /// No host has any.
+    pub fn clear(&mut self) {
+        self.cells.fill(0);
     }
 
     /// A host has one less.

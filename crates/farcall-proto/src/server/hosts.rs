@@ -17,6 +17,8 @@ pub(super) enum Kept {
     Results,
     /// Bytes of results that are being sent in fragments.
     Sending,
+    /// Of those, bytes of accesses' results.
+    Accessed,
     /// Calls with anything kept.
     Calls,
     /// Activities beyond the first, in places of 16 bytes.
@@ -24,7 +26,8 @@ pub(super) enum Kept {
 }
 
 impl Kept {
-    pub const ALL: [Kept; 5] = [Kept::Arguments, Kept::Results, Kept::Sending, Kept::Calls, Kept::Activities];
+    pub const ALL: [Kept; 6] =
+        [Kept::Arguments, Kept::Results, Kept::Sending, Kept::Accessed, Kept::Calls, Kept::Activities];
 }
 
 /// Amounts of each.
@@ -43,6 +46,12 @@ impl HostName {
             IpAddr::V6(ip) => ip,
         };
         HostName::of([(ip.to_bits() >> 64) as u64, ip.to_bits() as u64])
+    }
+
+    /// Itself as a number that is not zero, and of no other host. (There are no hosts at `0:ffff::/32`.)
+    #[inline]
+    pub fn number(self) -> u64 {
+        (self.0[0] | self.0[1]).max(1)
     }
 
     pub(super) fn words(self) -> [u64; 2] {

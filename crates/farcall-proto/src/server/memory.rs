@@ -1,10 +1,11 @@
 //! What the server lets go, and when: results that were acknowledged, held long enough or over
 //! budget, fragments over budget, buffers to be used again (docs/memory-protocol.md).
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Server;
-use super::hosts::{Amounts, Kept};
+use super::hosts::{Amounts, HostName, Kept};
 use super::silence::limit;
 use super::table::{Last, UNIT};
 use super::work::{GIVEN_UP, More, Phase, Work};
@@ -43,6 +44,9 @@ const SLOWEST: u64 = 256 << 10;
 /// A conversation's least share is this part of a budget: what it keeps within it is let go only if its host keeps most.
 const LEAST_SHARE: usize = 4096;
 
+/// A host's least share of the results of accesses that are being sent is this part of their budget, or one result.
+const LEAST_SHARE_OF_ACCESSES: usize = 64;
+
 /// Calls, or conversations, of one host among which the one that pays is sought.
 const CANDIDATES: usize = 64;
 
@@ -62,6 +66,7 @@ pub(super) fn budgets(config: &ServerConfig) -> Amounts {
     budgets[Kept::Arguments as usize] = config.reassembly_budget;
     budgets[Kept::Results as usize] = config.held_budget;
     budgets[Kept::Sending as usize] = config.sending_budget;
+    budgets[Kept::Accessed as usize] = config.held_budget;
     budgets[Kept::Calls as usize] = MAX_WORKS;
     budgets[Kept::Activities as usize] = (4 * config.max_conversations).max(LEAST_SLOTS);
     budgets
@@ -86,7 +91,12 @@ impl Server {
             let Some((host, call)) = self.hosts.next() else {
                 break;
             };
-            if self.is_listed(host, call) && !self.sweep_one(now, call.0, call.1, crowded, &mut silent) {
+            let stays = match self.is_due(now, host, call, crowded) {
+                None => false,
+                Some(false) => true,
+                Some(true) => !self.sweep_one(now, call.0, call.1, crowded, &mut silent),
+            };
+            if stays {
                 self.hosts.list(host, call);
             }
         }
@@ -98,9 +108,23 @@ impl Server {
     }
 
     /// Whether a call has something kept, for this host.
-    fn is_listed(&self, host: u32, (conversation, activity): (u64, u32)) -> bool {
-        let more = self.table.find(conversation).and_then(|place| self.table.at(place).more.as_ref());
-        more.is_some_and(|more| more.host == host && more.find(activity).is_some())
+    fn is_listed(&self, host: u32, call: (u64, u32)) -> bool {
+        self.listed_work(host, call).is_some()
+    }
+
+    /// What is kept of a call, if it is of this host.
+    fn listed_work(&self, host: u32, (conversation, activity): (u64, u32)) -> Option<&Work> {
+        let more = self.table.find(conversation).and_then(|place| self.table.at(place).more.as_ref())?;
+        more.find(activity).filter(|_| more.host == host)
+    }
+
+    /// Whether a call that has something kept may be due to be let go, or its client to have fallen silent. (Most are not; there may be
+    /// hundreds of thousands, and others wait meanwhile.) `None` of one that has nothing.
+    #[inline]
+    fn is_due(&self, now: Time, host: u32, call: (u64, u32), crowded: bool) -> Option<bool> {
+        let work = self.listed_work(host, call)?;
+        let old = now.since(work.since) >= self.config.hold;
+        Some(old || work.phase == Phase::Running || crowded && work.is_accessed())
     }
 
     /// Whether the activity's work is gone.
@@ -172,7 +196,7 @@ impl Server {
         let insert = work.insert.take();
         let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
         more.credit(&mut self.hosts, Kept::Sending, len + inserted);
-        self.accessed -= accessed;
+        more.credit(&mut self.hosts, Kept::Accessed, accessed);
         more.in_flight -= outgoing.in_flight();
         self.loose.extend(insert.map(|insert| insert.bytes));
         self.note_room(place);
@@ -470,10 +494,14 @@ impl Server {
         }
     }
 
-    /// Whether an access whose result has so many bytes may be executed, or is to wait until less is being sent of others. Then
+    /// Whether an access from there whose result has so many bytes may be executed, or is to wait until less is being sent of
+    /// others: of the first budget whoever comes first has most, and of as much again each host has its least share. While one waits
     /// [`Server::handle_timeout`] lets go of the results of whoever has fallen silent, after which there may be room.
-    pub fn has_room(&mut self, now: Time, len: usize) -> bool {
-        let has = self.accessed == 0 || self.accessed + len <= self.config.held_budget;
+    pub fn has_room(&mut self, now: Time, from: &SocketAddr, len: usize) -> bool {
+        let (budget, total) = (self.config.held_budget, self.hosts.total(Kept::Accessed));
+        let own = self.hosts.find(HostName::at(from)).map_or(0, |host| self.hosts.kept(host, Kept::Accessed));
+        let within_share = own == 0 || own + len <= budget / LEAST_SHARE_OF_ACCESSES;
+        let has = total == 0 || total + len <= budget || within_share && total + len <= 2 * budget;
         if !has {
             self.crowded = true;
             self.sweep = self.sweep.map(|at| at.min(now + CROWDED));
@@ -485,7 +513,6 @@ impl Server {
     pub(super) fn dissolve(&mut self, conversation: u64, more: More) {
         let (host, kept) = (more.host, more.kept);
         for work in more.into_works() {
-            self.accessed -= if work.is_accessed() { work.len() } else { 0 };
             if let Some(incoming) = &work.incoming {
                 self.hosts.end_receiving(host, (conversation, work.position.activity));
                 self.receiving -= 1;

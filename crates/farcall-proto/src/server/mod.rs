@@ -28,6 +28,7 @@ mod counts;
 mod exports;
 mod handshake;
 mod hosts;
+mod inquiries;
 mod memory;
 mod reading;
 mod receive;
@@ -53,6 +54,7 @@ use counts::Counts;
 use exports::Exports;
 pub use hosts::HostName;
 use hosts::{Hosts, Kept};
+use inquiries::Inquiries;
 pub use reading::{Glance, Reading};
 pub use receive::{Origin, Taken, Unread};
 pub use send::{Envelope, SHORT};
@@ -222,6 +224,7 @@ pub struct Server {
     replies: VecDeque<send::Reply>,
     /// How many of them go to each host.
     replying: Counts,
+    inquiries: Inquiries,
     /// Bytes that the datagram which is being read may still be answered by, and bytes of results that may be sent again for it.
     answers: usize,
     again: usize,
@@ -231,8 +234,7 @@ pub struct Server {
     hosts: Hosts,
     /// When those are next looked through.
     sweep: Option<Time>,
-    /// Bytes of results of accesses that are being sent in fragments; and whether one waits for there to be fewer.
-    accessed: usize,
+    /// An access waits for fewer bytes of accesses' results to be sent in fragments.
     crowded: bool,
     /// Conversations of which calls waited for their share, and which have been sent less since.
     roomy: Vec<u64>,
@@ -277,12 +279,12 @@ impl Server {
             handshakes: Default::default(),
             replies: VecDeque::new(),
             replying: Counts::new(issuer.key_for(b"replying")),
+            inquiries: Inquiries::new(issuer.key_for(b"inquiries")),
             answers: 0,
             again: 0,
             sending: VecDeque::new(),
             hosts,
             sweep: None,
-            accessed: 0,
             crowded: false,
             roomy: Vec::new(),
             forsaken: Vec::new(),

@@ -141,6 +141,7 @@ impl Server {
             Visit { now, from, len, header, place, acknowledged: false, again: false, sink },
             wire::frames_of(datagram, header.scheme).unwrap_or_default(),
         );
+        self.inquiries.end(from);
         self.enforce_slots(now);
     }
 
@@ -222,7 +223,8 @@ impl Server {
             }
             _ => self.stats.dropped += 1,
         }
-        true
+        // What comes after words for which there is no time is lost.
+        !self.inquiries.are_spent()
     }
 
     fn on_call(
@@ -411,6 +413,7 @@ impl Server {
         }
         match self.existing_work(place, position.activity).map(|w| w.phase) {
             Some(Phase::Receiving) => self.receive(visit, place, head, part),
+            _ if !self.inquiries.take(visit.now, visit.from) => {}
             Some(Phase::Running) => self.reply_at_work(place, position),
             Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
             None | Some(Phase::Over) if self.may_run_again(place, head) => self.run_again(visit, place, head, part),
@@ -523,7 +526,7 @@ impl Server {
     /// The caller has given a call up. If it has not come yet, it never runs: the cancel consumes
     /// its number.
     fn on_cancel(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, position: Position) {
-        if !self.is_sound(position) || position.activity >= self.config.max_activities {
+        if !self.is_inquiry(visit, position) {
             return;
         }
         let last = self.last(place, position.activity);
@@ -537,15 +540,22 @@ impl Server {
             }
             self.supersede(visit, place, position.activity);
             self.set_last(place, position.activity, Last::new(position.sequence, true));
-            return self.refuse(visit.now, place, position, cancelled);
+            // Nothing needs to be kept of it: that it was refused is known by its number.
+            return match self.existing_work(place, position.activity).map(|work| work.phase) {
+                None | Some(Phase::Over) => self.reply_failure(place, position, cancelled),
+                Some(_) => self.refuse(visit.now, place, position, cancelled),
+            };
         }
         match self.existing_work(place, position.activity).map(|w| w.phase) {
             Some(Phase::Receiving) => self.refuse(visit.now, place, position, cancelled),
             Some(Phase::Running) => {
-                if let Some(work) = self.existing_work(place, position.activity) {
+                // Who has been told is not told again: it may have to look through many calls.
+                if let Some(work) = self.existing_work(place, position.activity)
+                    && work.marks & GIVEN_UP == 0
+                {
                     work.marks |= GIVEN_UP;
+                    (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
                 }
-                (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
                 self.reply_running(place, position);
             }
             Some(Phase::Done(_)) => {
@@ -556,12 +566,13 @@ impl Server {
                 }
                 self.send_again(visit.now, place, position.activity);
             }
+            Some(Phase::Over) | None if last.refused() => self.reply_failure(place, position, cancelled),
             Some(Phase::Over) | None => self.reply_over(place, position),
         }
     }
 
     fn on_probe(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, position: Position) {
-        if !self.is_sound(position) || position.activity >= self.config.max_activities {
+        if !self.is_inquiry(visit, position) {
             return;
         }
         let last = self.last(place, position.activity).sequence();
@@ -587,6 +598,13 @@ impl Server {
             Phase::Done(_) => self.send_again(visit.now, place, position.activity),
             Phase::Over => self.reply_over(place, position),
         }
+    }
+
+    /// Whether there can be such a call, and words about it are acted upon: not of whoever says very many.
+    fn is_inquiry<S>(&mut self, visit: &Visit<'_, S>, position: Position) -> bool {
+        self.is_sound(position)
+            && position.activity < self.config.max_activities
+            && self.inquiries.take(visit.now, visit.from)
     }
 
     fn on_mtu_probe(&mut self, visit: &Visit<'_, impl FnMut(Request<'_>)>, place: usize, size: u32) {

@@ -477,8 +477,9 @@ impl Server {
         {
             let total = work.len();
             work.outgoing = Some(Box::new(Outgoing::new(total as u32, granted)));
-            self.accessed += if work.is_accessed() { total } else { 0 };
+            let accessed = if work.is_accessed() { total } else { 0 };
             more.begin_to_send(now, total);
+            more.charge(&mut self.hosts, Kept::Accessed, accessed);
             more.credit(&mut self.hosts, Kept::Results, total);
             more.charge(&mut self.hosts, Kept::Sending, total);
         }

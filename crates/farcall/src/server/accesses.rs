@@ -83,7 +83,7 @@ impl Waits for Waiting {
     }
 
     fn payer(&self) -> Payer {
-        Payer::Host(HostName::at(&self.from))
+        payer(&self.from)
     }
 
     fn caller(&self) -> Caller {
@@ -102,7 +102,7 @@ pub(super) struct Backlog {
     turn: FairQueue<Waiting>,
     /// For room: until less of others' results is being sent.
     room: FairQueue<Waiting>,
-    /// There is none for the first of the latter.
+    /// There is none for those of the latter that were looked at last.
     blocked: bool,
     /// What was done since nobody else was served, in bytes that were copied.
     done: usize,
@@ -125,6 +125,8 @@ impl Backlog {
     const AT_ONCE: usize = 1 << 20;
     /// What an access costs besides.
     const EACH: usize = 256;
+    /// So many hosts are looked at for one of which an access has room.
+    const LOOKS: usize = 8;
 
     /// Others were served.
     pub(super) fn begin(&mut self) {
@@ -164,14 +166,19 @@ impl Backlog {
     }
 
     /// The next that is done now.
-    fn next(&mut self, has_room: impl FnOnce(usize) -> bool) -> Option<Waiting> {
+    fn next(&mut self, has_room: impl FnMut(&SocketAddr, usize) -> bool) -> Option<Waiting> {
         if !self.may_go_on() {
             // That is to be found out.
             self.blocked = false;
             return None;
         }
-        self.blocked = self.room.front().is_some_and(|first| !has_room(first.result));
+        self.blocked = !self.room.is_empty() && !self.finds_room(has_room);
         if self.blocked { None } else { self.room.pop() }.or_else(|| self.turn.pop())
+    }
+
+    /// Whether there is room for the first of a host that waits for it: of some hosts, whose turn it is then.
+    fn finds_room(&mut self, mut has_room: impl FnMut(&SocketAddr, usize) -> bool) -> bool {
+        self.room.turn_to(Backlog::LOOKS, |first| has_room(&first.from, first.result))
     }
 
     fn remove(&mut self, key: CallKey) -> Option<Incoming<'static>> {
@@ -191,7 +198,7 @@ impl Core {
         out: &mut [u8],
         reply: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if self.backlog.turn.is_empty() && self.backlog.may_go_on() {
+        if !self.backlog.turn.has_any_of(payer(&from)) && self.backlog.may_go_on() {
             return self.access_if_room(now, from, incoming, out, reply);
         }
         self.put_off(now, from, incoming.into_owned(), 0);
@@ -209,7 +216,7 @@ impl Core {
     /// Executes accesses that wait, as many as may be while nobody else is served.
     pub(super) fn catch_up(&mut self, now: Time, reply: &mut Vec<u8>) {
         while let Some(Waiting { from, incoming, result }) =
-            self.backlog.next(|result| self.protocol.has_room(now, result))
+            self.backlog.next(|from, result| self.protocol.has_room(now, from, result))
         {
             match result {
                 0 => self.access_if_room(now, from, incoming, &mut [], reply),
@@ -221,7 +228,7 @@ impl Core {
     /// Whether there is room for an access that waited for it. If not, the protocol has a timer until there
     /// may be.
     pub(super) fn has_room_again(&mut self, now: Time) -> bool {
-        self.backlog.room.front().is_some_and(|first| self.protocol.has_room(now, first.result))
+        self.backlog.finds_room(|from, result| self.protocol.has_room(now, from, result))
     }
 
     /// Executes an access whose turn it is, or has it wait: a long result stays until its caller has fetched
@@ -237,7 +244,8 @@ impl Core {
         let exported = self.exports.find(incoming.export).or_else(|| tally::find(&self.tally, incoming.export));
         let accesses = exported.and_then(|exported| exported.accesses());
         let result = accesses.map_or(0, |accesses| accesses.most(incoming.procedure, &incoming.args));
-        if result > SHORT && !(self.backlog.room.is_empty() && self.protocol.has_room(now, result)) {
+        if result > SHORT && (self.backlog.room.has_any_of(payer(&from)) || !self.protocol.has_room(now, &from, result))
+        {
             self.put_off(now, from, incoming.into_owned(), result);
             return None;
         }
@@ -314,6 +322,11 @@ impl Core {
     }
 }
 
+/// Who pays for what waits of an access.
+fn payer(from: &SocketAddr) -> Payer {
+    Payer::Host(HostName::at(from))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -340,7 +353,7 @@ mod tests {
             let added = (0..2 * Backlog::MOST as u64).filter(|sequence| add(&mut backlog, *sequence, 4)).count();
             assert_eq!(added, Backlog::MOST);
             assert!(backlog.remove(access(7, 0).1.key).is_some() && backlog.remove(access(7, 0).1.key).is_none());
-            let next = |backlog: &mut Backlog| Some(backlog.next(|_| true)?.incoming.key.sequence);
+            let next = |backlog: &mut Backlog| Some(backlog.next(|_, _| true)?.incoming.key.sequence);
             let order: Vec<u64> = std::iter::from_fn(|| next(&mut backlog)).collect();
             assert!(order.is_sorted() && order.len() == Backlog::MOST - 1);
             assert_eq!((backlog.turn.bytes(), backlog.room.bytes(), backlog.is_empty()), (0, 0, true));
@@ -361,9 +374,23 @@ mod tests {
             let lacking = backlog.add(SocketAddr::from(([127, 0, 0, 2], 1)), other, result);
             let lacking: Vec<u64> = lacking.iter().map(|lacking| lacking.incoming.key.sequence).collect();
             assert_eq!(lacking, [Backlog::MOST as u64 - 1], "the newest of who has most");
-            let first_two = [(); 2].map(|()| backlog.next(|_| true).unwrap().incoming.key.sequence);
+            let first_two = [(); 2].map(|()| backlog.next(|_, _| true).unwrap().incoming.key.sequence);
             assert!(first_two.contains(&9999), "{first_two:?}");
         }
+    }
+
+    #[test]
+    fn a_host_for_whose_results_there_is_no_room_holds_up_no_other() {
+        let at = |host| SocketAddr::from(([10, 0, 0, host], 1));
+        let mut backlog = Backlog::default();
+        for (host, sequence) in [(6, 1), (6, 2), (1, 3), (6, 4)] {
+            let (_, mut incoming) = access(sequence, 4);
+            incoming.key.conversation = host.into();
+            assert!(backlog.add(at(host), incoming, 1 << 20).is_empty());
+        }
+        let mut next = || Some(backlog.next(|from, _| *from == at(1))?.incoming.key.sequence);
+        assert_eq!((next(), next()), (Some(3), None));
+        assert!(!backlog.is_to_be_minded(false) && !backlog.is_empty());
     }
 
     #[test]
@@ -373,7 +400,7 @@ mod tests {
             let (from, incoming) = access(sequence, 4);
             assert!(backlog.add(from, incoming, result).is_empty());
         }
-        let next = |backlog: &mut Backlog, room| Some(backlog.next(|_| room)?.incoming.key.sequence);
+        let next = |backlog: &mut Backlog, room| Some(backlog.next(|_, _| room)?.incoming.key.sequence);
         assert_eq!((next(&mut backlog, false), next(&mut backlog, false)), (Some(2), None));
         assert!(!backlog.is_to_be_minded(false) && !backlog.is_empty());
         assert_eq!(next(&mut backlog, true), Some(1));
@@ -390,7 +417,7 @@ mod tests {
             (0..2000)
                 .map(|sequence| access(sequence, 0))
                 .for_each(|(from, incoming)| drop(backlog.add(from, incoming, 0)));
-            let each = |backlog: &mut Backlog| backlog.next(|_| true).map(|_| backlog.did(bytes));
+            let each = |backlog: &mut Backlog| backlog.next(|_, _| true).map(|_| backlog.did(bytes));
             std::iter::from_fn(|| each(backlog)).count()
         };
         assert_eq!(done_at_once(&mut backlog, 1 << 20), 1);
