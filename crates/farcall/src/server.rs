@@ -52,6 +52,8 @@ mod handed;
 mod payer;
 mod queue;
 mod sentinel;
+#[cfg(test)]
+mod shares;
 mod staff;
 mod tally;
 mod task;
@@ -61,7 +63,7 @@ mod work;
 
 mod sync {
     //! What `crew` is made of; loom's stand in its place in tests/crew.rs.
-    pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 }
 
 use std::collections::{HashSet, VecDeque};
@@ -203,7 +205,7 @@ impl Core {
 
     /// Who is to see to the calls that wait, if anybody may.
     fn summon(&mut self) -> Option<Summons> {
-        let pace = if self.batch.is_empty() { self.queue.next_pace()? } else { Pace::Quick };
+        let pace = if self.batch.is_empty() { self.next_pace()? } else { Pace::Quick };
         if !self.crew.has_room(pace, 1) {
             return None;
         }
@@ -213,8 +215,20 @@ impl Core {
 
     /// Somebody to execute what is queued, if there may be.
     fn relieve_for_queue(&mut self) -> Option<Relief> {
-        let pace = self.queue.next_pace()?;
+        let pace = self.next_pace()?;
         self.crew.relieve_for_queue(pace)
+    }
+
+    /// How long the call that is to begin next will take.
+    fn next_pace(&mut self) -> Option<Pace> {
+        let crew = &self.crew;
+        self.queue.next_pace(|work| crew.may_begin(work.host(), work.pace()))
+    }
+
+    /// The call that waits and is to begin next.
+    fn next_waiting(&mut self) -> Option<Work> {
+        let crew = &self.crew;
+        self.queue.pop(|work| crew.may_begin(work.host(), work.pace()))
     }
 
     /// The failure of a call for which there is no thread.

@@ -12,6 +12,8 @@ mod watch;
 
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+    // (Read and written under the crew's lock.)
+    pub(super) use std::sync::atomic::AtomicU64;
 
     /// Loom leaves open which came last, a store or an exchange, even if the exchange has read what was there
     /// before the store: so stores are exchanges here.
@@ -362,7 +364,7 @@ impl Core {
     fn next_in_line(&mut self, calls: &[Call], seat: &Seat, refused: &mut Vec<usize>) -> Option<(usize, Plan)> {
         loop {
             let call = self.queue.pop_front()?;
-            match self.crew.plan(seat, calls[call].pace, Time::default()) {
+            match self.crew.plan(seat, 0, calls[call].pace, Time::default()) {
                 Plan::Queue => {
                     self.queue.push_front(call);
                     return None;

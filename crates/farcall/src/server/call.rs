@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use farcall_proto::server::{self as proto, Envelope, Finish, Incoming};
+use farcall_proto::server::{self as proto, Envelope, Finish, HostName, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::Server;
@@ -83,6 +83,13 @@ impl Work {
     /// procedure is quick, and so is to have it executed elsewhere.
     pub(crate) fn is_quick(&self) -> bool {
         self.pace() == Pace::Quick
+    }
+
+    /// The number of the host that it comes from, by which the crew knows that: of this machine's if it came
+    /// through shared memory.
+    #[inline(always)]
+    pub(super) fn host(&self) -> u64 {
+        HostName::at(&self.call.from).number()
     }
 
     /// What is known of how long it takes.

@@ -2,10 +2,11 @@
 //!
 //! (tests/crew.rs includes this file, and gives it loom's atomics through `super::sync`.)
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use super::sync::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::env::{Event, Time};
 
 /// Where a worker rests, and what it does, as the crew sees it.
@@ -16,6 +17,8 @@ pub(crate) struct Seat {
     does: AtomicU8,
     /// It was in the same call at the watchdog's last look.
     seen: AtomicBool,
+    /// The number of the host whose call it executes; 0 if that came from none.
+    host: AtomicU64,
 }
 
 /// It receives, rests, or is between the two.
@@ -26,6 +29,11 @@ const EXECUTES: u8 = 1;
 const IS_PARKED: u8 = 2;
 /// Added to one of these: it waits in a call of its own.
 const WAITS: u8 = 4;
+
+/// Of a server's threads, if they are not few, this part is for hosts of which fewer calls wait than a part of that again.
+const RESERVE: usize = 8;
+const HOSTS: usize = 16;
+const FEW_THREADS: usize = 63;
 
 /// A worker that nobody needs for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -43,7 +51,7 @@ pub(crate) enum Rested {
 impl Seat {
     pub(crate) fn new(event: Arc<dyn Event>) -> Arc<Seat> {
         let (called, does, seen) = (AtomicBool::new(false), AtomicU8::new(NOTHING), AtomicBool::new(false));
-        Arc::new(Seat { event, called, does, seen })
+        Arc::new(Seat { event, called, does, seen, host: AtomicU64::new(0) })
     }
 
     pub(crate) fn wake(&self) {
@@ -100,7 +108,17 @@ impl Threads {
     }
 
     fn are_taken(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) >= self.most
+        self.left() == 0
+    }
+
+    fn left(&self) -> usize {
+        self.most.saturating_sub(self.taken.load(Ordering::Relaxed))
+    }
+
+    /// The last of them are for hosts whose calls hold few: so many threads, and so many of a host's.
+    fn reserve(&self) -> (usize, usize) {
+        let reserve = if self.most < FEW_THREADS { 0 } else { self.most / RESERVE };
+        (reserve, (reserve / HOSTS).max(1))
     }
 }
 
@@ -130,6 +148,8 @@ pub(crate) struct Crew {
     executing: usize,
     /// Those that execute and do not: what they execute is marked as blocking, or takes long.
     parked: usize,
+    /// How many threads calls of each host hold that wait: parked, or in calls of their own.
+    held: HashMap<u64, usize>,
     seats: Vec<Arc<Seat>>,
     resting: Vec<Arc<Seat>>,
     /// Counts calls that a lone receiver has executed: the sentinel sees by it that things move.
@@ -187,6 +207,7 @@ impl Crew {
             receiving: 0,
             executing: 0,
             parked: 0,
+            held: HashMap::new(),
             seats: Vec::new(),
             resting: Vec::new(),
             progress: 0,
@@ -284,9 +305,10 @@ impl Crew {
         self.resting.clone()
     }
 
-    /// What one who receives is to do with a call, about now.
-    pub(crate) fn plan(&mut self, seat: &Seat, pace: Pace, now: Time) -> Plan {
+    /// What one who receives is to do with a call of the host of that number, about now. (0: of nobody's.)
+    pub(crate) fn plan(&mut self, seat: &Seat, host: u64, pace: Pace, now: Time) -> Plan {
         let others = self.receiving - 1;
+        seat.host.store(host, Ordering::Relaxed);
         if pace == Pace::Quick && (others == 0 || !self.guarded && self.is_brisk(now)) {
             self.leave_socket(seat, EXECUTES);
             self.progress = self.progress.wrapping_add(1);
@@ -294,6 +316,9 @@ impl Crew {
         }
         if !self.has_room(pace, 1) {
             return Plan::Queue;
+        }
+        if pace != Pace::Quick && self.has_share(host) {
+            return if self.all_wait() { Plan::Refuse } else { Plan::Queue };
         }
         let does = if pace == Pace::Blocking { IS_PARKED } else { EXECUTES };
         if others > 0 {
@@ -327,8 +352,47 @@ impl Crew {
     fn leave_socket(&mut self, seat: &Seat, does: u8) {
         self.receiving -= 1;
         *self.count(does) += 1;
+        if does == IS_PARKED {
+            self.hold(seat);
+        }
         seat.does.store(does, Ordering::Relaxed);
         seat.seen.store(false, Ordering::Relaxed);
+    }
+
+    /// Its call waits from now on, and holds a thread.
+    #[cold]
+    fn hold(&mut self, seat: &Seat) {
+        *self.held.entry(seat.host.load(Ordering::Relaxed)).or_default() += 1;
+    }
+
+    /// It waits no longer.
+    #[cold]
+    fn let_go(&mut self, seat: &Seat) {
+        let host = seat.host.load(Ordering::Relaxed);
+        if let Some(held) = self.held.get_mut(&host) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&host);
+            }
+        }
+    }
+
+    /// Whether few threads are left, and calls from that host hold their share of them.
+    fn has_share(&self, host: u64) -> bool {
+        let (reserve, share) = self.budget.reserve();
+        reserve > 0
+            && self.budget.left() + self.resting.len() <= reserve
+            && self.held.get(&host).is_some_and(|held| *held >= share)
+    }
+
+    /// Whether a call that waits for a worker may begin as far as its host is concerned, or is to be refused.
+    pub(crate) fn may_begin(&self, host: u64, pace: Pace) -> bool {
+        pace == Pace::Quick || !self.has_share(host) || self.all_wait()
+    }
+
+    /// Whether all threads wait in calls of their own, but for one that receives.
+    fn all_wait(&self) -> bool {
+        self.nobody_executes() && self.receiving <= 1
     }
 
     /// How many do that.
@@ -362,7 +426,7 @@ impl Crew {
     /// Whether there can be no more threads, and all that there are wait in calls of their own, but for one
     /// that receives. Whatever they wait for may be what another thread would be needed for.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.nobody_executes() && self.receiving <= 1 && self.is_full()
+        self.all_wait() && self.is_full()
     }
 
     /// Whether nobody would receive if one who executes began to wait.
@@ -400,13 +464,16 @@ impl Crew {
     /// Those that were in the same call at the last look too do not count as workers any more: perhaps they
     /// wait.
     pub(crate) fn park_long(&mut self) {
-        for seat in &self.seats {
+        let seats = std::mem::take(&mut self.seats);
+        for seat in &seats {
             if seat.does.load(Ordering::Relaxed) == EXECUTES && seat.seen.swap(true, Ordering::Relaxed) {
                 seat.does.store(IS_PARKED, Ordering::Relaxed);
                 self.executing -= 1;
                 self.parked += 1;
+                self.hold(seat);
             }
         }
+        self.seats = seats;
     }
 
     /// One who executed is at the socket again.
@@ -414,6 +481,9 @@ impl Crew {
     pub(crate) fn done(&mut self, seat: &Seat) {
         let does = seat.does.load(Ordering::Relaxed);
         *self.count(does) -= 1;
+        if does == IS_PARKED {
+            self.let_go(seat);
+        }
         seat.does.store(NOTHING, Ordering::Relaxed);
         self.receiving += 1;
     }
@@ -444,6 +514,9 @@ impl Crew {
             return false;
         }
         *self.count(does) -= 1;
+        if does == EXECUTES {
+            self.hold(seat);
+        }
         seat.does.store(does + WAITS, Ordering::Relaxed);
         true
     }
@@ -452,6 +525,9 @@ impl Crew {
     pub(crate) fn step_back(&mut self, seat: &Seat) {
         let does = seat.does.load(Ordering::Relaxed) - WAITS;
         *self.count(does) += 1;
+        if does == EXECUTES {
+            self.let_go(seat);
+        }
         seat.does.store(does, Ordering::Relaxed);
     }
 

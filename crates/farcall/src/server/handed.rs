@@ -82,7 +82,10 @@ impl Server {
             let pace = work.pace();
             let refused = if pace != Pace::Quick && core.crew.is_stuck() {
                 vec![(work, core.stuck(&self.threads))]
-            } else if core.crew.has_room(pace, core.queue.len() + 1) && !core.crew.is_full() {
+            } else if core.crew.has_room(pace, core.queue.len() + 1)
+                && !core.crew.is_full()
+                && core.crew.may_begin(work.host(), pace)
+            {
                 core.queue.pass(work);
                 Vec::new()
             } else {

@@ -75,9 +75,9 @@ impl Queue {
         self.0.add(work);
     }
 
-    /// How long the call whose turn it is will take; `None` if none has a turn.
-    pub(super) fn next_pace(&self) -> Option<Pace> {
-        Some(self.0.front()?.pace())
+    /// How long the call whose turn it is will take, of those that may begin; `None` if none has a turn.
+    pub(super) fn next_pace(&mut self, may: impl FnMut(&Work) -> bool) -> Option<Pace> {
+        if self.0.turn_to(usize::MAX, may) { Some(self.0.front()?.pace()) } else { None }
     }
 
     /// Takes out a call that has waited for a worker for that long, if there is one. (Those that are held
@@ -104,9 +104,9 @@ impl Queue {
         self.0.admit(Caller::Conversation(conversation), may)
     }
 
-    /// The call whose turn it is.
-    pub(super) fn pop(&mut self) -> Option<Work> {
-        self.0.pop()
+    /// The call whose turn it is, of those that may begin.
+    pub(super) fn pop(&mut self, may: impl FnMut(&Work) -> bool) -> Option<Work> {
+        if self.0.turn_to(usize::MAX, may) { self.0.pop() } else { None }
     }
 
     /// Gives a call back its place at the head.

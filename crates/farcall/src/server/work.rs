@@ -414,7 +414,7 @@ impl<'s> Worker<'s> {
         let Some(work) = &self.current else { return self.next_held(core) };
         let (pace, usual) = work.outlook();
         let begins = (core.is_free() || pace == Pace::Quick) && (usual == 0 || core.may_begin(work.call.key, usual));
-        let plan = if begins { core.crew.plan(&self.seat, pace, self.now) } else { Plan::Queue };
+        let plan = if begins { core.crew.plan(&self.seat, work.host(), pace, self.now) } else { Plan::Queue };
         match plan {
             Plan::Queue => {
                 let work = self.current.take()?;
@@ -486,10 +486,10 @@ impl<'s> Worker<'s> {
         let (work, waited, plan) = loop {
             let (work, waited) = match core.batch.pop_front() {
                 Some(work) => (work, false),
-                None => (core.queue.pop()?, true),
+                None => (core.next_waiting()?, true),
             };
             let pace = if waited { work.pace() } else { Pace::Quick };
-            match core.crew.plan(&self.seat, pace, self.now) {
+            match core.crew.plan(&self.seat, work.host(), pace, self.now) {
                 Plan::Queue => {
                     core.queue.unpop(work);
                     return None;

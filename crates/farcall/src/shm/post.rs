@@ -397,7 +397,7 @@ impl<'p> Receiver<'p> {
             self.hand_in();
             return Next::Again;
         }
-        let plan = state.crew.plan(&self.seat, Pace::Quick, self.now);
+        let plan = state.crew.plan(&self.seat, 0, Pace::Quick, self.now);
         drop(state);
         match plan {
             Plan::Guarded(true) => post.watch.alarm(),

@@ -38,7 +38,7 @@ impl Worker<'_> {
         }
         let executes = matches!(next, Next::Execute);
         if !executes {
-            let plan = self.server.lock().crew.plan(&self.seat, Pace::Quick, self.now);
+            let plan = self.server.lock().crew.plan(&self.seat, 0, Pace::Quick, self.now);
             self.leave_to_others(plan);
         }
         Accessor { from: None, woken: std::mem::take(&mut self.woken) }.wake();
