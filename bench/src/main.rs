@@ -1,12 +1,14 @@
 //! Farcall beside raw sockets and its peers.
 mod bulk;
 mod field;
+mod hostile;
 mod idle;
 mod laps;
 mod latency;
 mod memory;
 mod mixed;
 mod multi;
+mod network;
 mod nfs;
 mod peers;
 mod profile;
@@ -48,6 +50,10 @@ enum Bench {
     Nfs(nfs::Nfs),
     /// The server's memory for a conversation in which nothing happens.
     Idle(idle::Idle),
+    /// Honest callers beside a hostile client: their rate, their failures, the server's memory.
+    Hostile(hostile::Hostile),
+    #[command(hide = true)]
+    HostileSide(hostile::Side),
     #[command(hide = true)]
     Agent(Agent),
     #[command(hide = true)]
@@ -65,6 +71,8 @@ fn main() -> ExitCode {
         Bench::Memory(memory) => memory::run(&memory),
         Bench::Nfs(nfs) => nfs::run(&nfs),
         Bench::Idle(idle) => idle::run(&idle),
+        Bench::Hostile(hostile) => hostile::run(&hostile),
+        Bench::HostileSide(side) => hostile::side(&side),
         Bench::Agent(agent) => agent::main(&agent, peers::peer(agent.peer())),
     };
     match ran {

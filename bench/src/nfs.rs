@@ -1,18 +1,16 @@
 //! NFS: READs by libnfs from our server (`examples/nfs`), beside those from nfs-ganesha.
-#[cfg(unix)]
-use std::{path::Path, process::Command};
-
 use anyhow::Result;
-#[cfg(unix)]
-use anyhow::{Context, ensure};
 use farcall_bench_method::interleave::abba;
 use farcall_bench_method::stats::estimate;
 use farcall_bench_method::{Cannot, Carry, Cell, Load, Mode, Options, Row, Setup, Tally, chart};
 
 use crate::field::{Contender, Field, begin_group};
+use crate::network;
 
 /// The anchor.
 const GANESHA: &str = "nfs-ganesha";
+/// The network where ganesha's ports are free, with a /run where it finds the port mapper.
+const NETWORK: &str = "ip link set lo up && mount -t tmpfs none /run";
 /// `examples/nfs`.
 const OURS: &str = "farcall-nfs";
 
@@ -38,7 +36,7 @@ pub fn run(nfs: &Nfs) -> Result<()> {
     // Built before there is no network.
     let mut field =
         Field::new(&[GANESHA, OURS].map(str::to_owned), nfs.bytes.len() * nfs.outstanding.len() * options.groups())?;
-    let alone = if nfs.inside { None } else { Some(enter()) };
+    let alone = if nfs.inside { None } else { Some(network::enter(NETWORK)) };
     if let Some(why) = &alone {
         field.leave_out(GANESHA, Cannot(format!("no network of its own: {why:#}")).into())?;
     }
@@ -58,35 +56,6 @@ pub fn run(nfs: &Nfs) -> Result<()> {
         Some(path) => chart::ratios(path, "READs by libnfs", "ratio to nfs-ganesha", &rows, &conditions),
         None => Ok(()),
     }
-}
-
-/// Runs this again in a network of its own, where ganesha's ports are free, with a /run of its own, where it finds the port
-/// mapper. Returns only if it cannot.
-#[cfg(unix)]
-fn enter() -> anyhow::Error {
-    use std::os::unix::process::CommandExt;
-    let ran = || -> Result<std::convert::Infallible> {
-        let probe = unshare("true".as_ref()).output().context("unshare does not run")?;
-        ensure!(probe.status.success(), "{}", String::from_utf8_lossy(&probe.stderr).trim());
-        let itself = std::env::current_exe()?;
-        Err(unshare(&itself).args(std::env::args_os().skip(1)).arg("--inside").exec().into())
-    };
-    match ran() {
-        Err(why) => why,
-    }
-}
-
-#[cfg(unix)]
-fn unshare(program: &Path) -> Command {
-    let mut unshare = Command::new("unshare");
-    unshare.args(["-n", "-m", "sh", "-c", "ip link set lo up && mount -t tmpfs none /run && exec \"$0\" \"$@\""]);
-    unshare.arg(program);
-    unshare
-}
-
-#[cfg(not(unix))]
-fn enter() -> anyhow::Error {
-    anyhow::anyhow!("this system has none")
 }
 
 /// What the blocks of one server have given.

@@ -1,0 +1,399 @@
+//! Hostile clients: the server knows them, and they hold it busy, and keep its memory, by all that the
+//! protocol lets them say.
+use std::net::{SocketAddr, UdpSocket};
+
+use farcall_proto::client::{Call, Conversation, Event, Outcome};
+use farcall_proto::{ClientConfig, MAX_DATAGRAM};
+
+use super::formed::now;
+use super::frames::{ACK, BIND, CANCEL, Datagram, MTU_PROBE, POST, PROBE, SELECT};
+use super::target::{GIVE, NAME, PARK, SEGMENT, SEGMENT_BYTES, STALL, TAKE};
+
+/// What hostile clients do. Each datagram is of one kind, drawn with equal chances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// A fragment of a call of the highest activities.
+    Highest,
+    /// First fragments far from the beginning.
+    Ahead,
+    /// Arguments of which every other piece is missing, or the last.
+    Gaps,
+    /// Thousands of PROBEs.
+    Probes,
+    /// CANCELs of anything.
+    Cancels,
+    /// Calls whose long results are never fetched.
+    Unfetched,
+    /// The same calls again and again.
+    Again,
+    /// Questions whose answers nobody wants.
+    Binds,
+    /// Reads of a MiB each, many at once.
+    Reads,
+    /// Writes, many at once.
+    Writes,
+    /// Posted writes, in order and not.
+    Posts,
+    /// Calls that wait, as their procedure says.
+    Parked,
+    /// Calls that wait, unannounced.
+    Stalled,
+    /// Absurd ACKs and SELECTs, other sizes, nonsense.
+    Words,
+    /// A conversation is left with all that is kept of it, and another begins.
+    Anew,
+    /// Connections for shared memory that say nothing.
+    Silent,
+}
+
+const HIGHEST: u32 = 16_383;
+/// Numbers of segments' accesses (docs/memory-protocol.md).
+const READ: u32 = 0xffff_8000;
+const FACTS: u32 = 0xffff_8001;
+const WRITE: u32 = 0xffff_4000;
+const OPEN: u32 = 0xffff_4002;
+
+/// Whoever never ends his arguments says that they have so many bytes, and sends pieces of so many, so many
+/// of a call.
+const TOTAL: u32 = 8 << 20;
+const PIECE: u32 = 1_000;
+const PIECES: u32 = 250;
+
+/// One connection of a hostile client.
+pub struct Talk {
+    socket: UdpSocket,
+    server: SocketAddr,
+    local: bool,
+    state: State,
+    buffer: Vec<u8>,
+}
+
+enum State {
+    /// It becomes known to the server.
+    Meeting(Box<Meeting>),
+    Known(Box<Known>),
+}
+
+struct Meeting {
+    core: Conversation,
+    export: Option<u64>,
+    memory: Option<u64>,
+    generation: Option<u64>,
+    stream: Option<u64>,
+    /// The server's identifier of the conversation.
+    id: u64,
+    failed: bool,
+}
+
+/// What it takes to write datagrams by hand.
+struct Known {
+    id: u64,
+    export: u64,
+    memory: u64,
+    generation: u64,
+    stream: u64,
+    number: u64,
+    sequence: u64,
+    posted: u64,
+    /// The call whose arguments do not end: its activity and number, the next piece.
+    gaps: (u32, u64, u32),
+}
+
+impl Talk {
+    pub fn new(socket: UdpSocket, server: SocketAddr, dice: &mut Dice) -> Talk {
+        let local = server.ip().is_loopback();
+        let state = State::Meeting(Box::new(Meeting::new(local, dice)));
+        Talk { socket, server, local, state, buffer: vec![0; MAX_DATAGRAM] }
+    }
+
+    /// Takes in what has come, and goes on with the meeting if it is not over. Whether one begins.
+    pub fn receive(&mut self, sizes: &mut Vec<u32>, dice: &mut Dice) -> bool {
+        let mut forgotten = false;
+        while let Ok((len, _)) = self.socket.recv_from(&mut self.buffer) {
+            let datagram = &self.buffer[..len];
+            match &mut self.state {
+                State::Meeting(meeting) => meeting.receive(datagram),
+                // CHALLENGE or STALE.
+                State::Known(_) => forgotten |= matches!(datagram.get(20), Some(3 | 4)),
+            }
+        }
+        if let State::Meeting(meeting) = &mut self.state {
+            forgotten |= meeting.step();
+            while let Some(len) = meeting.core.transmit(now(), &mut self.buffer) {
+                meeting.id = self.buffer[4..12].try_into().map_or(0, u64::from_be_bytes);
+                sizes.push(len as u32);
+                // What the system refuses is lost, like any datagram.
+                let _ = self.socket.send_to(&self.buffer[..len], self.server);
+            }
+            if let Some(known) = meeting.known() {
+                self.state = State::Known(Box::new(known));
+            }
+        }
+        if forgotten {
+            self.meet(dice);
+        }
+        forgotten
+    }
+
+    fn meet(&mut self, dice: &mut Dice) {
+        self.state = State::Meeting(Box::new(Meeting::new(self.local, dice)));
+    }
+
+    /// Sends a datagram of this kind, unless the server does not know it yet. Whether it did.
+    pub fn harm(&mut self, kind: Kind, dice: &mut Dice, sizes: &mut Vec<u32>) -> bool {
+        let State::Known(known) = &mut self.state else { return false };
+        if kind == Kind::Anew && dice.below(100) == 0 {
+            self.meet(dice);
+            return true;
+        }
+        let datagram = known.datagram(kind, dice, self.local);
+        sizes.push(datagram.len() as u32);
+        // What the system refuses is lost, like any datagram.
+        let _ = self.socket.send_to(&datagram, self.server);
+        true
+    }
+}
+
+impl Meeting {
+    fn new(local: bool, dice: &mut Dice) -> Meeting {
+        let config = ClientConfig { loopback: local, ..ClientConfig::default() };
+        let mut core = Conversation::new(config, dice.next() | 1);
+        core.bind(now(), NAME, 0);
+        core.bind(now(), &format!("Memory/{SEGMENT}"), 1);
+        Meeting { core, export: None, memory: None, generation: None, stream: None, id: 0, failed: false }
+    }
+
+    fn receive(&mut self, datagram: &[u8]) {
+        let Meeting { core, export, memory, generation, stream, failed, .. } = self;
+        core.handle(now(), datagram, &mut |event| match event {
+            Event::Bound { token: 0, answer: Ok(bound) } => *export = Some(bound.export),
+            Event::Bound { answer: Ok(bound), .. } => *memory = Some(bound.export),
+            Event::Ended { token, outcome: Outcome::Result(body), .. } => {
+                let word = body.first_chunk().copied().map(u64::from_be_bytes);
+                *(if token == u64::from(FACTS) { &mut *generation } else { &mut *stream }) = word;
+            }
+            Event::Bound { .. } | Event::Ended { .. } => *failed = true,
+        });
+    }
+
+    /// Calls what comes next. Whether it has failed.
+    fn step(&mut self) -> bool {
+        if let (Some(export), 0) = (self.memory, self.core.outstanding()) {
+            let next = match (self.generation, self.stream) {
+                (None, _) => Some((FACTS, Vec::new())),
+                (Some(generation), None) => Some((OPEN, generation.to_be_bytes().to_vec())),
+                _ => None,
+            };
+            if let Some((procedure, arguments)) = next {
+                let call = Call { export, procedure, deadline: None, trace: None, token: procedure.into() };
+                self.failed |= self.core.start(now(), &call, arguments).is_err();
+            }
+        }
+        if self.core.timeout().is_some_and(|due| due <= now()) {
+            let failed = &mut self.failed;
+            self.core.handle_timeout(now(), &mut |_| *failed = true);
+        }
+        self.failed
+    }
+
+    fn known(&self) -> Option<Known> {
+        Some(Known {
+            id: self.id,
+            export: self.export?,
+            memory: self.memory?,
+            generation: self.generation?,
+            stream: self.stream?,
+            number: 1 << 40,
+            sequence: 1 << 20,
+            posted: 0,
+            gaps: (0, 1 << 20, 0),
+        })
+    }
+}
+
+impl Known {
+    fn datagram(&mut self, kind: Kind, dice: &mut Dice, local: bool) -> Vec<u8> {
+        self.number += 1;
+        if kind == Kind::Binds {
+            return bind(dice);
+        }
+        let mut datagram = Datagram::new(self.id, self.number, local);
+        match kind {
+            Kind::Highest => self.fragment(&mut datagram, HIGHEST - dice.below(16) as u32, 0, 16),
+            Kind::Ahead => self.several(dice, 20, |known, dice| {
+                known.fragment(&mut datagram, dice.below(u64::from(HIGHEST)) as u32, TOTAL - 64, 40)
+            }),
+            Kind::Gaps => self.several(dice, 50, |known, dice| known.piece(&mut datagram, dice)),
+            Kind::Probes => self.ask(&mut datagram, dice, PROBE),
+            Kind::Cancels => self.ask(&mut datagram, dice, CANCEL),
+            Kind::Unfetched => self.several(dice, 4, |known, dice| {
+                let bytes = 20_000 + dice.below(240_000) as u32;
+                known.call(&mut datagram, 2_000 + dice.below(2_000) as u32, GIVE, &bytes.to_be_bytes())
+            }),
+            Kind::Again => self.again(&mut datagram, dice),
+            Kind::Reads => self.several(dice, 200, |known, dice| known.read(&mut datagram, dice)),
+            Kind::Writes => self.several(dice, 8, |known, dice| known.write(&mut datagram, dice)),
+            Kind::Posts => self.several(dice, 50, |known, dice| known.post(&mut datagram, dice)),
+            Kind::Parked => self
+                .several(dice, 4, |known, dice| known.call(&mut datagram, 8_000 + dice.below(4_000) as u32, PARK, &[])),
+            Kind::Stalled => self.call(&mut datagram, 12_000 + dice.below(1_000) as u32, STALL, &[]),
+            Kind::Words | Kind::Anew | Kind::Silent | Kind::Binds => self.words(&mut datagram, dice),
+        }
+        datagram.finish()
+    }
+
+    /// Some frames, one at least.
+    fn several(&mut self, dice: &mut Dice, most: u64, mut one: impl FnMut(&mut Known, &mut Dice)) {
+        (0..=dice.below(most)).for_each(|_| one(self, dice));
+    }
+
+    fn next(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    fn call(&mut self, datagram: &mut Datagram, activity: u32, procedure: u32, arguments: &[u8]) {
+        let sequence = self.next();
+        datagram.call((activity, sequence), self.export, procedure, arguments);
+    }
+
+    fn fragment(&mut self, datagram: &mut Datagram, activity: u32, offset: u32, len: u32) {
+        let sequence = self.next();
+        datagram.fragment((activity, sequence), self.export, TAKE, (offset, len, TOTAL));
+    }
+
+    /// The next piece of arguments that never end: of half of the calls every other one is missing.
+    fn piece(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
+        let (activity, sequence, piece) = self.gaps;
+        let step = 1 + activity % 2;
+        if datagram.has_room(PIECE as usize + 64) {
+            let at = (piece * step * PIECE, PIECE, TOTAL);
+            datagram.fragment((activity, sequence), self.export, TAKE, at);
+            self.gaps.2 += 1;
+        }
+        if self.gaps.2 == PIECES {
+            self.gaps = (dice.below(2_000) as u32, self.next(), 0);
+        }
+    }
+
+    /// Thousands of frames about calls that there are, and about others.
+    fn ask(&mut self, datagram: &mut Datagram, dice: &mut Dice, kind: u8) {
+        for _ in 0..=dice.below(2_900) {
+            let sequence = self.sequence - dice.below(100);
+            datagram.about(kind, 0, (dice.below(u64::from(HIGHEST) + 1) as u32, sequence), &[]);
+        }
+    }
+
+    /// A call with a result of a thousand bytes, and it again as often as fits.
+    fn again(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
+        let (activity, sequence) = (4_000 + dice.below(64) as u32, self.next());
+        for _ in 0..=dice.below(1_000) {
+            datagram.call((activity, sequence), self.export, GIVE, &1_000u32.to_be_bytes());
+        }
+    }
+
+    /// A read of a MiB, in ranges.
+    fn read(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
+        let mut arguments = self.generation.to_be_bytes().to_vec();
+        for range in 0..16u64 {
+            arguments.extend((range << 16).to_be_bytes());
+            arguments.extend((1u32 << 16).to_be_bytes());
+        }
+        let sequence = self.next();
+        datagram.call((5_000 + dice.below(1_000) as u32, sequence), self.memory, READ, &arguments);
+    }
+
+    /// A write of some KB to the upper half, with notice.
+    fn write(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
+        let mut arguments = self.generation.to_be_bytes().to_vec();
+        arguments.extend(upper(dice).to_be_bytes());
+        [1, 6_000u32].iter().for_each(|word| arguments.extend(word.to_be_bytes()));
+        arguments.resize(arguments.len() + 6_000, 9);
+        let sequence = self.next();
+        datagram.call((6_000 + dice.below(1_000) as u32, sequence), self.memory, WRITE, &arguments);
+    }
+
+    /// A posted write, most of the time the next of its stream.
+    fn post(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
+        let ahead = if dice.below(10) == 0 { dice.below(1_000) } else { 0 };
+        let number = self.posted + ahead;
+        self.posted += u64::from(ahead == 0);
+        let mut body = Vec::with_capacity(1_100);
+        [self.memory, self.stream, number, self.generation, upper(dice)]
+            .iter()
+            .for_each(|word| body.extend(word.to_be_bytes()));
+        [1, 1_000u32].iter().for_each(|word| body.extend(word.to_be_bytes()));
+        body.resize(body.len() + 1_000, 9);
+        if datagram.has_room(body.len() + 8) {
+            datagram.frame(POST, 0, &body);
+        }
+    }
+
+    /// Words that no honest client says.
+    fn words(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
+        match dice.below(4) {
+            0 => {
+                let mut body = (dice.next() >> 1).to_be_bytes().to_vec();
+                body.extend((dice.next() as u32).to_be_bytes());
+                (0..=dice.below(100)).for_each(|_| datagram.frame(ACK, 0, &body));
+            }
+            1 => {
+                for _ in 0..=dice.below(100) {
+                    let words: Vec<u8> = (0..4).flat_map(|_| dice.next().to_be_bytes()).collect();
+                    let position = (2_000 + dice.below(2_000) as u32, self.sequence - dice.below(100));
+                    datagram.about(SELECT, 1, position, &words);
+                }
+            }
+            2 => (0..=dice.below(100)).for_each(|_| datagram.frame(MTU_PROBE, 0, &(dice.next() as u32).to_be_bytes())),
+            _ => {
+                let body: Vec<u8> = (0..=dice.below(100)).flat_map(|_| dice.next().to_be_bytes()).collect();
+                datagram.frame(dice.next() as u8, dice.next() as u8, &body);
+            }
+        }
+    }
+}
+
+/// A question of a client that nobody will hear of again.
+fn bind(dice: &mut Dice) -> Vec<u8> {
+    let mut body = dice.next().to_be_bytes().to_vec();
+    body.extend(dice.next().to_be_bytes());
+    [1u16, 1].iter().for_each(|word| body.extend(word.to_be_bytes()));
+    // Both schemes, all procedures, a name that it fills, no handshake.
+    [3, 0, NAME.len() as u32].iter().for_each(|word| body.extend(word.to_be_bytes()));
+    body.extend(NAME.as_bytes());
+    body.resize(body.len().next_multiple_of(4), 0);
+    body.extend([0; 4]);
+    let mut datagram = Datagram::new(0, dice.next(), false);
+    datagram.frame(BIND, 0, &body);
+    // To 1,200 bytes, so that the answer may be as long.
+    let left = 1_200 - 20 - 4 - body.len() - 8 - 4;
+    datagram.frame(0, 0, &vec![0; left & !3]);
+    datagram.finish()
+}
+
+/// Somewhere in the segment's upper half.
+fn upper(dice: &mut Dice) -> u64 {
+    SEGMENT_BYTES / 2 + 8 * dice.below(100_000)
+}
+
+/// SplitMix64: what is drawn needs to be irregular, and nothing more.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Less than that, which is not zero.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}

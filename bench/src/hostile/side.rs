@@ -1,0 +1,185 @@
+//! The processes that take part: the servers, the honest callers, and the load, hostile or well-formed.
+use std::io::BufRead;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use farcall_bench_method::counters::processor_time;
+use farcall_bench_method::process::{self, Answer, Process, say};
+
+use super::harm::Kind;
+use super::honest::Callers;
+use super::load::Load;
+use super::target::Server;
+
+/// The command line of such a process. The bench writes it; people have no use for it.
+#[derive(Debug, clap::Args)]
+pub struct Side {
+    role: Role,
+    /// The core to stay on.
+    #[arg(long)]
+    core: Option<usize>,
+    /// Some addresses are no loopback addresses.
+    #[arg(long)]
+    outside: bool,
+    /// Where the server is that is attacked.
+    #[arg(long, value_delimiter = ',')]
+    attacked: Vec<SocketAddr>,
+    /// Where the other one is.
+    #[arg(long, value_delimiter = ',')]
+    spared: Vec<SocketAddr>,
+    /// What hostile clients do.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    kinds: Vec<Kind>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Role {
+    Server,
+    Honest,
+    Load,
+}
+
+/// What such a process says.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub enum Said {
+    /// Unasked, when it is ready; a server also says where it is.
+    Ready(Vec<SocketAddr>),
+    /// It has done what it was ordered to.
+    Done(Done),
+    Failed(String),
+}
+
+impl Answer for Said {
+    fn checked(self) -> Result<Said> {
+        match self {
+            Said::Failed(why) => bail!(why),
+            said => Ok(said),
+        }
+    }
+}
+
+/// What was done in a phase.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Done {
+    /// Calls that each caller made in a second.
+    pub rates: Vec<f64>,
+    /// How many these were.
+    pub calls: u64,
+    /// The calls that failed, and why.
+    pub failures: Vec<String>,
+    /// The longest call of each kind.
+    pub longest: Vec<Duration>,
+    /// What the load sent.
+    pub datagrams: u64,
+    pub bytes: u64,
+    /// Conversations that hostile clients began.
+    pub met: u64,
+    /// Calls of the well-formed load that did not return a result.
+    pub lost: u64,
+    /// The processor time that the process used, and the server.
+    pub processor: Duration,
+    pub server: Duration,
+}
+
+/// A side, from without.
+pub struct Remote {
+    process: Process<Said>,
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Remote {
+    pub fn start(words: Vec<String>) -> Result<Remote> {
+        let mut process = Process::start(&std::env::current_exe()?, &words)?;
+        match process.hear()? {
+            Said::Ready(addresses) => Ok(Remote { process, addresses }),
+            said => bail!("it is not ready, but says {said:?}"),
+        }
+    }
+
+    /// Has it do something that takes a time; [`done`](Remote::done) is to be called then.
+    pub fn begin(&mut self, order: &str, time: Duration) -> Result<()> {
+        self.process.tell(&format!("{order} {}", time.as_millis()))
+    }
+
+    pub fn done(&mut self) -> Result<Done> {
+        match self.process.hear()? {
+            Said::Done(done) => Ok(done),
+            said => bail!("it is not done, but says {said:?}"),
+        }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+/// The words that start a side of these two servers.
+pub fn words(role: &str, outside: bool, core: Option<usize>, servers: &[&[SocketAddr]]) -> Vec<String> {
+    let mut words = vec!["hostile-side".to_owned(), role.to_owned()];
+    words.extend(outside.then(|| "--outside".to_owned()));
+    words.extend(core.map(|core| format!("--core={core}")));
+    for (name, addresses) in ["attacked", "spared"].into_iter().zip(servers) {
+        let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+        words.push(format!("--{name}={}", addresses.join(",")));
+    }
+    words
+}
+
+/// Lives as one side, until standard input ends.
+pub fn main(side: &Side) -> Result<()> {
+    if let Some(core) = side.core {
+        process::stay_on(core)?;
+    }
+    let ran = match side.role {
+        Role::Server => serve(side),
+        Role::Honest => call(side),
+        Role::Load => load(side),
+    };
+    ran.or_else(|why| say(&Said::Failed(format!("{why:#}"))))?;
+    // A thread that waits must not keep us.
+    std::process::exit(0);
+}
+
+fn serve(side: &Side) -> Result<()> {
+    let server = Server::start(side.outside)?;
+    say(&Said::Ready(server.addresses(side.outside)?))?;
+    obey(|order, _| bail!("unknown order {order:?}"))
+}
+
+fn call(side: &Side) -> Result<()> {
+    let (mut attacked, mut spared) = (Callers::bind(&side.attacked)?, Callers::bind(&side.spared)?);
+    say(&Said::Ready(Vec::new()))?;
+    obey(|order, time| match order {
+        "attacked" => attacked.call(time),
+        "spared" => spared.call(time),
+        _ => bail!("unknown order {order:?}"),
+    })
+}
+
+fn load(side: &Side) -> Result<()> {
+    let mut load = Load::new(&side.attacked, &side.spared, &side.kinds)?;
+    say(&Said::Ready(Vec::new()))?;
+    obey(|order, time| {
+        if let Some(rate) = order.strip_prefix("harm=") {
+            return load.harm(rate.parse()?, time);
+        }
+        match order {
+            "formed" => load.formed(time),
+            _ => bail!("unknown order {order:?}"),
+        }
+    })
+}
+
+/// Does what is ordered, line by line: a word and milliseconds.
+fn obey(mut does: impl FnMut(&str, Duration) -> Result<Done>) -> Result<()> {
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let (order, time) = line.split_once(' ').context("an order is a word and a time")?;
+        let before = processor_time();
+        let done = does(order, Duration::from_millis(time.parse()?))?;
+        let processor = Duration::from_nanos(processor_time() - before);
+        say(&Said::Done(Done { processor, ..done }))?;
+    }
+    Ok(())
+}
