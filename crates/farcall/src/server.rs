@@ -444,9 +444,16 @@ impl Server {
     }
 
     /// A call has ended: that it was given up matters no more.
-    #[inline]
+    #[inline(always)]
     fn forget_cancelled(&self, core: &mut Core, key: CallKey) {
-        if !core.cancelled.is_empty() && core.cancelled.remove(&key) {
+        if !core.cancelled.is_empty() {
+            self.forget_one_cancelled(core, key);
+        }
+    }
+
+    #[cold]
+    fn forget_one_cancelled(&self, core: &mut Core, key: CallKey) {
+        if core.cancelled.remove(&key) {
             self.any_cancelled.store(!core.cancelled.is_empty(), Ordering::SeqCst);
         }
     }

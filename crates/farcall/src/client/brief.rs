@@ -152,6 +152,7 @@ impl Endpoint {
         reception.give_back(tools);
         drop(alone);
         mine.finish();
+        drop(mine);
         failed.map_or(Ok(()), Err)
     }
 }

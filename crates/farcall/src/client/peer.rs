@@ -147,8 +147,8 @@ impl<'a> Mine<'a> {
     }
 
     /// Gives an outcome that stands elsewhere to the sink, when somebody else may lead: it may be long.
-    #[inline]
-    pub(super) fn finish(mut self) {
+    #[inline(always)]
+    pub(super) fn finish(&mut self) {
         if let Some(Landed::Apart(outcome)) = self.landed.take() {
             (self.sink)(*outcome);
         }

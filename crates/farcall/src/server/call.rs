@@ -120,11 +120,10 @@ impl Work {
 
     /// It was executed. Gives the room of its arguments back.
     #[inline]
-    pub(super) fn end(self, protocol: &mut proto::Server) -> Arc<Exported> {
-        if let Arguments::Kept(bytes) = self.arguments {
-            protocol.recycle(bytes);
+    pub(super) fn give_room_back(&mut self, protocol: &mut proto::Server) {
+        if let Arguments::Kept(bytes) = &mut self.arguments {
+            protocol.recycle(std::mem::take(bytes));
         }
-        self.exported
     }
 
     /// Takes the arguments out of the buffer, which will be used again.

@@ -306,13 +306,29 @@ impl Crew {
     }
 
     /// What one who receives is to do with a call of the host of that number, about now. (0: of nobody's.)
+    #[inline(always)]
     pub(crate) fn plan(&mut self, seat: &Seat, host: u64, pace: Pace, now: Time) -> Plan {
-        let others = self.receiving - 1;
         seat.host.store(host, Ordering::Relaxed);
-        if pace == Pace::Quick && (others == 0 || !self.guarded && self.is_brisk(now)) {
-            self.leave_socket(seat, EXECUTES);
-            self.progress = self.progress.wrapping_add(1);
-            return Plan::Guarded(!std::mem::replace(&mut self.guarded, true));
+        if pace == Pace::Quick && self.receiving == 1 {
+            self.guard(seat)
+        } else {
+            self.plan_beside(seat, host, pace, now)
+        }
+    }
+
+    #[inline(always)]
+    fn guard(&mut self, seat: &Seat) -> Plan {
+        self.leave_socket(seat, EXECUTES);
+        self.progress = self.progress.wrapping_add(1);
+        Plan::Guarded(!std::mem::replace(&mut self.guarded, true))
+    }
+
+    /// The plan for a call that is not quick, or beside which others receive.
+    #[inline(never)]
+    fn plan_beside(&mut self, seat: &Seat, host: u64, pace: Pace, now: Time) -> Plan {
+        let others = self.receiving - 1;
+        if pace == Pace::Quick && !self.guarded && self.is_brisk(now) {
+            return self.guard(seat);
         }
         if !self.has_room(pace, 1) {
             return Plan::Queue;
@@ -348,7 +364,7 @@ impl Crew {
         now.since(std::mem::replace(&mut self.since, now)) < BRISK.1
     }
 
-    #[inline]
+    #[inline(always)]
     fn leave_socket(&mut self, seat: &Seat, does: u8) {
         self.receiving -= 1;
         *self.count(does) += 1;

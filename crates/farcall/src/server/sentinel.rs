@@ -126,10 +126,11 @@ impl Server {
             return;
         }
         match core.remove(Caller::Conversation(key.conversation), key) {
-            Some(work) => {
+            Some(mut work) => {
                 let why = Failure::new(Kind::Cancelled, Ran::No).with_detail("its client was silent for too long");
                 core.protocol.finish_later(now, key, why.into(), &mut Vec::new());
-                work.end(&mut core.protocol).end();
+                work.give_room_back(&mut core.protocol);
+                work.exported.end();
             }
             None => self.note_cancelled(core, key),
         }

@@ -594,7 +594,9 @@ impl<'s> Worker<'s> {
             let _ = server.socket.send(work.call.from, &self.out[..len]);
         }
         let finish = work.give_back(finish, &mut self.reply);
-        let (planned, alone, sent, rest, executed) = {
+        // Where no other takes its place it stays there: it is some 200 bytes.
+        let mut replaced = None;
+        let (planned, alone, sent, rest) = {
             let mut core = server.lock();
             let core = &mut *core;
             let alone = self.deferred == 0 && core.batch.is_empty();
@@ -609,19 +611,31 @@ impl<'s> Worker<'s> {
                 server.forget_cancelled(core, key);
             }
             core.crew.done(&self.seat);
-            let executed = self.current.take().map(|work| work.end(&mut core.protocol)).filter(|_| !elsewhere);
-            let planned = if core.is_free() { None } else { self.next_in_line(core) };
+            if let Some(work) = &mut self.current {
+                work.give_room_back(&mut core.protocol);
+            }
+            let planned = match core.is_free() {
+                true => None,
+                false => {
+                    replaced = self.current.take();
+                    self.next_in_line(core)
+                }
+            };
             self.look(core);
             let rest = self.may_rest(&planned) && core.crew.rest(&self.seat);
-            (planned, alone, sent, rest, executed)
+            (planned, alone, sent, rest)
         };
         if alone && left.is_none() {
             self.send(sent);
         } else {
             self.flush();
         }
-        if let Some(exported) = executed {
-            exported.end();
+        let executed = replaced.as_ref().or(self.current.as_ref());
+        if let Some(work) = executed.filter(|_| !elsewhere) {
+            work.exported.end();
+        }
+        if planned.is_none() {
+            self.current = None;
         }
         if !self.refused.is_empty() {
             self.refuse();

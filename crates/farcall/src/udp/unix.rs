@@ -88,7 +88,13 @@ impl Udp {
         if self.answers.is_some() {
             return self.send_message(to, &[IoSlice::new(datagram)], None);
         }
-        sendto(&self.socket, datagram, SendFlags::empty(), &reach(to, self.local.is_ipv6()))
+        // An address is copied only where it is written differently.
+        match to {
+            SocketAddr::V4(_) if self.local.is_ipv6() => {
+                sendto(&self.socket, datagram, SendFlags::empty(), &reach(to, true))
+            }
+            to => sendto(&self.socket, datagram, SendFlags::empty(), to),
+        }
     }
 
     /// Sends a datagram, or several of `each` bytes, from the address that was asked if that is to be.
