@@ -96,6 +96,14 @@ impl Reader {
         }
     }
 
+    /// When datagrams are to be sent again after a refusal.
+    fn next_try(&self) -> Option<Instant> {
+        match self {
+            Reader::Stream(_) => None,
+            Reader::Datagrams(_, refusals) => refusals.next_try(),
+        }
+    }
+
     /// Says so if it has.
     fn overdue(&mut self) -> Option<RecordError> {
         match self {
@@ -427,6 +435,11 @@ impl Link {
         let mut wait = terms.first_wait(timers);
         if let Some(due) = reader.due() {
             wait = wait.until(due, Instant::now());
+        }
+        if let Some(at) = reader.next_try() {
+            timers.set(terms.now);
+            timers.hasten(at);
+            wait = wait.until(at, Instant::now());
         }
         loop {
             // What came before the time was over counts.

@@ -47,6 +47,14 @@ impl Refusals {
         self.count = 0;
     }
 
+    /// When the next try is, if one is due after a refusal. Whoever begins to receive makes it: the refusal may have
+    /// been told to one who does not any more.
+    #[inline]
+    pub(crate) fn next_try(&self) -> Option<Instant> {
+        let last = self.last.filter(|_| self.count > 0)?;
+        (last.elapsed() <= LONGEST_GAP).then(|| last + RETRY_AFTER)
+    }
+
     /// The system refused a datagram.
     pub(crate) fn refused(&mut self, now: Instant) -> Next {
         let gap = self.last.map_or(Duration::MAX, |last| now.saturating_duration_since(last));
@@ -78,7 +86,9 @@ mod tests {
         assert_eq!(refusals.refused(at(1)), Next::Retry(at(250)), "of a datagram that left with it");
         assert_eq!(refusals.refused(at(250)), Next::FirstRetry(at(500)));
         assert_eq!(refusals.refused(at(499)), Next::Retry(at(500)));
+        assert_eq!(refusals.next_try(), Some(at(500)), "whoever receives");
         assert_eq!(refusals.refused(at(500)), Next::GiveUp);
+        assert_eq!(refusals.next_try(), None, "nothing is left to be tried");
         assert_eq!(refusals.refused(at(501)), Next::FirstRetry(at(751)), "the next call has tries of its own");
     }
 
