@@ -137,39 +137,44 @@ impl Plan {
             chain: rng.pick(&[0, 300_000, 900_000]),
         };
         plan.client.loopback = plan.loopback.0;
+        plan.fit(rng);
+        plan
+    }
+
+    /// What depends on what was drawn.
+    fn fit(&mut self, rng: &mut Rng) {
         // Without faults only a short patience needs keep-alives beside the probes.
-        let patiences = if calm { [1, 1, 2, 10] } else { [2, 10, 10, 30] };
-        plan.client.patience = Duration::from_secs(rng.pick(&patiences));
-        if calm && rng.chance(500_000) {
-            plan.slow = 300_000;
-            plan.slowest = 60 * SECS;
+        let patiences = if self.calm { [1, 1, 2, 10] } else { [2, 10, 10, 30] };
+        self.client.patience = Duration::from_secs(rng.pick(&patiences));
+        if self.calm && rng.chance(500_000) {
+            self.slow = 300_000;
+            self.slowest = 60 * SECS;
         }
-        if !calm {
-            plan.faults(rng);
-            plan.limits(rng);
+        if !self.calm {
+            self.faults(rng);
+            self.limits(rng);
         }
-        if plan.hostile && rng.chance(500_000) {
+        if self.hostile && rng.chance(500_000) {
             // What it holds is shared out between it and clients that are sending long arguments too.
-            plan.large = 600_000;
-            plan.server.reassembly_budget = 100_000;
+            self.large = 600_000;
+            self.server.reassembly_budget = 100_000;
         }
         #[cfg(feature = "soak")]
         if rng.chance(200_000) {
             let secret = Some([5; 16]);
-            (plan.secret, plan.client.secret, plan.server.secret) = (true, secret, secret);
+            (self.secret, self.client.secret, self.server.secret) = (true, secret, secret);
             // (Its datagrams are in the open scheme.)
-            plan.hostile = false;
-            plan.path.spoof = if plan.calm { 0 } else { rng.pick(&[0, 10_000, 50_000]) };
+            self.hostile = false;
+            self.path.spoof = if self.calm { 0 } else { rng.pick(&[0, 10_000, 50_000]) };
         }
-        if plan.is_local() {
+        if self.is_local() {
             // By what is decided already: small ones are reached often.
-            let window = [12_000, 24_000, 2 << 20][plan.burst as usize % 3];
-            (plan.client.local_window, plan.client.shared_local_window) = (window, window / 2);
-            plan.server.local_window = window;
+            let window = [12_000, 24_000, 2 << 20][self.burst as usize % 3];
+            (self.client.local_window, self.client.shared_local_window) = (window, window / 2);
+            self.server.local_window = window;
             // What one process writes into memory the other reads there.
-            plan.path.corrupt = 0;
+            self.path.corrupt = 0;
         }
-        plan
     }
 
     /// Faults of paths and machines.
