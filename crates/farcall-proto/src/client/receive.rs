@@ -184,7 +184,15 @@ impl Conversation {
         } else if slot.unanswered > 0 && slot.stage == Stage::Sending {
             self.round_trip.late(first_sent, now);
         }
+        let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         self.note_company(now, activity);
+        let outcome = match outcome {
+            // The server knows no more than that it never runs: its caller gave it up.
+            Outcome::Failed(why) if cancelling && (why.kind, why.ran) == (Kind::Other, Ran::No) => {
+                Outcome::Failed(Failure::new(Kind::Cancelled, Ran::No))
+            }
+            outcome => outcome,
+        };
         self.end(activity, outcome, sink);
     }
 
