@@ -486,6 +486,8 @@ impl Oracle {
     /// A server has a call, and did not hear its client for so long.
     pub fn goes_on(&mut self, now: Nanos, call: usize, silent: Nanos) {
         let c = self.calls[call];
+        // Its client spoke when it started the call, which may have ended before that was noted.
+        let silent = silent.min(now.saturating_sub(c.started));
         let most = self.patience + self.patience / 5 + 2 * SECS;
         if c.state == State::Abandoned && !c.detached && !c.told && silent > most {
             self.violate("dead-clients-calls-are-given-up", now, || {
