@@ -143,6 +143,27 @@ fn a_server_that_was_away_hears_its_clients_out_first() {
     assert_eq!(server_alone(&mut pair, end).len(), 1);
 }
 
+/// The datagram that brings a conversation to another address was not counted as a word of its client.
+#[test]
+fn a_client_that_moves_has_spoken() {
+    let mut pair = executed();
+    pair.asked.clear();
+    let moves = pair.now + Duration::from_secs(7);
+    assert_eq!(server_alone(&mut pair, moves), []);
+    pair.from.set_port(4_567);
+    pair.tick();
+    // What comes from nowhere is challenged; the client renews its ticket there, and says it again with that.
+    for _ in 0..3 {
+        let said = pair.sent().swap_remove(0);
+        pair.receive(&[said]);
+        let answers = pair.answered();
+        pair.hear(&answers);
+    }
+    assert_eq!(pair.told, []);
+    assert_eq!(server_alone(&mut pair, moves + Duration::from_secs(12)), []);
+    assert_eq!(server_alone(&mut pair, moves + SILENCE).len(), 1);
+}
+
 #[test]
 fn a_call_that_is_short_costs_no_word_more() {
     let mut pair = executed();

@@ -127,6 +127,9 @@ impl Server {
         };
         if let Some(place) = self.table.find(conversation) {
             self.move_to(place, from);
+            // Whoever moves has spoken: its calls are not those of a client that is gone.
+            let now = self.coarse(now);
+            self.table.at_mut(place).hear(now, header.scheme);
             return Some(place);
         }
         // From here on it is certain that nothing ever ran under this ticket.
