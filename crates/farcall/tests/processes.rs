@@ -167,7 +167,8 @@ fn inflict(faults: u64, chance: &mut Chance, servers: &mut [Server], place: &Pla
 fn a_server_that_is_killed_is_noticed_because_its_port_is_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let place = Place { registry: scratch.path().join("registry"), log: scratch.path().join("log") };
-    let mut server = Server::start(&place, 0, None);
+    // Where none of the servers of the other test takes the port once it is free, and answers.
+    let mut server = Server::start(&place, 0, Some("127.0.0.2:0".into()));
     let hour = Duration::from_secs(3600);
     let runtime =
         Runtime::builder().registry(farcall::names::File::at(&place.registry)).shared_memory(false).patience(hour);
