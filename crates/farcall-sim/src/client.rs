@@ -441,7 +441,7 @@ impl ClientNode {
     }
 
     /// What a call of that is.
-    fn draw(g: &mut Ground, server: usize, export: u64, op: Op) -> Call {
+    fn draw(g: &mut Ground, between: (usize, usize), export: u64, op: Op) -> Call {
         let procedure = match op {
             Op::Any if g.rng.chance(g.plan.memory) => g.rng.pick(&[READ, READ, FACTS, WRITE, WRITE]),
             Op::Any => g.rng.within(1, 2) as u32,
@@ -449,7 +449,7 @@ impl ClientNode {
             Op::Posted(..) => POSTED,
         };
         let args = g.plan.size(&mut g.rng);
-        let mut call = Call::new(server, export, procedure, args, g.net.now());
+        let mut call = Call::new(between, export, procedure, args, g.net.now());
         if call.is_access() {
             // Whoever answers a reading at once knows it by its arguments alone.
             call.args = args.max(16);
@@ -477,7 +477,7 @@ impl ClientNode {
         g.budget -= 1;
         let call = g.oracle.calls.len();
         let wait = g.rng.chance(g.plan.deadline).then(|| g.rng.spread(MILLIS, 10 * SECS));
-        let mut meant = ClientNode::draw(g, server, export, op);
+        let mut meant = ClientNode::draw(g, (self.index, server), export, op);
         meant.deadline = wait.map(|d| at + d);
         g.oracle.made(meant);
         let args = meant.args;

@@ -44,6 +44,8 @@ pub enum State {
 /// One logical call, as its caller meant it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
+    /// Which machine calls.
+    pub client: usize,
     /// Which server is called.
     pub server: usize,
     /// The export that the caller had in mind.
@@ -99,9 +101,11 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call that has just been made, or an access, of which more is to be said.
-    pub fn new(server: usize, export: u64, procedure: u32, args: usize, started: Nanos) -> Call {
+    /// A call from that client to that server that has just been made, or an access, of which more is to be
+    /// said.
+    pub fn new((client, server): (usize, usize), export: u64, procedure: u32, args: usize, started: Nanos) -> Call {
         Call {
+            client,
             server,
             export,
             procedure,

@@ -376,16 +376,16 @@ impl ServerNode {
             format!("server {} executes call {}", self.index, job.call)
         });
         g.oracle.execute(g.net.now(), job.call, size, exception);
-        let takes = g.plan.duration(&mut g.rng);
+        let (takes, client) = (g.plan.duration(&mut g.rng), g.oracle.calls[job.call].client);
         if takes == 0 {
             return self.finish_executed(g, job);
         }
         self.jobs.push((number, job));
         g.net.after(takes, Event::Done { server: self.index, job: number });
         // A call whose caller dies while it is executed for long is given up.
-        if g.plan.chaos > 0 && takes > 2 * g.plan.client.patience.as_nanos() as Nanos && g.rng.chance(100_000) {
-            let (soon, client) = (g.rng.below(takes / 4), g.rng.index(g.plan.clients));
-            g.net.after(soon, Event::Crash(g.plan.servers + client));
+        if g.plan.chaos > 0 && takes > 2 * g.plan.client.patience.as_nanos() as Nanos && g.rng.chance(400_000) {
+            let soon = g.rng.below(takes / 4);
+            g.net.after(soon, Event::Crash(client));
         }
     }
 

@@ -6,7 +6,7 @@ use farcall_proto::{Mutant, Rule};
 use farcall_sim::{Soak, Summary, onc};
 
 /// Seeds after which a broken rule must have been noticed.
-const CAUGHT_WITHIN: u64 = 3000;
+const CAUGHT_WITHIN: u64 = 1000;
 
 fn soak(seeds: u64, mutant: Mutant, threads: usize, first: bool) -> Summary {
     let calls = seeds * if cfg!(debug_assertions) { 300 } else { 1000 };
