@@ -12,8 +12,8 @@ pub const BASE_DATAGRAM: usize = 1200;
 /// The largest datagram that is ever sent: UDP's limit over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 
-/// How far a sender on the same machine may be ahead by default, in bytes, and when other calls are made meanwhile.
-/// What is under way there stands in the receiver's socket, where everything else waits behind it.
+/// How far a sender on the same machine may be ahead by default, in bytes, and when other calls are made
+/// meanwhile. What is under way there stands in the receiver's socket, where everything else waits behind it.
 const LOCAL_WINDOW: u32 = 2 << 20;
 const SHARED_LOCAL_WINDOW: u32 = 32 << 10;
 

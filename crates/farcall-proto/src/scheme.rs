@@ -1,5 +1,5 @@
-//! How a datagram is sealed (docs/protocol.md, "Tag"): the security schemes, the length of each one's tag, and the key
-//! of a conversation.
+//! How a datagram is sealed (docs/protocol.md, "Tag"): the security schemes, the length of each one's tag,
+//! and the key of a conversation.
 //!
 //! Neither scheme has secrets: the open one's checksum is strong enough that accident cannot change a call;
 //! in the local one, between two ends on one machine, there is nothing that could. A scheme with secrets is
@@ -55,7 +55,8 @@ impl Scheme {
         1 << self as u32
     }
 
-    /// Whether it has secrets: then a conversation keeps to it, and nothing counts that is not sealed with its key.
+    /// Whether it has secrets: then a conversation keeps to it, and nothing counts that is not sealed with
+    /// its key.
     #[inline(always)]
     pub const fn has_secrets(self) -> bool {
         match self {
@@ -124,7 +125,8 @@ impl Seal {
         let _ = (conversation, number);
     }
 
-    /// Writes the tag of a datagram in the local scheme that has `inserted` bytes more, which stand elsewhere.
+    /// Writes the tag of a datagram in the local scheme that has `inserted` bytes more, which stand
+    /// elsewhere.
     pub fn close_around(&self, datagram: &mut [u8], inserted: usize) {
         debug_assert_eq!(self.scheme, Scheme::Local);
         let len = (datagram.len() + inserted) as u64;

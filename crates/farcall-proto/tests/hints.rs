@@ -75,7 +75,8 @@ fn the_server_says_under_the_clients_nonce_that_a_call_did_not_run_and_the_next_
     pair.restart_server(8);
     pair.pass(Duration::from_secs(10));
     pair.start(1, b"late");
-    // The call, CHALLENGE, the call with its ticket, STALE, BIND, WELCOME: one round trip more than to believe STALE.
+    // The call, CHALLENGE, the call with its ticket, STALE, BIND, WELCOME: one round trip more than to
+    // believe STALE.
     let datagrams = pair.settle();
     assert_eq!(pair.told, [(1, Told::Failed(Kind::ServerRestarted, Ran::No))]);
     assert_eq!(datagrams, 6);

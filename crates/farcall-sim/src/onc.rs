@@ -1,11 +1,13 @@
-//! A model of ONC RPC (RFC 5531) over UDP and TCP: what decides in `farcall-onc`'s clients and servers, in a seeded network.
+//! A model of ONC RPC (RFC 5531) over UDP and TCP: what decides in `farcall-onc`'s clients and servers, in a
+//! seeded network.
 //!
-//! Of a client that is which calls are under way, which message is whose reply, what is sent again, and what follows from a
-//! stream that ended or a port that is refused; of a server what it remembers of calls; of both the marks of records and
-//! the messages. It is the very code of the drivers. Modelled here is what stands around it: datagrams that are lost,
-//! duplicated, late and refused; streams that are cut into parts, reset, closed from one side, or dead without a word;
-//! servers that die and come back with another memory, and sometimes without the program; clients that die, and such
-//! as send a call once more on another connection. What must be true follows docs/onc.md ("What is promised").
+//! Of a client that is which calls are under way, which message is whose reply, what is sent again, and what
+//! follows from a stream that ended or a port that is refused; of a server what it remembers of calls; of
+//! both the marks of records and the messages. It is the very code of the drivers. Modelled here is what
+//! stands around it: datagrams that are lost, duplicated, late and refused; streams that are cut into parts,
+//! reset, closed from one side, or dead without a word; servers that die and come back with another memory,
+//! and sometimes without the program; clients that die, and such as send a call once more on another
+//! connection. What must be true follows docs/onc.md ("What is promised").
 
 mod callee;
 mod caller;
@@ -30,7 +32,8 @@ use caller::Caller;
 pub enum Rule {
     /// A server executes a call that it remembers.
     DuplicateRuns,
-    /// A server takes a call that comes again by another connection for a new one, whatever became of the first.
+    /// A server takes a call that comes again by another connection for a new one, whatever became of the
+    /// first.
     ConnectionForgets,
     /// A client takes any reply for that to its oldest call.
     RepliesMixed,
@@ -406,7 +409,8 @@ impl Model {
 
     /// Whether the server promises to know a call that ran, when it comes again by a link.
     fn must_be_remembered(&self, former: &Run, link: usize) -> bool {
-        // A client whose connection has ended without the server's hearing of it is taken for a new one (docs/onc.md).
+        // A client whose connection has ended without the server's hearing of it is taken for a new one
+        // (docs/onc.md).
         if former.link != link && !self.links[former.link].known {
             return false;
         }
@@ -445,8 +449,9 @@ impl Model {
         }
         for id in 0..self.records.len() {
             let record = &self.records[id];
-            // The network may have made two datagrams of one: a server without the program refused one of them, and its next
-            // life, which has it, executed the other. RFC 5531 gives a client no means to know (docs/onc.md).
+            // The network may have made two datagrams of one: a server without the program refused one of
+            // them, and its next life, which has it, executed the other. RFC 5531 gives a client no means to
+            // know (docs/onc.md).
             let ran = record.runs.iter().any(|run| !run.copied);
             if record.ended == Some(Ended::Failed(Ran::No)) && ran {
                 self.violated("no-means-never", format!("call {id} was said not to have run, and did"));

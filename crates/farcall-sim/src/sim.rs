@@ -131,8 +131,8 @@ impl Sim {
         state.net.path(from.index, to.index).cut_until = until;
     }
 
-    /// From now on a thread that farcall would start in any process cannot be started, by this chance from 0 to 1, as where
-    /// the operating system has no more. What [`spawn`] starts is started.
+    /// From now on a thread that farcall would start in any process cannot be started, by this chance from 0
+    /// to 1, as where the operating system has no more. What [`spawn`] starts is started.
     pub fn thread_failures(&self, chance: f64) {
         let mut state = self.world.lock();
         state.thread_failures = per_million(chance);

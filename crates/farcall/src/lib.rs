@@ -8,9 +8,9 @@
 //! types that cross: those of the standard library, and yours with [`#[derive(farcall::Xdr)]`](Xdr).
 //!
 //! **A server** implements the trait and is offered by [`export`], under a type (`"Store"`) or a type and
-//! an instance (`"Store/ebbets"`), until the [`Export`] is dropped. Several threads execute its procedures at once
-//! ([`Builder::workers`] says why even one worker is no exception). [`context()`] tells a procedure who calls, how long
-//! the caller will wait, and whether it still does.
+//! an instance (`"Store/ebbets"`), until the [`Export`] is dropped. Several threads execute its procedures
+//! at once ([`Builder::workers`] says why even one worker is no exception). [`context()`] tells a procedure
+//! who calls, how long the caller will wait, and whether it still does.
 //!
 //! **A client** is what [`import`] gives: the *user-stub*, here `StoreClient`, which implements the trait.
 //! It is `Clone + Send + Sync`; clones share a binding, which is renewed when a server is gone.

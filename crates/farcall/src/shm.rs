@@ -4,7 +4,8 @@
 //! link       the calling end: a call that its thread waits for;  started: one that no thread waits for
 //! long       what a slot cannot hold, at the calling end;  large, outflow: the same at the serving end
 //! watch      whether the server is still there
-//! service    a thread that waits for started calls which are awaited;  handover: where their outcomes wait for whoever asks
+//! service    a thread that waits for started calls which are awaited;  handover: where their outcomes wait
+//!            until their caller asks
 //! host       the serving end: who meets callers, looks after receivers, notices deaths;  meet: one caller's meeting
 //! proof      how an importer knows that it meets the server that answered it over UDP
 //! budget     what peers make the host hold, and the share of each

@@ -27,8 +27,8 @@ const RENEWAL: u8 = 0x01;
 const LONG: Duration = Duration::from_secs(60);
 
 /// Two incarnations at one address: the one answers BIND, the other everything else, so it refuses the one's
-/// tickets. In conversation zero, since the client's identifier is in its ticket only. The other is also the one
-/// that is asked whether a ticket is good. It takes no new calls.
+/// tickets. In conversation zero, since the client's identifier is in its ticket only. The other is also the
+/// one that is asked whether a ticket is good. It takes no new calls.
 fn refuse(socket: &UdpSocket, over: &AtomicBool) {
     let time = || Time::from_nanos(1 << 40);
     let (mut binds, mut serves): (Server, Server) =

@@ -398,8 +398,8 @@ impl fmt::Display for OtherVersions {
 
 impl std::error::Error for OtherVersions {}
 
-/// What follows from what a server says of a call that has no result. What one of several copies of a call met says little of
-/// the others.
+/// What follows from what a server says of a call that has no result. What one of several copies of a call
+/// met says little of the others.
 #[cold]
 pub(super) fn refusal(answer: &Answer<'_>, repeated: bool) -> (Kind, Ran, Cow<'static, str>) {
     let (kind, ran, why) = said(answer);

@@ -357,9 +357,9 @@ impl Link {
         }
     }
 
-    /// Sends one datagram. If the system refuses it, it is lost like any other; what it says may be of an earlier one,
-    /// another thread's too. That word is then kept from whoever receives, so a datagram must leave after it, of
-    /// which there is a word of its own.
+    /// Sends one datagram. If the system refuses it, it is lost like any other; what it says may be of an
+    /// earlier one, another thread's too. That word is then kept from whoever receives, so a datagram must
+    /// leave after it, of which there is a word of its own.
     pub(crate) fn send_datagram(&self, message: &[u8]) {
         const TRIES: usize = 32;
         for _ in 0..TRIES {

@@ -1,4 +1,5 @@
-//! The calls of a link without its socket, its threads and a clock: a simulator gives it what comes, and when.
+//! The calls of a link without its socket, its threads and a clock: a simulator gives it what comes, and
+//! when.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -40,7 +41,8 @@ impl Calls {
         Calls { records: Some(Records::new(Limits::default())), ..Calls::datagrams() }
     }
 
-    /// Starts a call, which a stream then [has to send](Calls::hand_over); the first copy of a datagram is the caller's to send.
+    /// Starts a call, which a stream then [has to send](Calls::hand_over); the first copy of a datagram is
+    /// the caller's to send.
     ///
     /// # Errors
     /// It was not sent, and never will be.

@@ -47,8 +47,8 @@ impl Refusals {
         self.count = 0;
     }
 
-    /// When the next try is, if one is due after a refusal. Whoever begins to receive makes it: the refusal may have
-    /// been told to one who does not any more.
+    /// When the next try is, if one is due after a refusal. Whoever begins to receive makes it: the refusal
+    /// may have been told to one who does not any more.
     #[inline]
     pub(crate) fn next_try(&self) -> Option<Instant> {
         let last = self.last.filter(|_| self.count > 0)?;

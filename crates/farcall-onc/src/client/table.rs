@@ -213,7 +213,8 @@ impl Way {
         self.handed = self.length;
     }
 
-    /// The system took so many of the bytes that it was given; the rest waits to be sent first. Whether it took all.
+    /// The system took so many of the bytes that it was given; the rest waits to be sent first. Whether it
+    /// took all.
     #[inline]
     pub(crate) fn took(&mut self, bytes: &[u8], sent: usize) -> bool {
         self.writing = false;
@@ -247,7 +248,8 @@ impl Table {
         self.led && self.leaders == xid || !self.calls.is_empty() && self.calls.contains_key(&xid)
     }
 
-    /// Counts a message in, if it may be sent: how long the stream is then. If it has a reply, by its identifier.
+    /// Counts a message in, if it may be sent: how long the stream is then. If it has a reply, by its
+    /// identifier.
     #[inline]
     pub(crate) fn admit(&mut self, xid: Option<u32>, message: &[u8]) -> Result<u64, Lost> {
         if let Some(lost) = &self.broken {
@@ -263,7 +265,8 @@ impl Table {
         Ok(self.way.length)
     }
 
-    /// Enters a call whose message was counted in, unless too many are under way: then its message must not be sent.
+    /// Enters a call whose message was counted in, unless too many are under way: then its message must not
+    /// be sent.
     pub(crate) fn begin(&mut self, xid: u32, entry: Entry) -> Result<(), Lost> {
         if self.len() >= MAX_CALLS {
             self.way.length = self.way.handed + self.way.out.len() as u64;

@@ -644,8 +644,8 @@ impl Lasting for Connection {
         if !matches!(poll(&mut place, Some(&NOW)), Ok(1)) {
             return false;
         }
-        // A reset is seen without reading: Linux tells the error to one reader only, whether it peeks or not, and the next
-        // would find the end of a connection that was closed in order.
+        // A reset is seen without reading: Linux tells the error to one reader only, whether it peeks or not,
+        // and the next would find the end of a connection that was closed in order.
         if place[0].revents().intersects(RESET) {
             return true;
         }

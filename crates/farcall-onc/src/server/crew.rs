@@ -200,8 +200,8 @@ impl Crew {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Whether one more call of a host may execute, of those that come as datagrams. One may in any case. A host that is alone
-    /// may have four fifths of all: a share is left for others, whoever comes.
+    /// Whether one more call of a host may execute, of those that come as datagrams. One may in any case. A
+    /// host that is alone may have four fifths of all: a share is left for others, whoever comes.
     #[cold]
     pub(super) fn may_execute(&self, host: NonZero<u64>) -> bool {
         let (mut all, mut own) = (0, 0);

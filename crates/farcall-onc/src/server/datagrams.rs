@@ -36,7 +36,8 @@ pub(super) struct Datagrams {
     put_aside: AtomicUsize,
 }
 
-/// So many calls are put aside, and so many bytes of them: of the host that has most the newest is lost, as datagrams are.
+/// So many calls are put aside, and so many bytes of them: of the host that has most the newest is lost, as
+/// datagrams are.
 const MOST_ASIDE: usize = 1024;
 const MOST_BYTES_ASIDE: usize = 4 << 20;
 

@@ -78,8 +78,8 @@ impl Key {
 
 /// A connection that lasts, as far as we have seen.
 pub(crate) trait Lasting: Send + Sync {
-    /// Whether the client has gone, and not in order with all its replies: it may send its calls again on another
-    /// connection. That may be known only when the system is asked.
+    /// Whether the client has gone, and not in order with all its replies: it may send its calls again on
+    /// another connection. That may be known only when the system is asked.
     fn is_broken_off(&self) -> bool;
 }
 

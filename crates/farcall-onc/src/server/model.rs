@@ -1,4 +1,5 @@
-//! What a server remembers of calls without its sockets, its threads and a clock: a simulator gives it calls, and ends them.
+//! What a server remembers of calls without its sockets, its threads and a clock: a simulator gives it calls,
+//! and ends them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

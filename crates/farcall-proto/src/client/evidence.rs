@@ -60,8 +60,8 @@ pub(super) struct Verdict {
 impl Conversation {
     /// Whether the former end was silent already when the end that refuses its ticket began (or forgot a conversation).
     ///
-    /// The answer was written after the question was sent; it may have been under way for long. So the time since the
-    /// former end's last word counts up to the question, not to now.
+    /// The answer was written after the question was sent; it may have been under way for long. So the time
+    /// since the former end's last word counts up to the question, not to now.
     pub(super) fn was_silent_before(&self, verdict: &Verdict) -> bool {
         if self.config.mutant.breaks(Rule::StaleIgnoresSilence) {
             return true;
@@ -73,8 +73,9 @@ impl Conversation {
     }
 }
 
-/// Whether a call that was first sent then did certainly not run, and never will, though the server's `verdict` is that its
-/// conversation's ticket is no good; the former end [was silent](Conversation::was_silent_before) when that began.
+/// Whether a call that was first sent then did certainly not run, and never will, though the server's
+/// `verdict` is that its conversation's ticket is no good; the former end [was
+/// silent](Conversation::was_silent_before) when that began.
 pub(super) fn did_not_run(slot: &Slot, first_sent: Time, now: Time, verdict: &Verdict) -> bool {
     // (Of a call that was mentioned the former end was heard after it was sent; so this is new for a full end only.)
     if slot.mentioned {

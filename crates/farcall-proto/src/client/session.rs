@@ -413,8 +413,8 @@ impl Conversation {
         self.resend_all(now);
     }
 
-    /// A hint that our ticket is not accepted. Anybody can say so, and the answer to a datagram of long ago may come now: so the
-    /// server is asked, and its answer counts (docs/protocol.md, "Stale").
+    /// A hint that our ticket is not accepted. Anybody can say so, and the answer to a datagram of long ago
+    /// may come now: so the server is asked, and its answer counts (docs/protocol.md, "Stale").
     pub(super) fn on_stale(&mut self, now: Time, stale: &Stale, sink: &mut dyn FnMut(Event<'_>)) {
         if self.session.granted.as_ref().is_none_or(|granted| granted.conversation != stale.conversation) {
             return;

@@ -65,8 +65,8 @@ impl Server {
         ours.find(|scheme| offered & scheme.bit() != 0)
     }
 
-    /// The export that a bind names, or why it is refused. One that renews its ticket, and asks for nothing else, belongs to a
-    /// conversation that goes on.
+    /// The export that a bind names, or why it is refused. One that renews its ticket, and asks for nothing
+    /// else, belongs to a conversation that goes on.
     fn look_up(&self, bind: &Bind<'_>, chosen: Option<Scheme>, renewed: bool) -> Result<u64, Kind> {
         let (least, most) = bind.versions;
         let version = u16::from(VERSION);
@@ -82,7 +82,8 @@ impl Server {
         self.exports.named(bind.name).ok_or(Kind::NotExported)
     }
 
-    /// Whether a conversation's ticket, which was given to this address, is good; else since when and why it is not.
+    /// Whether a conversation's ticket, which was given to this address, is good; else since when and why it
+    /// is not.
     pub(super) fn stands(
         &self,
         now: Time,

@@ -13,8 +13,8 @@ use crate::{Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time, transfer};
 
 /// Bytes of used buffers that are given to arguments before they have come.
 const MOST_LENT: usize = 16 << 20;
-/// A host is given one if so many times what is left of them is no less than its arguments have then: a host that is alone
-/// leaves a fifth (Choudhury & Hahne 1998, "Dynamic queue length thresholds").
+/// A host is given one if so many times what is left of them is no less than its arguments have then: a host
+/// that is alone leaves a fifth (Choudhury & Hahne 1998, "Dynamic queue length thresholds").
 const SHARE_LENT: usize = 4;
 
 impl Server {

@@ -44,7 +44,8 @@ const SLOWEST: u64 = 256 << 10;
 /// A conversation's least share is this part of a budget: what it keeps within it is let go only if its host keeps most.
 const LEAST_SHARE: usize = 4096;
 
-/// A host's least share of the results of accesses that are being sent is this part of their budget, or one result.
+/// A host's least share of the results of accesses that are being sent is this part of their budget, or one
+/// result.
 const LEAST_SHARE_OF_ACCESSES: usize = 64;
 
 /// Calls, or conversations, of one host among which the one that pays is sought.
@@ -118,8 +119,9 @@ impl Server {
         more.find(activity).filter(|_| more.host == host)
     }
 
-    /// Whether a call that has something kept may be due to be let go, or its client to have fallen silent. (Most are not; there may be
-    /// hundreds of thousands, and others wait meanwhile.) `None` of one that has nothing.
+    /// Whether a call that has something kept may be due to be let go, or its client to have fallen silent.
+    /// (Most are not; there may be hundreds of thousands, and others wait meanwhile.) `None` of one that has
+    /// nothing.
     #[inline]
     fn is_due(&self, now: Time, host: u32, call: (u64, u32), crowded: bool) -> Option<bool> {
         let work = self.listed_work(host, call)?;
@@ -494,9 +496,10 @@ impl Server {
         }
     }
 
-    /// Whether an access from there whose result has so many bytes may be executed, or is to wait until less is being sent of
-    /// others: of the first budget whoever comes first has most, and of as much again each host has its least share. While one waits
-    /// [`Server::handle_timeout`] lets go of the results of whoever has fallen silent, after which there may be room.
+    /// Whether an access from there whose result has so many bytes may be executed, or is to wait until less
+    /// is being sent of others: of the first budget whoever comes first has most, and of as much again each
+    /// host has its least share. While one waits [`Server::handle_timeout`] lets go of the results of whoever
+    /// has fallen silent, after which there may be room.
     pub fn has_room(&mut self, now: Time, from: &SocketAddr, len: usize) -> bool {
         let (budget, total) = (self.config.held_budget, self.hosts.total(Kept::Accessed));
         let own = self.hosts.find(HostName::at(from)).map_or(0, |host| self.hosts.kept(host, Kept::Accessed));
@@ -546,7 +549,8 @@ impl Server {
         }
     }
 
-    /// Time in eighths of a second, enough to tell who was idle longest; a multiple of four, to leave two bits.
+    /// Time in eighths of a second, enough to tell who was idle longest; a multiple of four, to leave two
+    /// bits.
     #[inline]
     pub(super) fn coarse(&self, now: Time) -> u32 {
         ((now.as_nanos() / UNIT.as_nanos() as u64) << 2) as u32

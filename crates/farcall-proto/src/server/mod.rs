@@ -211,8 +211,9 @@ pub struct Server {
     conversing: Counts,
     /// The newest date among the tickets of forgotten conversations: none up to it is accepted.
     horizon: u64,
-    /// The newest date among the tickets of conversations that were known, and when one was last forgotten. (The horizon may
-    /// be beyond it: nothing ever ran under the tickets between the two that are of no conversation which is known.)
+    /// The newest date among the tickets of conversations that were known, and when one was last forgotten.
+    /// (The horizon may be beyond it: nothing ever ran under the tickets between the two that are of no
+    /// conversation which is known.)
     forgotten: u64,
     forgot: Time,
     exports: Exports,

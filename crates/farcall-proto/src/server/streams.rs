@@ -48,7 +48,8 @@ impl<R> Streams<R> {
         Streams { most, mutant, newest: 0, streams: Vec::new(), hosts: BTreeMap::new() }
     }
 
-    /// A new one of that host, whose first write has the number 0. For it one of the host that has most may be forgotten.
+    /// A new one of that host, whose first write has the number 0. For it one of the host that has most may
+    /// be forgotten.
     pub fn open(&mut self, host: HostName) -> u64 {
         self.newest += 1;
         let again = self.mutant.breaks(Rule::StreamReused);

@@ -23,7 +23,8 @@ pub(super) struct Entry {
     ip: [u64; 2],
     port: u16,
     scope: u16,
-    /// When it was last heard, in the server's coarse units, which are multiples of four, and above them in which scheme.
+    /// When it was last heard, in the server's coarse units, which are multiples of four, and above them in
+    /// which scheme.
     heard: u32,
     /// The date of its ticket.
     pub issued: u64,
@@ -113,7 +114,8 @@ impl Entry {
         self.hear(if later { coarse } else { self.heard() }, scheme);
     }
 
-    /// Whether a datagram in that scheme, from there, may be of this conversation: in one with secrets it keeps to that.
+    /// Whether a datagram in that scheme, from there, may be of this conversation: in one with secrets it
+    /// keeps to that.
     #[inline(always)]
     pub fn takes(&self, scheme: Scheme, from: &SocketAddr) -> bool {
         if scheme.has_secrets() || self.scheme().has_secrets() {
@@ -284,8 +286,9 @@ impl Table {
         }
     }
 
-    /// An idle entry to forget for a conversation whose ticket is of that date, and so newer: of a few that a clock's hand comes by, one of the host that has most of them, and of those the one
-    /// not heard for longest (an approximation of the most of all without a list).
+    /// An idle entry to forget for a conversation whose ticket is of that date, and so newer: of a few that a
+    /// clock's hand comes by, one of the host that has most of them, and of those the one not heard for
+    /// longest (an approximation of the most of all without a list).
     pub fn victim(&mut self, now: u32, date: u64, of_host: impl Fn(HostName) -> u32) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
         let mut best: Option<((u32, u32), usize)> = None;

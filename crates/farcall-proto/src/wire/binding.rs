@@ -43,7 +43,8 @@ impl Ticket<'_> {
     }
 }
 
-/// A part of the sender's handshake, in which the two ends agree upon a key; all zero in a scheme without secrets.
+/// A part of the sender's handshake, in which the two ends agree upon a key; all zero in a scheme without
+/// secrets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Handshake<'a> {
     /// How many bytes the whole has.
@@ -72,7 +73,8 @@ pub(crate) struct Bind<'a> {
     pub schemes: u32,
     /// Skip this many procedures in the answer.
     pub from: u32,
-    /// The ticket that may have to be renewed, or be no good any more: conversation, ticket, the address it was given to.
+    /// The ticket that may have to be renewed, or be no good any more: conversation, ticket, the address it
+    /// was given to.
     pub renew: Option<(u64, Ticket<'a>, SocketAddr)>,
     /// The ticket by which the sender proves that it is at its address, and the conversation of that.
     pub proof: Option<(u64, Ticket<'a>)>,
@@ -290,7 +292,8 @@ impl Writer<'_> {
         write_handshake(&mut body, &handshake);
     }
 
-    /// Writes as much of the part of the handshake, and as many of `procedures`, as fit; false when not even the rest does.
+    /// Writes as much of the part of the handshake, and as many of `procedures`, as fit; false when not even
+    /// the rest does.
     pub fn welcome(&mut self, w: &Welcome<'_>, procedures: &[Fingerprint]) -> bool {
         let without = w.fixed_len() - w.handshake.len();
         if self.room() < without + HANDSHAKE_FIXED + opaque_len(0) {

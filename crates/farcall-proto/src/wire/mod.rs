@@ -79,7 +79,8 @@ impl Target {
         head[12..].copy_from_slice(&number.to_be_bytes());
     }
 
-    /// Writes the head and the tag of a datagram whose frames stand between them, which consumes the right to its number.
+    /// Writes the head and the tag of a datagram whose frames stand between them, which consumes the right to
+    /// its number.
     #[inline(always)]
     pub fn seal(&self, datagram: &mut [u8], number: Number) {
         let number = number.value();
@@ -90,8 +91,8 @@ impl Target {
     }
 }
 
-/// Checks a datagram's head and tag and gives the bytes of its frames. `key` gives the key of the conversation that it
-/// names, if that is in a scheme which has one.
+/// Checks a datagram's head and tag and gives the bytes of its frames. `key` gives the key of the
+/// conversation that it names, if that is in a scheme which has one.
 #[inline(always)]
 pub(crate) fn open(
     datagram: &[u8],

@@ -1,7 +1,8 @@
-//! The numbers of datagrams: each is the right to write one datagram, and there is no other (docs/protocol.md, 3).
+//! The numbers of datagrams: each is the right to write one datagram, and there is no other
+//! (docs/protocol.md, 3).
 
-/// The right to write one datagram of that number. It cannot be copied: in a scheme with secrets the number is the nonce,
-/// and to seal two datagrams with one nonce gives the key away (RFC 8439, section 4).
+/// The right to write one datagram of that number. It cannot be copied: in a scheme with secrets the number
+/// is the nonce, and to seal two datagrams with one nonce gives the key away (RFC 8439, section 4).
 #[derive(Debug)]
 pub(crate) struct Number(u64);
 
@@ -45,7 +46,8 @@ impl Numbers {
 mod tests {
     use super::*;
 
-    /// Has one implementation for what cannot be cloned, and two, between which the compiler cannot choose, for what can.
+    /// Has one implementation for what cannot be cloned, and two, between which the compiler cannot choose,
+    /// for what can.
     trait CannotBeCloned<Which> {
         fn holds() {}
     }

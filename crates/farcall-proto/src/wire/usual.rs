@@ -125,7 +125,8 @@ pub(crate) fn only_result(frames: &[u8]) -> Option<(ResultHead, &[u8])> {
     Some((ResultHead::of(first).ok()?, bytes))
 }
 
-/// The body of a datagram that is just the whole result of one call, in a known conversation with a known seal.
+/// The body of a datagram that is just the whole result of one call, in a known conversation with a known
+/// seal.
 #[inline(always)]
 pub(crate) fn result_of<'d>(
     datagram: &'d [u8],

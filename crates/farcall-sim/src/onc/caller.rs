@@ -1,4 +1,5 @@
-//! The clients of the model: each makes calls by one address, over datagrams or streams, and says what became of them.
+//! The clients of the model: each makes calls by one address, over datagrams or streams, and says what became
+//! of them.
 
 use std::net::SocketAddr;
 

@@ -30,7 +30,8 @@ const IS_PARKED: u8 = 2;
 /// Added to one of these: it waits in a call of its own.
 const WAITS: u8 = 4;
 
-/// Of a server's threads, if they are not few, this part is for hosts of which fewer calls wait than a part of that again.
+/// Of a server's threads, if they are not few, this part is for hosts of which fewer calls wait than a part
+/// of that again.
 const RESERVE: usize = 8;
 const HOSTS: usize = 16;
 const FEW_THREADS: usize = 63;
