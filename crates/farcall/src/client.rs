@@ -34,7 +34,8 @@ mod vigil;
 mod waiter;
 
 mod sync {
-    //! What `lead`, `timers` and `vigil` are made of; loom's stand in its place in tests of the same names.
+    //! What `lead`, `timers` and `vigil` are made of. The tests named after them put loom's types in its
+    //! place.
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
     pub(super) use std::sync::{Mutex, MutexGuard};
 }

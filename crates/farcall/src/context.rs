@@ -117,7 +117,7 @@ impl Context {
     }
 
     /// Whether the caller has given the call up, or its deadline has passed. Whatever the procedure returns
-    /// then is thrown away, so a long one looks here now and then, or waits for [`Context::cancelled`].
+    /// then is thrown away, so a long procedure asks this now and then, or waits for [`Context::cancelled`].
     pub fn is_cancelled(&self) -> bool {
         if let Some(Serving::Near(given_up)) = &self.0 {
             return given_up.is_given_up();
@@ -126,9 +126,9 @@ impl Context {
         call.deadline.is_some() && call.is_late(server.now()) || server.is_cancelled(call.key)
     }
 
-    /// Ends when [`is_cancelled`](Context::is_cancelled) becomes true: a future to await beside others, and
-    /// to [`wait`](Cancelled::wait) for in a thread. Outside a procedure, and in one called by another
-    /// protocol, it never ends.
+    /// Returns a future that ends when [`is_cancelled`](Context::is_cancelled) becomes true. It can be
+    /// awaited beside others, or [waited for](Cancelled::wait) by a thread. Outside a procedure, and in a
+    /// procedure that was called by another protocol, it never ends.
     ///
     /// A server's `async fn` needs this only if it is `#[uncancelled]`: the future of any other is dropped
     /// when its call is given up.
@@ -167,8 +167,8 @@ pub struct Cancelled {
 }
 
 impl Cancelled {
-    /// Blocks until the call is given up, but no longer than `most`, and says whether it is. A thread that
-    /// waits here does not count among those that execute.
+    /// Blocks until the call is given up, but no longer than `most`, and returns whether it is given up. A
+    /// thread that waits here does not count as a worker meanwhile.
     pub fn wait(self, most: Duration) -> bool {
         let env: Arc<dyn Env> = match &self.context.0 {
             Some(Serving::Here { server, .. }) => server.env().clone(),

@@ -61,8 +61,9 @@ pub trait Env: Send + Sync + 'static {
         Ok(socket.local_addr()?.ip())
     }
 
-    /// The addresses of a host that is given by its name, those to be tried first first. May block for as
-    /// long as the system's resolver does: it is called in a thread that nobody waits for without a deadline.
+    /// Resolves the name of a host to its addresses, in the order in which they are to be tried. It may block
+    /// for as long as the system's resolver does, so it is called in a thread of its own, for which callers
+    /// wait with a deadline.
     ///
     /// # Errors
     /// The name is unknown, or cannot be resolved at the moment.
@@ -93,8 +94,8 @@ pub struct SocketOptions {
     pub spin: Duration,
     /// The receive and send buffer to ask for, in bytes; the system may give less.
     pub buffer: usize,
-    /// Whether it answers those who send to it, as a server does: then one that is bound to all addresses of
-    /// a host sends to each from the address at which it heard of them.
+    /// Whether the socket answers its peers, as a server's does. If such a socket is bound to all addresses
+    /// of its host, it sends to each peer from the address to which that peer sent.
     pub answers: bool,
 }
 
@@ -128,7 +129,7 @@ pub trait Socket: Send + Sync + 'static {
     /// What the operating system says, when it is not one of [`Received`].
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received>;
 
-    /// Waits for a datagram, or a train of them, without spinning: somebody else needs the processor.
+    /// Waits for a datagram, or a train of them, without spinning, because other threads need the processor.
     ///
     /// # Errors
     /// As [`Socket::receive`].
@@ -176,8 +177,8 @@ pub enum Wait {
 pub enum Received {
     /// One datagram or a train of them from one sender.
     Datagrams {
-        /// The sender. An address of IPv4 is one also where the socket is of IPv6 (and [`Socket::send`] takes
-        /// it so).
+        /// The sender. An IPv4 address is given as such, not mapped, also by an IPv6 socket; [`Socket::send`]
+        /// takes it in the same form.
         from: SocketAddr,
         /// Bytes of all of them together, at the beginning of the buffer.
         len: usize,
@@ -190,8 +191,8 @@ pub enum Received {
     Woken,
     /// The network says that this address, to which we had sent, cannot be reached. A hint.
     Unreachable(SocketAddr),
-    /// The network says that nobody listens at this address, and quotes what was sent there: as many bytes of
-    /// it, at the beginning of the buffer. Anybody can forge that who knows what was sent.
+    /// The network says that nobody listens at this address. It quotes the beginning of what was sent there:
+    /// that many bytes, at the beginning of the buffer. Whoever knows what was sent can forge this.
     Refused(SocketAddr, usize),
 }
 

@@ -1,68 +1,68 @@
-//! A bounded queue that is fair between hosts, and between the callers of a host: they take turns, and when
-//! it is full the host that has most in it makes way, by the newest of its caller that has most (Nagle 1987,
-//! "On packet switches with infinite storage").
+//! A bounded queue that is fair between payers (hosts), and between the callers of a payer. They take turns.
+//! When the queue is full, the payer that has most in it loses the newest entry of its caller that has most
+//! (Nagle 1987, "On packet switches with infinite storage").
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// What waits in a queue.
+/// An entry of a queue.
 pub trait Waits {
-    /// Who pays for it: a host.
+    /// Who pays for an entry: a host.
     type Payer: Copy + Eq + Hash;
-    /// Who of a payer's callers it waits for. No other payer's has the same name.
+    /// A caller of a payer. Callers of two payers never compare equal.
     type Caller: Copy + Eq + Hash;
-    /// What tells it from others.
+    /// What distinguishes the entries of one caller.
     type Key: PartialEq;
 
-    /// What tells it from others of its caller.
+    /// The key of this entry, different from those of its caller's other entries.
     fn key(&self) -> Self::Key;
     /// Who pays for it.
     fn payer(&self) -> Self::Payer;
-    /// Whom it waits for.
+    /// The caller whose entry this is.
     fn caller(&self) -> Self::Caller;
-    /// What it costs to keep.
+    /// How many bytes it takes to keep this entry.
     fn bytes(&self) -> usize;
 }
 
-/// What waits for its turn, and what is held: that has none until it is admitted.
+/// Entries that wait for their turn, and entries that are held: these get a turn once they are admitted.
 pub struct FairQueue<T: Waits> {
     most: usize,
     most_bytes: usize,
     all: Weight,
-    /// Whoever is here has something here.
+    /// Callers that have an entry, waiting or held.
     callers: HashMap<T::Caller, Line<T>>,
     payers: HashMap<T::Payer, Turns<T::Caller>>,
-    /// Payers with anything that waits for its turn.
+    /// Payers that have an entry which waits for its turn, in the order of their turns.
     turns: VecDeque<T::Payer>,
-    /// How much is held.
+    /// How many entries are held.
     held: usize,
-    /// How many have come.
+    /// How many entries have come in all.
     arrivals: u64,
 }
 
-/// How much somebody has in the queue, held or not.
+/// How much a payer, a caller or all of them have in the queue, held or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Weight {
     len: usize,
     bytes: usize,
 }
 
-/// What waits, and what is held back, of one caller.
+/// The entries of one caller.
 struct Line<T: Waits> {
-    /// Whoever paid for the first: a conversation that moves meanwhile stands where it stood.
+    /// Who paid for the first entry. A conversation that moves to another host meanwhile keeps its place.
     payer: T::Payer,
     waiting: VecDeque<T>,
     held: VecDeque<T>,
     weight: Weight,
-    /// The number of what came last, of all arrivals.
+    /// The number, among all arrivals, of the entry that came last.
     latest: u64,
 }
 
-/// The callers of one payer, and what they hold together.
+/// The callers of one payer, and how much they have together.
 struct Turns<C> {
     weight: Weight,
     latest: u64,
-    /// Its callers with anything that waits for its turn.
+    /// The payer's callers that have an entry which waits for its turn, in the order of their turns.
     turns: VecDeque<C>,
 }
 
@@ -85,7 +85,7 @@ impl Weight {
 }
 
 impl<T: Waits> FairQueue<T> {
-    /// An empty one for so many, and so many bytes.
+    /// Makes a queue for at most `most` entries, of at most `most_bytes` bytes together.
     pub fn new(most: usize, most_bytes: usize) -> FairQueue<T> {
         let (callers, payers, turns) = (HashMap::new(), HashMap::new(), VecDeque::new());
         FairQueue { most, most_bytes, all: Weight::default(), callers, payers, turns, held: 0, arrivals: 0 }
@@ -99,28 +99,28 @@ impl<T: Waits> FairQueue<T> {
         self.all.len
     }
 
-    /// How many bytes all costs to keep.
+    /// How many bytes it takes to keep all entries.
     pub fn bytes(&self) -> usize {
         self.all.bytes
     }
 
-    /// Whether as many are here as may be.
+    /// Whether there are as many entries as there may be.
     pub fn is_full(&self) -> bool {
         self.all.len >= self.most
     }
 
-    /// Whether anything is held.
+    /// Whether any entry is held.
     pub fn holds_any(&self) -> bool {
         self.held > 0
     }
 
-    /// Whether anything of a caller is held.
+    /// Whether any entry of this caller is held.
     pub fn holds(&self, caller: T::Caller) -> bool {
         self.callers.get(&caller).is_some_and(|line| !line.held.is_empty())
     }
 
-    /// Adds one, which may be held, if there is room. Gives back what there is no room for: this one, or the
-    /// newest of who has much more here.
+    /// Adds an entry, which waits for its turn or is held. Returns the entries for which there is no room:
+    /// this one, or the newest of callers that have much more in the queue.
     #[must_use]
     pub fn push(&mut self, new: T, held: bool) -> Vec<T> {
         let mut evicted = Vec::new();
@@ -140,7 +140,7 @@ impl<T: Waits> FairQueue<T> {
         evicted
     }
 
-    /// Adds one that waits for its turn, whether there is room or not.
+    /// Adds an entry that waits for its turn, whether there is room or not.
     pub fn add(&mut self, new: T) {
         self.arrivals += 1;
         let (caller, line) = (new.caller(), self.enter(&new, self.arrivals));
@@ -155,7 +155,7 @@ impl<T: Waits> FairQueue<T> {
         self.held += 1;
     }
 
-    /// Gives one back its place at the head.
+    /// Puts an entry that was taken out back at the head of the queue.
     pub fn put_back(&mut self, first: T) {
         let (caller, line) = (first.caller(), self.enter(&first, 0));
         let has_turn = !line.waiting.is_empty();
@@ -163,7 +163,8 @@ impl<T: Waits> FairQueue<T> {
         self.line_up(caller, has_turn, true);
     }
 
-    /// What a caller has held waits for its turn from now on, as long as it may. Whether there is any.
+    /// Lets held entries of a caller wait for their turn from now on, in their order, up to the first that
+    /// `may` refuses. Returns whether any was let.
     pub fn admit(&mut self, caller: T::Caller, mut may: impl FnMut(&T) -> bool) -> bool {
         let Some(line) = self.callers.get_mut(&caller) else { return false };
         let (before, has_turn) = (line.held.len(), !line.waiting.is_empty());
@@ -180,19 +181,19 @@ impl<T: Waits> FairQueue<T> {
         admitted > 0
     }
 
-    /// Whose turn it is.
+    /// Returns the entry whose turn it is.
     pub fn front(&self) -> Option<&T> {
         let caller = self.payers.get(self.turns.front()?)?.turns.front()?;
         self.callers.get(caller)?.waiting.front()
     }
 
-    /// Whether anything of a payer is here.
+    /// Whether a payer has any entry, waiting or held.
     pub fn has_any_of(&self, payer: T::Payer) -> bool {
         self.payers.contains_key(&payer)
     }
 
-    /// Looks at some payers in turn for the first whose next may be taken out: it is that one's turn then.
-    /// Whether there is one.
+    /// Looks at the next entries of at most `looks` payers, in turn, for the first that `may` accepts, and
+    /// makes it that payer's turn. Returns whether there is one.
     pub fn turn_to(&mut self, looks: usize, mut may: impl FnMut(&T) -> bool) -> bool {
         for _ in 0..self.turns.len().min(looks) {
             if self.front().is_some_and(&mut may) {
@@ -203,12 +204,13 @@ impl<T: Waits> FairQueue<T> {
         false
     }
 
-    /// Takes out whose turn it is. Its caller's next comes after those of all others.
+    /// Takes out the entry whose turn it is. The next one of its payer, and of its caller, comes after those
+    /// of all others.
     pub fn pop(&mut self) -> Option<T> {
         self.pop_if(|_| true)
     }
 
-    /// Takes out the first, of those whose turn it is at their payers, that may be.
+    /// Takes out the first entry that `may` accepts, among each payer's next.
     pub fn pop_if(&mut self, mut may: impl FnMut(&T) -> bool) -> Option<T> {
         let FairQueue { callers, payers, turns, .. } = self;
         let first = |payer: &T::Payer| callers.get(payers.get(payer)?.turns.front()?)?.waiting.front();
@@ -222,12 +224,12 @@ impl<T: Waits> FairQueue<T> {
         Some(first)
     }
 
-    /// The first of each caller that waits for its turn.
+    /// The first entry of each caller that waits for its turn.
     pub fn firsts(&self) -> impl Iterator<Item = &T> {
         self.callers.values().filter_map(|line| line.waiting.front())
     }
 
-    /// Takes one out.
+    /// Takes out the entry of this caller and key, waiting or held.
     pub fn remove(&mut self, caller: T::Caller, key: T::Key) -> Option<T> {
         let line = self.callers.get_mut(&caller)?;
         let find = |all: &VecDeque<T>| all.iter().position(|one| one.key() == key);
@@ -243,16 +245,16 @@ impl<T: Waits> FairQueue<T> {
         self.all.len < self.most && self.all.bytes.saturating_add(new.bytes()) <= self.most_bytes
     }
 
-    /// The caller that has most at the payer that has most, if that is much more than the payer of this one
-    /// has; else of the latter's callers the one that has most, if that is much more than the caller of this
-    /// one has.
+    /// Returns the caller that is to lose an entry to this one: of the payer that has most, if that is much
+    /// more than this entry's payer has, the caller that has most; otherwise, of this entry's own payer, the
+    /// caller that has most, if that is much more than this entry's caller has.
     #[cold]
     fn makes_way_for(&self, new: &T) -> Option<T::Caller> {
         let bytes = self.all.bytes.saturating_add(new.bytes());
         let by_bytes = bytes > self.most_bytes;
         let amount = |weight: &Weight| if by_bytes { weight.bytes } else { weight.len };
-        // Among equals, of whom the newest is.
-        // As much as it brings, and as much as must go: with less more might have to go than is of any use.
+        // Among equals the one with the newest entry. "Much" is what the entry brings and what must go for
+        // it: with less, more might be lost than is gained.
         let much = if by_bytes { new.bytes().saturating_add(bytes - self.most_bytes) } else { 2 };
         let caller = new.caller();
         let payer = self.callers.get(&caller).map_or_else(|| new.payer(), |line| line.payer);
@@ -266,7 +268,7 @@ impl<T: Waits> FairQueue<T> {
         (heavier.is_some() || amount(&line.weight) > own.saturating_add(much)).then_some(*heaviest)
     }
 
-    /// Takes out the newest of a caller.
+    /// Takes out the newest entry of a caller: a held one, if there is any.
     fn take_latest(&mut self, caller: T::Caller) -> Option<T> {
         let line = self.callers.get_mut(&caller)?;
         let latest = match line.held.pop_back() {
@@ -280,7 +282,7 @@ impl<T: Waits> FairQueue<T> {
         Some(latest)
     }
 
-    /// Counts one that comes, as the latest if it has that number.
+    /// Counts an entry that is added as arrival number `latest`; 0 for one that is put back.
     fn enter(&mut self, new: &T, latest: u64) -> &mut Line<T> {
         let bytes = new.bytes();
         let (waiting, held, weight) = (VecDeque::new(), VecDeque::new(), Weight::default());
@@ -295,7 +297,7 @@ impl<T: Waits> FairQueue<T> {
         line
     }
 
-    /// Gives a caller a turn, the last or the next, if it has none or is to have the next.
+    /// Gives a caller the last turn, if it has none, or the `next` one.
     fn line_up(&mut self, caller: T::Caller, has_turn: bool, next: bool) {
         if has_turn && !next {
             return;
@@ -320,7 +322,7 @@ impl<T: Waits> FairQueue<T> {
         self.turns.push_front(line.payer);
     }
 
-    /// Counts one that was taken out. Who has nothing left is forgotten.
+    /// Counts an entry as taken out. Callers and payers without entries are forgotten.
     fn leave(&mut self, caller: T::Caller, bytes: usize) {
         self.all.remove(bytes);
         let Some(line) = self.callers.get_mut(&caller) else { return };
@@ -343,7 +345,7 @@ impl<T: Waits> FairQueue<T> {
     }
 }
 
-/// Takes a name out. It stands at the end if its turn was the last.
+/// Takes a name out of the turns. It is looked for at the end first: there it is if it had its turn last.
 fn drop_turn<N: Copy + PartialEq>(turns: &mut VecDeque<N>, name: N) {
     if turns.back() == Some(&name) {
         turns.pop_back();

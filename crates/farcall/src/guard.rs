@@ -1,9 +1,10 @@
 //! The one way in which threads that serve others run the user's code: a panic in it stops none of them.
 //!
-//! A procedure, a type's encoding and decoding, an interceptor, a waker, an executor, and the drop of
-//! anything of these may panic; so may the drop of what they panicked with. [`run`] catches all that. Where
-//! nobody is told of the panic, [`run_alone`] writes it to standard error. A thread that also *receives* for
-//! others lets another receive before it runs what may block (`server.rs` says how).
+//! A procedure, a type's encoding and decoding, an interceptor, a waker or an executor may panic, and so may
+//! the drop of any of them; so may the drop of the value that they panicked with. [`run`] catches all of
+//! these. Where no caller can be told of the panic, [`run_alone`] writes it to standard error. A thread that
+//! *receives* for others, too, lets another thread receive before it runs code that may block (`server.rs`
+//! says how).
 
 use std::any::Any;
 use std::io::Write as _;
@@ -51,8 +52,7 @@ impl Drop for Panic {
     }
 }
 
-/// These bytes again, guarded: their owner may be the user's, and a panic in its drop stops nobody who drops
-/// the last of them.
+/// Wraps bytes so that dropping the last of them cannot panic: their owner may be a type of the user's.
 pub fn shared(bytes: &Bytes) -> Bytes {
     Bytes::from_owner(Shared(bytes.clone()))
 }

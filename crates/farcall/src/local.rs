@@ -59,10 +59,10 @@ pub fn local<T: ?Sized + Interface>(server: Arc<T>) -> T::Client {
 
 /// A user-stub bound to an asynchronous server in this process.
 ///
-/// Such a call makes progress while somebody waits for it: a blocking one, and `wait()`, drive it on the
-/// caller's thread, and `start()` with `.await` on the caller's executor, so that a server that needs one
-/// finds it. (A blocking call on a thread that drives a tokio runtime of one thread fails if its procedure
-/// waits for longer than a second, in one piece: what it waits for may be that runtime's to do.)
+/// A call makes progress only while its caller waits for it. A blocking call and `wait()` execute it on the
+/// caller's thread; `start()` with `.await` executes it on the caller's executor, for servers that need one.
+/// A blocking call on a thread that drives a tokio runtime of one thread fails if its procedure waits for
+/// longer than a second at a time, because it may wait for that very runtime.
 pub fn local_async<S: AsyncServer>(server: S) -> <S::Interface as Interface>::Client {
     Binding::new(Arc::new(asynchronous::Local(Arc::new(server)))).into()
 }
@@ -180,13 +180,13 @@ impl GivenUp {
         self.is.load(Ordering::SeqCst)
     }
 
-    /// Has a notice told when the call is given up: whoever asks looks once more, after this, whether it was
-    /// already.
+    /// Registers a notice that is told when the call is given up. The caller has to check afterwards whether
+    /// the call was given up before.
     pub(crate) fn notify(&self, notice: &Arc<Notice>) {
         self.notices().push(notice.clone());
     }
 
-    /// Has a notice not told any more.
+    /// Removes a notice that `notify` registered.
     pub(crate) fn forget(&self, notice: &Arc<Notice>) {
         self.notices().retain(|other| !Arc::ptr_eq(other, notice));
     }

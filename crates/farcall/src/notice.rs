@@ -18,8 +18,7 @@ pub(crate) struct Notice {
     deadline: Option<Time>,
 }
 
-/// Those who are to be told when calls of a server are given up. Calls for which nobody asked cost nothing
-/// here.
+/// The notices that are told when calls of a server are given up. A call without a notice costs nothing here.
 pub(crate) struct Notices {
     /// How many there are, so that whoever gives a call up takes no lock if there are none.
     count: AtomicUsize,
@@ -67,8 +66,8 @@ impl Default for Notices {
 }
 
 impl Notices {
-    /// Has a notice told when this call is given up. Whoever asks looks once more, after this, whether it was
-    /// already. True: its deadline is earlier than all others.
+    /// Registers a notice that is told when this call is given up. The caller has to check afterwards whether
+    /// the call was given up before. Returns whether the call's deadline is earlier than all others here.
     #[must_use]
     pub(crate) fn add(&self, key: CallKey, notice: &Arc<Notice>) -> bool {
         let mut calls = lock(&self.calls);
@@ -78,7 +77,7 @@ impl Notices {
         deadline < self.earliest.fetch_min(deadline, Ordering::SeqCst)
     }
 
-    /// Has a notice not told any more when its call is given up.
+    /// Removes a notice that [`add`](Notices::add) registered.
     pub(crate) fn remove(&self, key: CallKey, notice: &Arc<Notice>) {
         let mut calls = lock(&self.calls);
         let Some(of_call) = calls.get_mut(&key) else { return };

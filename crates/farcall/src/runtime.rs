@@ -127,9 +127,9 @@ pub fn export<T: ?Sized + stub::Interface>(name: &str, server: Arc<T>) -> crate:
 
 /// Offers an interface that is served by `async fn`s, on the tokio runtime that this thread is in.
 ///
-/// Where that runtime has one thread, a blocking call of the export on that thread would wait for itself: it
-/// is refused, as [`Kind::Local`], and so is a blocking wait for one that was started, a second later. There
-/// calls are made with `.start()` and `.await`, or in `spawn_blocking`.
+/// Where that runtime has one thread, a blocking call of the export on that thread would wait for itself.
+/// Such a call is refused, as [`Kind::Local`]; a blocking wait there for a call that was started fails
+/// likewise after a second. Make such calls with `.start()` and `.await`, or in `spawn_blocking`.
 ///
 /// # Errors
 /// As [`export`], and when this thread is in no tokio runtime.
@@ -256,8 +256,8 @@ impl Runtime {
     /// `executor` is given, to run it on whatever executor the program has. [`context`] holds across
     /// its `.await`s.
     ///
-    /// How many threads that has nobody knows: where it has one, a blocking call of the export on that thread
-    /// waits for itself, for ever. `export_async` on tokio refuses such a call.
+    /// Farcall cannot know how many threads the executor has. If it has one, a blocking call of the export on
+    /// that thread waits for itself, for ever. (`export_async`, on tokio, refuses such a call.)
     ///
     /// [`context`]: crate::context()
     ///
@@ -558,8 +558,9 @@ impl Drop for Inner {
     }
 }
 
-/// Says on standard error, too, why calls to a server do not go through shared memory. A name that is taken
-/// is told apart: its callers find somebody there who cannot prove to be this server.
+/// Says on standard error, too, why calls to a server do not go through shared memory. A name that another
+/// process has taken gets a message of its own: callers meet a process there that cannot prove to be this
+/// server.
 #[cold]
 fn no_host(address: SocketAddr, why: &std::io::Error) -> String {
     let why = match why.kind() {

@@ -1,8 +1,8 @@
 //! Refuses blocking calls that would wait for the executor that their own thread drives.
 //!
-//! Such a call never ends: its procedure is executed only when the thread that waits for it goes on. Known
-//! are exports by `export_async` on tokio runtimes of one thread; of other executors nobody knows how many
-//! threads they have.
+//! Such a call would never end, because its procedure is executed only when the thread that waits for it goes
+//! on. What is recognised are exports by `export_async` on tokio runtimes of one thread; other executors do
+//! not tell how many threads they have.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::{CallFailed, Kind, Ran};
 #[cfg(feature = "tokio")]
 pub(crate) use alone::{drives_tokio, is_possible, note, would};
 
-/// So long a thread waits for the outcome of a call that it has started: one that was sent before comes
-/// without its executor.
+/// How long such a thread waits for the outcome of a call that it has started. An outcome that the executor
+/// has sent before arrives without it.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// Refuses a blocking call of that procedure, number `procedure` of an export, if it would wait for itself.
@@ -74,7 +74,7 @@ mod alone {
 
     struct Executed {
         export: u64,
-        /// Gone when the export and all of its calls are gone.
+        /// The export; dropped once it and all of its calls are gone.
         exported: Weak<Exported>,
         by: Id,
     }
@@ -114,9 +114,10 @@ mod alone {
         executed.iter().any(|one| one.by == driven && is_meant(one) && one.exported.strong_count() > 0)
     }
 
-    /// The runtime of one thread that this thread drives. A thread that merely entered it, or executes what
-    /// was given to `spawn_blocking`, is in its context too, but `yield_now` wakes at once there, since there
-    /// is no scheduler to be left to. (The waker of a thread that drives is woken later, in vain.)
+    /// Returns the runtime of one thread that this thread drives, if it drives one. A thread that has merely
+    /// entered the runtime, or that executes what was given to `spawn_blocking`, is in its context too. There
+    /// `yield_now` wakes its task at once, since no scheduler runs it. A thread that drives the runtime has
+    /// its waker woken later, in vain.
     fn driven() -> Option<Id> {
         let handle = Handle::try_current().ok()?;
         if handle.runtime_flavor() != RuntimeFlavor::CurrentThread {

@@ -29,12 +29,14 @@
 //! - When every worker executes, the receiver does not: it queues calls, and refuses them when the
 //!   queue is full.
 //!
-//! **Who counts.** Workers bound what is computed at the same time, threads bound everything. What only waits
-//! takes no worker: a call of its own, a procedure that is `#[blocking]`, and, as long as other calls wait,
-//! one that the sentinel finds in the same call at two looks. Threads are counted over all carriers
-//! ([`Threads`]). Where there can be no more, calls wait for one ([`Limits::queue_time`] at most), unless all
-//! of them wait in calls of their own: each may wait for the very call that has come, so that is refused. Nor
-//! may the last thread that could receive begin to wait ([`may_wait`]). Threads that rest for long end.
+//! **Who counts.** The number of workers bounds how many procedures compute at the same time; the number of
+//! threads bounds everything. A thread that only waits does not count as a worker: while its procedure waits
+//! in a call of its own, while it executes a `#[blocking]` procedure, and, if other calls wait for a worker,
+//! once the sentinel finds it in the same call at two looks. Threads are counted over all carriers
+//! ([`Threads`]). Where there can be no more, calls wait for one, at most for [`Limits::queue_time`]. But if
+//! all threads wait in calls of their own, a new call is refused at once, because each of them may wait for
+//! that very call. Nor may the last thread that could receive begin to wait ([`may_wait`]). Threads that rest
+//! for long end.
 //!
 //! Quick calls that came together are executed one after the other, and their results leave together,
 //! some at a time. They wait where every worker finds them, so that one that gets stuck holds up no other.
@@ -62,7 +64,7 @@ mod watched;
 mod work;
 
 mod sync {
-    //! What `crew` is made of; loom's stand in its place in tests/crew.rs.
+    //! What `crew` is made of. tests/crew.rs puts loom's types in its place.
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 }
 
@@ -175,7 +177,7 @@ const QUEUE_LOOK: Duration = Duration::from_millis(20);
 
 /// Who is to see to calls that wait.
 enum Summons {
-    /// A worker that is woken or started for them.
+    /// A worker that is woken or started to execute the calls that wait.
     Relief(Relief),
     /// Whoever receives: there can be no other thread.
     Receiver,
@@ -188,8 +190,8 @@ impl Core {
         self.batch.is_empty() && self.queue.is_empty()
     }
 
-    /// Has a call wait for a worker, or, if its result will be long, until its client has fetched others.
-    /// Gives back what there is no room for.
+    /// Has a call wait for a worker, or, if its result will be long, until its client has fetched other
+    /// results. Returns the calls for which there is no room.
     #[must_use]
     fn line_up(&mut self, work: Work) -> Vec<Work> {
         let usual = work.usual_result();
@@ -219,13 +221,13 @@ impl Core {
         self.crew.relieve_for_queue(pace)
     }
 
-    /// How long the call that is to begin next will take.
+    /// The pace of the call that is to begin next.
     fn next_pace(&mut self) -> Option<Pace> {
         let crew = &self.crew;
         self.queue.next_pace(|work| crew.may_begin(work.host(), work.pace()))
     }
 
-    /// The call that waits and is to begin next.
+    /// Takes out the waiting call that is to begin next.
     fn next_waiting(&mut self) -> Option<Work> {
         let crew = &self.crew;
         self.queue.pop(|work| crew.may_begin(work.host(), work.pace()))
@@ -428,15 +430,15 @@ impl Server {
         core.protocol.is_given_up(key) || core.cancelled.contains(&key)
     }
 
-    /// Whether a call was given up that executes. While one was no outcome leaves before it is seen whether
-    /// it is wanted.
+    /// Whether any call that executes was given up. As long as this holds, each outcome is checked for
+    /// whether it is still wanted before it leaves.
     #[inline]
     pub(crate) fn any_cancelled(&self) -> bool {
         self.any_cancelled.load(Ordering::Relaxed)
     }
 
-    /// A call that executes was given up. Its procedure is told by a worker: what is woken there is the
-    /// user's.
+    /// Notes that a call that executes was given up. A worker tells its procedure, because the tasks that are
+    /// woken for that are the user's code.
     fn note_cancelled(&self, core: &mut Core, key: CallKey) {
         core.cancelled.insert(key);
         self.any_cancelled.store(true, Ordering::SeqCst);
@@ -504,7 +506,7 @@ pub(crate) trait Aside: Send + Sync {
     /// # Errors
     /// What the call that it would wait for fails with.
     fn may_wait(&self) -> Result<(), CallFailed>;
-    /// Says that the thread begins to wait, and does not count meanwhile. False: it waits already.
+    /// Says that the thread begins to wait, and does not count meanwhile. Returns false if it waits already.
     fn step_aside(&self) -> bool;
     /// Says that the thread waits no longer.
     fn step_back(&self);
@@ -513,8 +515,8 @@ pub(crate) trait Aside: Send + Sync {
 /// Whether this thread may wait in farcall.
 ///
 /// # Errors
-/// It serves a call, no other thread can receive meanwhile, and what it would wait for might have to be
-/// received.
+/// The thread serves a call, no other thread could receive meanwhile, and what it would wait for might have
+/// to be received.
 #[inline(always)]
 pub(crate) fn may_wait() -> Result<(), CallFailed> {
     match context::crew() {

@@ -107,9 +107,9 @@ pub struct Stats {
     pub peers: Vec<Peer>,
     /// Those of them that it calls through shared memory.
     pub links: Vec<Link>,
-    /// Why its exports are not called through shared memory, or a server that it calls is not, though its
-    /// settings allow that: another socket has taken the name by which callers would meet that server, or the
-    /// system refused something. Calls go by UDP. Of several reasons the last.
+    /// Why calls go by UDP although the settings allow shared memory, for its own exports or for a server
+    /// that it calls: another process has taken the name where callers would meet the server, or the system
+    /// refused something. Of several reasons this is the last one.
     pub no_shared_memory: Option<String>,
 }
 

@@ -150,8 +150,8 @@ pub struct Call<'a> {
 pub enum Reply<'a> {
     /// The procedure returned: its result.
     Result(Decoder<'a>),
-    /// The procedure returned: its result, and who can say more of where it came from should it not be
-    /// readable.
+    /// The procedure returned: its result, and its origin, which names the server if the result cannot be
+    /// read.
     ResultOf(Decoder<'a>, &'a dyn Origin),
     /// The procedure raised its declared exception.
     Exception(Decoder<'a>),
@@ -261,12 +261,12 @@ pub trait PendingCall: Send {
     /// Asks the server to stop, and returns at once. The reply still comes: cancelled, or what was faster.
     fn cancel(&mut self);
 
-    /// Lets the call run; nobody will ask for its reply. The server is told at once, lest it cancel the call
-    /// should this process end.
+    /// Lets the call run; its reply is not wanted. The server is told at once, so that it does not cancel the
+    /// call if this process ends.
     fn detach(self: Box<Self>);
 
-    /// As [`PendingCall::detach`], of a call that mostly ends soon: a server may be told only if it takes
-    /// long.
+    /// Detaches a call, as [`PendingCall::detach`], that mostly ends soon: the server may be told only if the
+    /// call takes long.
     fn detach_later(self: Box<Self>) {
         self.detach();
     }

@@ -1,5 +1,5 @@
-//! The only unsafe code: a clock, socket options, datagrams with control messages, and a page that a forked
-//! child finds empty.
+//! Unsafe code of this crate: a clock, socket options, datagrams with control messages, and a page that a
+//! forked child finds empty.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]

@@ -28,8 +28,8 @@ fn own_address(local: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, local.port())
 }
 
-/// An address as a socket of this family has it: one of IPv6 reaches IPv4 by mapped addresses (RFC 3493
-/// section 3.7). [`farcall_names::canonical`] undoes it.
+/// Converts an address to the form that a socket of this family takes: an IPv6 socket reaches IPv4 by mapped
+/// addresses (RFC 3493, section 3.7). [`farcall_names::canonical`] undoes it.
 #[inline(always)]
 fn reach(to: &SocketAddr, v6: bool) -> SocketAddr {
     match to {

@@ -83,7 +83,7 @@ impl Drop for Attendance<'_> {
 }
 
 impl Endpoint {
-    /// Of a new leader: the earliest timer that is [known](super::timers::Timers::begin).
+    /// Begins to lead, and returns the earliest timer that is [known](super::timers::Timers::begin).
     #[inline(always)]
     pub(super) fn begin_lead(&self, timer: Time) -> Time {
         self.note_lead();
@@ -334,8 +334,8 @@ impl Endpoint {
         }
     }
 
-    /// How long to wait for a datagram, of a leader that knows of no timer and has not looked at the clock:
-    /// as long as it would, in nanoseconds, or not at all.
+    /// Returns how long a leader may wait for a datagram that would wait for `nanos` nanoseconds, knows of no
+    /// timer, and has not read the clock: that long, or not at all if another thread has set a timer.
     #[inline(always)]
     pub(super) fn nap(&self, nanos: u64) -> Wait {
         self.note_lead();

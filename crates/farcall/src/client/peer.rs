@@ -56,8 +56,7 @@ enum Landed {
     Apart(Box<Outcome<'static>>),
 }
 
-/// However this ends, also by a panic of the thread while it led: a call that has not ended is known to be
-/// nobody's.
+/// Marks a call that has not ended as nobody's, also when its thread panicked while it led.
 impl Drop for Mine<'_> {
     #[inline(always)]
     fn drop(&mut self) {
@@ -234,8 +233,8 @@ struct Callers<'c, 'a> {
 }
 
 impl End<'_, '_> {
-    /// Gives the end to its caller: the receiving thread, by whatever route the datagram came; another one;
-    /// or nobody, if the caller's thread panicked while it led.
+    /// Gives the end of a call to its caller, by whatever route its datagram came: the receiving thread, or
+    /// another thread. An end whose caller's thread panicked while it led is dropped.
     #[inline(always)]
     fn deliver(self, callers: Callers<'_, '_>, (datagram, train): (&[u8], Option<&Train>), wakes: &mut Wakes) {
         let End { id, token, outcome, arguments, .. } = self;
@@ -261,8 +260,8 @@ impl End<'_, '_> {
     }
 }
 
-/// Takes an event of a peer, of a datagram (perhaps of a train that may be lent) or of a timer, to its owner.
-/// `mine` is the receiving thread's call, to this peer or another.
+/// Takes an event of a peer to its owner. The event comes from a datagram, perhaps of a train that may be
+/// lent, or from a timer. `mine` is the receiving thread's call, to this peer or another.
 #[inline(always)]
 pub(super) fn deliver(
     peer: &Peer,

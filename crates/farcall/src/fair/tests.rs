@@ -1,4 +1,4 @@
-//! The queue by itself: turns, who makes way, and that it counts what it holds.
+//! Tests of the queue by itself: turns, who makes way, and that it counts its entries.
 
 use super::*;
 use std::collections::HashMap;
@@ -49,7 +49,7 @@ fn host(n: u8) -> Payer {
     Payer::Host(n)
 }
 
-/// A call of that conversation, which is of the host that its hundreds say.
+/// A call of this conversation. The hundreds of the conversation's number are its host.
 fn call(conversation: u64, number: u64) -> Call {
     let (payer, caller) = (host((conversation / 100) as u8), Caller::Conversation(conversation));
     Call { payer, caller, number, bytes: 1 }
@@ -104,12 +104,12 @@ fn the_newest_of_the_caller_that_has_most_at_the_host_that_has_most_makes_way() 
     let many = (0..20).map(|n| call(100 + n % 10, n)).chain([call(105, 20)]);
     let mut queue = queue(21, 1000, many);
     assert_eq!(queue.push(call(200, 21), false), [call(105, 20)]);
-    // Of whom it would be the next is refused it.
+    // A caller of whom the next entry to go would be this very one is refused it.
     assert_eq!(queue.push(call(111, 22), false), [call(111, 22)]);
     let refused: Vec<Call> = (30..60).flat_map(|n| queue.push(call(200 + n, n), false)).collect();
     assert_eq!(refused.iter().filter(|call| call.payer == host(1)).count(), 9);
     assert_eq!(queue.payers[&host(1)].weight.len, 11);
-    // Within a host who has much makes way for its other callers.
+    // Within a host, the caller that has much makes way for the host's other callers.
     let mut queue = self::queue(4, 1000, (0..4).map(|n| call(100, n)));
     assert_eq!(queue.push(call(101, 4), false), [call(100, 3)]);
 }
@@ -178,7 +178,8 @@ fn whatever_is_done_all_is_counted() {
     }
 }
 
-/// What is counted is what is inside, and exactly those who have something that waits have a turn.
+/// Checks that the counts are those of the entries inside, and that exactly the callers and payers with a
+/// waiting entry have a turn.
 fn check(queue: &FairQueue<Call>, inside: &HashMap<u64, Call>) {
     let lines = || queue.callers.values();
     let all = || lines().flat_map(|line| line.waiting.iter().chain(&line.held));

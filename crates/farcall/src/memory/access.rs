@@ -65,7 +65,7 @@ impl AccessClient {
         self.binding().call(&FACTS, &|_| Ok(()))
     }
 
-    /// Starts to ask what the segment is now.
+    /// Starts to ask the exporter for the segment's [`Facts`].
     pub(super) fn start_facts(&self) -> Pending<Facts, Refused> {
         self.binding().start(&FACTS, &|_| Ok(()))
     }

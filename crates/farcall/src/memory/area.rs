@@ -130,7 +130,7 @@ fn read_words(words: &[impl Load], into: &mut [[u8; WORD]]) {
     }
 }
 
-/// Copies bytes out of words of which some are not copied whole.
+/// Copies bytes out of words, of which the first and the last may be copied in part.
 fn read_ragged(mut words: &[impl Load], skip: usize, into: &mut [u8]) {
     let (begin, rest) = into.split_at_mut(if skip == 0 { 0 } else { into.len().min(WORD - skip) });
     if let (false, Some((word, behind))) = (begin.is_empty(), words.split_first()) {

@@ -98,7 +98,7 @@ impl Notices {
         }
     }
 
-    /// Waits for a notice, but for no longer than `most`, nor beyond a [`Notices::wake`].
+    /// Waits for a notice, for at most `most`, or until [`Notices::wake`].
     pub(super) fn wait_within(&self, most: Option<Duration>) -> Option<Notice> {
         self.fetch().or_else(|| {
             self.event.wait(most);

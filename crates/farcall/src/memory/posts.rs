@@ -55,7 +55,7 @@ impl Posts {
         if self.any.load(Ordering::Relaxed) { self.wait(0) } else { Ok(()) }
     }
 
-    /// Starts to ask whether all that was posted is done; nobody waits.
+    /// Starts to ask whether all posted writes are done; no thread waits for the answer.
     pub(super) fn start_settling(self: &Arc<Self>) -> Pending<(), Refused> {
         match self.ask(0) {
             Ok(None) => Pending::ended(Ok(())),

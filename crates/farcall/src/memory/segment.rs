@@ -109,7 +109,7 @@ pub struct Segment {
     named: Option<Named>,
     core: Arc<Core>,
     export: Export,
-    /// Held by whoever changes what others may do.
+    /// Held while what others may do is changed.
     changes: Mutex<()>,
     /// The process it was made in.
     process: u64,
@@ -268,9 +268,9 @@ impl Segment {
         }
     }
 
-    /// What others may do is changed by one thread at a time. Else one that exports the segment again could
-    /// have found that writes are not inhibited, and offer it to writers after another has inhibited them, or
-    /// has revoked it.
+    /// Lets one thread at a time change what others may do. Otherwise a thread that exports the segment again
+    /// could find that writes are not inhibited, and then offer it to writers after another thread has
+    /// inhibited writes, or has revoked the segment.
     fn change(&self) -> MutexGuard<'_, ()> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -302,7 +302,7 @@ impl Segment {
         self.core.notices.wait().unwrap_or_else(|| unreachable!("there are notices as long as there is a segment"))
     }
 
-    /// Waits for somebody's write that is to be heard of, in a task of any executor.
+    /// Waits, in a task of any executor, for a write with notice.
     pub fn next_notice(&self) -> impl Future<Output = Notice> + Send + '_ {
         std::future::poll_fn(|context| self.core.notices.poll(context))
     }

@@ -234,7 +234,7 @@ fn is_too_much(lengths: impl Iterator<Item = usize>) -> bool {
 /// Reads of so many bytes are tried as brief calls: their results fit a datagram.
 const BRIEF: usize = 1_000;
 
-/// Writes of so many bytes are tried as brief calls: their arguments are put together first.
+/// Writes of at most this many bytes are tried on the fast path: their arguments are put together first.
 const SHORT: usize = 128;
 
 /// Takes opaque data of the length that was asked for, which needs no padding.

@@ -32,7 +32,7 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// A new one of that host, whose first write has the number 0.
+    /// Opens a stream of that host, whose first write has the number 0.
     pub(super) fn open(&self, host: HostName) -> u64 {
         self.lock().open(host)
     }

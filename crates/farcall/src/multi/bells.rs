@@ -58,7 +58,7 @@ impl Bells {
         self.are(1)
     }
 
-    /// Whether at least so many bells were rung that nobody has answered.
+    /// Whether at least `many` bells were rung and not answered yet.
     pub fn are(&self, many: usize) -> bool {
         self.count() >= many
     }
@@ -135,8 +135,8 @@ impl Bell {
         self.bells.ring(self.member, false);
     }
 
-    /// The member's call may have ended, says a thread that serves the station at which its end is waited
-    /// for.
+    /// Says that the member's call may have ended. Called by a thread that serves the station at which the
+    /// end is waited for.
     pub fn ring_serving(&self) {
         self.bells.ring(self.member, true);
     }

@@ -1,5 +1,5 @@
-//! Which address of a server is published: one that callers can use, also where the server is bound to all of
-//! its host's.
+//! Which address of a server is published: one that callers can use, also where the server is bound to all
+//! addresses of its host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -32,8 +32,8 @@ impl Inner {
         Ok(SocketAddr::new(guessed, bound.port()))
     }
 
-    /// The address from which this machine sends to the registry: whoever asks that can be expected to reach
-    /// it there.
+    /// The address from which this machine sends to the registry. Callers that use that registry can be
+    /// expected to reach the server there.
     fn guess(&self, wildcard: IpAddr) -> Option<IpAddr> {
         let route = self.registry.route()?.to_canonical();
         let (loopback_v4, loopback_v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
@@ -48,8 +48,8 @@ impl Inner {
     }
 }
 
-/// Whether others can use the address as it stands: it is of one host, and not only of one of that host's
-/// networks.
+/// Whether callers elsewhere can use the address as it stands: it names one host, and does not depend on a
+/// network interface of that host.
 pub(super) fn names_one_host(ip: IpAddr) -> bool {
     let is_of_one_link = match ip {
         IpAddr::V4(ip) => ip.is_broadcast(),

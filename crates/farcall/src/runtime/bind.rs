@@ -31,7 +31,7 @@ pub(super) struct Target {
 /// A procedure that must not be called at an exporter.
 pub(super) struct Refused {
     number: u32,
-    /// Interface and procedure, as in `Store.get`.
+    /// The interface and the procedure, as in `Store.get`.
     procedure: String,
     why: Refusal,
 }
@@ -54,8 +54,9 @@ impl Target {
         CallFailed::new(kind, Ran::No).because(format!("{what} (at {})", self.address))
     }
 
-    /// Whether it has other procedures where the importer's are: another exporter may do better. (One that
-    /// only lacks some is of an older version, as usual while servers are brought up to date.)
+    /// Whether the exporter has other procedures under numbers that the importer uses: then another exporter
+    /// may be the right one. An exporter that merely lacks some procedures is of an older version, as is
+    /// usual while servers are updated.
     fn differs(&self) -> bool {
         self.refused.iter().any(|refused| kind_of(&refused.why) == Kind::Mismatch)
     }
@@ -188,8 +189,8 @@ impl Inner {
         but(name, candidates, avoid)
     }
 
-    /// Those of the candidates whom one socket reaches, to be asked at once, and the others. There may be no
-    /// socket of that kind, where the machine has no IPv6.
+    /// Divides the candidates into those that one socket reaches, to be asked at the same time, and the
+    /// others. There may be no socket of a kind, as on a machine without IPv6.
     fn poll<'a>(
         &'a self,
         name: &'a Name,
@@ -272,8 +273,8 @@ impl Inner {
         Ok(link)
     }
 
-    /// Says that calls to a server go by UDP because another process answers for it in memory: once, not at
-    /// each binding.
+    /// Says that calls to a server go by UDP because another process answers for it in shared memory: once
+    /// for each server, not at each binding.
     #[cold]
     fn tell_unproven(&self, address: SocketAddr) -> String {
         let line = format!("{address} is not called through shared memory: another server has taken its name for that");
@@ -331,8 +332,8 @@ impl Inner {
     }
 }
 
-/// Candidates that are asked at the same time. The first good answer is taken; one of other procedures if
-/// there is no other.
+/// Candidates that are asked at the same time. The first good answer is taken; an exporter of other
+/// procedures is taken only if there is no other.
 struct Poll<'a> {
     inner: &'a Inner,
     name: &'a Name,
@@ -422,7 +423,7 @@ fn but(name: &Name, mut candidates: Vec<Candidate>, avoid: &[SocketAddr]) -> Res
 #[derive(Default)]
 struct Failures {
     asked: Option<CallFailed>,
-    /// Why some could not be asked, which is told only if none could be.
+    /// Why some candidates could not be asked. The caller is told this only if none could be.
     no_socket: Option<CallFailed>,
 }
 

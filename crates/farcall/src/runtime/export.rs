@@ -162,8 +162,8 @@ impl Export {
         self.offer.address
     }
 
-    /// What this server answers to whoever meets it through shared memory and says `hello`: for tests in
-    /// which somebody dishonest answers there in its place.
+    /// Returns what this server answers to a process that meets it through shared memory and says `hello`.
+    /// For tests in which an impostor answers in its place.
     #[doc(hidden)]
     #[cfg(target_os = "linux")]
     pub fn answer_meeting(&self, hello: &[u8]) -> Option<[u8; 16]> {

@@ -268,8 +268,8 @@ impl Importer {
         Ok(self.bound.set(Arc::new(self.inner.bind(&self.name, &self.interface, avoid, deadline)?)))
     }
 
-    /// Whom to call, for a task, which waits without a thread, until `over` says that nobody needs it any
-    /// more.
+    /// Finds the server to call, for a task, which waits without a thread. It gives up when `over` says that
+    /// the answer is needed no more.
     pub(super) async fn target_later(
         self: &Arc<Self>,
         avoid: &[SocketAddr],

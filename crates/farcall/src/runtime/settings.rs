@@ -127,11 +127,11 @@ impl Builder {
         self
     }
 
-    /// How many threads may serve calls at most, whatever carries these, and those included that wait. (One
-    /// for each caller through shared memory, which takes its calls in, does not count.) A call that needs a
-    /// thread when all wait in calls of their own is refused as overloaded, `Ran::No`, for it may be what
-    /// they wait for. Threads that nobody needs end after 10 s. By default 1024, at least one more than
-    /// workers. `FARCALL_THREADS`.
+    /// How many threads may serve calls at most, over all carriers; threads that wait count too. (For each
+    /// caller through shared memory one thread takes its calls in; that one does not count.) A call that
+    /// needs a thread when all of them wait in calls of their own is refused as overloaded, `Ran::No`,
+    /// because they may wait for that very call. Threads that nobody needs end after 10 s. By default 1024,
+    /// at least one more than workers. `FARCALL_THREADS`.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Builder {
         self.settings.threads = threads;
@@ -161,20 +161,20 @@ impl Builder {
         self
     }
 
-    /// A call fails when the server has been silent that long, and its probes went unanswered. A server that
-    /// hears nothing from this client for as long, and a fifth more, cancels its calls. By default 10 s; with
-    /// another patience each call takes a little longer, since it tells that. `FARCALL_PATIENCE_MS`,
-    /// milliseconds.
+    /// How long a server may be silent, with probes unanswered, before a call fails. A server that hears
+    /// nothing from this client for that long, and a fifth more, cancels the client's calls. By default 10 s.
+    /// With another patience each call takes a little longer, since it carries the value.
+    /// `FARCALL_PATIENCE_MS`, milliseconds.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Builder {
         self.settings.patience = patience;
         self
     }
 
-    /// Waits for the whole [patience](Builder::patience) also for a server whose host says that nobody
-    /// listens at its port: for servers that are stopped and started again, and are to be waited for. Without
-    /// it a server is given up when three of its probes in a row were refused, in half a second or more of
-    /// its silence. `FARCALL_FULL_PATIENCE`: `on` or `off`.
+    /// Waits for the whole [patience](Builder::patience) also when a server's host says that nobody listens
+    /// at its port. This is for servers that are stopped and started again while callers wait. Without it a
+    /// server is given up after three probes in a row were refused, over half a second or more of silence.
+    /// `FARCALL_FULL_PATIENCE`: `on` or `off`.
     #[must_use]
     pub fn full_patience(mut self) -> Builder {
         self.settings.full_patience = true;
@@ -238,8 +238,8 @@ impl Builder {
     /// Makes the runtime. No socket is bound and no thread started before one is needed.
     ///
     /// # Errors
-    /// When a `FARCALL_*` variable makes no sense, or an address to [advertise](Builder::advertise) is of no
-    /// one host.
+    /// When a `FARCALL_*` variable makes no sense, or the address to [advertise](Builder::advertise) does not
+    /// name one host.
     pub fn build(mut self) -> crate::Result<Runtime> {
         let current = CURRENT.with_borrow(|current| current.as_ref()?.upgrade());
         let (env, registry) = match current {

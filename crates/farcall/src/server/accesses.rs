@@ -1,8 +1,8 @@
-//! Accesses to memory: calls that whoever receives executes, with no other thread, and at once unless they
-//! come with too many.
+//! Accesses to memory: calls that the receiving thread executes itself, at once unless too many came
+//! together.
 //!
 //! Thekkath, Levy & Lazowska 1994, section 3: nothing of the exporter's is scheduled for them. They are
-//! short, never wait, and are executed even while every worker is.
+//! short, never wait, and are executed even while every worker is busy.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use crate::xdr::{Decoder, Encoder};
 pub(crate) struct Accessor {
     /// The address, if it came from one.
     pub(crate) from: Option<SocketAddr>,
-    /// Tasks to wake, which is the user's code. It may do anything with what was accessed, or with the
+    /// Tasks to wake once nothing is locked: wakers are the user's code, and may use the segment or the
     /// server.
     pub(crate) woken: Vec<Waker>,
 }
@@ -60,8 +60,8 @@ pub(crate) trait Accesses: Send + Sync + 'static {
     /// Takes in bytes of no call.
     fn post(&self, by: &mut Accessor, bytes: &[u8]);
 
-    /// Writes a reading's result, and says how many bytes it has, a multiple of four. `None` if there is no
-    /// room, or no result: then [`access`](Accesses::access) says so.
+    /// Writes the result of a reading, and returns its length in bytes, a multiple of four. Returns `None` if
+    /// there is no room or no result; then [`access`](Accesses::access) says which.
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize>;
 }
 
@@ -95,14 +95,14 @@ impl Waits for Waiting {
     }
 }
 
-/// Accesses that wait: those that came in one datagram may be a thousand, of a MiB each, and who sent them
-/// may fetch no result. Hosts take turns, and conversations of a host.
+/// Accesses that wait. One datagram may hold a thousand accesses of 1 MiB each, from a client that fetches no
+/// result. Hosts take turns, and so do the conversations of a host.
 pub(super) struct Backlog {
-    /// For their turn.
+    /// Accesses that wait for their turn.
     turn: FairQueue<Waiting>,
-    /// For room: until less of others' results is being sent.
+    /// Accesses that wait for room for their results, until less of other accesses' results is being sent.
     room: FairQueue<Waiting>,
-    /// There is none for those of the latter that were looked at last.
+    /// There was no room for those accesses in `room` that were looked at last.
     blocked: bool,
     /// What was done since nobody else was served, in bytes that were copied.
     done: usize,
@@ -118,14 +118,14 @@ impl Default for Backlog {
 }
 
 impl Backlog {
-    /// So many wait in either queue, and so many bytes of their arguments.
+    /// The most accesses in either queue, and the most bytes of their arguments.
     const MOST: usize = 4096;
     const MOST_BYTES: usize = 64 << 20;
-    /// So much is done at once, and one access more.
+    /// Accesses are executed at once until this many bytes are done; the one that exceeds it is the last.
     const AT_ONCE: usize = 1 << 20;
-    /// What an access costs besides.
+    /// What an access counts for besides the bytes that it copies.
     const EACH: usize = 256;
-    /// So many hosts are looked at for one of which an access has room.
+    /// How many hosts are looked at for an access that has room.
     const LOOKS: usize = 8;
 
     /// Others were served.
@@ -137,8 +137,8 @@ impl Backlog {
         self.turn.is_empty() && self.room.is_empty()
     }
 
-    /// Whether a worker is to mind what waits, who did before, or did not: one does. (While there is no room
-    /// nobody need.)
+    /// Whether this worker is to see to the accesses that wait; `did` says whether it did so far. One worker
+    /// does. None is needed while there is no room for any of their results.
     #[inline]
     pub(super) fn is_to_be_minded(&mut self, did: bool) -> bool {
         if did || !self.minded {
@@ -158,8 +158,8 @@ impl Backlog {
         self.done += Backlog::EACH + bytes;
     }
 
-    /// Has an access wait for its turn, or for room for its result. Gives back those for which there is no
-    /// room.
+    /// Has an access wait for its turn, or, if `result` is not 0, for room for so many bytes. Returns the
+    /// accesses for which the queue has no room.
     fn add(&mut self, from: SocketAddr, incoming: Incoming<'static>, result: usize) -> Vec<Waiting> {
         let queue = if result == 0 { &mut self.turn } else { &mut self.room };
         queue.push(Waiting { from, incoming, result }, false)
@@ -168,7 +168,7 @@ impl Backlog {
     /// The next that is done now.
     fn next(&mut self, has_room: impl FnMut(&SocketAddr, usize) -> bool) -> Option<Waiting> {
         if !self.may_go_on() {
-            // That is to be found out.
+            // The next call finds out whether there is room.
             self.blocked = false;
             return None;
         }
@@ -176,7 +176,8 @@ impl Backlog {
         if self.blocked { None } else { self.room.pop() }.or_else(|| self.turn.pop())
     }
 
-    /// Whether there is room for the first of a host that waits for it: of some hosts, whose turn it is then.
+    /// Whether there is room for the first waiting access of a host. Some hosts are looked at, and the first
+    /// with room gets its turn.
     fn finds_room(&mut self, mut has_room: impl FnMut(&SocketAddr, usize) -> bool) -> bool {
         self.room.turn_to(Backlog::LOOKS, |first| has_room(&first.from, first.result))
     }
@@ -225,14 +226,14 @@ impl Core {
         }
     }
 
-    /// Whether there is room for an access that waited for it. If not, the protocol has a timer until there
-    /// may be.
+    /// Whether there is room for an access that waited for it. If not, the protocol has set a timer for when
+    /// there may be.
     pub(super) fn has_room_again(&mut self, now: Time) -> bool {
         self.backlog.finds_room(|from, result| self.protocol.has_room(now, from, result))
     }
 
-    /// Executes an access whose turn it is, or has it wait: a long result stays until its caller has fetched
-    /// it, and that may be never.
+    /// Executes an access whose turn it is, or has it wait for room: a long result is kept until its caller
+    /// has fetched it, which may be never.
     fn access_if_room(
         &mut self,
         now: Time,
@@ -268,8 +269,8 @@ impl Core {
         }
     }
 
-    /// Executes a reading and writes the datagram that answers it into `out`; its length. `None` if it is to
-    /// be a call like any other, or is nothing of the kind.
+    /// Executes a reading, writes the datagram that answers it into `out`, and returns its length. Returns
+    /// `None` if the datagram is no reading, or if the reading is to be executed as an ordinary call.
     #[inline(always)]
     pub(super) fn read(&mut self, now: Time, from: &SocketAddr, glance: Glance<'_>, out: &mut [u8]) -> Option<usize> {
         let reading = self.protocol.take_reading(from, glance)?;
@@ -280,8 +281,8 @@ impl Core {
         self.protocol.answer(now, &reading, len, out)
     }
 
-    /// Executes an access as a call, whose result is held until it is acknowledged. It is written into `out`,
-    /// to be sent at once; if there is no room it leaves with the next datagrams.
+    /// Executes an access as a call, whose result is held until it is acknowledged. The result's datagram is
+    /// written into `out`, to be sent at once; if `out` has no room, it leaves with the next datagrams.
     #[inline(never)]
     pub(super) fn access(
         &mut self,
@@ -322,7 +323,7 @@ impl Core {
     }
 }
 
-/// Who pays for what waits of an access.
+/// The payer for an access that waits: its host.
 fn payer(from: &SocketAddr) -> Payer {
     Payer::Host(HostName::at(from))
 }

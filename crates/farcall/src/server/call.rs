@@ -43,8 +43,8 @@ pub(super) type Train = Arc<Box<[u8]>>;
 enum Arguments {
     /// Where they stand in the buffer of the worker that received them.
     Received(Range<usize>),
-    /// Where they stand in the datagrams that came together, which their calls share: the worker's buffer, or
-    /// a copy of it.
+    /// Where they stand in the bytes of a datagram batch, which its calls share: the worker's buffer, or a
+    /// copy of it.
     Shared(Train, Range<usize>),
     Kept(Vec<u8>),
 }
@@ -85,8 +85,8 @@ impl Work {
         self.pace() == Pace::Quick
     }
 
-    /// The number of the host that it comes from, by which the crew knows that: of this machine's if it came
-    /// through shared memory.
+    /// The number by which the crew knows the host that the call comes from. For a call through shared memory
+    /// that is this machine.
     #[inline(always)]
     pub(super) fn host(&self) -> u64 {
         HostName::at(&self.call.from).number()
@@ -101,7 +101,8 @@ impl Work {
         self.which.map_or(Pace::Quick, |which| self.exported.known(which).pace())
     }
 
-    /// What is known of how long it takes, and of how long its result will be: 0 if that is not long.
+    /// The pace that is known of the call, and the usual length of its result in bytes: 0 if that is not
+    /// long.
     #[inline(always)]
     pub(super) fn outlook(&self) -> (Pace, usize) {
         (self.pace(), self.usual_result())
@@ -133,7 +134,7 @@ impl Work {
         }
     }
 
-    /// Takes the arguments and the buffer, which holds nothing but them.
+    /// Keeps the arguments by taking over the buffer, which holds nothing else.
     pub(crate) fn keep_all(&mut self, buffer: &mut Vec<u8>) {
         self.arguments = Arguments::Kept(std::mem::take(buffer));
     }
@@ -143,7 +144,7 @@ impl Work {
         matches!(self.arguments, Arguments::Received(_))
     }
 
-    /// Whether they stand in a buffer that it shares with others that came with it.
+    /// Whether its arguments stand in a buffer that it shares with calls which came with it.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.arguments, Arguments::Shared(..))
     }
@@ -155,8 +156,8 @@ impl Work {
         self.envelope.take()?.write(self.call.key, finish, reply, out)
     }
 
-    /// Takes the arguments of one of many calls that came together: they share what was received, since their
-    /// turn will be soon. Their outcomes share datagrams.
+    /// Keeps the arguments of one of many calls that came together. The calls share the received bytes
+    /// without a copy, because their turn comes soon. Their outcomes share datagrams.
     pub(super) fn share_arguments(&mut self, train: &Train) {
         self.envelope = None;
         if let Arguments::Received(range) = &self.arguments {

@@ -17,7 +17,7 @@ pub(crate) struct Seat {
     does: AtomicU8,
     /// It was in the same call at the watchdog's last look.
     seen: AtomicBool,
-    /// The number of the host whose call it executes; 0 if that came from none.
+    /// The number of the host whose call its worker executes; 0 if the call came from no host.
     host: AtomicU64,
 }
 
@@ -30,13 +30,13 @@ const IS_PARKED: u8 = 2;
 /// Added to one of these: it waits in a call of its own.
 const WAITS: u8 = 4;
 
-/// Of a server's threads, if they are not few, this part is for hosts of which fewer calls wait than a part
-/// of that again.
+/// One in `RESERVE` of a server's threads is kept for hosts whose waiting calls hold less than one in `HOSTS`
+/// of those. A server with at most `FEW_THREADS` threads keeps none.
 const RESERVE: usize = 8;
 const HOSTS: usize = 16;
 const FEW_THREADS: usize = 63;
 
-/// A worker that nobody needs for so long ends.
+/// How long a worker rests before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Why a worker rests no longer.
@@ -81,15 +81,14 @@ impl Seat {
     }
 }
 
-/// The threads of a server, of all its carriers. One thread that receives is not counted: each carrier has
-/// that.
+/// The threads of a server, over all its carriers. For each carrier one thread that receives is not counted.
 pub(crate) struct Threads {
     most: usize,
     taken: AtomicUsize,
 }
 
 impl Threads {
-    /// At most so many, the one that receives datagrams included.
+    /// At most `most` threads, the one that receives datagrams included.
     pub(crate) fn new(most: usize) -> Arc<Threads> {
         Arc::new(Threads { most: most.max(2) - 1, taken: AtomicUsize::new(0) })
     }
@@ -116,7 +115,8 @@ impl Threads {
         self.most.saturating_sub(self.taken.load(Ordering::Relaxed))
     }
 
-    /// The last of them are for hosts whose calls hold few: so many threads, and so many of a host's.
+    /// Returns how many threads are kept for hosts whose calls hold few, and how many a host's calls may hold
+    /// to count as few.
     fn reserve(&self) -> (usize, usize) {
         let reserve = if self.most < FEW_THREADS { 0 } else { self.most / RESERVE };
         (reserve, (reserve / HOSTS).max(1))
@@ -149,7 +149,8 @@ pub(crate) struct Crew {
     executing: usize,
     /// Those that execute and do not: what they execute is marked as blocking, or takes long.
     parked: usize,
-    /// How many threads calls of each host hold that wait: parked, or in calls of their own.
+    /// For each host, how many threads its waiting calls hold: calls that are parked, or that wait in calls
+    /// of their own.
     held: HashMap<u64, usize>,
     seats: Vec<Arc<Seat>>,
     resting: Vec<Arc<Seat>>,
@@ -306,7 +307,8 @@ impl Crew {
         self.resting.clone()
     }
 
-    /// What one who receives is to do with a call of the host of that number, about now. (0: of nobody's.)
+    /// Says what a receiving thread is to do with a call of the host of that number (0: of no host), at about
+    /// `now`.
     #[inline(always)]
     pub(crate) fn plan(&mut self, seat: &Seat, host: u64, pace: Pace, now: Time) -> Plan {
         seat.host.store(host, Ordering::Relaxed);
@@ -324,7 +326,7 @@ impl Crew {
         Plan::Guarded(!std::mem::replace(&mut self.guarded, true))
     }
 
-    /// The plan for a call that is not quick, or beside which others receive.
+    /// The plan for a call that is not quick, or that is executed while other threads receive.
     #[inline(never)]
     fn plan_beside(&mut self, seat: &Seat, host: u64, pace: Pace, now: Time) -> Plan {
         let others = self.receiving - 1;
@@ -376,13 +378,13 @@ impl Crew {
         seat.seen.store(false, Ordering::Relaxed);
     }
 
-    /// Its call waits from now on, and holds a thread.
+    /// Counts a thread as held by a call that waits.
     #[cold]
     fn hold(&mut self, seat: &Seat) {
         *self.held.entry(seat.host.load(Ordering::Relaxed)).or_default() += 1;
     }
 
-    /// It waits no longer.
+    /// Counts a thread as held no longer, because its call waits no more.
     #[cold]
     fn let_go(&mut self, seat: &Seat) {
         let host = seat.host.load(Ordering::Relaxed);
@@ -394,7 +396,7 @@ impl Crew {
         }
     }
 
-    /// Whether few threads are left, and calls from that host hold their share of them.
+    /// Whether few threads are left, and waiting calls of that host hold its share of them already.
     fn has_share(&self, host: u64) -> bool {
         let (reserve, share) = self.budget.reserve();
         reserve > 0
@@ -402,12 +404,13 @@ impl Crew {
             && self.held.get(&host).is_some_and(|held| *held >= share)
     }
 
-    /// Whether a call that waits for a worker may begin as far as its host is concerned, or is to be refused.
+    /// Whether a queued call may be taken out as far as its host's share is concerned: to be executed, or to
+    /// be refused because all threads wait.
     pub(crate) fn may_begin(&self, host: u64, pace: Pace) -> bool {
         pace == Pace::Quick || !self.has_share(host) || self.all_wait()
     }
 
-    /// Whether all threads wait in calls of their own, but for one that receives.
+    /// Whether all threads, except one that receives, wait in calls of their own.
     fn all_wait(&self) -> bool {
         self.nobody_executes() && self.receiving <= 1
     }
@@ -440,8 +443,8 @@ impl Crew {
             && (self.budget.are_taken() || self.quota.as_ref().is_some_and(|quota| quota.is_taken()))
     }
 
-    /// Whether there can be no more threads, and all that there are wait in calls of their own, but for one
-    /// that receives. Whatever they wait for may be what another thread would be needed for.
+    /// Whether there can be no more threads, and all that there are, except one that receives, wait in calls
+    /// of their own. They may wait for the very call that would need another thread.
     pub(crate) fn is_stuck(&self) -> bool {
         self.all_wait() && self.is_full()
     }
@@ -478,7 +481,7 @@ impl Crew {
         if self.has_room(pace, 1) { self.relieve() } else { None }
     }
 
-    /// Those that were in the same call at the last look too do not count as workers any more: perhaps they
+    /// Stops counting as workers the threads that were in the same call at the last look, too: perhaps they
     /// wait.
     pub(crate) fn park_long(&mut self) {
         let seats = std::mem::take(&mut self.seats);
@@ -510,7 +513,8 @@ impl Crew {
         self.receiving > 1 && self.receiving > self.enough() && self.make_way(seat)
     }
 
-    /// Has a thread rest that received something else than a call, if another one receives. True: rest.
+    /// Has a thread rest that received something else than a call, if another thread receives. Returns
+    /// whether it is to rest.
     #[inline(always)]
     pub(crate) fn make_way(&mut self, seat: &Arc<Seat>) -> bool {
         self.receiving > 1 && self.rest_beside(seat)
@@ -523,8 +527,8 @@ impl Crew {
         true
     }
 
-    /// One who executes begins to wait in a call of its own; somebody is to receive if nobody does. False: it
-    /// waits already.
+    /// A thread that executes begins to wait in a call of its own. If none receives now, the caller has to
+    /// find one that does. Returns false if the thread waits already.
     pub(crate) fn step_aside(&mut self, seat: &Seat) -> bool {
         let does = seat.does.load(Ordering::Relaxed);
         if does == NOTHING || does >= WAITS {
@@ -538,7 +542,7 @@ impl Crew {
         true
     }
 
-    /// It waits no longer.
+    /// The thread waits no longer.
     pub(crate) fn step_back(&mut self, seat: &Seat) {
         let does = seat.does.load(Ordering::Relaxed) - WAITS;
         *self.count(does) += 1;
@@ -548,8 +552,8 @@ impl Crew {
         seat.does.store(does, Ordering::Relaxed);
     }
 
-    /// Somebody to receive if nobody does, even if that is one thread more than there may be: of two that
-    /// began to wait at the same time only one may have seen that it is the last.
+    /// Returns a thread to receive if none does, even if that makes one thread more than there may be: of two
+    /// threads that began to wait at the same time, perhaps neither saw that it was the last.
     pub(crate) fn relieve_waiting(&mut self) -> Option<Relief> {
         if self.receiving > 0 {
             return None;

@@ -17,7 +17,7 @@ use crate::xdr::Spill;
 pub(crate) trait Back: Send + Sync {
     /// Gives the outcome back. Never blocks for long.
     fn give_back(&self, key: CallKey, finish: Finish, reply: Vec<u8>);
-    /// Who it is to those that wait for a worker.
+    /// The caller, as the queue of calls that wait for a worker knows it.
     fn caller(&self) -> Caller;
 }
 

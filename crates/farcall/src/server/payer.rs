@@ -1,8 +1,8 @@
-//! Who pays for what waits at a server, and whom of a payer's it waits for.
+//! Who pays for calls and accesses that wait at a server, and which caller of the payer they belong to.
 
 use farcall_proto::server::HostName;
 
-/// Who pays for what waits.
+/// Who pays for a call or an access that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Payer {
     /// A host that sends datagrams.
@@ -11,7 +11,7 @@ pub(crate) enum Payer {
     User,
 }
 
-/// Who of a payer's callers it waits for.
+/// The caller, among those of a payer, that a waiting call or access belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     Conversation(u64),

@@ -11,7 +11,7 @@ use super::crew::Pace;
 use super::payer::{Caller, Payer};
 use crate::fair::{FairQueue, Waits};
 
-/// Calls that wait. Those that wait for their conversations' share of what is being sent are held.
+/// Calls that wait. A call is held while it waits for its conversation's share of the results being sent.
 pub(super) struct Queue(FairQueue<Work>);
 
 impl Waits for Work {
@@ -64,7 +64,7 @@ impl Queue {
         self.0.holds(Caller::Conversation(conversation))
     }
 
-    /// Adds a call, which may be held. Gives back what there is no room for.
+    /// Adds a call, which may be held. Returns the calls for which there is no room.
     #[must_use]
     pub(super) fn push(&mut self, work: Work, held: bool) -> Vec<Work> {
         self.0.push(work, held)
@@ -75,13 +75,13 @@ impl Queue {
         self.0.add(work);
     }
 
-    /// How long the call whose turn it is will take, of those that may begin; `None` if none has a turn.
+    /// The pace of the next call, in turn, that may begin; `None` if there is none.
     pub(super) fn next_pace(&mut self, may: impl FnMut(&Work) -> bool) -> Option<Pace> {
         if self.0.turn_to(usize::MAX, may) { Some(self.0.front()?.pace()) } else { None }
     }
 
-    /// Takes out a call that has waited for a worker for that long, if there is one. (Those that are held
-    /// wait for their own clients.)
+    /// Takes out a call that has waited for a worker for `time`, if there is one. Held calls do not count:
+    /// they wait for their own clients.
     pub(super) fn pop_late(&mut self, now: Time, time: Duration) -> Option<Work> {
         let oldest = self.0.firsts().min_by_key(|work| work.arrived())?;
         let late = Some(oldest).filter(|work| now.since(work.arrived()) >= time)?;
@@ -98,13 +98,13 @@ impl Queue {
         Failure::new(Kind::Overloaded, Ran::No).with_detail(why)
     }
 
-    /// The calls of a conversation that need not be held any more wait for a worker from now on. Whether
-    /// there are any.
+    /// Has those held calls of a conversation that `may` accepts wait for a worker from now on. Returns
+    /// whether there are any.
     pub(super) fn admit(&mut self, conversation: u64, may: impl FnMut(&Work) -> bool) -> bool {
         self.0.admit(Caller::Conversation(conversation), may)
     }
 
-    /// The call whose turn it is, of those that may begin.
+    /// Takes out the next call, in turn, that may begin.
     pub(super) fn pop(&mut self, may: impl FnMut(&Work) -> bool) -> Option<Work> {
         if self.0.turn_to(usize::MAX, may) { self.0.pop() } else { None }
     }

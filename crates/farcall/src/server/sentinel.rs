@@ -76,8 +76,8 @@ impl Server {
         }
     }
 
-    /// Sees to calls that wait for a worker: refuses those that have waited too long, and has more executed
-    /// where none of those that execute has got on.
+    /// Sees to calls that wait for a worker: refuses those that have waited too long, and lets more begin if
+    /// the calls that execute made no progress.
     fn look_at_queue(self: &Arc<Self>, now: Time) {
         let (mut late, mut summons) = (Vec::new(), Vec::new());
         {
@@ -118,8 +118,8 @@ impl Server {
         }
     }
 
-    /// A call whose client is not heard any more: it is refused if it has not begun, and its procedure is
-    /// told else.
+    /// Gives up a call whose client is not heard any more: refuses it if it has not begun, and otherwise
+    /// tells its procedure.
     #[cold]
     fn forsake(&self, core: &mut Core, now: Time, key: CallKey) {
         if core.give_up_access(now, key) {

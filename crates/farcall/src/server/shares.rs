@@ -1,4 +1,5 @@
-//! Tests of the crew: what hosts leave to others. (It is not in `crew.rs`, which loom's test includes.)
+//! Tests of the crew: how many threads a host leaves to others. They are not in `crew.rs` because loom's test
+//! includes that file.
 
 use std::sync::Arc;
 

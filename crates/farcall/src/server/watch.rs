@@ -1,5 +1,5 @@
-//! What the sentinel finds when it looks after a lone receiver: whether it is stuck, and when nobody needs to
-//! look any more.
+//! What the sentinel finds when it looks at a lone receiver: whether the receiver is stuck, and when nobody
+//! needs to look any more.
 //!
 //! (tests/crew.rs includes this file.)
 
@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use super::crew::{Crew, Relief};
 
-/// How long a receiver that was seen to execute is given.
+/// The time to the next look at a receiver that was seen executing.
 const NAP: Duration = Duration::from_micros(100);
 /// The longest time between two looks while calls keep coming.
 const LONGEST_NAP: Duration = Duration::from_micros(1600);
-/// After so many looks in a row at which fewer than [`FEW`] calls had been executed since the last the
-/// sentinel sleeps.
+/// The sentinel sleeps after this many looks in a row that each found fewer than [`FEW`] calls executed.
 const QUIET: u32 = 8;
-/// Fewer calls than that between two looks are not worth them.
+/// Fewer calls than this between two looks do not pay for looking.
 const FEW: u64 = 8;
 
 /// What the sentinel remembers from one look to the next.
@@ -42,7 +41,8 @@ impl Watch {
         if self.alone { NAP } else { self.nap }
     }
 
-    /// Looks. Who is to receive, because the receiver is stuck, or because nobody looks after it from now on.
+    /// Looks, and returns the thread that is to receive besides, if the receiver is stuck or will be looked
+    /// after no more.
     pub(crate) fn look(&mut self, crew: &mut Crew) -> Option<Relief> {
         let alone = crew.receiving() == 0;
         let moved = crew.progress.wrapping_sub(self.progress);

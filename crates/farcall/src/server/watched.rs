@@ -102,8 +102,7 @@ impl Spawn for Watched<Box<dyn Spawn>> {
     }
 }
 
-/// A call whose future has not ended. If that is dropped, since the call was given up, its interceptors hear
-/// so.
+/// A call whose future has not ended. Dropping it tells the interceptors that the call was given up.
 struct Unended<'w, 'c>(Option<(&'w Watch, &'c Call<'c>, Time)>);
 
 impl Drop for Unended<'_, '_> {

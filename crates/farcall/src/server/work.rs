@@ -456,8 +456,8 @@ impl<'s> Worker<'s> {
         }
         self.arrived = arrived;
         let train = self.train(len);
-        // What was there before shares an older one. Among what came now are calls whose last fragment came
-        // now: they have their arguments apart already.
+        // Calls that were in the batch before share an older buffer, so it ends there. Calls whose last
+        // fragment came now have a buffer of their own already.
         core.batch.iter_mut().rev().take_while(|work| !work.is_shared()).for_each(|work| work.share_arguments(&train));
         if !core.batch.is_empty() && !core.queue.is_empty() {
             self.relief = core.relieve_for_queue();
@@ -594,7 +594,8 @@ impl<'s> Worker<'s> {
             let _ = server.socket.send(work.call.from, &self.out[..len]);
         }
         let finish = work.give_back(finish, &mut self.reply);
-        // Where no other takes its place it stays there: it is some 200 bytes.
+        // The former call stays where it is unless another takes its place, so that its 200 bytes are not
+        // moved.
         let mut replaced = None;
         let (planned, alone, sent, rest) = {
             let mut core = server.lock();
@@ -675,7 +676,7 @@ impl<'s> Worker<'s> {
         None
     }
 
-    /// Finishes a call whose result is long: long `Bytes` in it are not copied.
+    /// Finishes a call whose result is long, without copying long `Bytes` in it.
     #[cold]
     fn finish_long(&mut self, core: &mut Core, key: CallKey, finish: Option<Finish>) {
         self.long = false;

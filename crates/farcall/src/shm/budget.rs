@@ -7,10 +7,10 @@ use crate::server::Quota;
 
 /// Whatever is counted in it: connections, bytes, threads.
 ///
-/// Each process has a least share. Beyond that all share a pool, and of that a process may have as much as it
-/// leaves to others: alone it gets half, beside one that has half a quarter. (Choudhury and Hahne 1998,
-/// "Dynamic queue length thresholds", with a factor of 1. Only processes of one user come here: its share is
-/// all of it.)
+/// Each process has a least share. Beyond that, all share a pool, of which a process may have as much as it
+/// leaves to others: half if it is alone, a quarter beside a process that has half (Choudhury & Hahne 1998,
+/// "Dynamic queue length thresholds", with a factor of 1). All processes here are of one user, so users need
+/// no shares.
 #[derive(Debug)]
 pub(super) struct Budget {
     pool: usize,
@@ -182,7 +182,7 @@ impl Quota for Share {
 mod tests {
     use super::*;
 
-    /// How many a process can take, one by one.
+    /// Takes as many as a process can get, one by one, and counts them.
     fn all(share: &Share) -> usize {
         (0..).take_while(|_| share.take(1)).count()
     }

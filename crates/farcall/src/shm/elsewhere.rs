@@ -1,5 +1,5 @@
-//! What a peer may block for as long as it likes, done in a thread that nobody waits for longer than a
-//! moment.
+//! Work that a peer may block for as long as it likes, done in a thread for which callers wait no longer than
+//! a moment.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::env::Env;
 
-/// Threads that a peer may hold, in the whole process. Whoever needs one more does without what it would have
-/// done.
+/// How many such threads there may be in the whole process. When all are blocked, further work of this kind
+/// is not done.
 const MAX_THREADS: usize = 16;
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);

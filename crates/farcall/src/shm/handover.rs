@@ -1,5 +1,5 @@
-//! Where the outcome of a started call waits for whoever asks: one thread takes it out of the call's slot,
-//! for one that polls, waits or cancels.
+//! Where the outcome of a started call waits for its caller. Exactly one thread takes the outcome out of the
+//! call's slot: the caller's, when it polls or waits, or the service thread, which keeps it here.
 //!
 //! (tests/awaited.rs includes this file, and gives it loom's types through `super::sync`.)
 
@@ -14,7 +14,7 @@ use super::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
 pub(super) struct Handover<E> {
     state: Mutex<State<E>>,
     kept: Condvar,
-    /// The service thread knows of it.
+    /// The service thread was told of the call.
     awaited: AtomicBool,
 }
 
@@ -29,21 +29,21 @@ enum Stage<E> {
     Sent,
     /// The service thread takes the outcome out of the slot.
     Taking,
-    /// It has.
+    /// The service thread has taken the outcome, and keeps it here.
     Kept(E),
-    /// It was given to whoever asked.
+    /// The outcome was given to the caller.
     Over,
 }
 
 impl<E> Handover<E> {
-    /// That of a call that was sent.
+    /// Makes the state of a call that was sent.
     pub(super) fn new() -> Handover<E> {
         let state = State { stage: Stage::Sent, waker: None, cancelled: None };
         Handover { state: Mutex::new(state), kept: Condvar::new(), awaited: AtomicBool::new(false) }
     }
 
-    /// Has a task woken when the outcome is kept. The waker that was there, and whether the service thread is
-    /// to be told of the call.
+    /// Has a task woken when the outcome is kept. Returns the waker that was registered before, and whether
+    /// the caller has to tell the service thread of the call.
     pub(super) fn listen(&self, waker: &Waker) -> (Option<Waker>, bool) {
         let former = self.lock().waker.replace(waker.clone());
         (former, !self.awaited.swap(true, Ordering::SeqCst))
@@ -54,8 +54,8 @@ impl<E> Handover<E> {
         self.awaited.load(Ordering::SeqCst)
     }
 
-    /// Has the call be given up, by `give_up`, and waited for no longer than till then. False: it was before,
-    /// or has ended.
+    /// Gives the call up, by `give_up`, and has it waited for until `until` at the latest. Returns false if
+    /// it was given up before, or has ended.
     pub(super) fn cancel(&self, until: Time, give_up: impl FnOnce()) -> bool {
         let mut state = self.lock();
         if !matches!(state.stage, Stage::Sent) || state.cancelled.is_some() {
@@ -66,7 +66,7 @@ impl<E> Handover<E> {
         true
     }
 
-    /// Until when the server's word on its cancel is waited for.
+    /// Until when the server's answer to the cancel is waited for, if the call was cancelled.
     pub(super) fn cancelled(&self) -> Option<Time> {
         self.lock().cancelled
     }
@@ -75,12 +75,14 @@ impl<E> Handover<E> {
         matches!(self.lock().stage, Stage::Sent)
     }
 
-    /// Of a thread that will pass the outcome on itself: whether it is the one that takes it out of the slot.
+    /// Called by a thread that passes the outcome on itself: whether it is the one that takes the outcome out
+    /// of the slot.
     pub(super) fn take(&self) -> bool {
         self.begin(Stage::Over)
     }
 
-    /// The same of the service thread, which [keeps](Handover::keep) it.
+    /// Called by the service thread: whether it is the one that takes the outcome out of the slot. It then
+    /// [keeps](Handover::keep) it.
     pub(super) fn take_to_keep(&self) -> bool {
         self.begin(Stage::Taking)
     }
@@ -94,7 +96,7 @@ impl<E> Handover<E> {
         is_first
     }
 
-    /// Keeps the outcome that was taken. Whom to wake.
+    /// Keeps the outcome that was taken, and returns the waker to wake.
     pub(super) fn keep(&self, outcome: E) -> Option<Waker> {
         let mut state = self.lock();
         state.stage = Stage::Kept(outcome);
@@ -102,7 +104,8 @@ impl<E> Handover<E> {
         state.waker.take()
     }
 
-    /// Whom to wake of a call that nobody needs to look after any more. (To drop a waker is the user's code.)
+    /// Takes out the waker of a call that needs no looking after any more. It is returned, not dropped here,
+    /// because its drop is the user's code.
     pub(super) fn waker(&self) -> Option<Waker> {
         self.lock().waker.take()
     }
@@ -115,7 +118,7 @@ impl<E> Handover<E> {
         }
     }
 
-    /// The outcome, if it is kept.
+    /// Takes the outcome out, if it is kept.
     pub(super) fn give(&self) -> Option<E> {
         let mut state = self.lock();
         match std::mem::replace(&mut state.stage, Stage::Over) {

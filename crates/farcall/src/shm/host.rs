@@ -34,14 +34,14 @@ pub(super) struct Watch {
 const MAX_CONNECTIONS: usize = 1024;
 /// Connections that a process may have in any case while there are any left.
 const LEAST_CONNECTIONS: usize = 4;
-/// Connections that may say nothing, and for how long. One too many takes the place of the one that has been
-/// silent longest.
+/// How many connections may stay silent, and for how long. One too many takes the place of the one that has
+/// been silent longest.
 const MAX_SILENT: usize = 64;
 const SILENCE: Duration = Duration::from_secs(1);
 /// Nobody is met while so many connections cannot be closed: their peers have left what blocks that.
 const MAX_UNCLOSED: usize = 64;
-/// Bytes that all callers together can make us hold: the longest result beside one that is as long, and what
-/// each process has in any case.
+/// Bytes that all callers together can make the server hold. The pool allows one result of the greatest
+/// length beside another; each process has its least share besides.
 const POOL_BYTES: usize = 2 * ((1 << 30) + (1 << 20));
 const LEAST_BYTES: usize = 512 << 10;
 /// Threads that each process's connections may have besides their receivers while there are any left.
@@ -53,8 +53,8 @@ const LISTENERS: Range<u64> = 1..4;
 const NAP: Duration = Duration::from_micros(100);
 /// The longest time between two looks while calls keep coming.
 const LONGEST_NAP: Duration = Duration::from_micros(1600);
-/// The longest time between two looks at a receiver that is stuck while its process has no thread left for
-/// another one.
+/// The longest time between two looks at a receiver that is stuck while its process may have no further
+/// thread.
 const STARVED_NAP: Duration = Duration::from_millis(50);
 /// After so many looks at which nothing had moved nobody looks any more.
 const QUIET: u32 = 64;
@@ -140,7 +140,7 @@ struct Keeper {
     places: Arc<Budget>,
     /// How many bytes of large arguments and results each process may have us hold.
     bytes: Arc<Budget>,
-    /// How many of the server's threads the receivers of each process may have besides the first of each
+    /// How many of the server's threads each process's connections may use, besides one receiver for each
     /// connection.
     threads: Arc<Budget>,
     connections: HashMap<u64, Connection>,
@@ -150,7 +150,7 @@ struct Keeper {
 
 /// A connection, which has a place.
 struct Connection {
-    /// The address of the server that the caller came by.
+    /// The server's address that the caller used.
     at: SocketAddr,
     wire: Arc<Wire>,
     place: Share,
@@ -390,9 +390,9 @@ impl Watched {
     }
 }
 
-/// The addresses by which callers on this machine know a server. One that is bound to all addresses of its
-/// host has the loopback addresses too. (At another of the host's a forwarder might stand, which is not to be
-/// bypassed.)
+/// Returns the addresses by which callers on this machine know a server. A server that is bound to all
+/// addresses of its host has the loopback addresses too. It does not have the host's other addresses here: a
+/// forwarder may listen at one of them, and must not be bypassed.
 fn callable_at(bound: SocketAddr) -> Vec<SocketAddr> {
     let loopbacks: &[IpAddr] = match bound.ip() {
         ip if !ip.is_unspecified() => &[],

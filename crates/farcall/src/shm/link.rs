@@ -70,11 +70,11 @@ pub(super) const FIRST_NAP: Duration = Duration::from_millis(5);
 pub(super) const LONGEST_NAP: Duration = Duration::from_millis(250);
 
 impl Link {
-    /// A connection with the server that has just answered over UDP, if it is on this machine and has that
-    /// export.
+    /// Makes a connection with the server that has just answered over UDP, if it is on this machine and has
+    /// that export.
     ///
     /// # Errors
-    /// There is none, or not with that server.
+    /// No server could be met, or the one that was met is another server.
     pub(crate) fn connect(
         env: &Arc<dyn Env>,
         peer: &Arc<Peer>,

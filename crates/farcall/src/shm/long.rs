@@ -20,8 +20,8 @@ pub(super) struct Long<'a> {
     hasty: bool,
 }
 
-/// The arguments of a started call on their way. They are kept, for the call may have to be made again: in
-/// the lane, where the server cannot write, and what the lane does not hold in a copy.
+/// The arguments of a started call on their way. They are kept because the call may have to be made again: in
+/// the bulk ring, where the server cannot write, and, beyond what the ring holds, in a copy.
 pub(super) struct Kept<'a> {
     pub(super) long: Long<'a>,
     /// Behind what stands in the lane, if that is held.

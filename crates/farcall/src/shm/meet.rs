@@ -1,7 +1,7 @@
 //! A caller's meeting with the host, in the thread that receives from that caller afterwards.
 //!
-//! Nobody else waits for that thread: what the caller passes instead of a memory file may block whoever looks
-//! at it or closes it.
+//! No other caller waits for that thread. The caller may pass something else than a memory file, and to look
+//! at it, or to close it, may block.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -55,8 +55,8 @@ impl Meeting {
         }
     }
 
-    /// Proves to the caller who we are and gives it its memory, if it wants to call an export of ours and
-    /// passes the file in which its arguments will stand.
+    /// Proves to the caller who this server is, and gives it its memory. The caller has to name an export of
+    /// this server, and to pass the file in which its arguments will stand.
     fn hold(&self) -> Option<Arc<Post>> {
         let mut hello = [0; MAX_HELLO];
         let (len, arguments) = self.wire.receive_file(&mut hello)?;

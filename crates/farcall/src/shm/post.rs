@@ -28,7 +28,7 @@ pub(super) struct Post {
     /// What stands for its conversation.
     id: u64,
     from: SocketAddr,
-    /// The caller's.
+    /// The identifier of the caller's process.
     process: i32,
     memory: farcall_shm::Server,
     wire: Arc<Wire>,
@@ -228,8 +228,8 @@ impl Post {
         self.memory.give(slot, number);
     }
 
-    /// What a procedure gave after its caller had given it up was perhaps made because of that: it is
-    /// nobody's.
+    /// Drops what a procedure returned after its caller had given it up: it may have returned it because it
+    /// was told so.
     #[cold]
     fn unless_cancelled(&self, slot: usize, number: u64, finish: &Finish) -> Finish {
         if !self.server.is_cancelled(self.key(slot, number)) {

@@ -1,8 +1,8 @@
 //! How an importer knows that whoever it meets is the server that answered it over UDP.
 //!
-//! The name where they meet belongs to whichever process of the user took it first. The incarnation that gave
-//! the importer its ticket is the only other one that can compute the ticket's MAC, so it answers a question
-//! under that.
+//! The name where they meet belongs to whichever process of the user took it first. Besides the importer,
+//! only the incarnation that gave the importer its ticket can compute the ticket's MAC. So the importer asks
+//! a question whose answer takes that MAC.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// A new one, for the server that answered over UDP; `None` if the conversation with it has no ticket
-    /// now.
+    /// Makes a question for the server that answered over UDP; `None` if the conversation with it has no
+    /// ticket now.
     pub(crate) fn new(env: &dyn Env, peer: &Arc<Peer>, export: u64, wants: Wants) -> Option<Question> {
         let mut nonce = [0; 16];
         env.entropy(&mut nonce);
@@ -32,7 +32,7 @@ impl Question {
         Some(Question { hello: Hello { export, wants, nonce, ticket }.to_bytes(), answer })
     }
 
-    /// A question to which this is the right answer.
+    /// Makes a question to which `answer` is the right answer, for tests.
     #[cfg(test)]
     pub(crate) fn expecting(answer: [u8; PROOF]) -> Question {
         Question { hello: vec![0], answer }

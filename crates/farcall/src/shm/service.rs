@@ -1,4 +1,4 @@
-//! A thread that waits for started calls which are awaited, and wakes whoever awaits them.
+//! A thread that waits for started calls which are awaited, and wakes the tasks that await them.
 //!
 //! (tests/awaited.rs includes this file, and gives it loom's types and a connection without a server through
 //! `super::sync` and the other modules.)
@@ -25,11 +25,11 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// The service of a connection, started if there is none. Where there can be no thread now, the next call
-    /// tries again.
+    /// Returns the service of a connection, and starts it if there is none. If no thread can be started now,
+    /// the next call tries again.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// When the thread cannot be started.
     pub(super) fn of(link: &Arc<Link>) -> std::io::Result<Awaited<'_>> {
         let service = link.service.get_or_init(Arc::default);
         if !service.running.load(Ordering::Acquire) {
@@ -80,8 +80,8 @@ impl Service {
         }
     }
 
-    /// Takes the outcomes that have come, and wakes their owners: how many, and how many calls are still
-    /// awaited.
+    /// Takes the outcomes that have come, and wakes the tasks that await them. Returns the time, how many
+    /// came, and how many calls are still awaited.
     fn collect(&self, now: Time) -> (Time, usize, usize) {
         let mut calls = std::mem::take(&mut *self.lock());
         let (mut ended, mut wakers) = (0, Vec::new());

@@ -97,8 +97,8 @@ impl Started {
         if self.give_kept(taker) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Asks the server to give the call up. Whoever waits hears its word, or after a while that the call was
-    /// cancelled.
+    /// Asks the server to give the call up. The caller gets the server's answer, or, if none comes in a
+    /// while, hears that the call was cancelled.
     pub(crate) fn cancel(&self) {
         if self.link.check_process().is_err() {
             return;

@@ -1,6 +1,6 @@
-//! Datagrams and what the kernel is told, and tells, beside them (cmsg(3)): that several of one size go in
-//! one system call (udp(7), UDP_SEGMENT and UDP_GRO), and at which of the host's addresses they arrive
-//! (ip(7), IP_PKTINFO; ipv6(7), IPV6_PKTINFO).
+//! Datagrams with control messages (cmsg(3)): several of one size in one system call (udp(7), UDP_SEGMENT and
+//! UDP_GRO), and the host's address that they came to, or are sent from (ip(7), IP_PKTINFO; ipv6(7),
+//! IPV6_PKTINFO).
 
 use std::io::{self, IoSlice};
 use std::mem;
@@ -134,8 +134,8 @@ pub fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::Result<
     receive_by(socket, buffer, if wait { 0 } else { libc::MSG_DONTWAIT })
 }
 
-/// Takes the oldest ICMP error in the socket's error queue: to whom the datagram went that raised it, and the
-/// beginning of that datagram (ip(7), IP_RECVERR).
+/// Takes the oldest ICMP error out of the socket's error queue (ip(7), IP_RECVERR): where the datagram that
+/// raised it was sent, and the beginning of that datagram.
 pub(crate) fn receive_error(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Incoming> {
     receive_by(socket, buffer, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
 }
@@ -157,8 +157,9 @@ fn receive_by(socket: &UdpSocket, buffer: &mut [u8], flags: libc::c_int) -> io::
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let Ok(len) = usize::try_from(len) else { return Err(io::Error::last_os_error()) };
     let mut incoming = Incoming { from: address(&name), at: None, len, each: len, refused: false };
-    // SAFETY: the kernel has set `msg_controllen` to what it wrote, whole headers within the buffer, which is
-    // aligned for them; the macros stay within it. What each holds its level and type say.
+    // SAFETY: the kernel has set `msg_controllen` to the bytes that it wrote: whole messages, within the
+    // buffer, which is aligned for their headers. The macros stay within these bytes. The level and the type
+    // of a message determine what it holds.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(&raw const message);
         while !header.is_null() {

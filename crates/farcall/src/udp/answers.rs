@@ -1,8 +1,8 @@
 //! From which of a host's addresses a socket at all of them answers: from the one that was asked.
 //!
-//! The system would choose by the route, and a peer, or a firewall on the way, takes no answer from an
-//! address that it never asked. Most hosts are asked at one address alone; then nothing is looked up, and no
-//! lock is taken.
+//! The system would choose the source address by the route. But a peer, or a firewall on the way, accepts no
+//! answer from an address that was not asked. Most hosts are asked at one address only; then nothing is
+//! looked up, and no lock is taken.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -19,8 +19,8 @@ pub(super) struct Answers {
     others: Mutex<Others>,
 }
 
-/// Peers who ask at another address than the usual one. Those who were not heard of for as long as
-/// `MOST_OTHERS` others are forgotten: whoever asks again is noted again.
+/// Peers that ask at another address than the usual one. A peer is forgotten when `MOST_OTHERS` other peers
+/// were heard since; when it asks again it is noted again.
 #[derive(Default)]
 struct Others {
     recent: HashMap<SocketAddr, IpAddr>,

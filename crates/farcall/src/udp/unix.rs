@@ -88,7 +88,7 @@ impl Udp {
         if self.answers.is_some() {
             return self.send_message(to, &[IoSlice::new(datagram)], None);
         }
-        // An address is copied only where it is written differently.
+        // The address is copied only if its form changes.
         match to {
             SocketAddr::V4(_) if self.local.is_ipv6() => {
                 sendto(&self.socket, datagram, SendFlags::empty(), &reach(to, true))

@@ -1,5 +1,5 @@
-//! What an importer asks the control word of mapped memory after each access: whether that was done to the
-//! segment.
+//! What an importer asks the control word of mapped memory after each access: whether the access was done to
+//! the segment.
 //!
 //! (tests/ground.rs includes this file, and gives it loom's fences through `super::parts`.)
 
@@ -12,8 +12,8 @@ pub(crate) fn has_read(generation: u64, control: impl FnOnce() -> u64) -> bool {
     control() == generation
 }
 
-/// Whether what was written so far was written to that generation of the segment: whoever takes the memory
-/// away writes the control word before he reads ours.
+/// Whether what was written so far was written to that generation of the segment: an exporter that takes the
+/// memory away writes the control word before it reads what importers wrote.
 #[inline(always)]
 pub(crate) fn has_written(generation: u64, control: impl FnOnce() -> u64) -> bool {
     fence(Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! Memory that others may map, at the exporter: a memory file, which is left to those who have it when it is
-//! revoked.
+//! A segment's memory at its exporter: a memory file that importers may map. When it is taken away from them,
+//! the exporter goes on with a copy.
 //!
 //! (tests/ground.rs includes this file, and gives it loom's types and memory that is not mapped through
 //! `super::parts`.)
@@ -11,8 +11,9 @@ use super::parts::{
 
 /// The memory of one segment, in a file that is passed to importers.
 ///
-/// Another file has one word, which only we can write: the generation that the first one is of, or zero when
-/// it is no longer the segment's. Importers look there after each access.
+/// Another file holds the control word, which only the exporter can write: the generation of the segment
+/// whose memory the first file is, or zero when it is no longer a segment's. Importers read it after each
+/// access.
 #[derive(Debug)]
 pub(crate) struct Ground {
     control: Area,
@@ -71,7 +72,8 @@ impl Ground {
         }
     }
 
-    /// Copies bytes in, in no certain order. False: it is better done by words.
+    /// Copies bytes in, in no certain order. Returns false, without copying, where copying by words is
+    /// better.
     pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
         match &self.read().words {
             Words::File(area, _) => area.copy_in(offset, bytes),
@@ -79,15 +81,15 @@ impl Ground {
         }
     }
 
-    /// Takes the memory away from whoever has mapped it: none of their accesses is done after this has
-    /// returned, and what each says was done was. It is offered as that generation from now on, or not at
-    /// all.
+    /// Takes the memory away from all importers that have mapped it. After this has returned no access of
+    /// theirs reaches the segment, and every access that an importer reports as done was done to it. From
+    /// then on the memory is offered as generation `offer`, or not at all.
     pub(crate) fn part(&self, offer: Option<u64>) {
-        // Under the lock: else another thread could offer the memory between this word and our copy, and what
-        // an importer writes there meanwhile would be lost.
+        // The lock is held throughout. Otherwise another thread could offer the memory between this word and
+        // our copy, and what an importer writes meanwhile would be lost.
         let mut current = self.write();
-        // First the word, then the words: whoever writes does it the other way round, and one of us sees the
-        // other.
+        // First the control word is written, then the memory is read. An importer first writes the memory,
+        // then reads the control word. So at least one of the two sees what the other wrote.
         self.publish(0);
         fence(Ordering::SeqCst);
         let is_alone = matches!(current.words, Words::Alone(_));
@@ -169,8 +171,8 @@ impl Words {
         }
     }
 
-    /// Gives the memory back though others have it mapped. (Not what they can only read: the system refuses
-    /// that, and it goes when they let go of it.)
+    /// Gives the memory back to the system though importers still have it mapped. The system refuses this for
+    /// memory that they can only read; that is freed when they unmap it.
     fn abandon(self) {
         if let Words::File(area, file) = self {
             punch(&file, area.len());

@@ -25,8 +25,8 @@ impl Worker<'_> {
         self.errands |= if self.loose.is_empty() { 0 } else { LOOSE };
     }
 
-    /// Sees to what there is but rarely. Whoever receives runs the user's code as it does a quick call:
-    /// somebody else receives if that takes long.
+    /// Does the work that comes up rarely. The receiving thread runs the user's code in it as it runs a quick
+    /// call: another thread receives if that takes long.
     #[cold]
     pub(super) fn run_errands(&mut self, next: Next) -> Next {
         let errands = std::mem::take(&mut self.errands);
