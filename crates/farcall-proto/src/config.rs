@@ -12,8 +12,9 @@ pub const BASE_DATAGRAM: usize = 1200;
 /// The largest datagram that is ever sent: UDP's limit over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 
-/// How far a sender on the same machine may be ahead by default, in bytes, and when other calls are made
-/// meanwhile. What is under way there stands in the receiver's socket, where everything else waits behind it.
+/// How many bytes a sender on the same machine may be ahead by default: alone, and while other calls are made
+/// beside its long message. Bytes under way there fill the receiver's socket, where all other datagrams wait
+/// behind them.
 const LOCAL_WINDOW: u32 = 2 << 20;
 const SHARED_LOCAL_WINDOW: u32 = 32 << 10;
 
@@ -41,8 +42,8 @@ pub struct ClientConfig {
     pub max_retransmit: Duration,
     /// The longest time between two probes of a call that the server says is running.
     pub max_probe: Duration,
-    /// A call fails when the server has been silent this long and `patience_probes` went unanswered. A server
-    /// that does not hear from the client for as long, and a fifth more, cancels its calls.
+    /// A call fails when the server has been silent this long and `patience_probes` probes went unanswered. A
+    /// server that does not hear from the client for that long, and a fifth more, cancels the client's calls.
     pub patience: Duration,
     /// See `patience`.
     pub patience_probes: u32,

@@ -50,7 +50,7 @@ pub fn dump(datagram: &[u8]) -> Result<Dump, NotOurs> {
     if Scheme::of(datagram[1]).is_none_or(Scheme::has_secrets) {
         return Err(NotOurs(format!("security scheme {}, which needs keys", datagram[1])));
     }
-    // (Without secrets the tag does not depend on the direction.)
+    // In schemes without secrets the tag does not depend on the direction, so either one will do.
     let Ok((header, body)) = wire::open(datagram, Direction::ToServer, |_| None, true) else {
         let before = datagram.len() - Scheme::Open.tag();
         return Err(NotOurs(format!("no tag of 8 bytes that fits the {before} before it")));

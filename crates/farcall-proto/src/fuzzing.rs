@@ -1,5 +1,5 @@
-//! What fuzz targets and the simulation's hostile peer need to make datagrams by hand: a decoder behind a
-//! checksum is never reached by chance.
+//! What fuzz targets and the simulation's hostile peer need to make datagrams by hand. Random bytes would not
+//! get past the checksum to the decoders behind it.
 
 use crate::scheme::{Direction, Scheme, Seal};
 pub use crate::wire::kinds;

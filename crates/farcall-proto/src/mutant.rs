@@ -39,7 +39,7 @@ mutants! {
     HorizonSaysNo = "horizon-says-no",
     /// A refusal of the ticket says that a call did not run though the former end was heard after the new one began.
     StaleIgnoresSilence = "stale-ignores-silence",
-    /// A hint that the ticket is not accepted is believed, and said to mean that nothing ran.
+    /// A client believes a hint that its ticket is not accepted, and reports that nothing ran.
     StaleBelieved = "stale-believed",
     /// That a call was cancelled while it ran says that it did not run.
     CancelSaysNo = "cancel-says-no",

@@ -1,10 +1,10 @@
 //! How a datagram is sealed (docs/protocol.md, "Tag"): the security schemes, the length of each one's tag,
 //! and the key of a conversation.
 //!
-//! Neither scheme has secrets: the open one's checksum is strong enough that accident cannot change a call;
-//! in the local one, between two ends on one machine, there is nothing that could. A scheme with secrets is
-//! added here, and its agreement upon a key in both ends' `handshake.rs`: sealing and opening know the
-//! conversation, the number of the datagram, its direction and the key.
+//! Neither released scheme has secrets. The open scheme has a checksum that no accident passes; the local
+//! scheme, between two ends on one machine, needs none. A scheme with secrets is to be added here, and its
+//! agreement on a key in both ends' `handshake.rs`: sealing and opening know the conversation, the datagram's
+//! number, its direction and the key.
 
 #[cfg(feature = "test-scheme")]
 mod keyed;
@@ -17,10 +17,10 @@ use xxhash_rust::xxh3::xxh3_64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Scheme {
-    /// Without secrets.
+    /// Without secrets: a checksum.
     #[default]
     Open = 0,
-    /// Of datagrams that never leave the machine.
+    /// Without secrets, for datagrams that never leave the machine: their length.
     Local = 1,
     /// A keyed MAC, for tests: it shows that every place which a scheme with secrets needs is there.
     #[cfg(feature = "test-scheme")]
@@ -55,8 +55,8 @@ impl Scheme {
         1 << self as u32
     }
 
-    /// Whether it has secrets: then a conversation keeps to it, and nothing counts that is not sealed with
-    /// its key.
+    /// Whether the scheme has secrets. A conversation in such a scheme keeps to it, and ignores everything
+    /// that is not sealed with its key.
     #[inline(always)]
     pub const fn has_secrets(self) -> bool {
         match self {
@@ -67,7 +67,7 @@ impl Scheme {
     }
 }
 
-/// The key of a conversation: nothing in a scheme without secrets.
+/// The key of a conversation. It is empty, because no scheme in this build has secrets.
 #[cfg(not(feature = "test-scheme"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key;
@@ -85,7 +85,7 @@ pub(crate) enum Direction {
     ToClient,
 }
 
-/// What datagrams of a conversation are sealed with in one direction.
+/// How the datagrams of a conversation are sealed in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seal {
     pub scheme: Scheme,
@@ -94,13 +94,13 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// The seal of datagrams of no conversation, or of one without secrets.
+    /// The seal of datagrams that belong to no conversation, or to one in a scheme without secrets.
     #[inline(always)]
     pub fn without_key(scheme: Scheme, direction: Direction) -> Seal {
         Seal { scheme, key: Key::NONE, direction }
     }
 
-    /// Writes the tag into the last bytes of a datagram of that number, for the receiver's `conversation`.
+    /// Writes the tag into the last bytes of the datagram of this number, for the receiver's `conversation`.
     #[inline(always)]
     pub fn close(&self, datagram: &mut [u8], (conversation, number): (u64, u64)) {
         let len = datagram.len() as u64;
@@ -125,8 +125,7 @@ impl Seal {
         let _ = (conversation, number);
     }
 
-    /// Writes the tag of a datagram in the local scheme that has `inserted` bytes more, which stand
-    /// elsewhere.
+    /// Writes the tag of a datagram in the local scheme, of which `inserted` bytes stand elsewhere.
     pub fn close_around(&self, datagram: &mut [u8], inserted: usize) {
         debug_assert_eq!(self.scheme, Scheme::Local);
         let len = (datagram.len() + inserted) as u64;
@@ -135,7 +134,7 @@ impl Seal {
         }
     }
 
-    /// Whether a tag can be made of a datagram of which a part stands elsewhere.
+    /// Whether the tag can be made while some of the datagram's bytes stand elsewhere.
     pub fn closes_around(&self) -> bool {
         self.scheme == Scheme::Local
     }

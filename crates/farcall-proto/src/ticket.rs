@@ -22,8 +22,8 @@ pub(crate) struct Issuer {
 
 /// Whom a ticket was given to: all that the incarnation that gave it needs to make its MAC again.
 ///
-/// The MAC itself is what the incarnation and its client know, and nobody else on their machine: by it the
-/// incarnation can prove itself elsewhere than over UDP (docs/shared-memory.md, "Meeting").
+/// Only the incarnation and its client know the MAC; no other process on their machine does. So the
+/// incarnation can prove by it, outside UDP, who it is (docs/shared-memory.md, "Meeting").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The identifier that the client chose for the conversation.
@@ -103,8 +103,8 @@ impl Issuer {
         self.date(self.issued, client, conversation, to, Cow::Borrowed(&[]))
     }
 
-    /// Gives a conversation's ticket for another address. Its date stays: what the conversation did under the
-    /// old address is not to run again under the new one.
+    /// Makes a conversation's ticket anew, for another address. It keeps its date, so that a call which ran
+    /// under the old address does not run again under the new one.
     pub fn renew(
         &mut self,
         now: Time,
@@ -120,7 +120,7 @@ impl Issuer {
         self.date(old.issued, old.client, conversation, to, old.rest.to_vec().into())
     }
 
-    /// The same ticket with another rest.
+    /// Makes a ticket with the date of `ticket` and another rest.
     #[cfg(feature = "test-scheme")]
     pub fn with_rest(&self, ticket: &Ticket<'_>, conversation: u64, to: SocketAddr, rest: Vec<u8>) -> Ticket<'static> {
         self.date(ticket.issued, ticket.client, conversation, to, rest.into())

@@ -25,14 +25,14 @@ const REORDER: u64 = 3;
 
 /// A message that is arriving.
 ///
-/// What came in order stands in one buffer, which grows with it. What came ahead of a gap stands in the
-/// buffer too if that has room there already, else in a piece of its own until the gap is filled. So a
-/// message holds at most twice what has arrived of it, and [`PIECE`] bytes for each piece; and disorder costs
-/// nothing where the buffer was used before.
+/// Bytes that came in order are in one buffer, which grows with them. Bytes that came ahead of a gap are in
+/// the buffer, too, if it has room for them; otherwise they are in a piece of their own until the gap is
+/// filled. So a message holds at most twice the bytes that have arrived of it, and [`PIECE`] bytes for each
+/// piece. If the buffer was used before, and is large enough, disorder costs nothing.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     total: u32,
-    /// Every byte before `through`, and those of pieces that stand here.
+    /// The bytes before `through`, and those of pieces that are in place.
     buffer: Vec<u8>,
     through: u32,
     /// What arrived beyond `through`: sorted, no byte twice. Two may touch.
@@ -55,7 +55,7 @@ pub(crate) struct Incoming {
 struct Piece {
     start: u32,
     end: u32,
-    /// Empty: they stand in the message's buffer.
+    /// The bytes; empty if they are in the message's buffer.
     bytes: Vec<u8>,
 }
 
@@ -225,7 +225,7 @@ impl Incoming {
         self.through = end as u32;
     }
 
-    /// Puts bytes where they belong in the buffer, which has room for them.
+    /// Puts bytes into the buffer, which has room for them, at their place.
     fn put(&mut self, at: usize, bytes: &[u8]) {
         let (end, len) = (at + bytes.len(), self.buffer.len());
         if at > len {
@@ -290,8 +290,8 @@ impl Incoming {
         true
     }
 
-    /// Joins a piece with those behind it that it touches and that are no longer than itself: a byte is
-    /// copied no more often than its piece has doubled, in whatever order fragments come.
+    /// Joins a piece with the pieces behind it that it touches and that are no longer than itself. So a byte
+    /// is copied no more often than its piece has doubled, in whatever order fragments come.
     fn join(&mut self, place: usize) {
         while let [this, next, ..] = &mut self.pieces[place..]
             && this.end == next.start

@@ -1,8 +1,8 @@
 //! What a refusal of the ticket proves: which calls did certainly not run (docs/protocol.md 7.2).
 //!
 //! A new server says how long it has lived. That the former one was gone by then is a conclusion: the address
-//! may have moved between two servers that both live. So everything that the former one said counts against
-//! it.
+//! may have moved between two servers that both live. So the conclusion is drawn only if nothing was heard of
+//! the former one for long enough.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::{Rule, Time};
 pub(super) struct LastWord {
     /// The last word that was dated had come by then.
     heard: Time,
-    /// Since then results came that nobody dated: the latest time at which a call of one of them was sent.
-    /// Such a result came before its call was to be sent again.
+    /// Results may have come since without the clock being read. This is the latest time at which a call of
+    /// one of them was sent; such a result came before its call was to be sent again.
     undated: Time,
 }
 
@@ -36,8 +36,8 @@ impl LastWord {
         self.undated = self.undated.max(sent.unwrap_or(UNKNOWN));
     }
 
-    /// The server cannot have been heard after that; `None` if that is not known. `patience` is the longest,
-    /// in nanoseconds, after which a call is sent again.
+    /// Returns a time after which the server cannot have been heard; `None` if none is known. `patience` is
+    /// the longest time, in nanoseconds, after which a call is sent again.
     fn latest(&self, patience: u64) -> Option<Time> {
         match self.undated {
             UNKNOWN => None,
@@ -47,18 +47,19 @@ impl LastWord {
     }
 }
 
-/// What a server answered to the question whether a ticket is good: it is not.
+/// A server's answer that a ticket is not good.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verdict {
     pub reason: StaleReason,
-    /// For how long this has been so.
+    /// How long the ticket has not been good.
     pub age: Duration,
-    /// When the question was first sent: not after the answer was written.
+    /// When the question was first sent, which was before the answer was written.
     pub asked: Time,
 }
 
 impl Conversation {
-    /// Whether the former end was silent already when the end that refuses its ticket began (or forgot a conversation).
+    /// Whether the former end was silent already when the end that refuses its ticket began, or forgot a
+    /// conversation.
     ///
     /// The answer was written after the question was sent; it may have been under way for long. So the time
     /// since the former end's last word counts up to the question, not to now.
@@ -73,11 +74,12 @@ impl Conversation {
     }
 }
 
-/// Whether a call that was first sent then did certainly not run, and never will, though the server's
-/// `verdict` is that its conversation's ticket is no good; the former end [was
-/// silent](Conversation::was_silent_before) when that began.
+/// Whether a call certainly did not run, and never will, by the server's `verdict` on its conversation's
+/// ticket. The call was first sent at `first_sent`; the former end [was
+/// silent](Conversation::was_silent_before) before the ticket ceased to be good.
 pub(super) fn did_not_run(slot: &Slot, first_sent: Time, now: Time, verdict: &Verdict) -> bool {
-    // (Of a call that was mentioned the former end was heard after it was sent; so this is new for a full end only.)
+    // The former end mentioned the call, so it was heard after the call was sent. Only a verdict of a full
+    // server gets here with such a call.
     if slot.mentioned {
         return false;
     }

@@ -1,23 +1,23 @@
-//! Handshakes at the client: how it comes to a conversation's key (docs/protocol.md, "Handshake"). Here that
-//! of the scheme for tests; a client that demands it takes nothing that is not sealed with the key, but
-//! hints.
+//! Handshakes at the client: how it comes to a conversation's key (docs/protocol.md, "Handshake"). The only
+//! handshake so far is that of the scheme for tests. A client that demands this scheme accepts only datagrams
+//! sealed with the key, and hints.
 
 use super::{Conversation, Event};
 use crate::scheme::{Direction, HANDSHAKE, Key, Scheme, Seal, handshake, transcript};
 use crate::wire::{self, Frame, Frames, Handshake, Header, Ticket, Welcome};
 use crate::{Rule, Time};
 
-/// How far a question has come to a key.
+/// How far the handshake of one question has come.
 #[derive(Debug, Default)]
 pub(super) struct Agreement {
-    /// What the server has of ours, and we of the server's.
+    /// How many bytes of our handshake the server has, and the bytes of the server's that have arrived here.
     through: u32,
     theirs: Vec<u8>,
-    /// The ticket that proves our address, and its conversation.
+    /// The ticket that proves our address to the server, and its conversation.
     proof: Option<(u64, Ticket<'static>)>,
-    /// The body of the last BIND, to which a WELCOME is to be the answer.
+    /// The body of the last BIND, which a WELCOME has to answer.
     question: Vec<u8>,
-    /// It has failed: it begins again, but patience does not.
+    /// The handshake has failed and begins again; the time that the caller is patient does not begin again.
     failed: bool,
 }
 
@@ -26,20 +26,20 @@ impl Agreement {
         self.proof.clone()
     }
 
-    /// These frames are being sent, the first of which asks.
+    /// Notes the frames that are being sent; the first is the BIND.
     pub fn ask(&mut self, frames: &[u8]) {
         let len = frames.get(2..4).map_or(0, |len| usize::from(u16::from_be_bytes([len[0], len[1]])));
         self.question = frames.get(4..4 + len).unwrap_or_default().to_vec();
     }
 
-    /// What is to be sent next of our handshake.
+    /// The part of our handshake that is to be sent next.
     pub fn part<'h>(&self, ours: &'h [u8]) -> Handshake<'h> {
         let at = (self.through as usize).min(ours.len());
         let through = self.theirs.len() as u32;
         Handshake { total: ours.len() as u32, offset: at as u32, through, part: &ours[at..] }
     }
 
-    /// Takes in what a server says of the handshake; whether both have all.
+    /// Takes in what a WELCOME says of the handshake, and returns whether both ends have all of it.
     fn take(&mut self, w: &Welcome<'_>) -> bool {
         let Handshake { total, offset, through, part } = w.handshake;
         if self.proof.as_ref().is_none_or(|(conversation, _)| *conversation != w.conversation) {
@@ -55,19 +55,20 @@ impl Agreement {
 }
 
 impl Conversation {
-    /// Whether nothing but the scheme for tests is spoken.
+    /// Whether this client speaks the scheme for tests, and nothing else.
     pub(super) fn demands_secret(&self) -> bool {
         self.config.secret.is_some()
     }
 
-    /// A datagram that is not sealed with the conversation's key. Unless it completes a handshake nothing in
-    /// it is believed: it may hint, or bring a handshake further.
+    /// Handles a datagram that is not sealed with the conversation's key. It may be a hint, or carry part of
+    /// a handshake. Nothing else in it is believed, unless it completes the handshake and is sealed with the
+    /// key that results.
     pub(super) fn handle_unopened(&mut self, now: Time, datagram: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
         let header = datagram.first_chunk().and_then(|head| Header::of(head).ok());
         let Some(header) = header.filter(|header| [0, self.id].contains(&header.conversation)) else {
             return self.reject();
         };
-        // By accident nothing in the open scheme has changed.
+        // The checksum shows that no accident has changed a datagram in the open scheme.
         let check = header.scheme == Scheme::Open && !self.config.mutant.breaks(Rule::ChecksumIgnored);
         if check && wire::open(datagram, Direction::ToClient, |_| None, true).is_err() {
             return self.reject();
@@ -113,7 +114,7 @@ impl Conversation {
         let seal = Seal { scheme: header.scheme, key: answering, direction: Direction::ToClient };
         let numbered = (header.conversation, header.number);
         if !header.scheme.has_secrets() || seal.open(datagram, numbered, wire::HEADER, true).is_none() {
-            // Somebody has said something else than the server.
+            // Part of the handshake was forged: the datagram is not sealed with the key that it leads to.
             let question = std::mem::take(&mut request.agreement.question);
             request.agreement = Agreement { failed: true, question, ..Agreement::default() };
             return self.reject();
@@ -124,7 +125,7 @@ impl Conversation {
         self.agreed = None;
     }
 
-    /// Our handshake: that of a real scheme would be another for each conversation.
+    /// Our handshake. A real scheme would make a new one for each conversation.
     pub(super) fn handshake(&self) -> Vec<u8> {
         handshake(&[7; 16], self.id)
     }

@@ -168,9 +168,9 @@ pub struct Conversation {
     /// The newest call that has ended. Results of newer ones are to be expected; an older one, overtaken, is slow.
     newest_ended: u64,
     numbers: Numbers,
-    /// What our datagrams are sealed with.
+    /// The seal of the datagrams that we send.
     seal: Seal,
-    /// The key to which the handshake has led whose last answer is being taken in.
+    /// The key that a handshake has led to, while the WELCOME that completed it is being handled.
     #[cfg(feature = "test-scheme")]
     agreed: Option<crate::scheme::Key>,
     /// Not later than the earliest moment at which a call wants [`Conversation::handle_timeout`].
@@ -357,9 +357,10 @@ impl Conversation {
         Failure::new(Kind::TooLarge, Ran::No).with_detail(format!("arguments of {} bytes", args.len()))
     }
 
-    /// Asks the server to give the call up. It still ends by an [`Event::Ended`]: at once if it was not sent;
-    /// else with the server's word on it, or its outcome if that was on its way, within max(3 round trips,
-    /// the least retransmission time); else cancelled, and it may have run. Nothing if it had ended.
+    /// Asks the server to give the call up. The call still ends by an [`Event::Ended`]. If it was not sent,
+    /// it ends at once. Otherwise it ends with the server's answer, or with its outcome if that was on its
+    /// way; and after 3 round trips or `min_retransmit`, whichever is longer, as cancelled, `Ran::Maybe`.
+    /// Nothing happens if the call has ended.
     pub fn cancel(&mut self, now: Time, id: CallId) {
         let Some(slot) = self.slots.find(id) else {
             return;
@@ -378,8 +379,8 @@ impl Conversation {
         self.want(id.activity, Want::CANCEL);
     }
 
-    /// Nobody waits for the call's end any more, but it is to go on, also when this client is gone. The
-    /// server hears so at once, or if `later` with the first probe.
+    /// Lets the call go on though its end is not waited for, even when this client is gone. The server is
+    /// told at once, or, if `later`, with the first probe.
     pub fn detach(&mut self, id: CallId, later: bool) {
         let Some(slot) = self.slots.find(id) else { return };
         if matches!(slot.stage, Stage::Cancelling { .. }) {
@@ -457,7 +458,7 @@ impl Conversation {
         }
     }
 
-    /// Whether both ends say that the other is on their machine.
+    /// Whether each end sees that the other is on its own machine.
     #[inline(always)]
     fn is_local(&self) -> bool {
         self.seal.scheme == Scheme::Local
@@ -474,7 +475,7 @@ impl Conversation {
         self.is_local() && !self.config.mutant.breaks(Rule::LocalWindowIgnored)
     }
 
-    /// Whether other calls were made beside a long message lately: who has will again.
+    /// Whether other calls were made beside a long message lately: then more of them are expected.
     pub fn has_company(&self, now: Time) -> bool {
         const LASTS: Duration = Duration::from_millis(100);
         self.company.is_some_and(|company| now.since(company) < LASTS)

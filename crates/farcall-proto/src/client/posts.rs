@@ -1,5 +1,5 @@
-//! Posted writes at the importer: what the exporter has not acknowledged is kept (docs/memory-protocol.md,
-//! "Posted writes").
+//! Posted writes at the importer, which keeps those that the exporter has not acknowledged
+//! (docs/memory-protocol.md, "Posted writes").
 //!
 //! The exporter does the writes of a stream in order, so its answer is one number: what it has done is let go, and if it lacks what
 //! had left before it was asked, that and all behind it is sent again (go-back-N: the exporter keeps nothing of what came too early).
@@ -58,7 +58,8 @@ pub enum Answer {
     Done,
     /// Something is lacking: all that is [kept](Posts::kept) is to be sent again, then asked once more.
     Again,
-    /// Something is lacking, and nothing was done for so many answers that nothing will be.
+    /// A write is lacking at the exporter, and so many answers in a row reported no progress that none is
+    /// expected.
     Vain,
     /// The exporter has done more than was posted.
     Nonsense,

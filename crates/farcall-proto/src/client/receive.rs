@@ -126,7 +126,8 @@ impl Conversation {
 
     fn on_frame(&mut self, now: Time, header: Header, len: usize, frame: Frame<'_>, sink: &mut dyn FnMut(Event<'_>)) {
         let ours = header.conversation == self.id;
-        // (What asks for the ticket, or refuses it, comes from whoever is there now.)
+        // WELCOME, CHALLENGE and STALE do not count as words of the former server: they come from the server
+        // that is there now.
         if ours && !matches!(frame, Frame::Welcome(_) | Frame::Challenge { .. } | Frame::Stale(_)) {
             self.session.heard(now);
         }
@@ -187,7 +188,7 @@ impl Conversation {
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         self.note_company(now, activity);
         let outcome = match outcome {
-            // The server knows no more than that it never runs: its caller gave it up.
+            // The server says only that the call never runs. Here it is known why: the caller gave it up.
             Outcome::Failed(why) if cancelling && (why.kind, why.ran) == (Kind::Other, Ran::No) => {
                 Outcome::Failed(Failure::new(Kind::Cancelled, Ran::No))
             }

@@ -1,8 +1,9 @@
-//! Refused ports: what it means that, by the network's word, nobody listens where the server was
+//! Refused ports: what follows when the network says that nobody listens at the server's port
 //! (docs/protocol.md 5.3).
 //!
-//! Anybody can send an ICMP error, and one may come late. So one counts only if it quotes a datagram of this
-//! conversation, which nobody knows who does not see them, and several must answer one another's probes.
+//! Anybody can send an ICMP error, and one may come late. So an error counts only if it quotes a datagram of
+//! this conversation, which only those on its path can see, and several errors in a row have to answer
+//! probes.
 
 use std::time::Duration;
 
@@ -35,9 +36,9 @@ pub(super) struct Refusals {
 }
 
 impl Conversation {
-    /// The network says that nobody listens at the server's port: hastens a probe, and counts if it quotes
-    /// the beginning of a datagram of ours. When several in a row did, [`Conversation::handle_timeout`] gives
-    /// the server up.
+    /// Handles an ICMP error that says that nobody listens at the server's port. It brings the next probe
+    /// forward, and counts if `quoted` is the beginning of a datagram of ours. After several that count in a
+    /// row [`Conversation::handle_timeout`] gives the server up.
     pub fn handle_refused(&mut self, now: Time, quoted: &[u8]) {
         self.handle_unreachable(now);
         let forged = self.config.mutant.breaks(Rule::RefusalUnquoted);

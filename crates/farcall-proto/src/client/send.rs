@@ -230,7 +230,7 @@ impl Conversation {
         Target { conversation, seal: self.seal }
     }
 
-    /// What datagrams to us are sealed with.
+    /// The seal of the datagrams that come to us.
     #[inline(always)]
     pub(super) fn opening(&self) -> Seal {
         Seal { direction: Direction::ToClient, ..self.seal }
@@ -324,7 +324,7 @@ impl Conversation {
                 self.check = self.check.min(slot.due);
                 return Written::All;
             }
-            // (A TICKET and an ACK.)
+            // A TICKET and an ACK may stand before the call.
             let ticket = self.session.granted().map_or(0, |granted| wire::FRAME_HEAD + granted.ticket.len());
             let before = ticket + wire::FRAME_HEAD + 12;
             if slot.args.len() <= whole_room(self.mtu.datagram(), self.seal.scheme, &head.meta, before) {
@@ -382,7 +382,7 @@ fn meta(now: Time, call: &Call) -> Meta {
     Meta { deadline: call.deadline.map(|d| nanos(d.since(now))), trace: call.trace, ..Meta::default() }
 }
 
-/// Room for arguments in a datagram of their own, before which so many bytes may stand.
+/// Room for arguments in a datagram that holds one call, behind `before` bytes of other frames.
 fn whole_room(datagram: usize, scheme: Scheme, meta: &Meta, before: usize) -> usize {
     datagram.saturating_sub(wire::call_overhead(scheme) + meta.len() + before)
 }

@@ -58,7 +58,7 @@ pub(super) struct Request {
     /// When the first page came.
     paging: Time,
     began: Time,
-    /// When it was sent first, and last, under this nonce.
+    /// When the question was first sent under this nonce, and when it was sent last.
     asked: Option<Time>,
     sent: Option<Time>,
     /// Sent once only, so that its answer times a round trip.
@@ -129,7 +129,7 @@ impl Session {
         self.requests.retain(|r| r.token != Some(token));
     }
 
-    /// Asks whether the conversation's ticket is still good, and for one that is.
+    /// Asks the server whether the conversation's ticket is still good, and, if it is not, for another one.
     fn renew(&mut self, now: Time, conversation: u64, interval: Duration) {
         if !self.requests.iter().any(|r| r.renew == Some(conversation)) {
             self.ask(now, String::new(), None, Some(conversation), interval);
@@ -160,7 +160,7 @@ impl Session {
         });
     }
 
-    /// The question of that nonce.
+    /// The question that has this nonce.
     #[cfg(feature = "test-scheme")]
     pub fn asked(&mut self, nonce: u64) -> Option<&mut Request> {
         self.requests.iter_mut().find(|request| request.nonce == nonce)
@@ -172,7 +172,7 @@ impl Session {
         self.asked(self.nonce)
     }
 
-    /// Asks on, by a question of its own under a nonce of its own.
+    /// Continues a question under a new nonce: its next datagram is a question of its own.
     pub fn ask_on(&mut self, now: Time, nonce: u64, interval: Duration) {
         self.nonce = self.nonce.wrapping_add(1);
         let Some(request) = self.requests.iter_mut().find(|request| request.nonce == nonce) else { return };
@@ -222,7 +222,7 @@ impl Conversation {
         let request = session.requests.iter_mut().find(|r| r.due <= now)?;
         #[cfg(feature = "test-scheme")]
         if secret && request.renew.is_none() {
-            // The server is to answer with the key that there is.
+            // The server is to seal its answer with the conversation's key.
             request.renew = session.granted.as_ref().map(|granted| granted.conversation);
         }
         let renew = match session.granted {
@@ -267,7 +267,7 @@ impl Conversation {
         Some(self.count_sent(writer))
     }
 
-    /// The schemes that we offer.
+    /// The set of schemes that we offer.
     fn offered(&self) -> u32 {
         #[cfg(feature = "test-scheme")]
         if self.demands_secret() {
@@ -374,7 +374,7 @@ impl Conversation {
         let ticket = w.ticket.clone().into_owned();
         let granted = Granted { conversation: w.conversation, ticket, address: w.seen, known: false, last_word };
         match &self.session.granted {
-            // Our ticket is as good as it was: the hint was wrong, or what it was about has passed.
+            // Our ticket is still good: the hint was wrong, or out of date.
             Some(old) if old.ticket == granted.ticket => return self.session.heard(now),
             Some(old) if renewed == Some(old.conversation) && w.conversation == old.conversation => {}
             Some(old) if renewed == Some(old.conversation) => self.lose_session(None, now, sink),
@@ -389,7 +389,7 @@ impl Conversation {
         self.resend_all(now);
     }
 
-    /// What datagrams of the conversation that the server grants are sealed with.
+    /// The seal of our datagrams in the conversation that a WELCOME grants.
     fn seal_for(&self, w: &Welcome<'_>) -> Seal {
         #[cfg(feature = "test-scheme")]
         if self.demands_secret() {
@@ -401,7 +401,8 @@ impl Conversation {
         Seal::without_key(scheme, Direction::ToServer)
     }
 
-    /// A hint that the server does not know the conversation: every datagram shows the ticket again.
+    /// Handles a hint that the server does not know the conversation: from now on every datagram shows the
+    /// ticket again.
     pub(super) fn on_challenge(&mut self, now: Time, conversation: u64) {
         let Some(granted) = &mut self.session.granted else {
             return;
@@ -413,8 +414,8 @@ impl Conversation {
         self.resend_all(now);
     }
 
-    /// A hint that our ticket is not accepted. Anybody can say so, and the answer to a datagram of long ago
-    /// may come now: so the server is asked, and its answer counts (docs/protocol.md, "Stale").
+    /// Handles a hint that our ticket is not accepted. Anybody can send one, and it may answer a datagram of
+    /// long ago. So the server is asked, and only its answer counts (docs/protocol.md, "Stale").
     pub(super) fn on_stale(&mut self, now: Time, stale: &Stale, sink: &mut dyn FnMut(Event<'_>)) {
         if self.session.granted.as_ref().is_none_or(|granted| granted.conversation != stale.conversation) {
             return;
@@ -426,8 +427,9 @@ impl Conversation {
         self.session.renew(now, stale.conversation, self.config.min_retransmit);
     }
 
-    /// The conversation is over at the server, by its `verdict`, if it gave one. Calls that certainly did
-    /// not run end so; the others may have run. Calls not sent yet go to the next conversation.
+    /// Ends the conversation, which is over at the server, by the server's `verdict` if it gave one. Calls
+    /// that were sent end: those that certainly did not run with `Ran::No`, the others with `Ran::Maybe`.
+    /// Calls that were not sent go to the next conversation.
     fn lose_session(&mut self, verdict: Option<Verdict>, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         let kind = match verdict.map(|verdict| verdict.reason) {
             None | Some(StaleReason::Incarnation | StaleReason::Address) => Kind::ServerRestarted,
@@ -460,8 +462,8 @@ impl Conversation {
         }
     }
 
-    /// Gives up the questions that were asked often and long enough, all that were asked if the server is
-    /// `refused`, and those for a ticket that no call needs any more.
+    /// Gives up questions that were asked often and long enough, and questions for a ticket that no call
+    /// needs any more. If the server's port is `refused`, gives up all questions that were asked.
     pub(super) fn expire_binds(&mut self, now: Time, refused: bool, sink: &mut dyn FnMut(Event<'_>)) {
         self.session.expires = None;
         if self.slots.outstanding() == 0 {

@@ -41,7 +41,7 @@ impl Want {
     pub const CANCEL: Want = Want(4);
     /// What has arrived of the result.
     pub const SELECT: Want = Want(8);
-    /// What has arrived of the result, asked for because nothing more comes.
+    /// A SELECT that says what has arrived of the result, and asks for the rest, because nothing more comes.
     pub const PULL: Want = Want(16);
 
     #[inline]
@@ -363,8 +363,8 @@ impl Slot {
         self.due = now;
     }
 
-    /// The call is being sent, and when that was is yet to be
-    /// [told](super::Conversation::departed). It has no timer.
+    /// Marks the call as being sent. The caller [tells](super::Conversation::departed) later when it left;
+    /// until then the call has no timer.
     #[inline]
     pub fn depart(&mut self) {
         (self.first_sent, self.due) = (Some(UNKNOWN), NEVER);

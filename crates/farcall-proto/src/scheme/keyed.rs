@@ -1,5 +1,5 @@
 //! The scheme for tests: a keyed MAC over everything, with a longer tag, and a handshake as long as one with
-//! post-quantum keys. Nothing is encrypted, and its handshake proves nothing but that both ends know a secret
+//! post-quantum keys. Nothing is encrypted, and the handshake proves only that both ends know a secret
 //! beforehand.
 
 use std::hash::Hasher;
@@ -11,13 +11,13 @@ use super::Direction;
 /// Bytes of its tag.
 pub(super) const TAG: usize = 16;
 
-/// Bytes of a handshake in either direction: those of a key of ML-KEM-768 (FIPS 203, table 3).
+/// Bytes of a handshake in either direction: as many as a key of ML-KEM-768 has (FIPS 203, table 3).
 pub(crate) const HANDSHAKE: usize = 1184;
 
 /// What both ends know beforehand.
 pub(crate) type Secret = [u8; 16];
 
-/// What both handshakes have come to: the rest of the ticket.
+/// A hash of both handshakes: the rest of the ticket.
 pub(crate) type Transcript = [u8; 16];
 
 /// The key of a conversation; zero where there is none.
@@ -28,7 +28,7 @@ impl Key {
     /// No key.
     pub const NONE: Key = Key([0; 16]);
 
-    /// The key of a client's conversation with a server, whose handshakes have come to this.
+    /// The key of a client's conversation, by the transcript of both handshakes.
     pub fn of(secret: &Secret, client: u64, conversation: u64, transcript: &Transcript) -> Key {
         let mut mac = SipHasher24::new_with_key(secret);
         mac.write(&client.to_be_bytes());
@@ -37,7 +37,8 @@ impl Key {
         Key(mac.finish128().as_bytes())
     }
 
-    /// The key of a WELCOME that answers the BIND with this body: it is an answer to nothing else.
+    /// The key that seals a WELCOME. It depends on the body of the BIND, so that the WELCOME answers that
+    /// BIND and no other.
     pub fn answering(&self, bind: &[u8]) -> Key {
         let mut mac = SipHasher24::new_with_key(&self.0);
         mac.write(b"WELCOME");
@@ -45,7 +46,7 @@ impl Key {
         Key(mac.finish128().as_bytes())
     }
 
-    /// The tag of a datagram of that number, for the receiver's `conversation`.
+    /// The tag of the datagram of this number, for the receiver's `conversation`.
     pub(super) fn tag(&self, body: &[u8], direction: Direction, conversation: u64, number: u64) -> [u8; TAG] {
         let mut mac = SipHasher24::new_with_key(&self.0);
         mac.write(&[direction as u8]);
@@ -56,7 +57,7 @@ impl Key {
     }
 }
 
-/// An end's handshake, which its seed decides: a real one would be a key.
+/// An end's handshake, made from a seed. In a real scheme it would be a public key.
 pub(crate) fn handshake(seed: &[u8; 16], of: u64) -> Vec<u8> {
     let block = |n: u64| {
         let mut hasher = SipHasher24::new_with_key(seed);
@@ -67,7 +68,7 @@ pub(crate) fn handshake(seed: &[u8; 16], of: u64) -> Vec<u8> {
     (0..HANDSHAKE as u64 / 16).flat_map(block).collect()
 }
 
-/// What both handshakes, and the schemes that the client offered, have come to.
+/// A hash of both handshakes and of the schemes that the client offered.
 pub(crate) fn transcript(schemes: u32, client: &[u8], server: &[u8]) -> Transcript {
     let mut hasher = SipHasher24::new_with_key(&[0; 16]);
     hasher.write(&schemes.to_be_bytes());

@@ -1,7 +1,8 @@
 //! The activities of a conversation beyond the first: each one's last call, and its work.
 //!
-//! Clients number them in the order of need, so they stand in a row. A number far ahead of how many were used
-//! stands apart: the memory is that of the activities that were used, whatever their numbers are.
+//! Clients number activities in the order of need, so most stand in a row. An activity whose number is far
+//! beyond the count of used ones is kept elsewhere, so that memory depends on how many activities were used,
+//! and not on their numbers.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +75,7 @@ impl Activities {
         }
     }
 
-    /// Remembers what an activity did last that may not have been used before.
+    /// Remembers what an activity did last. It may not have been used before.
     #[inline(never)]
     fn set_first(&mut self, activity: u32, last: Last, mutant: Mutant) {
         let wanted = activity as usize;
@@ -111,7 +112,7 @@ impl Activities {
         self.row.iter().chain(self.apart.values()).filter_map(|slot| slot.work.as_deref())
     }
 
-    /// The works of all, to be changed.
+    /// The work of every activity, mutably.
     pub fn works_mut(&mut self) -> impl Iterator<Item = &mut Work> {
         self.row.iter_mut().chain(self.apart.values_mut()).filter_map(|slot| slot.work.as_deref_mut())
     }

@@ -54,7 +54,8 @@ impl Server {
         });
     }
 
-    /// The scheme of a conversation with a client there that offers these, if we speak one of them.
+    /// Chooses the scheme for a conversation with a client at that address, among those that it offers;
+    /// `None` if we speak none of them.
     fn choose(&self, offered: u32, client: SocketAddr) -> Option<Scheme> {
         #[cfg(feature = "test-scheme")]
         if self.config.secret.is_some() {
@@ -65,8 +66,8 @@ impl Server {
         ours.find(|scheme| offered & scheme.bit() != 0)
     }
 
-    /// The export that a bind names, or why it is refused. One that renews its ticket, and asks for nothing
-    /// else, belongs to a conversation that goes on.
+    /// Returns the export that a bind names, or why the bind is refused. A server that drains still answers a
+    /// bind that only renews a ticket: its conversation goes on.
     fn look_up(&self, bind: &Bind<'_>, chosen: Option<Scheme>, renewed: bool) -> Result<u64, Kind> {
         let (least, most) = bind.versions;
         let version = u16::from(VERSION);
@@ -82,8 +83,7 @@ impl Server {
         self.exports.named(bind.name).ok_or(Kind::NotExported)
     }
 
-    /// Whether a conversation's ticket, which was given to this address, is good; else since when and why it
-    /// is not.
+    /// Checks that a conversation's ticket, which was given to `address`, is good.
     pub(super) fn stands(
         &self,
         now: Time,
@@ -103,7 +103,7 @@ impl Server {
         if self.table.find(conversation).is_some() || mutant.breaks(Rule::HorizonIgnored) {
             return Ok(());
         }
-        // No conversation of that date was ever known.
+        // A ticket that is newer than all forgotten ones proves that its conversation was never known.
         let unrecorded = mutant.breaks(Rule::FullUnrecorded) && self.table.len() >= self.config.max_conversations;
         match ticket.issued > self.horizon && !unrecorded {
             true => Ok(()),
@@ -112,8 +112,8 @@ impl Server {
         }
     }
 
-    /// A ticket came from an address that its conversation is not known to be at: lets the
-    /// conversation in, or hints that it never will be.
+    /// Handles a ticket from an address at which its conversation is not known: lets the conversation in, or
+    /// hints that the ticket is not good.
     pub(super) fn admit(&mut self, now: Time, from: SocketAddr, header: Header, ticket: &Ticket<'_>) -> Option<usize> {
         let mutant = self.config.mutant;
         let conversation = header.conversation;
@@ -122,13 +122,13 @@ impl Server {
         {
             return self.refuse_ticket(from, header, ticket.client, ended.reason);
         }
-        // In whatever other scheme it comes: the ticket is of a conversation that keeps to its own.
+        // Without a key the ticket is of a conversation in another scheme, to which it keeps.
         let Some(key) = self.key_by(header.scheme, conversation, ticket) else {
             return self.refuse_ticket(from, header, ticket.client, StaleReason::Address);
         };
         if let Some(place) = self.table.find(conversation) {
             self.move_to(place, from);
-            // Whoever moves has spoken: its calls are not those of a client that is gone.
+            // A client that moves has been heard, so its calls are not given up.
             let now = self.coarse(now);
             self.table.at_mut(place).hear(now, header.scheme);
             return Some(place);
@@ -182,7 +182,7 @@ impl Server {
         }
     }
 
-    /// Hints that a ticket is not good.
+    /// Sends a hint that a ticket is not good.
     pub(super) fn refuse_ticket(
         &mut self,
         to: SocketAddr,
@@ -225,7 +225,7 @@ impl Server {
     }
 }
 
-/// Whoever has this identifier, whom we have no key in common with: what it hears so is a hint.
+/// The target of a hint: a client of this identifier, with whom we may have no key in common.
 fn target(client: u64, scheme: Scheme) -> Target {
     let scheme = if scheme.has_secrets() { Scheme::Open } else { scheme };
     Target { conversation: client, seal: Seal::without_key(scheme, Direction::ToClient) }

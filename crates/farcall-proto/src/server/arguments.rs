@@ -13,8 +13,9 @@ use crate::{Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time, transfer};
 
 /// Bytes of used buffers that are given to arguments before they have come.
 const MOST_LENT: usize = 16 << 20;
-/// A host is given one if so many times what is left of them is no less than its arguments have then: a host
-/// that is alone leaves a fifth (Choudhury & Hahne 1998, "Dynamic queue length thresholds").
+/// A host is given such a buffer while its arguments hold at most this many times what is left of
+/// `MOST_LENT`. So a host that is alone leaves a fifth (Choudhury & Hahne 1998, "Dynamic queue length
+/// thresholds").
 const SHARE_LENT: usize = 4;
 
 impl Server {
@@ -68,8 +69,9 @@ impl Server {
         self.enforce_reassembly(visit.now);
     }
 
-    /// Arguments of so many bytes begin to arrive: the buffer for them. It grows with what arrives; but whose
-    /// arguments were as long before may have a used one, of which not too many are given away.
+    /// Returns a buffer for arguments of `total` bytes, which begin to arrive. Usually it is empty and grows
+    /// with what arrives. A conversation that has had arguments as long before may get a used buffer of that
+    /// size, while not too many are given away.
     fn begin_assembly(&mut self, now: Time, place: usize, activity: u32, total: u32) -> Vec<u8> {
         let entry = self.table.at(place);
         let Some(more) = &entry.more else { return Vec::new() };

@@ -51,7 +51,7 @@ impl Server {
         self.replies.len()
     }
 
-    /// The most bytes of results in fragments that are under way to one client in the local scheme.
+    /// The most bytes, for any client in the local scheme, of its results that are under way in fragments.
     #[doc(hidden)]
     pub fn local_in_flight(&self) -> u32 {
         let local = self.table.entries().filter(|entry| entry.scheme() == Scheme::Local);

@@ -1,6 +1,6 @@
 //! How many of something each host has, without a place for each host: a count-min sketch (Cormode &
-//! Muthukrishnan 2005). It never says too little, and too much only of a host that shares both its cells with
-//! others; which do is this incarnation's secret.
+//! Muthukrishnan 2005). A count is never too small, and too large only for a host that shares both its cells
+//! with other hosts. Which hosts share cells depends on a secret of this incarnation.
 
 use std::hash::Hasher;
 
@@ -33,12 +33,12 @@ impl Counts {
         self.add_many(host, 1);
     }
 
-    /// A host has so many more.
+    /// Adds `more` to the count of a host.
     pub fn add_many(&mut self, host: HostName, more: u32) {
         self.places(host).into_iter().for_each(|place| self.cells[place] += more);
     }
 
-    /// No host has any.
+    /// Sets all counts to zero.
     pub fn clear(&mut self) {
         self.cells.fill(0);
     }

@@ -1,7 +1,7 @@
-//! Handshakes at the server: how it comes to a conversation's key (docs/protocol.md, "Handshake").
+//! Handshakes at the server, which lead to a conversation's key (docs/protocol.md, "Handshake").
 //!
-//! It keeps parts of a client's handshake only when the client has proven its address, and of few clients.
-//! Once it has all of them the ticket holds what they came to, and nothing is kept any more.
+//! The server keeps parts of a client's handshake only if the client has proven its address, and only for few
+//! clients. Once it has all parts, it puts a hash of the handshakes into the ticket, and keeps nothing.
 
 use std::net::SocketAddr;
 
@@ -15,13 +15,13 @@ pub(super) struct Agreed {
     pub conversation: u64,
     pub ticket: Ticket<'static>,
     pub part: OwnPart,
-    /// What the answer is sealed with.
+    /// The seal of the answer.
     pub seal: Seal,
 }
 
 impl Server {
-    /// Answers the handshake in a bind from there, for which this ticket was made; whether that `renewed`
-    /// another.
+    /// Answers the handshake in a bind that came from `from`, for which this ticket was made; `renewed` says
+    /// whether the ticket renews another.
     pub(super) fn agree(
         &mut self,
         from: SocketAddr,
@@ -40,8 +40,8 @@ impl Server {
         }
     }
 
-    /// The key of a conversation in that scheme, by its ticket; `None` if the ticket is of none in that
-    /// scheme.
+    /// The key of a conversation in this scheme, by its ticket; `None` if the ticket's conversation is in
+    /// another scheme.
     pub(super) fn key_by(&self, scheme: Scheme, conversation: u64, ticket: &Ticket<'_>) -> Option<Key> {
         match scheme {
             Scheme::Open | Scheme::Local => {
@@ -62,7 +62,7 @@ pub(super) use keyed::Handshakes;
 
 #[cfg(feature = "test-scheme")]
 mod keyed {
-    //! The same in the scheme for tests.
+    //! The server's handshake in the scheme for tests.
 
     use std::collections::VecDeque;
 
@@ -72,18 +72,20 @@ mod keyed {
     use crate::wire;
     use crate::{Time, server::Taken, server::Unread};
 
-    /// Handshakes of which not all has come: so many, and the oldest makes way.
+    /// The most unfinished handshakes that are kept; one more takes the place of the oldest.
     const MOST: usize = 64;
 
-    /// The rest of a ticket that proves an address and is of no conversation yet.
+    /// The rest of a ticket that proves an address, and has no conversation yet.
     const NO_KEY: [u8; 4] = [0; 4];
 
-    /// What has arrived of clients' handshakes, each under the conversation of its proof.
+    /// What has arrived of clients' handshakes, by the conversation of the ticket that proves the client's
+    /// address.
     #[derive(Debug, Default)]
     pub(in crate::server) struct Handshakes(VecDeque<(u64, Vec<u8>)>);
 
     impl Handshakes {
-        /// Takes a part in. Gives how many bytes there are now, and all of them when they are.
+        /// Takes in a part of a handshake. Returns how many bytes of it are here now, and the whole once it
+        /// is complete.
         fn take(&mut self, conversation: u64, part: &wire::Handshake<'_>) -> (u32, Option<Vec<u8>>) {
             if part.total as usize != HANDSHAKE {
                 return (0, None);
@@ -119,7 +121,7 @@ mod keyed {
                 proof.client == bind.client && self.issuer.verify(proof, *conversation, from, Mutant::NONE).is_ok()
             });
             let Some((conversation_of_proof, proof)) = proof else {
-                // Nothing is kept on the word of an address that has proven nothing.
+                // For an address that has proven nothing, nothing is kept.
                 ticket = self.issuer.with_rest(&ticket, conversation, from, NO_KEY.to_vec());
                 return Agreed { conversation, ticket, part: OwnPart::default(), seal: unsealed };
             };
@@ -142,7 +144,7 @@ mod keyed {
             self.agreed(bind, conversation, ticket, part)
         }
 
-        /// An answer that is sealed with the key that its ticket leads to.
+        /// Makes an answer that is sealed with the key of its ticket's conversation.
         fn agreed(&self, bind: &Bind<'_>, conversation: u64, ticket: Ticket<'static>, part: OwnPart) -> Agreed {
             let seal = match self.key_by(Scheme::Keyed, conversation, &ticket) {
                 Some(key) => {
@@ -153,8 +155,9 @@ mod keyed {
             Agreed { conversation, ticket, part, seal }
         }
 
-        /// A datagram that does not open. If its conversation is not known its ticket may lead to the key;
-        /// else a hint goes back. What does not open then is dropped.
+        /// Handles a datagram of a conversation whose key is not known. If the datagram's ticket leads to the
+        /// key, the datagram is opened with it, or dropped if that fails. Without a good ticket a hint goes
+        /// back.
         #[cold]
         pub(in crate::server) fn open_unknown<'d>(
             &mut self,

@@ -1,9 +1,9 @@
 //! What peers make the server keep, counted by host: when there is no room, the host that has most of it pays
 //! (docs/protocol.md, "Bounds").
 //!
-//! A host is an IPv4 address or an IPv6 /64: how many conversations there are behind it is its own affair. A
-//! conversation with nothing kept has no host here, and one that has keeps the host's place, so that to count
-//! is to add.
+//! A host is an IPv4 address or an IPv6 /64, however many conversations it has. A conversation for which
+//! something is kept has its host's place in the table, so counting is one addition. A conversation for which
+//! nothing is kept has no place.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,7 @@ pub(super) enum Kept {
     Results,
     /// Bytes of results that are being sent in fragments.
     Sending,
-    /// Of those, bytes of accesses' results.
+    /// The part of `Sending` that is results of accesses to memory.
     Accessed,
     /// Calls with anything kept.
     Calls,
@@ -33,8 +33,9 @@ impl Kept {
 /// Amounts of each.
 pub(super) type Amounts = [usize; Kept::ALL.len()];
 
-/// Who pays for what is kept of its callers: an IPv4 address, or an IPv6 /64. Its name is the upper half of
-/// an IPv6 address, or the whole if that is zero, as it is of IPv4 addresses.
+/// The name of a host, which pays for what is kept for its callers: an IPv4 address, or an IPv6 /64. The name
+/// is the upper half of the IPv6 address; if that is zero, as for mapped IPv4 addresses, it is the whole
+/// address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName([u64; 2]);
 
@@ -48,7 +49,8 @@ impl HostName {
         HostName::of([(ip.to_bits() >> 64) as u64, ip.to_bits() as u64])
     }
 
-    /// Itself as a number that is not zero, and of no other host. (There are no hosts at `0:ffff::/32`.)
+    /// A number for the host: not zero, and different for every two hosts. (No hosts have addresses in
+    /// `0:ffff::/32`.)
     #[inline]
     pub fn number(self) -> u64 {
         (self.0[0] | self.0[1]).max(1)
@@ -159,7 +161,7 @@ impl Hosts {
         }
     }
 
-    /// Counts so much more as kept for a host.
+    /// Adds `amount` to what is kept for a host.
     #[inline(always)]
     pub fn charge(&mut self, place: u32, kind: Kept, amount: usize) {
         self.total[kind as usize] += amount;
@@ -171,7 +173,7 @@ impl Hosts {
         }
     }
 
-    /// Counts so much less as kept for a host.
+    /// Subtracts `amount` from what is kept for a host.
     #[inline(always)]
     pub fn credit(&mut self, place: u32, kind: Kept, amount: usize) {
         self.total[kind as usize] -= amount;
@@ -263,8 +265,8 @@ impl Hosts {
         Some(oldest)
     }
 
-    /// Takes a call out of the lists of all hosts, with its place there. One that is put back comes again
-    /// when all others have come.
+    /// Takes the next call out of the hosts' lists, in turn, and returns it with its host's place. A call
+    /// that is put back comes again after all others.
     pub fn next(&mut self) -> Option<(u32, (u64, u32))> {
         loop {
             let place = *self.turns.front()?;

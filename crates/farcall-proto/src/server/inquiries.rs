@@ -1,6 +1,5 @@
-//! Words about calls that have come before (PROBE, CANCEL, the CALL again): how many of one host are acted
-//! upon in a time. A datagram may have thousands, each of which takes as long as a small call
-//! (docs/protocol.md, "Bounds").
+//! Bounds how many frames about earlier calls (PROBE, CANCEL, a repeated CALL) of one host are acted on in a
+//! time. A datagram may hold thousands, and each takes as long as a small call (docs/protocol.md, "Bounds").
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,28 +8,29 @@ use super::counts::Counts;
 use super::hosts::HostName;
 use crate::Time;
 
-/// So many of a host are acted upon in that time, besides the first of each datagram.
+/// The most such frames of one host that are acted on in each period, besides the first of each datagram.
 const MOST: u32 = 2048;
 const TIME: Duration = Duration::from_millis(125);
 
 #[derive(Debug)]
 pub(super) struct Inquiries {
-    /// How many each host had since then.
+    /// How many frames of each host were acted on since `began`.
     counts: Counts,
     began: Time,
-    /// Of the datagram that is being read: how many there were, and how many more there may be.
+    /// For the datagram that is being read: how many such frames it had so far, how many more are acted on,
+    /// and how many count against its host.
     seen: u32,
     left: u32,
     used: u32,
 }
 
 impl Inquiries {
-    /// None yet; counts are kept by a secret key.
+    /// Makes empty counts, kept by a secret key.
     pub fn new(key: [u8; 16]) -> Inquiries {
         Inquiries { counts: Counts::new(key), began: Time::default(), seen: 0, left: 0, used: 0 }
     }
 
-    /// Whether another one, in a datagram that has come from there, is acted upon.
+    /// Counts one more such frame in the datagram from `from`, and returns whether it is acted on.
     #[inline]
     pub fn take(&mut self, now: Time, from: &SocketAddr) -> bool {
         self.seen = self.seen.saturating_add(1);
@@ -55,13 +55,13 @@ impl Inquiries {
         self.left = MOST.saturating_sub(self.counts.of(HostName::at(from)));
     }
 
-    /// Whether one was not acted upon.
+    /// Whether a frame of this datagram was not acted on.
     #[inline]
     pub fn are_spent(&self) -> bool {
         self.seen > 1 + self.used
     }
 
-    /// The datagram is read.
+    /// Ends the datagram, and counts its frames for its host.
     #[inline]
     pub fn end(&mut self, from: &SocketAddr) {
         if self.used > 0 {

@@ -44,8 +44,8 @@ const SLOWEST: u64 = 256 << 10;
 /// A conversation's least share is this part of a budget: what it keeps within it is let go only if its host keeps most.
 const LEAST_SHARE: usize = 4096;
 
-/// A host's least share of the results of accesses that are being sent is this part of their budget, or one
-/// result.
+/// A host's least share of the budget for results of accesses, while they are sent, is one in this many, or
+/// one result if that is longer.
 const LEAST_SHARE_OF_ACCESSES: usize = 64;
 
 /// Calls, or conversations, of one host among which the one that pays is sought.
@@ -113,15 +113,15 @@ impl Server {
         self.listed_work(host, call).is_some()
     }
 
-    /// What is kept of a call, if it is of this host.
+    /// What is kept of a call, if the call belongs to this host.
     fn listed_work(&self, host: u32, (conversation, activity): (u64, u32)) -> Option<&Work> {
         let more = self.table.find(conversation).and_then(|place| self.table.at(place).more.as_ref())?;
         more.find(activity).filter(|_| more.host == host)
     }
 
-    /// Whether a call that has something kept may be due to be let go, or its client to have fallen silent.
-    /// (Most are not; there may be hundreds of thousands, and others wait meanwhile.) `None` of one that has
-    /// nothing.
+    /// Whether it may be time to let go of what is kept of a call, or to give it up because its client is
+    /// silent. For most of the calls, of which there may be hundreds of thousands, this quick check says no.
+    /// `None` if nothing is kept of the call.
     #[inline]
     fn is_due(&self, now: Time, host: u32, call: (u64, u32), crowded: bool) -> Option<bool> {
         let work = self.listed_work(host, call)?;
@@ -221,8 +221,9 @@ impl Server {
         }
     }
 
-    /// Every call below `low` has ended at the caller. For each of these one activity is looked at, in turn:
-    /// so that an ACK costs no more than the calls that it tells of, nor more than a few datagrams.
+    /// Releases results of calls below `low`, which have all ended at the caller. For each such call one
+    /// activity is looked at, in turn, so that an ACK costs no more than the calls that it reports, and no
+    /// more than a few datagrams.
     pub(super) fn release_below(&mut self, place: usize, low: u64) {
         let Some(more) = &mut self.table.at_mut(place).more else { return };
         let round = 1 + more.rest.used() as u64;
@@ -272,9 +273,9 @@ impl Server {
         Some(incoming)
     }
 
-    /// Keeps arguments that are arriving within their budget: a call of the host that has most of them is
-    /// refused. Whichever has most for its conversation, if that is more than its least share, goes first;
-    /// and of those one of which nothing came lately.
+    /// Keeps arguments that are arriving within their budget by refusing calls of the host that has most of
+    /// them. First goes a call of the conversation that has most, if that is more than its least share, and
+    /// rather one of which nothing came lately.
     pub(super) fn enforce_reassembly(&mut self, now: Time) {
         while self.hosts.total(Kept::Arguments) > self.config.reassembly_budget
             && !self.config.mutant.breaks(Rule::UnfinishedKept)
@@ -318,8 +319,8 @@ impl Server {
         if self.config.mutant.breaks(Rule::NoShareOfHosts) { self.hosts.first(kind) } else { self.hosts.heaviest(kind) }
     }
 
-    /// Keeps the activities of all conversations together within bounds: of the host that has most, an idle
-    /// conversation with many is forgotten.
+    /// Keeps the number of activities of all conversations within bounds: of the host that has most, an idle
+    /// conversation with many activities is forgotten.
     #[inline]
     pub(super) fn enforce_slots(&mut self, now: Time) {
         if self.hosts.total(Kept::Activities) > LEAST_SLOTS {
@@ -352,8 +353,8 @@ impl Server {
         }
     }
 
-    /// Keeps held results within their budgets when `latest` has become one: of the host that has most, the
-    /// oldest go first.
+    /// Keeps held results within their budgets when the result of `latest` has been added. The oldest of the
+    /// host that has most go first.
     #[inline]
     pub(super) fn enforce_held(&mut self, now: Time, latest: (u64, u32)) {
         if self.hosts.total(Kept::Results) > self.config.held_budget
@@ -374,8 +375,8 @@ impl Server {
         self.shed_sending(now, latest);
     }
 
-    /// Lets go of what is held of calls that are over, of the host that has most. What a conversation holds
-    /// that has no more than its least share is spared, if others of the host hold more.
+    /// Lets go of results held of calls that are over, of the host that has most. Conversations within their
+    /// least share are spared if others of the host hold more.
     fn shed_kept(&mut self, kind: Kept, budget: usize, latest: (u64, u32)) {
         let looks = (2 * self.hosts.listed()).min(LOOKS);
         for look in 0..looks {
@@ -402,7 +403,7 @@ impl Server {
         }
     }
 
-    /// Keeps what is being sent in fragments within its budget, when `latest` has been begun.
+    /// Keeps results that are sent in fragments within their budget when `latest` has begun to be sent.
     pub(super) fn enforce_sending(&mut self, now: Time, latest: (u64, u32)) {
         if self.hosts.total(Kept::Sending) > self.config.sending_budget {
             self.shed(now, latest);
@@ -445,9 +446,10 @@ impl Server {
         }
     }
 
-    /// There is no room for what has just become a result. The host that is being sent most gives way, and of
-    /// that the conversation that is, if that is more than its own is; else it does itself, unless it is the
-    /// only one.
+    /// Makes room for a result that has just become ready to be sent. If another host is being sent more than
+    /// the result's own host, the conversation of that host that is being sent most gives way. Otherwise a
+    /// conversation of the same host that is being sent more gives way; if there is none, the new result
+    /// does, unless it is the only one.
     fn make_way(&mut self, most: usize, (conversation, activity): (u64, u32)) {
         let Some(place) = self.table.find(conversation) else { return };
         let Some(own) = self.table.at(place).more.as_ref().map(|more| more.host) else { return };
@@ -496,10 +498,10 @@ impl Server {
         }
     }
 
-    /// Whether an access from there whose result has so many bytes may be executed, or is to wait until less
-    /// is being sent of others: of the first budget whoever comes first has most, and of as much again each
-    /// host has its least share. While one waits [`Server::handle_timeout`] lets go of the results of whoever
-    /// has fallen silent, after which there may be room.
+    /// Whether an access from `from` with a result of `len` bytes may be executed now, or has to wait until
+    /// less of other accesses' results is being sent. The budget is shared in the order of arrival; beyond it
+    /// as many bytes again are kept for least shares, one for each host. While an access waits,
+    /// [`Server::handle_timeout`] lets go of results whose clients have fallen silent, which may make room.
     pub fn has_room(&mut self, now: Time, from: &SocketAddr, len: usize) -> bool {
         let (budget, total) = (self.config.held_budget, self.hosts.total(Kept::Accessed));
         let own = self.hosts.find(HostName::at(from)).map_or(0, |host| self.hosts.kept(host, Kept::Accessed));
@@ -549,8 +551,8 @@ impl Server {
         }
     }
 
-    /// Time in eighths of a second, enough to tell who was idle longest; a multiple of four, to leave two
-    /// bits.
+    /// Converts a time to eighths of a second, shifted left by two bits, which are left for other use. That
+    /// is fine enough to tell which conversation was idle longest.
     #[inline]
     pub(super) fn coarse(&self, now: Time) -> u32 {
         ((now.as_nanos() / UNIT.as_nanos() as u64) << 2) as u32

@@ -106,7 +106,7 @@ pub struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    /// The call with a copy of its arguments, which the datagram need not outlive.
+    /// Copies the arguments, so that the call may outlive its datagram.
     pub fn into_owned(self) -> Incoming<'static> {
         Incoming { args: Cow::Owned(self.args.into_owned()), ..self }
     }
@@ -211,9 +211,9 @@ pub struct Server {
     conversing: Counts,
     /// The newest date among the tickets of forgotten conversations: none up to it is accepted.
     horizon: u64,
-    /// The newest date among the tickets of conversations that were known, and when one was last forgotten.
-    /// (The horizon may be beyond it: nothing ever ran under the tickets between the two that are of no
-    /// conversation which is known.)
+    /// The newest date among the tickets of forgotten conversations, and when a conversation was last
+    /// forgotten. The horizon may be later than this date, when a full server has refused newer tickets;
+    /// nothing ever ran under those.
     forgotten: u64,
     forgot: Time,
     exports: Exports,
@@ -235,7 +235,7 @@ pub struct Server {
     hosts: Hosts,
     /// When those are next looked through.
     sweep: Option<Time>,
-    /// An access waits for fewer bytes of accesses' results to be sent in fragments.
+    /// An access waits until fewer bytes of accesses' results are being sent in fragments.
     crowded: bool,
     /// Conversations of which calls waited for their share, and which have been sent less since.
     roomy: Vec<u64>,
@@ -245,8 +245,8 @@ pub struct Server {
     awake: Time,
     /// When it was last looked for results that stand still.
     looked: Time,
-    /// Calls whose arguments are arriving in fragments, and bytes of used buffers that were given to them
-    /// before they had come.
+    /// How many calls' arguments are arriving in fragments, and how many bytes of used buffers were given to
+    /// them in advance.
     receiving: usize,
     lent: usize,
     unfinished: usize,
@@ -346,8 +346,8 @@ impl Server {
         self.issuer.incarnation()
     }
 
-    /// The answer to a question of the holder of one of its tickets, which nobody but this incarnation can
-    /// give.
+    /// Answers a question of the holder of one of its tickets. Besides that holder, only this incarnation can
+    /// compute the answer.
     pub fn prove(&self, holder: &Holder, question: &[u8]) -> [u8; 16] {
         self.issuer.prove(holder, question)
     }

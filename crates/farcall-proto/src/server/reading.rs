@@ -94,7 +94,7 @@ impl Server {
         let Reading { call, place, held } = *reading;
         let (coarse, position) = (self.coarse(now), call.position());
         let entry = self.table.at_mut(place);
-        // The time of a reading may be an old one.
+        // The time that a reading is given may be an old one.
         entry.hear_late(coarse, call.scheme());
         let len = wire::result_around(out, &entry.target(), self.numbers.take(), position, len)?;
         if held {

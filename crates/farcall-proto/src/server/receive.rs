@@ -15,8 +15,8 @@ use crate::scheme::{Direction, Key, Scheme};
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
 use crate::{ACCESSES, BASE_DATAGRAM, Failure, Kind, READINGS, Ran, Rule, Time};
 
-/// Short answers to one datagram have so many times its bytes at most, and results that are sent again for it
-/// so many bytes.
+/// Short answers to one datagram have at most `ANSWERS` times its bytes; results that are sent again for it
+/// have at most `MOST_AGAIN` bytes.
 const ANSWERS: usize = 3;
 const MOST_AGAIN: usize = 1 << 20;
 
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    /// The key of a conversation that is known.
+    /// The key of a conversation, if the conversation is known.
     #[inline(always)]
     pub(super) fn key_of(&self, conversation: u64) -> Option<Key> {
         self.table.find(conversation).map(|place| self.table.at(place).key)
@@ -145,7 +145,7 @@ impl Server {
         self.enforce_slots(now);
     }
 
-    /// A datagram of that length is read: its answers are bounded by that.
+    /// Begins a datagram of `len` bytes, by which its answers are bounded.
     #[inline(always)]
     pub(super) fn expect_answers(&mut self, len: usize) {
         (self.answers, self.again) = (ANSWERS * len, MOST_AGAIN);
@@ -223,7 +223,7 @@ impl Server {
             }
             _ => self.stats.dropped += 1,
         }
-        // What comes after words for which there is no time is lost.
+        // Once a frame was not acted on, the rest of the datagram is not read.
         !self.inquiries.are_spent()
     }
 
@@ -318,7 +318,7 @@ impl Server {
         }
     }
 
-    /// Begins a call with what the activity's last call has left, if that is there to be used again.
+    /// Begins a call in what the activity's last call has left, if that can be used again.
     #[inline(always)]
     fn take_over(&mut self, now: Time, place: usize, position: Position) -> bool {
         let mutant = self.config.mutant;
@@ -540,7 +540,7 @@ impl Server {
             }
             self.supersede(visit, place, position.activity);
             self.set_last(place, position.activity, Last::new(position.sequence, true));
-            // Nothing needs to be kept of it: that it was refused is known by its number.
+            // Nothing else needs to be kept of the call: its number says that it was refused.
             return match self.existing_work(place, position.activity).map(|work| work.phase) {
                 None | Some(Phase::Over) => self.reply_failure(place, position, cancelled),
                 Some(_) => self.refuse(visit.now, place, position, cancelled),
@@ -549,7 +549,8 @@ impl Server {
         match self.existing_work(place, position.activity).map(|w| w.phase) {
             Some(Phase::Receiving) => self.refuse(visit.now, place, position, cancelled),
             Some(Phase::Running) => {
-                // Who has been told is not told again: it may have to look through many calls.
+                // The server's user is told only once, because to find the call it may have to look through
+                // many.
                 if let Some(work) = self.existing_work(place, position.activity)
                     && work.marks & GIVEN_UP == 0
                 {
@@ -600,7 +601,8 @@ impl Server {
         }
     }
 
-    /// Whether there can be such a call, and words about it are acted upon: not of whoever says very many.
+    /// Whether there can be a call at this position, and frames about it are acted on: not if its host has
+    /// sent very many.
     fn is_inquiry<S>(&mut self, visit: &Visit<'_, S>, position: Position) -> bool {
         self.is_sound(position)
             && position.activity < self.config.max_activities

@@ -28,8 +28,7 @@ pub const SHORT: usize = 1 << 10;
 /// Short answers that may wait to be sent; further ones are dropped, and asked for again.
 const MAX_REPLIES: usize = 8192;
 
-/// Of those each host has at least so many, if there are not too many hosts, and no more while half of all
-/// wait.
+/// Each host may have this many short answers waiting in any case, and no more while `MAX_REPLIES / 2` wait.
 const REPLIES_OF_A_HOST: u32 = 256;
 
 /// The longest SELECT that a server sends.
@@ -45,8 +44,8 @@ pub(super) struct Reply {
     pub answer: Answer,
 }
 
-/// What the answer to a bind says of handshakes: all of ours, where its part begins, and how much of the
-/// client's is here.
+/// What the answer to a bind says of handshakes: the server's, of which the part from `offset` on is sent,
+/// and how many bytes of the client's have arrived.
 #[derive(Debug, Default)]
 pub(super) struct OwnPart {
     pub bytes: Vec<u8>,
@@ -54,7 +53,7 @@ pub(super) struct OwnPart {
     pub through: u32,
 }
 
-/// What the answer to a bind says.
+/// The answer to a bind.
 #[derive(Debug)]
 pub(super) struct Granting {
     pub nonce: u64,
@@ -65,7 +64,7 @@ pub(super) struct Granting {
     pub export: u64,
     pub ended: Option<Ended>,
     pub part: OwnPart,
-    /// The first of the export's procedures to tell of.
+    /// The first of the export's procedures that the answer lists.
     pub from: u32,
 }
 
@@ -245,8 +244,8 @@ impl Server {
         };
         let len = payload.len() + inserted;
         let fits = len.is_multiple_of(4) && u32::try_from(len).is_ok();
-        // What a procedure gave after its caller had given it up was perhaps made because of that: it is
-        // nobody's.
+        // What a procedure returned after its caller had given it up is dropped: it may have returned it
+        // because it was told so.
         let wanted = work.marks & GIVEN_UP == 0 || self.config.mutant.breaks(Rule::LateResult);
         let status = match finish {
             Finish::Result if fits && wanted => Status::Result,
@@ -265,7 +264,7 @@ impl Server {
         place
     }
 
-    /// Ends a call that failed or was refused, or has a result that cannot be sent.
+    /// Ends a call that failed, was refused, or has a result that cannot be sent.
     #[cold]
     fn conclude_failed(
         &mut self,
@@ -331,7 +330,7 @@ impl Server {
         Transmit { to, len }
     }
 
-    /// A datagram of so many bytes was written.
+    /// Counts a datagram of `len` bytes that was written.
     #[inline]
     pub(super) fn count_written(&mut self, len: usize) {
         self.stats.sent += 1;
@@ -348,8 +347,8 @@ impl Server {
         self.transmit_next(now, out, false).map(|Parted { to, len, .. }| Transmit { to, len })
     }
 
-    /// Writes the next datagram that is ready. Much of it may stand elsewhere, in a result that was finished
-    /// around it.
+    /// Writes the next datagram that is ready. Much of it may not be written but stand elsewhere, in the part
+    /// list of a result.
     #[inline]
     pub fn transmit_parted(&mut self, now: Time, out: &mut [u8]) -> Option<Parted> {
         if self.is_quiet() { None } else { self.transmit_next(now, out, true) }
@@ -551,9 +550,9 @@ impl Server {
         more.in_flight -= lost;
     }
 
-    /// Has a short answer wait to be sent; whether there was room. One datagram is answered by no more than
-    /// thrice its bytes, and where many answers wait a host has its share of them: further ones are dropped,
-    /// and asked for again.
+    /// Queues a short answer, and returns whether there was room. A datagram is answered by at most three
+    /// times its bytes, and where many answers wait each host has a share. Answers beyond that are dropped;
+    /// clients ask again.
     pub(super) fn reply(&mut self, reply: Reply) -> bool {
         let host = HostName::at(&reply.to);
         let crowded = self.replies.len() >= MAX_REPLIES / 2 && self.replying.of(host) >= REPLIES_OF_A_HOST;
@@ -593,8 +592,8 @@ impl Server {
         self.reply_to(place, Answer::Failure(position, failure));
     }
 
-    /// Says what has arrived of a call's arguments, as it is when that is sent: once, however often it is
-    /// asked for before.
+    /// Queues a SELECT for a call's arguments. It says what has arrived when it is sent, and is queued only
+    /// once, however often it is asked for.
     pub(super) fn reply_select(&mut self, place: usize, position: Position) {
         let conversation = self.table.at(place).id;
         let waits = self.existing_work(place, position.activity).is_none_or(|work| work.marks & TO_SELECT != 0);
@@ -680,7 +679,7 @@ impl Server {
 }
 
 impl OwnPart {
-    /// The rest of it from where it begins: as much is written as fits.
+    /// The handshake from `offset` on. As much of it is written as fits.
     fn as_on_wire(&self) -> Handshake<'_> {
         let total = self.bytes.len() as u32;
         let offset = self.offset.min(total);

@@ -1,7 +1,8 @@
-//! Callers of whom nothing is heard any more: their calls are given up (docs/protocol.md, section 6.1).
+//! Gives up the calls of clients that are not heard any more (docs/protocol.md, section 6.1).
 //!
-//! Every datagram of a conversation is its client's word for all its calls. There is no timer for a call:
-//! what lets go of memory looks, now and then, and then when the next silence may have lasted long enough.
+//! Every datagram of a conversation shows that its client still wants all its calls. There is no timer for a
+//! call: the periodic work that frees memory checks for silence, too, and then sets the time at which the
+//! next client may have been silent for too long.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use crate::time::nanos;
 use crate::wire::{CallHead, Position, Progress};
 use crate::{Failure, Kind, Ran, Rule, Time};
 
-/// A server that looks later than it meant to by this was not there: its clients may have spoken meanwhile,
-/// and what they said may not have been taken in yet.
+/// A server that checks this much later than it meant to was stopped or asleep. Datagrams of its clients may
+/// wait in the socket, so their silence does not count.
 const AWAY: Duration = Duration::from_millis(250);
 
 /// How long a client may be silent while its calls are executed.
@@ -24,8 +25,8 @@ pub(super) fn limit(patience: Duration) -> Duration {
 }
 
 impl Server {
-    /// A call whose client has been silent for too long: it is given up, as by [`super::Request::Cancel`]. To
-    /// be asked after [`Server::handle_timeout`], until there is none.
+    /// Returns a call that is given up because its client has been silent for too long; it is to be treated
+    /// as by [`super::Request::Cancel`]. Call this after [`Server::handle_timeout`] until it returns `None`.
     pub fn next_forsaken(&mut self) -> Option<CallKey> {
         self.forsaken.pop()
     }
@@ -67,8 +68,8 @@ impl Server {
         }
     }
 
-    /// Gives the activity's call up if its client has been silent for too long; else, if it is executed, when
-    /// that may be.
+    /// Gives up the activity's call if its client has been silent for too long. Otherwise, if the call is
+    /// executing, returns when the client may have been.
     pub(super) fn look_for_silence(&mut self, now: Time, place: usize, activity: u32) -> Option<Time> {
         let mutant = self.config.mutant;
         let heard = self.heard(now, place).max(self.awake);
@@ -97,8 +98,8 @@ impl Server {
         Time::from_nanos(now.as_nanos().saturating_sub(least))
     }
 
-    /// What is said of a call that is executed to whoever asks for it. One that was given up because its
-    /// client was silent is nobody's, though the client is back.
+    /// Answers a client that asks for a call which is executing. A call that was given up because its client
+    /// was silent stays given up, though the client is back.
     pub(super) fn reply_at_work(&mut self, place: usize, position: Position) {
         let given_up = self.existing_work(place, position.activity).is_some_and(|work| work.marks & GIVEN_UP != 0);
         if given_up {
@@ -108,8 +109,8 @@ impl Server {
         self.reply_running(place, position);
     }
 
-    /// A call was asked for that is being executed. It takes long, and perhaps waits for a call that waits
-    /// for its share: no more room is kept for its result.
+    /// Answers that a call is executing. Since its client had to ask, the call takes long, and it may wait
+    /// for a call that waits for room. So no room is reserved for its result any more.
     pub(super) fn reply_running(&mut self, place: usize, position: Position) {
         self.end_promise(place, position.activity);
         self.reply_state(place, position, Progress::Running);

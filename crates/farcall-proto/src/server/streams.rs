@@ -17,7 +17,7 @@ pub struct Streams<R> {
     newest: u64,
     /// The one used last in front.
     streams: Vec<Stream<R>>,
-    /// How many of them each host has opened.
+    /// How many of the streams each host has opened.
     hosts: BTreeMap<HostName, usize>,
 }
 
@@ -48,8 +48,8 @@ impl<R> Streams<R> {
         Streams { most, mutant, newest: 0, streams: Vec::new(), hosts: BTreeMap::new() }
     }
 
-    /// A new one of that host, whose first write has the number 0. For it one of the host that has most may
-    /// be forgotten.
+    /// Opens a stream of that host, whose first write has the number 0. If there are too many streams, one of
+    /// the host that has most is forgotten.
     pub fn open(&mut self, host: HostName) -> u64 {
         self.newest += 1;
         let again = self.mutant.breaks(Rule::StreamReused);
@@ -62,7 +62,7 @@ impl<R> Streams<R> {
         id
     }
 
-    /// Forgets the stream that was not used for longest, of those of the hosts that have most.
+    /// Forgets the stream that was not used for longest, among the streams of the hosts that have most.
     fn forget_one(&mut self) {
         let most = self.hosts.values().max().copied();
         let is_of_those = |stream: &Stream<R>| self.hosts.get(&stream.host).copied() == most;
@@ -161,7 +161,7 @@ mod tests {
         let own: Vec<u64> = (0..3 * MOST).map(|_| streams.open(HOST)).collect();
         assert_eq!(streams.posted(other), Some((0, None)));
         assert_eq!(own.iter().filter(|id| streams.posted(**id).is_some()).count(), MOST - 1);
-        // Each of many others gets as many as it has, and no more.
+        // Each of many other hosts keeps the one stream that it opens.
         let many: Vec<u64> = (0..MOST as u64).map(|host| streams.open(HostName::of([9 + host, 0]))).collect();
         assert_eq!(streams.posted(*many.last().unwrap()), Some((0, None)));
         assert_eq!((streams.hosts.len(), streams.hosts.values().sum()), (MOST, MOST));

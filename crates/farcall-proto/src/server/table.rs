@@ -23,8 +23,8 @@ pub(super) struct Entry {
     ip: [u64; 2],
     port: u16,
     scope: u16,
-    /// When it was last heard, in the server's coarse units, which are multiples of four, and above them in
-    /// which scheme.
+    /// When the client was last heard, in the server's coarse units, which are multiples of four; the two
+    /// lowest bits are the scheme of that datagram.
     heard: u32,
     /// The date of its ticket.
     pub issued: u64,
@@ -32,7 +32,7 @@ pub(super) struct Entry {
     pub last: Last,
     /// What there is while it is not idle, or if it has used more than one activity.
     pub more: Option<Box<More>>,
-    /// What its datagrams are sealed with: nothing in a scheme without secrets.
+    /// The key that seals its datagrams; empty in a scheme without secrets.
     pub key: Key,
 }
 
@@ -82,40 +82,41 @@ impl Entry {
         SocketAddr::V6(SocketAddrV6::new(ip.into(), self.port, 0, u32::from(self.scope)))
     }
 
-    /// The scheme in which it was last heard.
+    /// The scheme in which the client was last heard.
     #[inline(always)]
     pub fn scheme(&self) -> Scheme {
         Scheme::of((self.heard & SCHEME) as u8).unwrap_or_default()
     }
 
-    /// What is sent to the client is for this conversation, and sealed so.
+    /// The conversation and the seal of what is sent to the client.
     #[inline(always)]
     pub fn target(&self) -> Target {
         let seal = Seal { scheme: self.scheme(), key: self.key, direction: Direction::ToClient };
         Target { conversation: self.client, seal }
     }
 
-    /// When it was last heard, in the server's coarse units.
+    /// When the client was last heard, in the server's coarse units.
     #[inline(always)]
     pub fn heard(&self) -> u32 {
         self.heard & !SCHEME
     }
 
-    /// It is heard at that coarse time, in that scheme.
+    /// Notes that the client is heard at that coarse time, in that scheme.
     #[inline(always)]
     pub fn hear(&mut self, coarse: u32, scheme: Scheme) {
         self.heard = coarse | scheme as u32;
     }
 
-    /// The same, by a clock that may be behind: whoever was heard since was heard.
+    /// Notes that the client is heard, at a coarse time that may be too old. It replaces the noted time only
+    /// if it is later.
     #[inline(always)]
     pub fn hear_late(&mut self, coarse: u32, scheme: Scheme) {
         let later = coarse.wrapping_sub(self.heard()) as i32 > 0;
         self.hear(if later { coarse } else { self.heard() }, scheme);
     }
 
-    /// Whether a datagram in that scheme, from there, may be of this conversation: in one with secrets it
-    /// keeps to that.
+    /// Whether a datagram in that scheme, from that address, may belong to this conversation. A conversation
+    /// in a scheme with secrets keeps to its scheme.
     #[inline(always)]
     pub fn takes(&self, scheme: Scheme, from: &SocketAddr) -> bool {
         if scheme.has_secrets() || self.scheme().has_secrets() {
@@ -286,9 +287,10 @@ impl Table {
         }
     }
 
-    /// An idle entry to forget for a conversation whose ticket is of that date, and so newer: of a few that a
-    /// clock's hand comes by, one of the host that has most of them, and of those the one not heard for
-    /// longest (an approximation of the most of all without a list).
+    /// Finds an idle entry to forget for a conversation whose ticket has `date`; only entries with older
+    /// tickets qualify. A few entries are looked at, in turn (the clock algorithm). Among them an entry of
+    /// the host with most conversations is taken, and of those the one that was not heard for longest. That
+    /// approximates the right entry without keeping a sorted list.
     pub fn victim(&mut self, now: u32, date: u64, of_host: impl Fn(HostName) -> u32) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
         let mut best: Option<((u32, u32), usize)> = None;

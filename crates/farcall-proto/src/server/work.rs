@@ -26,8 +26,8 @@ pub(super) struct More {
     /// How many activities have work, and of how many the user has the call.
     pub works: u32,
     pub running: u32,
-    /// Every call below this number has ended at the caller, and its result was released or is soon; which
-    /// activity is looked at next.
+    /// All calls below `released` have ended at the caller, and their results are released as activities are
+    /// looked at; the second field is the activity to look at next.
     pub released: u64,
     pub hand: u32,
     /// The largest datagram that passes, by the caller's word.
@@ -93,14 +93,14 @@ impl More {
         self.running > 0
     }
 
-    /// Counts so much more as kept for the conversation.
+    /// Adds `amount` to what is kept for the conversation.
     #[inline(always)]
     pub fn charge(&mut self, hosts: &mut Hosts, kind: Kept, amount: usize) {
         self.kept[kind as usize] += amount;
         hosts.charge(self.host, kind, amount);
     }
 
-    /// Counts so much less as kept for the conversation.
+    /// Subtracts `amount` from what is kept for the conversation.
     #[inline(always)]
     pub fn credit(&mut self, hosts: &mut Hosts, kind: Kept, amount: usize) {
         self.kept[kind as usize] -= amount;
@@ -122,7 +122,7 @@ impl More {
         }
     }
 
-    /// An activity's work, to be changed.
+    /// An activity's work, mutably.
     #[inline]
     pub fn find_mut(&mut self, activity: u32) -> Option<&mut Work> {
         match activity {

@@ -1,4 +1,4 @@
-//! The frames of binding: what each says, how it is read and written (docs/protocol.md, "Binding").
+//! The frames of binding, and how they are read and written (docs/protocol.md, "Binding").
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -19,7 +19,7 @@ const TICKET_FIXED: usize = 40;
 const ADDRESS: usize = 20;
 const HANDSHAKE_FIXED: usize = 12;
 
-/// Proof that the server spoke to this address, and when.
+/// The server's proof that it spoke to a client at an address, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket<'a> {
     /// The client's identifier of the conversation.
@@ -28,7 +28,8 @@ pub(crate) struct Ticket<'a> {
     /// The server's time of issue, in its own units; grows with every ticket of an incarnation.
     pub issued: u64,
     pub mac: [u8; 16],
-    /// What the server is to be told of the handshake again: nothing in a scheme without secrets.
+    /// Bytes that the server wants back, from which it gets the conversation's key; empty in a scheme without
+    /// secrets.
     pub rest: Cow<'a, [u8]>,
 }
 
@@ -43,15 +44,15 @@ impl Ticket<'_> {
     }
 }
 
-/// A part of the sender's handshake, in which the two ends agree upon a key; all zero in a scheme without
-/// secrets.
+/// A part of the sender's handshake, in which the two ends agree on a key. All fields are zero, and the part
+/// is empty, in a scheme without secrets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Handshake<'a> {
-    /// How many bytes the whole has.
+    /// The length of the whole handshake in bytes.
     pub total: u32,
     /// Where the part begins.
     pub offset: u32,
-    /// So many bytes, from the first one on, of the receiver's handshake have arrived at the sender.
+    /// How many bytes of the receiver's handshake, counted from its first, have arrived at the sender.
     pub through: u32,
     pub part: &'a [u8],
 }
@@ -69,18 +70,18 @@ pub(crate) struct Bind<'a> {
     /// Echoed, so that the answer is known to be to this request.
     pub nonce: u64,
     pub versions: (u16, u16),
-    /// Those that the client offers, a bit each.
+    /// The schemes that the client offers, a bit for each.
     pub schemes: u32,
-    /// Skip this many procedures in the answer.
+    /// How many procedures the answer is to skip.
     pub from: u32,
-    /// The ticket that may have to be renewed, or be no good any more: conversation, ticket, the address it
-    /// was given to.
+    /// The ticket that the client asks about: its conversation, the ticket, the address that it was given to.
+    /// The server renews it, or says that it is not good.
     pub renew: Option<(u64, Ticket<'a>, SocketAddr)>,
-    /// The ticket by which the sender proves that it is at its address, and the conversation of that.
+    /// The ticket by which the sender proves that it is at its address, with the ticket's conversation.
     pub proof: Option<(u64, Ticket<'a>)>,
     pub name: &'a [u8],
     pub handshake: Handshake<'a>,
-    /// All of it as it stands in the frame; written from the others.
+    /// The frame's whole body, when it is read; not used in writing.
     #[cfg(feature = "test-scheme")]
     pub body: &'a [u8],
 }
@@ -94,7 +95,7 @@ pub(crate) struct Welcome<'a> {
     pub versions: (u16, u16),
     /// Zero, or the number of the kind of failure.
     pub refused: u16,
-    /// The scheme of the conversation, of those that were offered.
+    /// The scheme of the conversation, one of those that were offered.
     pub scheme: u16,
     pub export: u64,
     /// How many procedures the export has.
@@ -104,7 +105,7 @@ pub(crate) struct Welcome<'a> {
     /// What ended the conversation whose ticket the bind wanted to renew.
     pub ended: Option<Ended>,
     pub handshake: Handshake<'a>,
-    /// As they stand in the frame; written from elsewhere.
+    /// The procedures' fingerprints as in the frame, when it is read; not used in writing.
     pub procedures: &'a [u8],
 }
 
@@ -115,7 +116,7 @@ pub(crate) struct Ended {
     pub age: u64,
 }
 
-/// What a binding compares of a procedure: WELCOME has one for each.
+/// What a binding compares of a procedure. WELCOME has one for each procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// The procedure's number.
@@ -126,7 +127,7 @@ pub struct Fingerprint {
     pub name: u64,
 }
 
-/// How many bytes a [`Fingerprint`] has in WELCOME.
+/// Bytes of a [`Fingerprint`] in WELCOME.
 const FINGERPRINT: usize = 20;
 
 impl Welcome<'_> {
@@ -138,7 +139,7 @@ impl Welcome<'_> {
         })
     }
 
-    /// Its bytes without procedures.
+    /// Bytes of the frame's body without procedures.
     fn fixed_len(&self) -> usize {
         16 + self.ticket.len() + 8 + 8 + ADDRESS + 16 + self.handshake.len() + 4
     }
@@ -147,11 +148,11 @@ impl Welcome<'_> {
 /// Why a ticket was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StaleReason {
-    /// It is of another incarnation; the age is how long this one has been.
+    /// The ticket is of another incarnation; the age is that of this incarnation.
     Incarnation = 1,
-    /// Its conversation was forgotten; the age is how long ago the last one was.
+    /// The ticket's conversation was forgotten; the age is how long ago a conversation was last forgotten.
     Horizon = 2,
-    /// It was given to another address, or by nobody.
+    /// The ticket was given to another address, or is forged.
     Address = 3,
     /// The server cannot take on another conversation; nothing under this ticket ran.
     Full = 4,
@@ -270,7 +271,7 @@ impl Writer<'_> {
         self.frame(STALE, 0, 24).u64(s.conversation).u64(s.number).u32(s.reason as u32).u32(0);
     }
 
-    /// Writes a question, with as much of the part of its handshake as fits.
+    /// Writes a BIND, with as much of its part of the handshake as fits.
     pub fn bind(&mut self, b: &Bind<'_>) {
         let renew = b.renew.as_ref().map_or(0, |(_, ticket, _)| 8 + ticket.len() + ADDRESS);
         let proof = b.proof.as_ref().map_or(0, |(_, ticket)| 8 + ticket.len());
@@ -292,8 +293,8 @@ impl Writer<'_> {
         write_handshake(&mut body, &handshake);
     }
 
-    /// Writes as much of the part of the handshake, and as many of `procedures`, as fit; false when not even
-    /// the rest does.
+    /// Writes a WELCOME, with as much of its part of the handshake, and as many of `procedures`, as fit.
+    /// Returns false if not even the other fields fit.
     pub fn welcome(&mut self, w: &Welcome<'_>, procedures: &[Fingerprint]) -> bool {
         let without = w.fixed_len() - w.handshake.len();
         if self.room() < without + HANDSHAKE_FIXED + opaque_len(0) {
@@ -319,7 +320,7 @@ impl Writer<'_> {
     }
 }
 
-/// A handshake whose part was shortened to what fits so many bytes.
+/// Shortens the part of a handshake so that the handshake fits `room` bytes.
 fn fitting<'a>(handshake: &Handshake<'a>, room: usize) -> Handshake<'a> {
     let fits = room.saturating_sub(HANDSHAKE_FIXED + opaque_len(0)) & !3;
     Handshake { part: &handshake.part[..handshake.part.len().min(fits)], ..*handshake }

@@ -32,8 +32,8 @@ pub(super) const MAX_BODY: usize = u16::MAX as usize;
 pub(crate) enum Frame<'a> {
     Bind(Bind<'a>),
     Welcome(Welcome<'a>),
-    /// A hint: the server does not know the conversation, so the ticket is to be shown.
-    /// (The number of the datagram that it answers is for people who read captures.)
+    /// A hint: the server does not know the conversation, so the ticket is to be shown. The frame's other
+    /// field, the number of the datagram that it answers, is only for people who read captures.
     Challenge {
         conversation: u64,
     },
@@ -44,7 +44,7 @@ pub(crate) enum Frame<'a> {
     Select(Position, Select<'a>),
     Cancel(Position),
     Probe(Position),
-    /// A probe of a call for whose end nobody waits, and which is to go on.
+    /// A probe of a call that is to go on although its end is not waited for.
     Detach(Position),
     State(Position, Progress),
     MtuProbe(u32),

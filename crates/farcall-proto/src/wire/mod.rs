@@ -51,7 +51,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The head of a datagram, of which nothing was checked but that it can be read.
+    /// Reads the head of a datagram, and checks nothing but that it is well formed.
     #[inline(always)]
     pub fn of(head: &[u8; HEADER]) -> Result<Header, Malformed> {
         match Scheme::of(head[1]) {
@@ -63,7 +63,7 @@ impl Header {
     }
 }
 
-/// Whom a datagram is for, and how it is sealed.
+/// The conversation that a datagram is for, and how the datagram is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// The receiver's identifier of the conversation; zero when we know none.
@@ -79,8 +79,7 @@ impl Target {
         head[12..].copy_from_slice(&number.to_be_bytes());
     }
 
-    /// Writes the head and the tag of a datagram whose frames stand between them, which consumes the right to
-    /// its number.
+    /// Writes the head and the tag of a datagram, around its frames. This consumes the right to its number.
     #[inline(always)]
     pub fn seal(&self, datagram: &mut [u8], number: Number) {
         let number = number.value();
@@ -91,8 +90,8 @@ impl Target {
     }
 }
 
-/// Checks a datagram's head and tag and gives the bytes of its frames. `key` gives the key of the
-/// conversation that it names, if that is in a scheme which has one.
+/// Checks a datagram's head and tag, and returns the bytes of its frames. In a scheme with secrets `key` is
+/// asked for the key of the conversation that the datagram names.
 #[inline(always)]
 pub(crate) fn open(
     datagram: &[u8],
@@ -107,7 +106,7 @@ pub(crate) fn open(
     Ok((header, frames))
 }
 
-/// The frames of a datagram in that scheme, whose tag is not looked at.
+/// The frames of a datagram in that scheme, without a check of the tag.
 #[inline(always)]
 pub(crate) fn frames_of(datagram: &[u8], scheme: Scheme) -> Option<&[u8]> {
     datagram.get(HEADER..datagram.len().checked_sub(scheme.tag())?)
@@ -150,13 +149,13 @@ impl<'a> Writer<'a> {
         self.len
     }
 
-    /// The frames that were written.
+    /// The bytes of the frames that were written.
     #[cfg(feature = "test-scheme")]
     pub fn frames(&self) -> &[u8] {
         &self.out[HEADER..self.len]
     }
 
-    /// Bytes of the tag.
+    /// How many bytes the tag takes.
     #[inline(always)]
     fn tag(&self) -> usize {
         self.target.seal.scheme.tag()
@@ -180,8 +179,8 @@ impl<'a> Writer<'a> {
         self.frame_after::<0>(kind, flags, len).1
     }
 
-    /// Begins a frame whose body has `len` bytes. Its first `N` bytes are given apart, to be written without
-    /// further checks.
+    /// Begins a frame whose body has `len` bytes. Returns the body's first `N` bytes apart, to be written
+    /// without further checks.
     #[inline(always)]
     fn frame_after<const N: usize>(&mut self, kind: u8, flags: u8, len: usize) -> (&mut [u8; N], Body<'_>) {
         self.frame_around::<N>(kind, flags, len, 0)
@@ -214,8 +213,8 @@ impl<'a> Writer<'a> {
         end
     }
 
-    /// As [`Writer::finish`], where `inserted` bytes were not written, which is of use only if the scheme
-    /// [allows it](Seal::closes_around).
+    /// Seals the datagram, as [`Writer::finish`], of which `inserted` bytes stand elsewhere. Only for schemes
+    /// that [allow it](Seal::closes_around).
     pub fn finish_around(self, inserted: usize, number: Number) -> usize {
         if inserted == 0 {
             return self.finish(number);

@@ -1,8 +1,8 @@
 //! The numbers of datagrams: each is the right to write one datagram, and there is no other
 //! (docs/protocol.md, 3).
 
-/// The right to write one datagram of that number. It cannot be copied: in a scheme with secrets the number
-/// is the nonce, and to seal two datagrams with one nonce gives the key away (RFC 8439, section 4).
+/// The right to write one datagram of this number. It cannot be copied: in a scheme with secrets the number
+/// is the nonce, and sealing two datagrams with one nonce breaks the scheme (RFC 8439, section 4).
 #[derive(Debug)]
 pub(crate) struct Number(u64);
 
@@ -14,14 +14,14 @@ impl Number {
     }
 }
 
-/// Counts the datagrams of a sender.
+/// Numbers the datagrams of a sender.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     next: u64,
 }
 
 impl Numbers {
-    /// Begins with that number.
+    /// Starts at the number `first`.
     pub const fn from(first: u64) -> Numbers {
         Numbers { next: first }
     }
@@ -32,11 +32,11 @@ impl Numbers {
         self.next
     }
 
-    /// Gives the right to write the next datagram.
+    /// Returns the right to write the next datagram.
     #[inline(always)]
     pub fn take(&mut self) -> Number {
         let number = Number(self.next);
-        // (Nobody sends 2^64 datagrams; but fuzzers begin with the last number.)
+        // It wraps only in fuzzers, which start at the last number.
         self.next = self.next.wrapping_add(1);
         number
     }
@@ -46,8 +46,8 @@ impl Numbers {
 mod tests {
     use super::*;
 
-    /// Has one implementation for what cannot be cloned, and two, between which the compiler cannot choose,
-    /// for what can.
+    /// Has one implementation for types that cannot be cloned. For types that can it has two, between which
+    /// the compiler cannot choose, so a use does not compile.
     trait CannotBeCloned<Which> {
         fn holds() {}
     }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_right_to_a_number_is_given_once_and_cannot_be_copied() {
-        // (That this compiles is the test.)
+        // The test is that this compiles.
         <Number as CannotBeCloned<_>>::holds();
         <Numbers as CannotBeCloned<_>>::holds();
         <crate::server::Envelope as CannotBeCloned<_>>::holds();

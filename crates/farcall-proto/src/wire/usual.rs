@@ -42,7 +42,8 @@ impl<'d> LoneCall<'d> {
         Some(LoneCall { datagram, head, scheme, args })
     }
 
-    /// Whether it is one, without metadata, and nothing else. `key` is as for [`open`](super::open).
+    /// Whether the datagram holds one whole call without metadata, and nothing else. `key` is as for
+    /// [`open`](super::open).
     #[inline(always)]
     pub fn is_one(&self, key: impl FnOnce(u64) -> Option<Key>) -> bool {
         let len = CALL_HEAD + self.args.len();
@@ -89,7 +90,7 @@ impl<'d> LoneCall<'d> {
     }
 }
 
-/// Room for the body of the result that a datagram in `out` will be, in that scheme.
+/// The part of `out` for the body of a result, in a datagram of that scheme that holds nothing else.
 #[inline(always)]
 pub(crate) fn body_room(out: &mut [u8], scheme: Scheme) -> Option<&mut [u8]> {
     let end = out.len().checked_sub(scheme.tag())?;
@@ -118,15 +119,15 @@ pub(crate) fn result_around(
     Some(end)
 }
 
-/// Reads the frames of a datagram that has one whole result in it, and nothing else.
+/// Reads the frames of a datagram that holds one whole result, and nothing else.
 #[inline(always)]
 pub(crate) fn only_result(frames: &[u8]) -> Option<(ResultHead, &[u8])> {
     let (first, bytes) = only::<RESULT_HEAD>(frames, RESULT)?;
     Some((ResultHead::of(first).ok()?, bytes))
 }
 
-/// The body of a datagram that is just the whole result of one call, in a known conversation with a known
-/// seal.
+/// The body of the result in a datagram that holds one whole result and nothing else, in a known conversation
+/// with a known seal.
 #[inline(always)]
 pub(crate) fn result_of<'d>(
     datagram: &'d [u8],
