@@ -27,18 +27,18 @@
 //! **Time.** A server cannot be asked whether it is still at it. So a call whose caller says nothing fails after 25
 //! seconds ([`Builder::patience`]), unlike other calls of farcall.
 //!
-//! A connection over which nothing came from when a call was sent until its deadline, or the beginning of a
-//! reply and not the rest, may be dead: the next call makes another. Other calls under way stay where they
-//! are, until they are answered or their own time is over. The system is told to probe a silent TCP
-//! connection after 30 seconds and to end it after 60.
+//! If nothing comes over a connection between the sending of a call and the call's deadline, or only part of
+//! a reply, the connection may be dead: the next call makes another. Other calls under way stay on the old
+//! one until they are answered or their own time is over. The system is told to probe a silent TCP connection
+//! after 30 seconds and to end it after 60.
 //!
 //! **Failures** are [`CallFailed`], and say whether the call ran. It did not if the server refused it (no
 //! such program, version or procedure, arguments that it cannot read, credentials that it does not accept),
-//! or if it was never sent whole. It may have if no reply came, if the connection broke after it was sent, or
-//! if it was sent more than once. Over UDP it may have whatever the network says of the server's port: a
-//! datagram that was refused may be the second copy of one that ran. A refused port hastens the next try, and
-//! ends the calls after three tries in a row, half a second at least. Those that did not run are made again
-//! once on a new connection, and so are others whose procedure is `#[idempotent]`.
+//! or if it was never sent whole. It may have run if no reply came, if the connection broke after it was
+//! sent, or if it was sent more than once. Over UDP it may have run even if the server's port was refused,
+//! because the refused datagram may be the second copy of one that ran. A refused port brings the next try
+//! forward. Three refused tries in a row, over at least half a second, end the calls. Those that did not run
+//! are made again once on a new connection, and so are others whose procedure is `#[idempotent]`.
 //!
 //! **Threads.** The thread that waits for a reply receives, for all that wait at the same connection. Started calls
 //! gather, and leave together when their thread waits, or by the word of one thread that the process has for all

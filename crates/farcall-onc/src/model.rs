@@ -1,5 +1,5 @@
-//! What decides in clients and servers, without sockets, threads and a clock: for simulators. It may change
-//! in any release.
+//! The decisions of clients and servers, without sockets, threads and a clock, for simulators. This module
+//! may change in any release.
 
 pub use crate::client::model::{Calls, Ended, judge};
 pub use crate::server::model::{Line, Remembered, Running, Seen};

@@ -287,9 +287,9 @@ impl ServerBuilder {
     }
 
     /// How many procedures run at once, at most, besides those that wait in a call of ONC RPC themselves
-    /// ([`waiting`](ServerBuilder::waiting)); 64 by default. More calls than that wait in their sockets. Over
-    /// connections one host alone may have four fifths of them, so that a share is left, whoever comes; of
-    /// less than five, all.
+    /// ([`waiting`](ServerBuilder::waiting)); 64 by default. Further calls wait in their sockets. One host
+    /// alone may have at most four fifths of the running procedures, so that a share is left for other hosts;
+    /// of fewer than five it may have all.
     ///
     /// With `workers(1)` a procedure begins while another one waits in a call of its own: guard what
     /// procedures share by a [`Mutex`](std::sync::Mutex).
@@ -319,10 +319,11 @@ impl ServerBuilder {
     /// How many connections there are at most; 4,096 by default, and never more than three quarters of the
     /// descriptors that the process may have.
     ///
-    /// For one more, a connection of the host that has most is closed, the one that has been silent longest.
-    /// If the new one's host has as many itself, that happens only after five seconds of silence; else the
-    /// new one has to wait, and of 64 that wait the host that has most loses one. A host is an IPv4 address,
-    /// 64 bits of an IPv6 address, or a user of this machine.
+    /// When there are too many, a new connection takes the place of another: of the host that has most, the
+    /// one that has been silent longest is closed. If the new connection's own host has as many, one of its
+    /// own is closed only after five seconds of silence; until then the new one waits. At most 64 wait;
+    /// beyond that the host that has most of them loses one. A host is an IPv4 address, 64 bits of an IPv6
+    /// address, or a user of this machine.
     pub fn connections(mut self, most: usize) -> Self {
         self.limits.connections = most.max(1);
         self
@@ -332,7 +333,7 @@ impl ServerBuilder {
     /// nobody takes; 256 MiB by default, and at least four times the longest record.
     ///
     /// Beyond that, connections of the host that holds most are closed, the one that has been silent longest
-    /// first. One that holds no more than 16 KiB stays.
+    /// first. A connection that holds at most 16 KiB stays.
     pub fn memory(mut self, bytes: usize) -> Self {
         self.limits.memory = bytes;
         self

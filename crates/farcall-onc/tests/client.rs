@@ -271,8 +271,8 @@ fn silence_ends_a_call_by_the_clients_patience_or_the_callers_deadline() {
     drop(gone);
 }
 
-/// An address that no other test's ports are of: one of them could be the one that was let go of. (Not every
-/// system has more than one there.)
+/// A loopback address that no other test uses, so that no other test gets the port that this one has freed.
+/// Some systems have only one loopback address.
 fn ours() -> &'static str {
     if UdpSocket::bind("127.0.7.4:0").is_ok() { "127.0.7.4:0" } else { "127.0.0.1:0" }
 }

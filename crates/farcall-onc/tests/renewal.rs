@@ -186,8 +186,8 @@ fn half(asked: &Asked) -> Vec<u8> {
     [&(0x8000_0000 | reply.len() as u32).to_be_bytes()[..], &reply[..10]].concat()
 }
 
-/// A server that answers the first call of its first connection by that, and then nobody there; on others it
-/// serves.
+/// A server that answers the first call of its first connection with `first`, and then is silent there. Other
+/// connections it serves.
 fn falls_silent(first: impl Fn(&Asked) -> Vec<u8> + Send + 'static) -> String {
     let mut silent = Vec::new();
     tcp(move |number, mut stream| {

@@ -398,15 +398,15 @@ impl fmt::Display for OtherVersions {
 
 impl std::error::Error for OtherVersions {}
 
-/// What follows from what a server says of a call that has no result. What one of several copies of a call
-/// met says little of the others.
+/// The error of a call whose reply has no result, and whether the call ran. If several copies of the call
+/// were sent, the reply is about one of them and says little about the others.
 #[cold]
 pub(super) fn refusal(answer: &Answer<'_>, repeated: bool) -> (Kind, Ran, Cow<'static, str>) {
     let (kind, ran, why) = said(answer);
     (kind, if repeated { Ran::Maybe } else { ran }, why)
 }
 
-/// What a server says of a call that has no result.
+/// The error, and its reason, in a reply without a result.
 fn said(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
     let accepted = match answer {
         Answer::Rejected(Rejected::RpcMismatch { low, high }) => {

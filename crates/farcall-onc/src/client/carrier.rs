@@ -27,7 +27,8 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// Ends the wait at `then` at the latest. [`Wait::No`] stays that, and nothing else becomes it.
+    /// Ends the wait at `then` at the latest. [`Wait::No`] stays as it is, and no other wait becomes
+    /// `Wait::No`.
     pub(super) fn until(self, then: Instant, now: Instant) -> Wait {
         let left = then.saturating_duration_since(now);
         match self {
@@ -311,7 +312,7 @@ pub(crate) fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<Owned
     Ok(rustix::net::socket_with(family, kind, rustix::net::SocketFlags::CLOEXEC, None)?)
 }
 
-/// A socket that programs which this one starts do not inherit; the system wants two calls for it.
+/// Makes a socket that child processes do not inherit. On this system that takes two calls.
 #[cfg(target_vendor = "apple")]
 pub(crate) fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket(family, kind, None)?;

@@ -46,8 +46,7 @@ pub(crate) struct Link {
     /// `Table::way` is blocked: the leader must see when it is not.
     blocked: AtomicBool,
     state: AtomicU8,
-    /// How much has come: greater after each reception, and odd while a part of a record has come and not the
-    /// rest.
+    /// Grows with each reception. It is odd while a record has come in part.
     heard: AtomicU64,
     /// Wakes one who gathers here.
     alarm: OnceLock<Option<Arc<Alarm>>>,
@@ -55,8 +54,8 @@ pub(crate) struct Link {
 
 /// What becomes of a link, in this order.
 const LIVE: u8 = 0;
-/// A call's deadline has passed, and since the call was sent nothing has come, or a part of a record: the
-/// next call is better made elsewhere. Other calls under way may still be answered.
+/// A call's deadline has passed, and since the call was sent nothing has come, or only part of a record. The
+/// next call is made on a new connection; other calls under way here may still be answered.
 const SILENT: u8 = 1;
 /// New calls are made on another link, which has replaced this one.
 const REPLACED: u8 = 2;
@@ -77,7 +76,7 @@ enum Came {
     Nothing,
     /// Datagrams are not taken: the next try is not to be later than that.
     Refused(Instant),
-    /// Datagrams have been refused for so long that there is no server.
+    /// Datagrams have been refused for so long that the server is taken for gone.
     GivenUp(Lost),
     Broken,
 }
@@ -357,9 +356,11 @@ impl Link {
         }
     }
 
-    /// Sends one datagram. If the system refuses it, it is lost like any other; what it says may be of an
-    /// earlier one, another thread's too. That word is then kept from whoever receives, so a datagram must
-    /// leave after it, of which there is a word of its own.
+    /// Sends one datagram. An error that the system returns may be about an earlier datagram, perhaps of
+    /// another thread: the socket's pending error is told only once, and then the receiving thread does not
+    /// hear it. So the datagram is sent again after such an error; if the port is still refused, that raises
+    /// an error of its own. After any other error the datagram is sent once more, and may be lost, as in a
+    /// network.
     pub(crate) fn send_datagram(&self, message: &[u8]) {
         const TRIES: usize = 32;
         for _ in 0..TRIES {
@@ -599,8 +600,8 @@ impl Link {
         mine.map_or(Came::Something, Came::Mine)
     }
 
-    /// The system says that nobody takes our datagrams. That hastens the next try; if it goes on, all calls
-    /// end.
+    /// Handles the system's word that the server's port is refused. It brings the next try forward; if
+    /// refusals go on, all calls end.
     #[cold]
     fn refused(&self, why: &io::Error, refusals: &mut Refusals) -> Came {
         let next = match Refusals::is_one(why.kind()) {

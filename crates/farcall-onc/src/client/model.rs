@@ -1,5 +1,5 @@
-//! The calls of a link without its socket, its threads and a clock: a simulator gives it what comes, and
-//! when.
+//! The calls of a link, without its socket, its threads and a clock. A simulator passes in what comes, and
+//! the time.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use super::table::{Again, Entry, Kept, Lost, Table};
 use crate::wire::message::{Accepted, Answer, Reply};
 use crate::wire::record::{Limits, Records};
 
-/// The calls under way on one connection, or to one address of datagrams.
+/// The calls under way on one stream, or to one address over UDP.
 pub struct Calls {
     table: Table,
-    /// None of datagrams.
+    /// `None` over UDP.
     records: Option<Records>,
     refusals: Refusals,
 }
@@ -26,26 +26,26 @@ pub struct Calls {
 pub enum Ended {
     /// This reply came; its call was sent more than once.
     Answered(Vec<u8>, bool),
-    /// None did.
+    /// No reply came.
     Lost(Kind, Ran),
 }
 
 impl Calls {
-    /// Those that are sent as datagrams.
+    /// Makes the calls of a UDP address.
     pub fn datagrams() -> Calls {
         Calls { table: Table::default(), records: None, refusals: Refusals::default() }
     }
 
-    /// Those that are sent as records of a stream.
+    /// Makes the calls of a stream, which are sent as its records.
     pub fn stream() -> Calls {
         Calls { records: Some(Records::new(Limits::default())), ..Calls::datagrams() }
     }
 
-    /// Starts a call, which a stream then [has to send](Calls::hand_over); the first copy of a datagram is
-    /// the caller's to send.
+    /// Starts a call. On a stream the call then waits to be [handed over](Calls::hand_over); over UDP the
+    /// caller of this function sends the first copy.
     ///
     /// # Errors
-    /// It was not sent, and never will be.
+    /// The call was not sent, and never will be: too many calls or bytes wait.
     pub fn start(
         &mut self,
         now: Instant,
@@ -64,7 +64,8 @@ impl Calls {
         Ok(())
     }
 
-    /// What waits to be sent is given to the system, which [took](Calls::took) so many bytes of it then.
+    /// Takes out the bytes that wait to be sent on a stream. [`Calls::took`] then has to say how many of them
+    /// the system took.
     pub fn hand_over(&mut self) -> Vec<u8> {
         self.table.way.blocked = false;
         let bytes = std::mem::take(&mut self.table.way.out);
@@ -72,7 +73,8 @@ impl Calls {
         bytes
     }
 
-    /// The system took so many of these bytes; none, and never will: the stream is over.
+    /// Notes that the system took `sent` of the bytes that were handed over. `None` means that it took none
+    /// because the stream has ended.
     pub fn took(&mut self, bytes: &[u8], sent: Option<usize>) {
         match sent {
             Some(sent) => drop(self.table.way.took(bytes, sent)),
@@ -83,7 +85,7 @@ impl Calls {
         }
     }
 
-    /// Something came: a datagram, or a part of the stream, which is over if that is no record.
+    /// Takes in a datagram or the next bytes of the stream. Bytes that cannot be a record end the stream.
     pub fn receive(&mut self, mut bytes: &[u8]) {
         let mut posted = Posted::default();
         self.refusals.heard();
@@ -111,12 +113,12 @@ impl Calls {
         drop(self.table.fail(Kind::Unreachable, "the stream has ended".into()));
     }
 
-    /// Whether it has.
+    /// Whether the stream has ended.
     pub fn is_broken(&self) -> bool {
         self.table.broken.is_some()
     }
 
-    /// The network says that nobody takes our datagrams.
+    /// Handles the network's word that the server's port is refused.
     pub fn refused(&mut self, now: Instant) {
         match self.refusals.refused(now) {
             Next::Retry(_) => {}
@@ -125,7 +127,7 @@ impl Calls {
         }
     }
 
-    /// Acts on the timers that are due; what is to be sent again.
+    /// Acts on the timers that are due, and returns the messages that are to be sent again.
     pub fn run_timers(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let (_, repeats) = self.table.run_timers(now, &|_| Lost::late());
         repeats.into_iter().map(|(message, _)| message).collect()
@@ -151,10 +153,10 @@ impl Calls {
     }
 }
 
-/// The result in a reply, or what follows for its call from there being none.
+/// Returns the result in a reply.
 ///
 /// # Errors
-/// There is none.
+/// The reply has no result: the kind of failure, and whether the call ran.
 pub fn judge(message: &[u8], repeated: bool) -> Result<&[u8], (Kind, Ran)> {
     let reply = Reply::parse(message).map_err(|_| (Kind::BadResult, Ran::Maybe))?;
     if let Answer::Accepted { outcome: Accepted::Success(result), .. } = reply.answer {

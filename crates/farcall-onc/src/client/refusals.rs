@@ -1,9 +1,10 @@
-//! What a client makes of the system's word that nobody takes its datagrams: when it tries again, and when it
-//! gives up.
+//! What a client does when the system says that the server's port is refused: when it tries again, and when
+//! it gives up.
 //!
-//! That word (ICMP port unreachable, RFC 792) says nothing of a call. The network may have duplicated a
-//! datagram: the first copy ran, and the server's end refused the second. So a refusal only brings the next
-//! try forward, and refusals that go on end the calls with `Ran::Maybe`.
+//! A refusal (ICMP port unreachable, RFC 792) does not say whether a call ran. The network may have
+//! duplicated a datagram: the first copy ran, and the second was refused because the server had ended
+//! meanwhile. So a refusal only brings the next try forward, and refusals that go on end the calls with
+//! `Ran::Maybe`.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -28,8 +29,8 @@ pub(crate) struct Refusals {
 pub(crate) enum Next {
     /// The next try is at this time, or earlier if it was to be earlier.
     Retry(Instant),
-    /// The next try is at this time, or earlier if it was to be earlier; of the refusals of one try this is
-    /// the one that counts.
+    /// The next try is at this time at the latest. Of several refusals of one try only the first is answered
+    /// so.
     FirstRetry(Instant),
     /// There is no server.
     GiveUp,
@@ -47,8 +48,8 @@ impl Refusals {
         self.count = 0;
     }
 
-    /// When the next try is, if one is due after a refusal. Whoever begins to receive makes it: the refusal
-    /// may have been told to one who does not any more.
+    /// When the next try is to be made, if a refusal has been counted. A thread asks this whenever it begins
+    /// to receive, because the refusal may have been told to a thread that has stopped receiving since.
     #[inline]
     pub(crate) fn next_try(&self) -> Option<Instant> {
         let last = self.last.filter(|_| self.count > 0)?;

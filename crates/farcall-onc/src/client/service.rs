@@ -40,8 +40,8 @@ pub(crate) fn engage(link: &Arc<Link>) {
     look_after(link, unlisted);
 }
 
-/// Has the service look after a link. `unlisted`: it was not listed there, and the thread that calls this has
-/// listed it.
+/// Has the service look after a link. `unlisted` says that the link was not in the service's list, and that
+/// the calling thread has added it.
 pub(crate) fn look_after(link: &Arc<Link>, unlisted: bool) {
     let Some(service) = SERVICE.get().or_else(Service::start) else {
         // Whoever comes next tries again.

@@ -206,14 +206,14 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// All that is counted in, and does not wait in `out`, is given to the system.
+    /// Notes that every counted message which does not wait in `out` is given to the system.
     #[inline]
     pub(crate) fn hand_over(&mut self) {
         self.writing = true;
         self.handed = self.length;
     }
 
-    /// The system took so many of the bytes that it was given; the rest waits to be sent first. Whether it
+    /// Notes that the system took `sent` of these bytes; the rest waits to be sent first. Returns whether it
     /// took all.
     #[inline]
     pub(crate) fn took(&mut self, bytes: &[u8], sent: usize) -> bool {
@@ -227,7 +227,8 @@ impl Way {
         false
     }
 
-    /// The system took none of so many bytes, and never will: calls whose records end in them did not run.
+    /// Notes that the system took none of these bytes and never will. Calls whose records end in them did not
+    /// run.
     #[cold]
     pub(crate) fn took_none(&mut self, bytes: usize) {
         self.writing = false;
@@ -248,8 +249,8 @@ impl Table {
         self.led && self.leaders == xid || !self.calls.is_empty() && self.calls.contains_key(&xid)
     }
 
-    /// Counts a message in, if it may be sent: how long the stream is then. If it has a reply, by its
-    /// identifier.
+    /// Counts a message, if it may be sent, and returns the length of the stream with it. `xid` is the
+    /// identifier of a call that gets a reply.
     #[inline]
     pub(crate) fn admit(&mut self, xid: Option<u32>, message: &[u8]) -> Result<u64, Lost> {
         if let Some(lost) = &self.broken {
@@ -265,8 +266,8 @@ impl Table {
         Ok(self.way.length)
     }
 
-    /// Enters a call whose message was counted in, unless too many are under way: then its message must not
-    /// be sent.
+    /// Enters a call whose message was counted. If too many calls are under way it fails, and the message
+    /// must not be sent.
     pub(crate) fn begin(&mut self, xid: u32, entry: Entry) -> Result<(), Lost> {
         if self.len() >= MAX_CALLS {
             self.way.length = self.way.handed + self.way.out.len() as u64;
@@ -448,8 +449,8 @@ impl Table {
         !mem::replace(&mut self.led, true)
     }
 
-    /// Takes the lead for the thread that makes the call of this identifier. True: lead, until
-    /// [`Table::pass`]. False: another thread leads.
+    /// Takes the lead for the thread that makes the call of this identifier. Returns true if the thread now
+    /// leads, until [`Table::pass`], and false if another thread leads.
     #[inline]
     pub(crate) fn try_lead_for(&mut self, xid: u32) -> bool {
         let leads = self.try_lead();

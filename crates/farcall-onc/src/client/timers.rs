@@ -55,7 +55,7 @@ impl Timers<'_> {
         }
     }
 
-    /// Has the message sent again at this time, if it was not to be sent earlier.
+    /// Has the message sent again at this time at the latest.
     pub(super) fn hasten(&mut self, at: Instant) {
         self.at = self.at.map(|later| later.min(at));
     }

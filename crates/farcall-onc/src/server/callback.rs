@@ -26,9 +26,9 @@ pub(super) struct Callback {
 /// What came of a reply.
 pub(super) enum Delivered {
     InFull,
-    /// It was taken, but all connections together hold too many bytes now.
+    /// The reply was taken, but all connections together hold too many bytes now.
     TooMany,
-    /// There is no end to what nobody takes.
+    /// The reply was not taken: too many replies of this connection wait unread.
     Not,
 }
 

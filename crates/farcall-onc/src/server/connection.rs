@@ -83,8 +83,8 @@ struct Inbox {
 /// What is to leave.
 #[derive(Default)]
 struct Outbox {
-    /// What the socket had no room for, each part with its length before some of it left: so much memory it
-    /// holds.
+    /// What the socket had no room for. Each part has its length from before some of it was sent, which is
+    /// the memory that it holds.
     unsent: VecDeque<(Bytes, usize)>,
     /// How many bytes that is.
     len: usize,
@@ -644,14 +644,14 @@ impl Lasting for Connection {
         if !matches!(poll(&mut place, Some(&NOW)), Ok(1)) {
             return false;
         }
-        // A reset is seen without reading: Linux tells the error to one reader only, whether it peeks or not,
-        // and the next would find the end of a connection that was closed in order.
+        // A reset is looked for without reading. Linux tells the error to one reader only, even if that one
+        // peeks; the next reader would find an orderly end.
         if place[0].revents().intersects(RESET) {
             return true;
         }
         match recv(&self.socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Ok((_, 0)) => !self.owes_nothing(),
-            // Where it is not told from what has come, it is there.
+            // Systems whose flags do not distinguish an end from data: the client is taken to be there.
             Ok(_) => GONE != PollFlags::IN,
             Err(error) => error != Errno::AGAIN && error != Errno::INTR,
         }
@@ -696,8 +696,9 @@ enum Record {
 const GONE: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
 const GONE: PollFlags = PollFlags::IN;
-/// The other side has broken off. (Linux hangs a TCP socket up when both sides have closed, which ours does
-/// last, or at a reset; other systems do so when the other side has closed.)
+/// Flags that show that the other side has broken the connection off. Linux reports a hang-up of a TCP socket
+/// after a reset, or when both sides have closed, and this side closes last. Other systems report it when the
+/// other side has closed.
 #[cfg(target_os = "linux")]
 const RESET: PollFlags = PollFlags::ERR.union(PollFlags::HUP);
 #[cfg(not(target_os = "linux"))]

@@ -33,7 +33,8 @@ pub(super) trait Post: Send + Sync {
     /// Makes one who waits look whether the server has stopped.
     fn wake(&self);
 
-    /// Calls that it has put aside may be executed, perhaps, since others execute no more.
+    /// Has the post look whether calls that it has put aside may be executed now, because fewer others
+    /// execute.
     fn look_aside(&self) {}
 
     /// Acts on what has taken too long; gives how long it need not be asked again.
@@ -109,7 +110,7 @@ pub(crate) struct Crew {
     keeper: Condvar,
     /// It will act on what takes too long.
     sweeping: AtomicBool,
-    /// More than half of those that may execute seem to.
+    /// Whether more than half of the threads that may execute procedures seem to do so.
     busy: AtomicBool,
 }
 
@@ -194,14 +195,14 @@ impl Crew {
         self.staff(&mut state);
     }
 
-    /// Whether so many execute that shares matter.
+    /// Whether so many threads execute procedures that hosts' shares matter.
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Whether one more call of a host may execute, of those that come as datagrams. One may in any case. A
-    /// host that is alone may have four fifths of all: a share is left for others, whoever comes.
+    /// Whether one more call of a host, of those that come as datagrams, may execute. One call of each host
+    /// always may. A host that is alone may have four fifths of all; the rest is left for other hosts.
     #[cold]
     pub(super) fn may_execute(&self, host: NonZero<u64>) -> bool {
         let (mut all, mut own) = (0, 0);
@@ -212,7 +213,7 @@ impl Crew {
         own == 0 || own < SHARE * self.limit.saturating_sub(all)
     }
 
-    /// Notes whether shares matter. At each post one thread waits, at least.
+    /// Notes whether hosts' shares matter. At least one thread waits at each post, and does not execute.
     fn note_busy(&self, state: &State) {
         let execute = state.threads.saturating_sub(state.idle + state.posts.len());
         self.busy.store(execute * 2 > self.limit, Ordering::Relaxed);
@@ -329,8 +330,7 @@ impl Crew {
     fn work(self: &Arc<Self>, seat: &Arc<Seat>) {
         SEAT.set(Some((self.clone(), seat.clone())));
         while let Some(job) = self.next() {
-            // All that is the user's is guarded where it is run; should anything else panic, the others go
-            // on.
+            // The user's code is guarded where it runs. If anything else panics, the other threads go on.
             guard::run_alone("a server's thread", || job(seat));
         }
         SEAT.set(None);
@@ -448,9 +448,9 @@ pub(super) struct Seat {
     turn: AtomicU64,
     /// Its value when the keeper last looked.
     seen: AtomicU64,
-    /// Whose call it executes that came as a datagram; 0 if it does not.
+    /// The number of the host whose call the thread executes, if the call came as a datagram; otherwise 0.
     host: AtomicU64,
-    /// That waits for a call of its own.
+    /// The procedure waits in a call of its own.
     aside: AtomicBool,
     /// The connection whose calls it serves, with the number of its turn there.
     held: Mutex<Option<(Arc<Connection>, u64)>>,
@@ -468,7 +468,7 @@ impl Seat {
         (result, self.seen.load(Ordering::Relaxed) == turn + 1 + OVERDUE)
     }
 
-    /// The same, of a call that this host sent as a datagram.
+    /// Runs a procedure, as [`Seat::run`], for a call that this host sent as a datagram.
     #[inline]
     pub(super) fn run_for<R>(&self, host: NonZero<u64>, procedure: impl FnOnce() -> R) -> (R, bool) {
         self.host.store(host.get(), Ordering::Relaxed);
@@ -477,7 +477,7 @@ impl Seat {
         run
     }
 
-    /// Whether it executes a call, which does not wait for one of its own.
+    /// Whether the thread executes a procedure that does not wait in a call of its own.
     fn executes(&self) -> bool {
         self.turn.load(Ordering::SeqCst) % 2 == 1 && !self.aside.load(Ordering::SeqCst)
     }
@@ -514,7 +514,7 @@ impl Seat {
     }
 }
 
-/// A host may have so many calls executing for each that all hosts together still may.
+/// A host may have this many calls executing for each call that all hosts together still may begin.
 pub(super) const SHARE: usize = 4;
 /// Added to a turn that was seen twice.
 const OVERDUE: u64 = 1 << 63;

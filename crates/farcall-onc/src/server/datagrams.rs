@@ -31,13 +31,14 @@ pub(super) struct Datagrams {
     list: Arc<WatchList>,
     crew: Arc<Crew>,
     programs: Arc<Programs>,
-    /// Calls of hosts that have their share of those that execute, and how many there are.
+    /// Calls that are put aside because their hosts have their share of the calls that execute; and how many
+    /// there are.
     aside: Mutex<FairQueue<Aside>>,
     put_aside: AtomicUsize,
 }
 
-/// So many calls are put aside, and so many bytes of them: of the host that has most the newest is lost, as
-/// datagrams are.
+/// The most calls that are put aside, and the most bytes of them. Beyond that the newest call of the host
+/// that has most is lost, as any datagram may be.
 const MOST_ASIDE: usize = 1024;
 const MOST_BYTES_ASIDE: usize = 4 << 20;
 
@@ -135,21 +136,22 @@ impl Datagrams {
         if self.spin.is_zero() && !self.crew.is_guarded() { 2 } else { 1 }
     }
 
-    /// Puts a call aside whose host has its share of those that execute; false if it is to be served.
+    /// Puts a call aside if its host has its share of the calls that execute. Returns false if the call is to
+    /// be served now.
     #[cold]
     fn put_aside(&self, message: &[u8], asker: &Asker) -> bool {
         if self.crew.may_execute(Key::at(asker.from.ip()).number()) {
             return false;
         }
         let mut aside = self.lock();
-        // Who has not its place any more sends it again.
+        // A call that lost its place is sent again by its client.
         drop(aside.push(Aside { message: message.to_vec(), asker: *asker }, false));
-        // Should another call have ended meanwhile, this thread sees that before it waits.
+        // If another call has ended meanwhile, this thread serves the call before it waits.
         self.put_aside.store(aside.len(), Ordering::SeqCst);
         true
     }
 
-    /// Serves what was put aside, as much as may be.
+    /// Serves calls that were put aside, as many as their hosts' shares allow.
     #[cold]
     fn serve_aside(&self, seat: &Seat, reply: &mut Outgoing) {
         let next = || {
@@ -224,8 +226,8 @@ impl Datagrams {
 #[derive(Clone, Copy)]
 struct Asker {
     from: SocketAddr,
-    /// Which of the host's addresses it asked, if that is known and to be answered from: who asked one takes
-    /// no answer from another, and firewalls drop it.
+    /// The address of this host that the peer asked, if it is known and has to be the answer's source. A peer
+    /// accepts no answer from another address, and firewalls drop it.
     at: Option<IpAddr>,
 }
 

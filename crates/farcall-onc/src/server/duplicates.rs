@@ -34,8 +34,8 @@ use table::{Answer, Table};
 /// How many replies are kept, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Bytes that all replies together may take; 4 MiB by default. Of the host that has most the oldest go
-    /// first.
+    /// Bytes that all replies together may take; 4 MiB by default. When they are too many, the oldest of the
+    /// host that has most go first.
     pub bytes: usize,
     /// How long a reply is kept; two minutes by default.
     pub time: Duration,
@@ -76,10 +76,10 @@ impl Key {
     }
 }
 
-/// A connection that lasts, as far as we have seen.
+/// A connection that has not ended as far as the server has seen.
 pub(crate) trait Lasting: Send + Sync {
-    /// Whether the client has gone, and not in order with all its replies: it may send its calls again on
-    /// another connection. That may be known only when the system is asked.
+    /// Asks the system whether the client has gone without all its replies. Such a client may send its calls
+    /// again on another connection.
     fn is_broken_off(&self) -> bool;
 }
 
@@ -178,7 +178,7 @@ impl Duplicates {
         Duplicates::with_clock(retention, now)
     }
 
-    /// With another clock than the system's.
+    /// Makes an empty memory of calls that goes by this clock.
     pub(super) fn with_clock(retention: Retention, clock: fn() -> Duration) -> Duplicates {
         Duplicates {
             retention,
@@ -196,7 +196,7 @@ impl Duplicates {
         self.begin_by(peer, call, credential, arguments, fate)
     }
 
-    /// A call has come, by a connection of this fate if by any.
+    /// Takes in a call, which came by a connection of this fate, or as a datagram.
     #[inline]
     pub(super) fn begin_by(
         &self,

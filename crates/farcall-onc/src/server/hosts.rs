@@ -18,8 +18,8 @@ pub(super) struct Hosts {
     known: Mutex<HashMap<Key, Arc<Host>>>,
     bytes: AtomicUsize,
     budget: usize,
-    /// Calls under way of all hosts. Less than none for a moment, where a call's end is counted before its
-    /// beginning.
+    /// How many calls of all hosts are under way. It may be below zero for a moment, when a call's end is
+    /// counted before its beginning.
     running: AtomicIsize,
 }
 
@@ -29,12 +29,12 @@ pub(super) struct Host {
     key: Key,
     connections: AtomicUsize,
     bytes: AtomicUsize,
-    /// The host's calls under way. Less than none for a moment, where a call's end is counted before its
-    /// beginning.
+    /// How many calls of the host are under way. It may be below zero for a moment, when a call's end is
+    /// counted before its beginning.
     running: AtomicIsize,
 }
 
-/// What tells hosts apart.
+/// The identity of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     V4(u32),
@@ -54,7 +54,7 @@ pub(super) struct Account {
 pub(super) const LEAST: usize = 16 << 10;
 
 impl Hosts {
-    /// Makes the table, which no host is in yet. More bytes than `budget` are too many.
+    /// Makes an empty table, for at most `budget` bytes.
     pub(super) fn new(budget: usize) -> Arc<Hosts> {
         Arc::new(Hosts { known: Mutex::default(), bytes: AtomicUsize::new(0), budget, running: AtomicIsize::new(0) })
     }
@@ -117,7 +117,7 @@ impl Key {
         peer.address.map_or(Key::User(peer.user), |address| Key::at(address.ip()))
     }
 
-    /// A number that no other host has, as good as.
+    /// A number for the host, by a hash: two hosts have the same number only by an unlikely accident.
     pub(super) fn number(self) -> NonZero<u64> {
         let number = match self {
             Key::V4(ip) => 1 << 32 | u64::from(ip),
@@ -146,22 +146,22 @@ impl Account {
         self.bytes.load(Ordering::SeqCst)
     }
 
-    /// Counts so many bytes more as held. True: all hosts together hold too many.
+    /// Counts `bytes` more as held. Returns whether all hosts together hold too many.
     pub(super) fn add(&self, bytes: usize) -> bool {
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
         self.host.bytes.fetch_add(bytes, Ordering::SeqCst);
         self.hosts.bytes.fetch_add(bytes, Ordering::SeqCst) + bytes > self.hosts.budget
     }
 
-    /// Counts so many bytes fewer as held.
+    /// Counts `bytes` fewer as held.
     pub(super) fn subtract(&self, bytes: usize) {
         for held in [&self.bytes, &self.host.bytes, &self.hosts.bytes] {
             held.fetch_sub(bytes, Ordering::SeqCst);
         }
     }
 
-    /// A call of the connection is under way besides those that its reader serves, and does not wait for
-    /// another machine.
+    /// Counts a call of the connection as under way, besides those that its reader serves and those that wait
+    /// for another machine.
     pub(super) fn begin(&self) {
         self.host.running.fetch_add(1, Ordering::SeqCst);
         self.hosts.running.fetch_add(1, Ordering::SeqCst);
@@ -173,9 +173,8 @@ impl Account {
         self.hosts.running.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether the host may have one more call under way, where all hosts together may have `most`. It may
-    /// have one in any case. A host that is alone may have four fifths of them: a share is left for others,
-    /// whoever comes.
+    /// Whether the host may have one more call under way, if all hosts together may have `most`. Each host
+    /// may always have one. A host that is alone may have four fifths; the rest is left for other hosts.
     #[inline]
     pub(super) fn may_run(&self, most: usize) -> bool {
         let running = self.host.running.load(Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! What a server remembers of calls without its sockets, its threads and a clock: a simulator gives it calls,
-//! and ends them.
+//! A server's memory of calls, without its sockets, its threads and a clock. A simulator passes calls in, and
+//! ends them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,11 +33,11 @@ impl Lasting for Wire {
 
 /// What is known of a call that came.
 pub enum Seen {
-    /// It is to be executed, and then [ended](Remembered::end).
+    /// It is new: it is to be executed, and then [ended](Remembered::end).
     New(Running),
     /// It is being executed.
     Running,
-    /// It had this result.
+    /// It was executed, with this result.
     Answered(Vec<u8>),
 }
 
@@ -45,12 +45,13 @@ pub enum Seen {
 pub struct Running(Option<Ticket>);
 
 impl Remembered {
-    /// Nothing yet, and by this clock.
+    /// Makes an empty memory of calls that goes by this clock.
     pub fn new(retention: Retention, clock: fn() -> Duration) -> Remembered {
         Remembered(Duplicates::with_clock(retention, clock))
     }
 
-    /// A call has come, by a connection or as a datagram; none if it is no call.
+    /// Takes in a call, which came by a connection or as a datagram. Returns `None` if the message is no
+    /// call.
     pub fn begin(&self, from: SocketAddr, line: Option<&Line>, message: &[u8]) -> Option<Seen> {
         let (call, arguments) = Call::parse(message).ok()?;
         let transport = if line.is_some() { Transport::Tcp } else { Transport::Udp };
@@ -64,33 +65,33 @@ impl Remembered {
         })
     }
 
-    /// It was executed.
+    /// Notes that a call was executed, with this result.
     pub fn end(&self, running: Running, result: &[u8]) {
         if let Some(ticket) = running.0 {
             self.0.end(ticket, Outcome::Result(result.to_vec().into(), None));
         }
     }
 
-    /// Forgets what is too old or too much.
+    /// Forgets calls that are too old or too many.
     pub fn forget(&self) {
         self.0.forget();
     }
 }
 
 impl Line {
-    /// A connection that lasts.
+    /// Makes a connection, which lasts until it is [broken off](Line::break_off) or [ended](Line::end).
     pub fn open() -> Line {
         let line = Line::default();
         line.fate.begin(&line.wire);
         line
     }
 
-    /// The client's end of it is gone, without all its replies. The server sees that when it looks.
+    /// Notes that the client's end is gone, without all its replies. The server sees that when it looks.
     pub fn break_off(&self) {
         self.wire.0.store(true, Ordering::Relaxed);
     }
 
-    /// The server has seen it end, with all its replies or without.
+    /// Notes that the server has seen the connection end, `in_order` if with all its replies.
     pub fn end(&self, in_order: bool) {
         match in_order {
             true => self.fate.end_in_order(),

@@ -184,10 +184,11 @@ impl Streams {
         }
     }
 
-    /// Closes a connection for another of that peer; of an unknown one, if the system has no room.
+    /// Closes a connection to make room for a new one of that peer; of an unknown peer if the system has no
+    /// room.
     ///
-    /// It is one of the host that has most, the one that has been silent longest. If the peer's host has as
-    /// many, it is one that nobody has used for a while, or none.
+    /// It closes a connection of the host that has most, the one that has been silent longest. If the peer's
+    /// own host has as many, it closes one that was not used for a while, or none.
     fn make_room(&self, peer: Option<&Peer>) -> bool {
         let now = Instant::now();
         let all = self.all();
@@ -206,9 +207,9 @@ impl Streams {
         closed.inspect(|closed| closed.close()).is_some()
     }
 
-    /// Has connections give bytes up, if all together hold too many: what they can spare; then the host that
-    /// holds most loses the connection that has been silent longest, until an eighth of what may be held is
-    /// free.
+    /// Frees bytes if all connections together hold too many. First all connections give up what they can
+    /// spare. Then, until an eighth of the budget is free, the host that holds most loses the connection that
+    /// has been silent longest.
     #[cold]
     pub(super) fn relieve(&self) {
         // One at a time. Who comes meanwhile reads nothing more until there is room.
@@ -290,8 +291,8 @@ impl Streams {
         }
     }
 
-    /// Begins a connection that waits, if there is room: of a host that has the fewest, the one that has
-    /// waited longest.
+    /// Begins a waiting connection, if there is room: the one that has waited longest, of a host that has the
+    /// fewest.
     fn admit_from_lobby(&self) {
         if self.len() >= self.limits.connections {
             return;

@@ -221,8 +221,9 @@ impl Records {
         }
     }
 
-    /// Gives back what is not needed before more comes of a record that is under way, once [`Records::next`]
-    /// said that there is no more: then what is [held](Records::held) is at most twice what has come.
+    /// Frees memory that is not needed until more of an unfinished record comes. Called once
+    /// [`Records::next`] has returned that there is no further record; then at most twice the received bytes
+    /// are [held](Records::held).
     pub(crate) fn settle(&mut self) {
         if self.is_partial() {
             self.buffer = self.buffer[self.start..self.end].to_vec();

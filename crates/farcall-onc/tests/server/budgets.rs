@@ -29,8 +29,8 @@ fn is_served(stream: &mut Stream<TcpStream>) {
 }
 
 const MIB: usize = 1 << 20;
-/// What the servers here may hold; besides, each thread that reads may hold a record more for a moment, in
-/// twice its length.
+/// What the servers here may hold. Besides, each thread that reads may hold one record for a moment, in a
+/// buffer of twice its length.
 const BUDGET: usize = 8 * MIB;
 const MOST: usize = 2 * BUDGET;
 
@@ -45,7 +45,7 @@ fn records_that_never_end_cost_the_connections_of_their_host_and_nobody_else() {
     let mut attackers = Vec::new();
     for _ in 0..64 {
         let mut attacker = from_afar(&server, 2);
-        // It may be closed before it has sent that.
+        // The server may close the connection before all is sent.
         let _ = attacker.0.write_all(&whole[..whole.len() - 8]);
         attackers.push(attacker);
         assert!(server.memory() <= MOST, "{} bytes are held", server.memory());
@@ -85,7 +85,7 @@ fn replies_to_no_call_cost_the_connections_of_their_host_and_nobody_else() {
     let limits = Limits { record: MIB, ..Limits::default() };
     let of = |builder: farcall_onc::server::ServerBuilder| builder.program::<dyn Game>(std::sync::Arc::new(Table));
     let (server, _) = serve_with(|builder| of(builder).records(limits).memory(BUDGET));
-    // Has the server call it once.
+    // The server is made to call this client once.
     let call_back = |stream: &mut Stream<TcpStream>, xid| {
         let mut play = call(xid, 1, &[1]);
         play[12..20].copy_from_slice(&words(&[0x2000_0078, 1]));
@@ -97,12 +97,12 @@ fn replies_to_no_call_cost_the_connections_of_their_host_and_nobody_else() {
     let mut honest = tcp(&server);
     call_back(&mut honest, 100);
     let mut nonsense = words(&[77, 1, 0, 0, 0, 0]);
-    // What is being received of them always takes as much.
+    // Each connection's receive buffer takes as much in any case.
     nonsense.resize(8 << 10, 7);
     let mut attackers: Vec<_> = (0..8).map(|_| from_afar(&server, 2)).collect();
     attackers.iter_mut().zip(0..).for_each(|(attacker, xid)| call_back(attacker, xid));
     for attacker in &mut attackers {
-        // It may be closed before it has sent that.
+        // The server may close the connection before all is sent.
         let _ = attacker.0.write_all(&record(&nonsense).repeat(6 * MIB / nonsense.len()));
         let _ = attacker.0.write_all(&record(&call(2, 1, &[1, 1])));
         let _ = attacker.0.read(&mut [0; 64]);
@@ -159,12 +159,12 @@ fn one_host_leaves_threads_for_the_calls_of_others() {
     for attacker in &mut attackers {
         xids.by_ref().take(8).for_each(|xid| attacker.send(&call(xid, 13, &[])));
     }
-    // Of eight that run at once four fifths are one host's.
+    // Eight calls may run at once, and one host may have four fifths of them.
     calculator.await_begun(7);
     for _ in 0..10 {
         is_served(&mut tcp(&server));
     }
-    // More of another host that take long.
+    // Another host sends more calls that take long.
     let mut other = tcp(&server);
     other.send(&call(7, 13, &[]));
     calculator.await_begun(8);
@@ -198,7 +198,7 @@ fn one_host_leaves_threads_for_the_calls_of_others_over_udp() {
     for xid in 100..100 + MANY {
         attacker.send(&call(xid, 13, &[])).unwrap();
     }
-    // Of eight that run at once four fifths are one host's.
+    // Eight calls may run at once, and one host may have four fifths of them.
     calculator.await_begun(7);
     let other = datagrams_from_afar(&server, 3);
     for xid in 0..10 {
@@ -206,12 +206,12 @@ fn one_host_leaves_threads_for_the_calls_of_others_over_udp() {
         assert_eq!(datagram(&other), (xid, words(&[42])));
         is_served(&mut tcp(&server));
     }
-    // More of another host that take long.
+    // Another host sends more calls that take long.
     other.send(&call(7, 13, &[])).unwrap();
     calculator.await_begun(8);
     calculator.open();
     assert_eq!(datagram(&other).0, 7);
-    // What was put aside has its turn.
+    // Calls that were put aside get their turn.
     let mut xids: Vec<u32> = (0..MANY).map(|_| datagram(&attacker).0).collect();
     xids.sort_unstable();
     assert!(xids.into_iter().eq(100..100 + MANY));

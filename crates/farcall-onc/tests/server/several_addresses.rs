@@ -42,8 +42,9 @@ fn a_server_with_several_addresses_answers_from_the_one_that_was_asked() {
     }
 }
 
-/// Runs the test again in a network of its own, where the host has two addresses of each family. (The system
-/// adds the routes of IPv6 addresses some time after the addresses: until then datagrams are lost.)
+/// Runs the test again in a network of its own, where the host has two addresses of each family. It waits
+/// until the system has added the routes of the IPv6 addresses, which comes some time after the addresses;
+/// until then datagrams would be lost.
 fn run_again() {
     let script = "ip link set lo up && for at in 10.77.0.1/32 10.77.0.2/32 fd77::1/128 fd77::2/128; \
         do ip addr add $at dev lo nodad || exit; done; \

@@ -131,8 +131,9 @@ fn a_call_sent_again_after_a_reset_is_answered_and_does_not_run() {
         // It ends with its reply unread: the server's side is reset.
         first.0.peek(&mut [0]).unwrap();
         drop(first);
-        // Nothing orders what comes by two connections: the reset has arrived when the server has let go of
-        // the first. (What the server does before it has: `server/connection/tests.rs`.)
+        // Events of two connections have no order between them. So the test waits until the server has let go
+        // of the first connection, which shows that the reset has arrived. `server/connection/tests.rs` tests
+        // what the server does before that.
         while server.connections() > 0 {
             std::thread::yield_now();
         }

@@ -15,7 +15,7 @@ use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::Call;
 use crate::wire::record;
 
-/// A server without connections, and without threads: nobody looks at a socket but the test.
+/// A server without connections and without threads: only the test looks at sockets.
 fn streams() -> Arc<Streams> {
     let limits = StreamLimits {
         connections: 9,
@@ -71,7 +71,7 @@ fn tcp_connection(streams: &Arc<Streams>, id: u64) -> (Arc<Connection>, TcpStrea
     (connection, client)
 }
 
-/// A call that each client begins with comes by a connection.
+/// Has the call that every client begins with come by this connection.
 fn begin(duplicates: &Duplicates, connection: &Arc<Connection>) -> Seen {
     let peer = Peer { connection: Some(connection.clone()), ..connection.peer.clone() };
     let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
@@ -79,8 +79,7 @@ fn begin(duplicates: &Duplicates, connection: &Arc<Connection>) -> Seen {
     duplicates.begin(&peer, &call, credential, b"")
 }
 
-/// Waits until the system knows that the client has gone, and tells nobody why: an error is still there to be
-/// found.
+/// Waits until the system knows that the client has gone, without consuming the socket's error.
 fn await_gone(connection: &Connection) {
     assert_eq!(poll(&mut [PollFd::new(&connection.socket, GONE)], None), Ok(1));
 }
@@ -99,7 +98,7 @@ fn a_call_sent_again_before_the_reset_of_its_connection_was_read_does_not_run() 
     drop(client);
     await_gone(&first);
     assert!(matches!(begin(&duplicates, &second), Seen::Answered(_)));
-    // Whoever looks takes nothing from those who look later, the connection's own reader among them.
+    // A look takes nothing from later looks, nor from the connection's own reader.
     let (third, _third_client) = tcp_connection(&streams, 9);
     assert!(matches!(begin(&duplicates, &third), Seen::Answered(_)));
     assert!(matches!(first.receive(&mut lock(&first.inbox), RecvFlags::DONTWAIT), Received::Over));
@@ -112,7 +111,8 @@ fn a_client_that_closed_before_the_server_read_that_has_sent_its_call_again_only
     let (first, mut client) = tcp_connection(&streams, 7);
     let Seen::Never(Some(ticket)) = begin(&duplicates, &first) else { panic!("it was seen before") };
     duplicates.end(ticket, Outcome::Silence);
-    // It has read what it was sent, which is nothing, and something has come of it that was not answered.
+    // The client has read all that it was sent, which is nothing, and has sent something that was not
+    // answered.
     client.write_all(b"more").unwrap();
     drop(client);
     await_gone(&first);

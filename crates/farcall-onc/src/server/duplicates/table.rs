@@ -1,5 +1,5 @@
-//! Where calls and their answers are kept: a line for each host, and the host that has most gives its oldest
-//! up first.
+//! Calls and their answers, in a line for each host. When there are too many, the host that has most loses
+//! its oldest.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -13,39 +13,39 @@ use super::{Fate, HostKey, Key, Lasting, Outcome, Retention, Ticket};
 
 /// All that is kept.
 pub(super) struct Table {
-    /// Where calls stand, by their checksums. Several are of one key, if clients on different connections
-    /// call alike.
+    /// Where calls are, by their checksums. Several calls may have one key, when clients on different
+    /// connections make calls with equal bytes.
     places: HashTable<Place>,
-    /// Those of each host. A line with no calls is nobody's.
+    /// The calls of each host. A line without calls belongs to no host.
     lines: Vec<Line>,
     free: Vec<u32>,
     hosts: HashMap<HostKey, u32>,
-    /// Hosts by how much is kept of them, in units of two to a power: an order that seldom changes. Among
-    /// equals the one that is known longest comes last.
+    /// Hosts in the order of how much is kept of them, in units of a power of two, so that the order seldom
+    /// changes. Among equals the host that is known longest comes last.
     heaviest: BTreeSet<(usize, Reverse<u64>, u32)>,
     unit: u32,
-    /// The line that is looked at next for what is too old.
+    /// The line that is searched next for calls that are too old.
     look: usize,
-    /// How many calls there were.
+    /// How many calls there have been.
     numbers: u64,
     bytes: usize,
 }
 
-/// Where a call stands: in which line, and behind how many that ever stood there.
+/// Where a call is: in which line, and behind how many calls that ever were in it.
 struct Place {
     checksum: u64,
     line: u32,
     at: u64,
 }
 
-/// The calls of one host as they came: side by side, since those that come and go together are soon no more
-/// in a cache.
+/// The calls of one host in the order in which they came. They are side by side because calls that come
+/// together are dropped together, after they have left the processor's cache.
 struct Line {
     host: HostKey,
-    /// How many calls there were before its first.
+    /// How many calls of all hosts came before this host's first.
     since: u64,
     calls: VecDeque<Known>,
-    /// Where the first of them stands.
+    /// The position of the first of `calls`, as [`Place::at`] counts.
     first: u64,
     bytes: usize,
 }
@@ -53,7 +53,7 @@ struct Line {
 struct Known {
     key: Key,
     number: NonZero<u64>,
-    /// Of the connection that it came by.
+    /// The fate of the connection that the call came by.
     fate: Option<Arc<Fate>>,
     answer: Option<Answer>,
 }
@@ -64,24 +64,25 @@ pub(super) struct Answer {
     pub(super) outcome: Outcome,
 }
 
-/// What an entry takes besides its reply, and a host besides its entries.
+/// Bytes that an entry counts for besides its reply, and a host besides its entries.
 pub(super) const ENTRY: usize = 256;
 pub(super) const HOST: usize = 768;
-/// Calls that are being served and are moved to the end of a line at a time.
+/// How many calls that are being served are moved to the end of a line at a time.
 const MOVES: usize = 4;
-/// Hosts that are looked at for what is too old at a time.
+/// How many hosts are searched for calls that are too old at a time.
 const HOSTS: usize = 2;
 
 impl Known {
-    /// Whether it is the same as no call that comes by a connection of this fate, or by any new one: it is
-    /// too old, or its client is owed nothing. It stays until it is the oldest, though no place leads to it.
+    /// Whether no call that comes now, by a connection of this fate or by a new one, can be this call sent
+    /// again: it is too old, or its connection ended in order. It stays in its line until it is the oldest,
+    /// though no place leads to it.
     fn is_past(&self, is_old: impl Fn(Duration) -> bool, fate: Option<&Arc<Fate>>) -> bool {
         let is_its_own = |former: &Arc<Fate>| fate.is_some_and(|fate| Arc::ptr_eq(former, fate));
         self.answer.as_ref().is_some_and(|answer| is_old(answer.at))
             || self.fate.as_ref().is_some_and(|former| !is_its_own(former) && former.is_in_order())
     }
 
-    /// Whether one that has the same key and comes by a connection of this fate is the same call.
+    /// Whether a call with the same key that comes by a connection of this fate is this call, sent again.
     fn is_sent_again(&self, fate: Option<&Arc<Fate>>, look: impl FnOnce(Arc<dyn Lasting>) -> bool) -> bool {
         match (&self.fate, fate) {
             (Some(former), Some(fate)) if !Arc::ptr_eq(former, fate) => former.may_come_again(look),
@@ -99,14 +100,14 @@ impl Line {
         self.calls.get_mut(usize::try_from(at.checked_sub(self.first)?).ok()?)
     }
 
-    /// Where the next call will stand.
+    /// The position of the next call that is added.
     fn end(&self) -> u64 {
         self.first + self.calls.len() as u64
     }
 }
 
 impl Table {
-    /// An empty one for about so many bytes.
+    /// Makes an empty table for about `budget` bytes.
     pub(super) fn new(budget: usize) -> Table {
         Table {
             places: HashTable::new(),
@@ -135,8 +136,8 @@ impl Table {
         self.places.len()
     }
 
-    /// The answer of a call that is the same as one of this key which comes by a connection of this fate, if
-    /// there is one.
+    /// Looks for a call that a call of this key, by a connection of this fate, repeats. Returns the found
+    /// call's answer, which is `None` while the call is being served.
     pub(super) fn find(
         &mut self,
         key: &Key,
@@ -158,7 +159,8 @@ impl Table {
         if let Some(found) = places.find(key.checksum, same).and_then(known) {
             return Some(found.answer.as_ref());
         }
-        // One goes for each that comes: there are never many of one key, however many clients come and go.
+        // Each call that comes removes one such place, so there are never many of one key, however many
+        // clients come and go.
         if let Some(past) = past
             && let Ok(place) = places.find_entry(key.checksum, |place| (place.line, place.at) == past)
         {
@@ -200,7 +202,7 @@ impl Table {
         place
     }
 
-    /// So much more is kept in a line, or less.
+    /// Adds `bytes`, which may be negative, to what is kept in a line.
     fn count(&mut self, place: u32, bytes: isize) {
         let line = &mut self.lines[place as usize];
         let before = line.bytes >> self.unit;
@@ -214,10 +216,10 @@ impl Table {
         }
     }
 
-    /// Enters what a call was answered with. One that has taken long begins anew at the end of the line: it
+    /// Enters what a call was answered with. A call that took long moves to the end of the line, because it
     /// is the likeliest to be sent again.
     pub(super) fn answer(&mut self, ticket: &Ticket, answer: Answer) {
-        /// So many others may have come meanwhile.
+        /// A call took long if more than this many calls of its host came meanwhile.
         const FEW: u64 = 8;
         let Table { places, lines, .. } = self;
         let same = |place: &Place| {
@@ -239,8 +241,8 @@ impl Table {
         self.count(line, bytes as isize);
     }
 
-    /// Removes what is too old, a few hosts at a time, and what is too much, of the host that has most. What
-    /// is still being served goes to the end of the line, a few at a time.
+    /// Removes calls that are too old, a few hosts at a time, and calls that are too many, of the host that
+    /// has most. Calls that are still being served move to the end of their line, a few at a time.
     pub(super) fn expire(&mut self, now: Duration, retention: Retention) {
         for _ in 0..HOSTS.min(self.lines.len()) {
             self.look = (self.look + 1) % self.lines.len();
@@ -252,7 +254,7 @@ impl Table {
         {
             let before = self.bytes;
             let next = self.heaviest.iter().nth_back(1).map_or(0, |(units, ..)| units << self.unit);
-            // Not further than to what the next has.
+            // The heaviest host is shortened only until it has as little as the next.
             self.shorten(heaviest, |table, _| {
                 table.bytes > retention.bytes && table.lines[heaviest as usize].bytes >= next
             });
@@ -262,7 +264,7 @@ impl Table {
         }
     }
 
-    /// Takes the oldest calls out of a line as long as they are answered and this holds of them.
+    /// Takes the oldest calls out of a line as long as they are answered and `goes` accepts them.
     fn shorten(&mut self, place: u32, mut goes: impl FnMut(&Table, &Answer) -> bool) {
         let mut moves = 0;
         while let Some(oldest) = self.lines[place as usize].calls.front() {
@@ -283,8 +285,8 @@ impl Table {
         self.forget_if_empty(place);
     }
 
-    /// Removes the first of a line, or moves it behind the others if it is being served. (One that no place
-    /// leads to is neither.)
+    /// Removes the first call of a line. If it is being served, and a place leads to it, it moves to the end
+    /// of the line.
     fn pop(&mut self, place: u32) {
         let line = &mut self.lines[place as usize];
         let Some(known) = line.calls.pop_front() else { return };
@@ -300,7 +302,7 @@ impl Table {
         line.calls.push_back(known);
     }
 
-    /// A host of which nothing is kept any more leaves its line.
+    /// Frees the line of a host of which nothing is kept any more.
     fn forget_if_empty(&mut self, place: u32) {
         let line = &mut self.lines[place as usize];
         if !line.calls.is_empty() || self.hosts.get(&line.host) != Some(&place) {

@@ -171,7 +171,7 @@ fn what_is_not_forgotten_in_time_is_bounded_all_the_same() {
     assert!(bytes <= 10_000 + SLACK, "{bytes} bytes");
 }
 
-/// The first so many calls of a host, each of which is answered by so many bytes.
+/// Serves these calls of a host, and answers each with `bytes` bytes.
 fn serve_at(duplicates: &Duplicates, host: &str, calls: std::ops::Range<u32>, bytes: usize) {
     for xid in calls {
         let seen = duplicates.look_up(key(&peer(Transport::Udp, host), &call(xid, b""), b""), None);
@@ -192,7 +192,7 @@ fn remembered(duplicates: &Duplicates, host: &str, calls: std::ops::Range<u32>) 
 fn a_host_that_has_many_calls_answered_shortens_its_own_memory_and_nobody_elses() {
     let duplicates = Duplicates::new(Retention { bytes: 100_000, ..Retention::default() });
     serve_at(&duplicates, "10.0.0.1:700", 0..20, 100);
-    // By whatever ports and identifiers.
+    // The attacker uses many ports and identifiers.
     for port in 1..50 {
         serve_at(&duplicates, &format!("10.0.0.2:{port}"), 0..100, 1000);
     }
