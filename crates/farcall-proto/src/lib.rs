@@ -44,7 +44,8 @@ pub const ACCESSES: u32 = 0xffff_4000;
 /// when their call comes again.
 pub const READINGS: u32 = 0xffff_8000;
 
-/// So many bytes of no call fit a datagram of any conversation.
+/// The most bytes of a POST. That many fit a datagram of 1,200 bytes with a tag of 16, beside a TICKET whose
+/// rest has 40 bytes.
 pub const MAX_POST: usize = 1_064;
 
 /// Where a datagram that a client's socket received belongs.

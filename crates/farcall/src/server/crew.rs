@@ -31,7 +31,7 @@ const IS_PARKED: u8 = 2;
 const WAITS: u8 = 4;
 
 /// One in `RESERVE` of a server's threads is kept for hosts whose waiting calls hold less than one in `HOSTS`
-/// of those. A server with at most `FEW_THREADS` threads keeps none.
+/// of those. A server with fewer than `FEW_THREADS` threads, besides the one that receives, keeps none.
 const RESERVE: usize = 8;
 const HOSTS: usize = 16;
 const FEW_THREADS: usize = 63;
