@@ -4,6 +4,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
 use farcall::Runtime;
 use farcall::memory::{Counters, Memory, Rights, Segment, Settings};
@@ -163,6 +164,7 @@ fn calls_wait_while_their_client_does_not_fetch_the_results_of_others_and_nobody
     let id = server.stats().exports[0].id;
     stranger.start(id, 1, Vec::new());
     assert_eq!(stranger.hear(), 1);
+    let begun = Instant::now();
     (0..VOLUMES).for_each(|number| stranger.start(id, 2, number.to_be_bytes().to_vec()));
     stranger.transmit();
     for number in 1..VOLUMES {
@@ -170,7 +172,9 @@ fn calls_wait_while_their_client_does_not_fetch_the_results_of_others_and_nobody
         assert!(library.volume(number).unwrap() == vec![number as u8; VOLUME], "volume {number}");
     }
     let others = library.asked().unwrap() - VOLUMES;
-    assert!((20..=24).contains(&others), "{others}");
+    // After two seconds of silence a result makes way for the next: on a slow machine there are more rounds.
+    let rounds = 1 + begun.elapsed().as_secs() / 2;
+    assert!((20..=24 * rounds).contains(&others), "{others} in {rounds} rounds");
 }
 
 #[test]
