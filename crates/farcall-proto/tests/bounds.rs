@@ -5,6 +5,7 @@ mod common;
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use common::*;
 use farcall_proto::client::Conversation;
@@ -68,7 +69,7 @@ fn honest_call_returns(pair: &mut Pair, args: &[u8]) -> bool {
     let token = 77_000 + pair.told.len() as u64;
     pair.start(token, args);
     let ends = pair.told.len() + 1;
-    pair.carry(ends, std::time::Duration::from_secs(60), |_, _, _| true);
+    pair.carry(ends, Duration::from_secs(60), |_, _, _| true);
     matches!(pair.told.last(), Some((t, Told::Result(r))) if *t == token && r == args)
 }
 
@@ -138,7 +139,7 @@ fn arguments_that_never_end_make_way_at_the_host_that_has_most() {
         assert!(all <= 1 << 20, "{all}");
         assert_eq!(kept(&pair, [10, 0, 0, 1]).arguments, held, "the honest one keeps what it has");
     }
-    pair.carry(1, std::time::Duration::from_secs(60), |_, _, _| true);
+    pair.carry(1, Duration::from_secs(60), |_, _, _| true);
     assert_eq!(pair.told, [(1, Told::Result(vec![9; 100_000]))]);
     assert!(pair.server.stats().evicted_calls > 500);
 }
@@ -180,7 +181,7 @@ fn a_host_that_fills_the_table_forgets_its_own_conversations() {
     let evicted = pair.server.stats().evicted;
     for port in 1..500 {
         join(&mut pair, HARM, port);
-        pair.pass(std::time::Duration::from_secs(1));
+        pair.pass(Duration::from_secs(1));
     }
     assert!(pair.server.stats().evicted >= evicted + 400);
     assert_eq!(pair.server.conversations(), 64);
@@ -206,11 +207,29 @@ fn the_activities_of_all_are_bounded_and_the_host_that_has_most_makes_way() {
             let cancels: Vec<_> = (from..from + 2000).map(|n| frame_about(CANCEL, 0, n, 9, &[])).collect();
             comes(&mut pair, peer, &cancels);
             pair.answered();
+            // (Time that a host has left to others before it is heard again.)
+            pair.pass(Duration::from_secs(1));
             assert!(pair.server.kept_for(HARM.into()).activities <= 16 * (65_536 + 2 * 2000));
         }
     }
     assert_eq!(kept(&pair, [10, 0, 0, 1]).activities, honest);
     assert!(honest_call_returns(&mut pair, b"is it known?"));
+}
+
+#[test]
+fn activities_are_kept_as_long_as_all_together_are_within_their_bound() {
+    let mut pair = beside(ServerConfig { max_conversations: 30_000, ..ServerConfig::default() });
+    for port in 1..7 {
+        let peer = join(&mut pair, HARM, port);
+        for from in (0..16_000).step_by(2000) {
+            let cancels: Vec<_> = (from..from + 2000).map(|n| frame_about(CANCEL, 0, n, 9, &[])).collect();
+            comes(&mut pair, peer, &cancels);
+            pair.answered();
+            pair.pass(Duration::from_secs(1));
+        }
+    }
+    let kept = kept(&pair, HARM);
+    assert!(kept.activities >= 16 * 6 * 15_900, "{kept:?}");
 }
 
 #[test]
@@ -224,12 +243,16 @@ fn calls_with_anything_kept_are_bounded_and_the_host_that_has_most_makes_way() {
     for port in 1..19 {
         let peer = join(&mut pair, HARM, port);
         for from in (0..16_000).step_by(2000) {
-            let cancels: Vec<_> = (from..from + 2000).map(|n| frame_about(CANCEL, 0, n, 9, &[])).collect();
-            comes(&mut pair, peer, &cancels);
+            let call = |n| frame_about(CALL, 0, n, 9, &[0, EXPORT as u32, 1]);
+            comes(&mut pair, peer, &(from..from + 2000).map(call).collect::<Vec<_>>());
+            for (key, _) in std::mem::take(&mut pair.asked) {
+                pair.finish(key, Finish::Result, b"kept");
+            }
             pair.answered();
         }
         assert!(pair.server.kept_for(HARM.into()).calls <= (1 << 18) + 2000);
     }
+    assert!(pair.server.kept_for(HARM.into()).calls >= (1 << 18) - 2000, "that many were kept");
     assert_eq!(kept(&pair, [10, 0, 0, 1]).calls, 1);
     pair.receive(&call);
     let again = pair.answered();
@@ -281,7 +304,7 @@ fn long_results_make_way_at_the_host_that_is_sent_most() {
         assert!(kept(&pair, HARM).sending + kept(&pair, [10, 0, 0, 1]).sending <= 1 << 20);
         assert_eq!(kept(&pair, [10, 0, 0, 1]).sending, 200_000);
     }
-    pair.carry(1, std::time::Duration::from_secs(60), |_, _, _| true);
+    pair.carry(1, Duration::from_secs(60), |_, _, _| true);
     assert_eq!(pair.told, [(1, Told::Result(vec![3; 200_000]))]);
 }
 
@@ -326,7 +349,7 @@ fn words_about_calls_are_acted_upon_as_far_as_their_host_leaves_time_to_others()
     assert_eq!(asked_about(&mut pair, first, &probes), 1, "the first is acted upon still");
     assert_eq!(asked_about(&mut pair, other, &probes), 1000, "and all of another host");
     assert!(honest_call_returns(&mut pair, &[5; 3000]));
-    pair.pass(std::time::Duration::from_millis(125));
+    pair.pass(Duration::from_millis(125));
     assert_eq!(asked_about(&mut pair, second, &probes), 1000, "and of that host, later");
 }
 
@@ -426,8 +449,39 @@ fn answers_that_wait_are_bounded_and_each_host_has_its_share() {
     let sent = pair.sent();
     pair.receive(&sent);
     pair.hear(&[]);
-    pair.carry(1, std::time::Duration::from_secs(5), |_, _, _| true);
+    pair.carry(1, Duration::from_secs(5), |_, _, _| true);
     assert_eq!(pair.told, [(1, Told::Result(vec![1; 3000]))]);
+}
+
+#[test]
+fn answers_that_wait_are_bounded_for_all_hosts_together() {
+    let mut pair = beside(ServerConfig::default());
+    let peers: Vec<Peer> = (1..=60).map(|host| join(&mut pair, [10, 7, 0, host], 1)).collect();
+    let probes: Vec<_> = (0..2000).map(|n| frame_about(PROBE, 0, 1 + n, 5, &[])).collect();
+    for peer in &peers {
+        comes(&mut pair, *peer, &probes);
+    }
+    // (Each has its least share until half of all are taken, and there are more hosts than shares.)
+    assert!(pair.server.replies() <= 8192, "{}", pair.server.replies());
+    pair.answered();
+    assert!(honest_call_returns(&mut pair, b"is it heard?"));
+}
+
+#[test]
+fn lists_of_calls_that_have_ended_do_not_grow() {
+    let mut pair = beside(ServerConfig::default());
+    let peer = join(&mut pair, HARM, 1);
+    // What stands first in the list never ends, so that nothing behind it leaves the list by itself.
+    comes(&mut pair, peer, &[fragment(1, 1, 8, 0, 4)]);
+    for sequence in 2..1000 {
+        comes(&mut pair, peer, &[fragment(2, sequence, 8, 0, 4)]);
+        comes(&mut pair, peer, &[fragment(2, sequence, 8, 4, 4)]);
+        let (key, _) = pair.asked.pop().expect("all of it has come");
+        pair.finish(key, Finish::Result, b"");
+        pair.answered();
+    }
+    let kept = kept(&pair, HARM);
+    assert!(kept.listed < 100, "{kept:?}");
 }
 
 #[test]
@@ -436,7 +490,7 @@ fn only_who_sent_as_much_before_is_given_a_used_buffer() {
     // Long buffers are to be had: those of an honest client's arguments.
     for _ in 0..3 {
         pair.start(1, &[1; 600_000]);
-        pair.carry(pair.told.len() + 1, std::time::Duration::from_secs(60), |_, _, _| true);
+        pair.carry(pair.told.len() + 1, Duration::from_secs(60), |_, _, _| true);
         pair.server.recycle(Vec::with_capacity(600_000));
     }
     let peer = join(&mut pair, HARM, 1);
@@ -460,7 +514,7 @@ fn a_host_leaves_others_some_of_the_used_buffers() {
     const LONG: u32 = 900_000;
     let mut pair = beside(ServerConfig::default());
     pair.start(1, &[1; LONG as usize]);
-    pair.carry(pair.told.len() + 1, std::time::Duration::from_secs(60), |_, _, _| true);
+    pair.carry(pair.told.len() + 1, Duration::from_secs(60), |_, _, _| true);
     pair.start(2, b"who?");
     let honest = Peer { id: conversation_of(&pair.sent()[0]), at: pair.from };
     let peer = join(&mut pair, HARM, 1);
@@ -518,7 +572,7 @@ fn honest_clients_behind_one_address_are_not_hurt_while_nothing_is_short() {
 fn who_is_refused_for_want_of_room_hears_that_it_did_not_run() {
     let mut pair = beside(ServerConfig { reassembly_budget: 20_000, ..ServerConfig::default() });
     pair.start(1, &[1; 100_000]);
-    pair.carry(1, std::time::Duration::from_secs(60), |_, _, _| true);
+    pair.carry(1, Duration::from_secs(60), |_, _, _| true);
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Overloaded, Ran::No))]);
 }
 

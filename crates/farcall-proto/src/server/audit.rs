@@ -21,6 +21,8 @@ pub struct KeptForHost {
     pub calls: usize,
     /// Bytes for activities beyond the first.
     pub activities: usize,
+    /// Entries in its lists of calls whose arguments are arriving, and of conversations with many activities.
+    pub listed: usize,
 }
 
 impl KeptForHost {
@@ -42,6 +44,7 @@ impl Server {
             sending: kept(Kept::Sending),
             calls: kept(Kept::Calls),
             activities: 16 * kept(Kept::Activities),
+            listed: place.map_or(0, |place| self.hosts.at(place).receiving.len() + self.hosts.at(place).wide.len()),
         }
     }
 
