@@ -2,16 +2,17 @@
 #![allow(missing_docs)]
 
 mod common;
+#[macro_use]
+#[path = "common/system.rs"]
+mod system;
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{ThreadId, current};
 use std::time::{Duration, Instant};
 
 use common::{builder, runtime};
-use farcall::env::{Env, Event, Socket, SocketOptions, Time};
+use farcall::env::{Env, Time};
 use farcall::{Group, System};
 
 /// The operating system, which counts how often one thread asks for the time.
@@ -21,27 +22,13 @@ struct Clock {
 }
 
 impl Env for Clock {
+    system_does! { bind, spawn, event, entropy }
+
     fn now(&self) -> Time {
         if current().id() == self.whose {
             self.looks.fetch_add(1, Ordering::Relaxed);
         }
         System.now()
-    }
-
-    fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
-        System.bind(address, options)
-    }
-
-    fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        System.spawn(name, run)
-    }
-
-    fn event(&self) -> Arc<dyn Event> {
-        System.event()
-    }
-
-    fn entropy(&self, out: &mut [u8]) {
-        System.entropy(out);
     }
 }
 

@@ -4,17 +4,23 @@
 #![allow(missing_docs)]
 
 mod common;
+#[macro_use]
+#[path = "common/system.rs"]
+mod system;
+#[path = "common/other.rs"]
+mod other;
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use std::{env, io};
 
 use common::builder;
-use farcall::env::{Env, Event, Socket, SocketOptions, Time};
+use farcall::env::{Env, Socket, SocketOptions};
 use farcall::memory::Counters;
 use farcall::{CallFailed, Kind, Ran, Runtime, System};
+use other::{Other, ROLE, URL};
 
 #[farcall::interface]
 trait Turnstile {
@@ -42,25 +48,11 @@ const GUARD: Duration = Duration::from_secs(60);
 struct Elsewhere(u8);
 
 impl Env for Elsewhere {
-    fn now(&self) -> Time {
-        System.now()
-    }
+    system_does! { now, spawn, event, entropy }
 
     fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
         let host = IpAddr::V4(Ipv4Addr::new(127, 0, 0, self.0));
         System.bind(SocketAddr::new(host, address.port()), options)
-    }
-
-    fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        System.spawn(name, run)
-    }
-
-    fn event(&self) -> Arc<dyn Event> {
-        System.event()
-    }
-
-    fn entropy(&self, out: &mut [u8]) {
-        System.entropy(out);
     }
 }
 
@@ -161,4 +153,28 @@ fn a_full_queue_makes_the_newest_call_of_the_host_that_has_most_there_make_way()
         call.wait().expect("it has its place");
         assert!(failed.is_empty() && order[..2].contains(&OTHER), "{order:?}");
     }
+}
+
+#[test]
+fn a_process_that_fills_the_queue_through_shared_memory_does_not_shut_another_process_out() {
+    let mut crowd = Crowd::new(CALLERS, CALLERS as usize - 1, || builder().shared_memory(true));
+    let mut other = Other::start("call", &crowd.url.replace("udp:", "shm:"));
+    let (_client, newest, _its) = crowd.callers.pop().unwrap();
+    let why = CallFailed::from(newest.wait().expect_err("it makes way"));
+    assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::No));
+    let (order, failed) = crowd.end();
+    other.hear("it had its turn");
+    assert!(failed.is_empty() && order[..2].contains(&OTHER), "{order:?}");
+}
+
+/// Not a test by itself: what the other process does.
+#[test]
+fn a_process_that_a_test_starts() {
+    if env::var(ROLE).is_err() {
+        return;
+    }
+    let runtime = builder().build().unwrap();
+    let turnstile = runtime.import::<dyn Turnstile>(&env::var(URL).unwrap()).unwrap();
+    turnstile.pass(OTHER).unwrap();
+    println!("it had its turn");
 }

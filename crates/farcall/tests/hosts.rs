@@ -2,6 +2,9 @@
 #![allow(missing_docs)]
 
 mod common;
+#[macro_use]
+#[path = "common/system.rs"]
+mod system;
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _, UdpSocket};
@@ -9,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use common::{builder, runtime, skip};
-use farcall::env::{Env, Event, Socket, SocketOptions, Time};
+use farcall::env::{Env, Socket, SocketOptions};
 use farcall::{CallFailed, Kind, Ran, Runtime, System};
 
 #[farcall::interface]
@@ -68,23 +71,13 @@ impl Hosts {
 }
 
 impl Env for Hosts {
-    fn now(&self) -> Time {
-        System.now()
-    }
+    system_does! { now, spawn, event, entropy }
+
     fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
         if self.without_v6 && address.is_ipv6() {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         }
         System.bind(address, options)
-    }
-    fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        System.spawn(name, run)
-    }
-    fn event(&self) -> Arc<dyn Event> {
-        System.event()
-    }
-    fn entropy(&self, out: &mut [u8]) {
-        System.entropy(out);
     }
     fn resolve(&self, host: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
         let mut state = self.state.lock().unwrap();

@@ -3,16 +3,18 @@
 #![allow(missing_docs)]
 
 mod common;
+#[macro_use]
+#[path = "common/system.rs"]
+mod system;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use common::builder;
-use farcall::env::{Env, Event, Socket, SocketOptions, Time};
+use farcall::env::{Env, Event};
 use farcall::{CallFailed, Export, Kind, Ran, Runtime, System};
 
 #[farcall::interface]
@@ -222,13 +224,7 @@ impl Event for Hasty {
 }
 
 impl Env for Counting {
-    fn now(&self) -> Time {
-        System.now()
-    }
-
-    fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
-        System.bind(address, options)
-    }
+    system_does! { now, bind, entropy, shares_memory }
 
     fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         struct Ends(Arc<AtomicUsize>);
@@ -248,14 +244,6 @@ impl Env for Counting {
 
     fn event(&self) -> Arc<dyn Event> {
         Arc::new(Hasty(System.event()))
-    }
-
-    fn entropy(&self, out: &mut [u8]) {
-        System.entropy(out);
-    }
-
-    fn shares_memory(&self) -> bool {
-        System.shares_memory()
     }
 }
 

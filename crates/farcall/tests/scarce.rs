@@ -2,15 +2,17 @@
 #![allow(missing_docs)]
 
 mod common;
+#[macro_use]
+#[path = "common/system.rs"]
+mod system;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{block_on, builder};
-use farcall::env::{Env, Event, Socket, SocketOptions, Time};
+use farcall::env::Env;
 use farcall::{CallFailed, Kind, System};
 
 #[farcall::interface]
@@ -31,31 +33,13 @@ impl Echo for Server {
 struct Scarce(AtomicBool);
 
 impl Env for Scarce {
-    fn now(&self) -> Time {
-        System.now()
-    }
-
-    fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
-        System.bind(address, options)
-    }
+    system_does! { now, bind, event, entropy, shares_memory }
 
     fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         match self.0.load(Ordering::SeqCst) {
             true => Err(io::ErrorKind::WouldBlock.into()),
             false => System.spawn(name, run),
         }
-    }
-
-    fn event(&self) -> Arc<dyn Event> {
-        System.event()
-    }
-
-    fn entropy(&self, out: &mut [u8]) {
-        System.entropy(out);
-    }
-
-    fn shares_memory(&self) -> bool {
-        System.shares_memory()
     }
 }
 

@@ -5,6 +5,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use farcall_proto::client::{Call, CallId, Conversation, Event, Outcome};
+#[allow(unused_imports, reason = "each test program uses a part")]
+pub use farcall_proto::fuzzing::kinds::{
+    ACK, BIND, CALL, CANCEL, CHALLENGE, MTU_PROBE, PADDING, PROBE, RESULT, SELECT, STALE, STATE,
+};
 use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
 use farcall_proto::{ClientConfig, Fingerprint, Kind, Ran, ServerConfig, Time};
 
@@ -285,19 +289,6 @@ pub fn frames_of(datagram: &[u8]) -> Vec<u8> {
     }
     kinds
 }
-
-pub const PADDING: u8 = 0x00;
-pub const BIND: u8 = 0x01;
-pub const CHALLENGE: u8 = 0x03;
-pub const STALE: u8 = 0x04;
-pub const CALL: u8 = 0x10;
-pub const RESULT: u8 = 0x11;
-pub const SELECT: u8 = 0x12;
-pub const CANCEL: u8 = 0x13;
-pub const PROBE: u8 = 0x14;
-pub const STATE: u8 = 0x15;
-pub const MTU_PROBE: u8 = 0x16;
-pub const ACK: u8 = 0x80;
 
 /// What a binding compares of a procedure.
 pub fn fingerprint(number: u32, types: u64) -> Fingerprint {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::task::Waker;
 
-use farcall_proto::server::{CallKey, Finish, Glance, HostName, Incoming, SHORT, Transmit};
+use farcall_proto::server::{CallKey, Finish, Glance, Incoming, SHORT, Transmit};
 use farcall_proto::{Failure, Kind, READINGS, Ran, Time};
 
 use super::call::finish;
@@ -83,7 +83,7 @@ impl Waits for Waiting {
     }
 
     fn payer(&self) -> Payer {
-        payer(&self.from)
+        Payer::at(&self.from)
     }
 
     fn caller(&self) -> Caller {
@@ -199,7 +199,7 @@ impl Core {
         out: &mut [u8],
         reply: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if !self.backlog.turn.has_any_of(payer(&from)) && self.backlog.may_go_on() {
+        if !self.backlog.turn.has_any_of(Payer::at(&from)) && self.backlog.may_go_on() {
             return self.access_if_room(now, from, incoming, out, reply);
         }
         self.put_off(now, from, incoming.into_owned(), 0);
@@ -245,7 +245,8 @@ impl Core {
         let exported = self.exports.find(incoming.export).or_else(|| tally::find(&self.tally, incoming.export));
         let accesses = exported.and_then(|exported| exported.accesses());
         let result = accesses.map_or(0, |accesses| accesses.most(incoming.procedure, &incoming.args));
-        if result > SHORT && (self.backlog.room.has_any_of(payer(&from)) || !self.protocol.has_room(now, &from, result))
+        if result > SHORT
+            && (self.backlog.room.has_any_of(Payer::at(&from)) || !self.protocol.has_room(now, &from, result))
         {
             self.put_off(now, from, incoming.into_owned(), result);
             return None;
@@ -321,11 +322,6 @@ impl Core {
         }
         answer
     }
-}
-
-/// The payer for an access that waits: its host.
-fn payer(from: &SocketAddr) -> Payer {
-    Payer::Host(HostName::at(from))
 }
 
 #[cfg(test)]

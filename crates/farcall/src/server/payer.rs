@@ -1,5 +1,7 @@
 //! Who pays for calls and accesses that wait at a server, and which caller of the payer they belong to.
 
+use std::net::SocketAddr;
+
 use farcall_proto::server::HostName;
 
 /// Who pays for a call or an access that waits.
@@ -9,6 +11,14 @@ pub(crate) enum Payer {
     Host(HostName),
     /// The user of this process, who alone may call it through shared memory.
     User,
+}
+
+impl Payer {
+    /// The host that sends datagrams from this address.
+    #[inline]
+    pub(crate) fn at(from: &SocketAddr) -> Payer {
+        Payer::Host(HostName::at(from))
+    }
 }
 
 /// The caller, among those of a payer, that a waiting call or access belongs to.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, HostName};
+use farcall_proto::server::CallKey;
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::call::Work;
@@ -26,7 +26,7 @@ impl Waits for Work {
     fn payer(&self) -> Payer {
         match self.back {
             Some(_) => Payer::User,
-            None => Payer::Host(HostName::at(&self.call.from)),
+            None => Payer::at(&self.call.from),
         }
     }
 

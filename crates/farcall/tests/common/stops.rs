@@ -2,6 +2,10 @@
 //! pass need not wait.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+#[macro_use]
+#[path = "system.rs"]
+mod system;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::System;
-use farcall::env::{Env, Event, Received, Socket, SocketOptions, Time, Wait};
+use farcall::env::{Env, Received, Socket, SocketOptions, Time, Wait};
 
 #[derive(Clone, Default)]
 pub struct Stops(Arc<State>);
@@ -42,24 +46,14 @@ impl Stops {
 }
 
 impl Env for Stops {
+    system_does! { spawn, event, entropy }
+
     fn now(&self) -> Time {
         System.now() + Duration::from_nanos(self.0.stopped.load(Ordering::SeqCst))
     }
 
     fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
         Ok(Arc::new(Stopping(System.bind(address, options)?, self.0.clone())))
-    }
-
-    fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        System.spawn(name, run)
-    }
-
-    fn event(&self) -> Arc<dyn Event> {
-        System.event()
-    }
-
-    fn entropy(&self, out: &mut [u8]) {
-        System.entropy(out);
     }
 }
 

@@ -2,14 +2,17 @@
 //! of them.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+#[macro_use]
+#[path = "system.rs"]
+mod system;
+
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use farcall::System;
-use farcall::env::{Env, Event, Socket, SocketOptions, Time};
+use farcall::env::Env;
 
 pub struct Threads {
     name: &'static str,
@@ -60,13 +63,7 @@ impl Threads {
 }
 
 impl Env for Threads {
-    fn now(&self) -> Time {
-        System.now()
-    }
-
-    fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
-        System.bind(address, options)
-    }
+    system_does! { now, bind, event, entropy }
 
     fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         if name != self.name {
@@ -87,13 +84,5 @@ impl Env for Threads {
 
     fn shares_memory(&self) -> bool {
         self.shares_memory && System.shares_memory()
-    }
-
-    fn event(&self) -> Arc<dyn Event> {
-        System.event()
-    }
-
-    fn entropy(&self, out: &mut [u8]) {
-        System.entropy(out);
     }
 }
