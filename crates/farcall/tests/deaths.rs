@@ -179,7 +179,8 @@ struct Scribe {
 impl Ledger for Scribe {
     fn enter(&self, number: u64) -> farcall::Result<u64> {
         (&self.log).write_all(format!("{number}\n").as_bytes()).unwrap();
-        // Some are still at work when the fault comes.
+        // The server is killed, or stopped, at moments drawn by chance. The call sleeps so that some of these
+        // moments fall between its line and its result. No assertion depends on how long it sleeps.
         if number.is_multiple_of(8) {
             std::thread::sleep(Duration::from_millis(number % 5));
         }
