@@ -59,6 +59,9 @@ impl Callback {
     pub(super) fn deliver(&self, message: &[u8], account: &Account) -> Delivered {
         let Some((_, inflow)) = self.place.get() else { return Delivered::InFull };
         let mut bytes = inflow.lock();
+        if inflow.ended.get().is_some() {
+            return Delivered::InFull;
+        }
         if bytes.len() + message.len() > MOST {
             return Delivered::Not;
         }
@@ -76,6 +79,13 @@ impl Callback {
             let _ = inflow.ended.set(());
             inflow.alarm.ring();
         }
+    }
+
+    /// Gives up the replies that nobody has taken, of a connection that has ended.
+    pub(super) fn forget(&self, account: &Account) {
+        let Some((_, inflow)) = self.place.get() else { return };
+        let mut bytes = inflow.lock();
+        account.subtract(std::mem::take(&mut *bytes).capacity());
     }
 }
 

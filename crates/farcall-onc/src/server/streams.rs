@@ -244,6 +244,7 @@ impl Streams {
             };
             let (connection, bytes) = large.remove(place);
             connection.close();
+            connection.callback.forget(connection.account());
             left = left.saturating_sub(bytes);
             hosts.entry(heaviest).and_modify(|held| *held = held.saturating_sub(bytes));
         }

@@ -29,15 +29,17 @@ fn is_served(stream: &mut Stream<TcpStream>) {
 }
 
 const MIB: usize = 1 << 20;
-/// What the servers here may hold. Besides, each thread that reads may hold one record for a moment, in a
-/// buffer of twice its length.
+/// What the servers here may hold.
 const BUDGET: usize = 8 * MIB;
-const MOST: usize = 2 * BUDGET;
+/// How many threads they have.
+const THREADS: usize = 4;
+/// Besides, each thread that reads may hold one record for a moment, in a buffer of twice its length.
+const MOST: usize = BUDGET + THREADS * 2 * MIB;
 
 #[test]
 fn records_that_never_end_cost_the_connections_of_their_host_and_nobody_else() {
     let limits = Limits { record: MIB, ..Limits::default() };
-    let (server, _) = serve_with(|builder| builder.records(limits).memory(BUDGET));
+    let (server, _) = serve_with(|builder| builder.records(limits).memory(BUDGET).workers(THREADS));
     let whole = record(&call_as(7, 0, OpaqueAuth::NONE, &vec![0; MIB - 40]));
     let (first, rest) = whole.split_at(MIB / 2);
     let mut honest = tcp(&server);
@@ -60,7 +62,7 @@ fn records_that_never_end_cost_the_connections_of_their_host_and_nobody_else() {
 #[test]
 fn replies_that_nobody_reads_cost_the_connections_of_their_host_and_nobody_else() {
     let limits = Limits { record: MIB, ..Limits::default() };
-    let (server, _) = serve_with(|builder| builder.records(limits).memory(BUDGET));
+    let (server, _) = serve_with(|builder| builder.records(limits).memory(BUDGET).workers(THREADS));
     let mut honest = tcp(&server);
     honest.send(&call(7, 12, &[4 << 20]));
     let mut attackers = Vec::new();
@@ -84,7 +86,7 @@ fn replies_that_nobody_reads_cost_the_connections_of_their_host_and_nobody_else(
 fn replies_to_no_call_cost_the_connections_of_their_host_and_nobody_else() {
     let limits = Limits { record: MIB, ..Limits::default() };
     let of = |builder: farcall_onc::server::ServerBuilder| builder.program::<dyn Game>(std::sync::Arc::new(Table));
-    let (server, _) = serve_with(|builder| of(builder).records(limits).memory(BUDGET));
+    let (server, _) = serve_with(|builder| of(builder).records(limits).memory(BUDGET).workers(THREADS));
     // The server is made to call this client once.
     let call_back = |stream: &mut Stream<TcpStream>, xid| {
         let mut play = call(xid, 1, &[1]);
