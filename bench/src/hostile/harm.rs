@@ -1,5 +1,5 @@
-//! Hostile clients: the server knows them, and they hold it busy, and keep its memory, by all that the
-//! protocol lets them say.
+//! Hostile clients. The server knows them, and they take up its time and its memory by all that the protocol
+//! lets them send.
 use std::net::{SocketAddr, UdpSocket};
 
 use farcall_proto::client::{Call, Conversation, Event, Outcome};
@@ -12,7 +12,7 @@ use super::target::{GIVE, NAME, PARK, SEGMENT, SEGMENT_BYTES, STALL, TAKE};
 /// What hostile clients do. Each datagram is of one kind, drawn with equal chances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
-    /// A fragment of a call of the highest activities.
+    /// Fragments of calls on the activities with the highest numbers.
     Highest,
     /// First fragments far from the beginning.
     Ahead,
@@ -24,9 +24,9 @@ pub enum Kind {
     Cancels,
     /// Calls whose long results are never fetched.
     Unfetched,
-    /// The same calls again and again.
+    /// Calls with results of 1,000 bytes, each repeated as often as fits the datagram.
     Again,
-    /// Questions whose answers nobody wants.
+    /// BINDs whose answers are not used.
     Binds,
     /// Reads of a MiB each, many at once.
     Reads,
@@ -34,13 +34,13 @@ pub enum Kind {
     Writes,
     /// Posted writes, in order and not.
     Posts,
-    /// Calls that wait, as their procedure says.
+    /// Calls that wait, in a procedure that is marked `#[blocking]`.
     Parked,
-    /// Calls that wait, unannounced.
+    /// Calls that wait, in a procedure that is not marked `#[blocking]`.
     Stalled,
     /// Absurd ACKs and SELECTs, other sizes, nonsense.
     Words,
-    /// A conversation is left with all that is kept of it, and another begins.
+    /// The client abandons its conversation, with all that the server keeps for it, and begins another.
     Anew,
     /// Connections for shared memory that say nothing.
     Silent,
@@ -53,8 +53,8 @@ const FACTS: u32 = 0xffff_8001;
 const WRITE: u32 = 0xffff_4000;
 const OPEN: u32 = 0xffff_4002;
 
-/// Whoever never ends his arguments says that they have so many bytes, and sends pieces of so many, so many
-/// of a call.
+/// For the kind [`Kind::Gaps`]: the length that unfinished arguments are said to have, the bytes of each
+/// piece, and how many pieces of a call are sent.
 const TOTAL: u32 = 8 << 20;
 const PIECE: u32 = 1_000;
 const PIECES: u32 = 250;
@@ -85,7 +85,7 @@ struct Meeting {
     failed: bool,
 }
 
-/// What it takes to write datagrams by hand.
+/// What is needed to write datagrams by hand.
 struct Known {
     id: u64,
     export: u64,
@@ -106,7 +106,7 @@ impl Talk {
         Talk { socket, server, local, state, buffer: vec![0; MAX_DATAGRAM] }
     }
 
-    /// Takes in what has come, and goes on with the meeting if it is not over. Whether one begins.
+    /// Takes in what has come, and continues the meeting if it is not over. Returns whether a meeting begins.
     pub fn receive(&mut self, sizes: &mut Vec<u32>, dice: &mut Dice) -> bool {
         let mut forgotten = false;
         while let Ok((len, _)) = self.socket.recv_from(&mut self.buffer) {
@@ -139,7 +139,7 @@ impl Talk {
         self.state = State::Meeting(Box::new(Meeting::new(self.local, dice)));
     }
 
-    /// Sends a datagram of this kind, unless the server does not know it yet. Whether it did.
+    /// Sends a datagram of this kind if the server knows the client already. Returns whether it did.
     pub fn harm(&mut self, kind: Kind, dice: &mut Dice, sizes: &mut Vec<u32>) -> bool {
         let State::Known(known) = &mut self.state else { return false };
         if kind == Kind::Anew && dice.below(100) == 0 {
@@ -176,7 +176,7 @@ impl Meeting {
         });
     }
 
-    /// Calls what comes next. Whether it has failed.
+    /// Makes the next call of the meeting. Returns whether the meeting has failed.
     fn step(&mut self) -> bool {
         if let (Some(export), 0) = (self.memory, self.core.outstanding()) {
             let next = match (self.generation, self.stream) {
@@ -242,7 +242,7 @@ impl Known {
         datagram.finish()
     }
 
-    /// Some frames, one at least.
+    /// Writes at least one frame of this kind.
     fn several(&mut self, dice: &mut Dice, most: u64, mut one: impl FnMut(&mut Known, &mut Dice)) {
         (0..=dice.below(most)).for_each(|_| one(self, dice));
     }
@@ -276,7 +276,7 @@ impl Known {
         }
     }
 
-    /// Thousands of frames about calls that there are, and about others.
+    /// Writes thousands of frames about calls, of which some exist.
     fn ask(&mut self, datagram: &mut Datagram, dice: &mut Dice, kind: u8) {
         for _ in 0..=dice.below(2_900) {
             let sequence = self.sequence - dice.below(100);
@@ -284,7 +284,7 @@ impl Known {
         }
     }
 
-    /// A call with a result of a thousand bytes, and it again as often as fits.
+    /// Writes a call with a result of 1,000 bytes, and repeats it as often as fits.
     fn again(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
         let (activity, sequence) = (4_000 + dice.below(64) as u32, self.next());
         for _ in 0..=dice.below(1_000) {
@@ -329,7 +329,7 @@ impl Known {
         }
     }
 
-    /// Words that no honest client says.
+    /// Writes frames that no honest client sends.
     fn words(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
         match dice.below(4) {
             0 => {
@@ -353,7 +353,7 @@ impl Known {
     }
 }
 
-/// A question of a client that nobody will hear of again.
+/// Writes a BIND of a client that will not be heard again.
 fn bind(dice: &mut Dice) -> Vec<u8> {
     let mut body = dice.next().to_be_bytes().to_vec();
     body.extend(dice.next().to_be_bytes());
@@ -392,7 +392,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// Less than that, which is not zero.
+    /// Draws a number below `bound`, which is not zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }

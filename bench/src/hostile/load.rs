@@ -1,5 +1,5 @@
-//! What comes beside the honest calls, at a pace: datagrams of hostile clients, or as many, of the same
-//! sizes, of well-formed ones.
+//! The load beside the honest calls, at a set rate: datagrams of hostile clients, or as many, of the same
+//! sizes, of well-formed clients.
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,7 @@ fn socket(here: IpAddr) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// When how many datagrams are due.
+/// The schedule: how many datagrams are due at which time.
 struct Pace {
     began: Instant,
     time: Duration,

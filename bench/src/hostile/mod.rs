@@ -1,5 +1,5 @@
-//! A hostile client beside honest callers: what they keep of their rate, whether their calls fail, and what
-//! the server holds.
+//! Measures honest callers beside a hostile client: how much of their rate they keep, whether their calls
+//! fail, and how much memory the server holds.
 mod budget;
 mod formed;
 mod frames;
@@ -28,7 +28,7 @@ const OUTSIDE: [u8; 4] = [10, 77, 0, 1];
 const NETWORK: &str = "ip link set lo up && for n in 0.1 1.1 1.2 1.3 1.4 1.5 1.6 1.7 1.8; do \
                        ip address add 10.77.$n/32 dev lo || exit; done";
 
-/// What honest callers are to keep of their rate.
+/// The part of their rate that honest callers have to keep.
 const LEAST_RATIO: f64 = 0.8;
 
 #[derive(Debug, clap::Args)]
@@ -156,7 +156,7 @@ impl Part {
 /// What all phases have given.
 struct Phases {
     all: Vec<(Part, Done)>,
-    /// Of the rates of honest callers, in neighbouring phases: hostile to well-formed, and quiet to
+    /// Ratios of honest callers' rates in neighbouring phases: hostile to well-formed, and quiet to
     /// well-formed.
     ratios: Vec<f64>,
     quiet: Vec<f64>,

@@ -45,7 +45,7 @@ pub enum Role {
 pub enum Said {
     /// Unasked, when it is ready; a server also says where it is.
     Ready(Vec<SocketAddr>),
-    /// It has done what it was ordered to.
+    /// The process has done what it was ordered to do.
     Done(Done),
     Failed(String),
 }

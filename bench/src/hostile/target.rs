@@ -39,7 +39,7 @@ pub trait Target {
     #[blocking]
     #[procedure(4)]
     fn park(&self) -> farcall::Result<()>;
-    /// The same, though nothing says that it waits.
+    /// Waits like the procedure above, but is not marked `#[blocking]`.
     #[procedure(5)]
     fn stall(&self) -> farcall::Result<()>;
     /// Waits for a millisecond.

@@ -1,5 +1,5 @@
-//! What a peer can make a server keep: at each bound of docs/protocol.md a peer that means harm is held to
-//! it, and an honest one beside it is served. The table there names these tests, and one of them walks it.
+//! What a peer can make a server keep. For each bound of docs/protocol.md a hostile peer is held to it, and
+//! an honest peer beside it is served. The table there names these tests, and one of them checks the table.
 
 mod common;
 
@@ -373,7 +373,7 @@ fn nothing_is_kept_of_a_call_that_is_cancelled_before_it_comes() {
     comes(&mut pair, peer, &cancels);
     pair.answered();
     assert!(kept(&pair, HARM).calls <= before, "{:?}", kept(&pair, HARM));
-    // It never runs, and who asks hears so.
+    // The call never runs, and a client that asks hears so.
     comes(&mut pair, peer, &[frame_about(CALL, 0, 7, 900, &[0, EXPORT as u32, 1])]);
     assert!(pair.asked.is_empty());
     let answers = pair.answered();

@@ -1,4 +1,4 @@
-//! CHALLENGE and STALE are hints: what they say counts when the server confirms it, and not before.
+//! CHALLENGE and STALE are hints: a client believes what they say only once the server confirms it.
 
 mod common;
 

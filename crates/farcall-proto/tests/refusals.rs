@@ -12,9 +12,8 @@ const MS: Duration = Duration::from_millis(1);
 /// What is said to be quoted of a datagram that is refused, the so-manieth that the client sent.
 type Refuse<'a> = dyn FnMut(usize, &Datagram) -> Option<Vec<u8>> + 'a;
 
-/// Time passes, in steps, and of each datagram that the client sends its `refuse` says what comes back of it:
-/// what is said to be quoted. Ends when the client was told something, or the time is over; how long that
-/// took.
+/// Lets time pass, in steps. For each datagram that the client sends, `refuse` says what an ICMP error quotes
+/// of it, if one comes. Ends when the client is told something, or after `most`; returns how long that took.
 fn refuse(pair: &mut Pair, most: Duration, mut refuse: impl FnMut(usize, &Datagram) -> Option<Vec<u8>>) -> Duration {
     let (start, mut count) = (pair.now, 0);
     while pair.told.is_empty() && pair.now.since(start) < most {

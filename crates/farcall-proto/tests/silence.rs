@@ -104,8 +104,8 @@ fn a_detached_call_goes_on_whether_its_call_said_so_or_a_probe() {
     }
 }
 
-/// A mark of detached calls was that of calls of which a SELECT waits to be sent: such a call heard nothing
-/// any more.
+/// The mark of detached calls was once the same bit as the mark of calls whose SELECT waits to be sent. Such
+/// a call got no SELECT any more.
 #[test]
 fn a_detached_call_with_long_arguments_is_told_what_has_arrived() {
     let mut pair = Pair::acquainted();
@@ -143,7 +143,7 @@ fn a_server_that_was_away_hears_its_clients_out_first() {
     assert_eq!(server_alone(&mut pair, end).len(), 1);
 }
 
-/// The datagram that brings a conversation to another address was not counted as a word of its client.
+/// The datagram that moves a conversation to another address once did not count as heard from its client.
 #[test]
 fn a_client_that_moves_has_spoken() {
     let mut pair = executed();
@@ -152,7 +152,8 @@ fn a_client_that_moves_has_spoken() {
     assert_eq!(server_alone(&mut pair, moves), []);
     pair.from.set_port(4_567);
     pair.tick();
-    // What comes from nowhere is challenged; the client renews its ticket there, and says it again with that.
+    // The client's datagram from the new address is challenged. The client renews its ticket there, and sends
+    // the datagram again with it.
     for _ in 0..3 {
         let said = pair.sent().swap_remove(0);
         pair.receive(&[said]);

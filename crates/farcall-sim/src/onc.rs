@@ -1,12 +1,12 @@
 //! A model of ONC RPC (RFC 5531) over UDP and TCP: what decides in `farcall-onc`'s clients and servers, in a
 //! seeded network.
 //!
-//! Of a client that is which calls are under way, which message is whose reply, what is sent again, and what
-//! follows from a stream that ended or a port that is refused; of a server what it remembers of calls; of
-//! both the marks of records and the messages. It is the very code of the drivers. Modelled here is what
-//! stands around it: datagrams that are lost, duplicated, late and refused; streams that are cut into parts,
-//! reset, closed from one side, or dead without a word; servers that die and come back with another memory,
-//! and sometimes without the program; clients that die, and such as send a call once more on another
+//! The model runs the drivers' own code. Of a client it runs the part that knows which calls are under way,
+//! whose reply a message is, what is sent again, and what follows from a stream that ended or a port that is
+//! refused. Of a server it runs the memory of earlier calls. Of both it runs record marking and the messages.
+//! The rest is modelled: datagrams that are lost, duplicated, late and refused; streams that are cut into
+//! parts, reset, closed from one side, or silently dead; servers that die and come back with an empty memory,
+//! and sometimes without the program; clients that die, and clients that send a call once more on another
 //! connection. What must be true follows docs/onc.md ("What is promised").
 
 mod callee;
@@ -32,8 +32,8 @@ use caller::Caller;
 pub enum Rule {
     /// A server executes a call that it remembers.
     DuplicateRuns,
-    /// A server takes a call that comes again by another connection for a new one, whatever became of the
-    /// first.
+    /// A server takes a call that is repeated on another connection for a new call, whatever became of the
+    /// first connection.
     ConnectionForgets,
     /// A client takes any reply for that to its oldest call.
     RepliesMixed,
@@ -409,8 +409,8 @@ impl Model {
 
     /// Whether the server promises to know a call that ran, when it comes again by a link.
     fn must_be_remembered(&self, former: &Run, link: usize) -> bool {
-        // A client whose connection has ended without the server's hearing of it is taken for a new one
-        // (docs/onc.md).
+        // If a connection has ended and the server did not hear of it, the client's next connection counts as
+        // a new client's (docs/onc.md).
         if former.link != link && !self.links[former.link].known {
             return false;
         }

@@ -63,7 +63,7 @@ pub struct Summary {
     pub simulated: u128,
     /// What the same seeds did in the model of shared memory.
     pub shared_memory: SharedMemory,
-    /// The same seeds' calls by ONC RPC.
+    /// What the same seeds did in the model of ONC RPC.
     pub onc: Onc,
     /// Seeds that failed, in their order.
     pub failing: Vec<Failing>,
@@ -167,7 +167,7 @@ fn run_memory_caught(seed: u64, calls: u64, broken: Option<shared_memory::Rule>)
     })
 }
 
-/// The same of the model of ONC RPC.
+/// Runs a seed of the model of ONC RPC; a panic there is a violation.
 fn run_onc_caught(seed: u64, calls: u64, broken: Option<onc::Rule>) -> onc::Report {
     caught(|| onc::run(seed, calls, broken))
         .unwrap_or_else(|violation| onc::Report { violation: Some(violation), ..onc::Report::default() })

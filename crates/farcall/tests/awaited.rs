@@ -1,4 +1,5 @@
-//! Whoever awaits a call through shared memory is woken, in every interleaving that loom finds.
+//! Awaited calls through shared memory, under loom: in every interleaving the task that awaits a call is
+//! woken.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! Somebody receives whatever those do who execute, in every interleaving that loom finds: a server's crew
-//! and its sentinel.
+//! A server's crew and its sentinel, under loom: in every interleaving some thread receives, whatever the
+//! executing threads do.
 #![allow(missing_docs)]
 
 #[path = "../src/server/crew.rs"]

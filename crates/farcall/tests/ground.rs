@@ -1,5 +1,5 @@
-//! What was written to mapped memory before it was taken away is there, in every interleaving that loom
-//! finds.
+//! Mapped memory that is taken away, under loom: in every interleaving the segment keeps what was written
+//! before.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 

@@ -61,8 +61,8 @@ fn silent_connections_leave_files_and_places_to_others_and_go() {
     let address: SocketAddr = url["udp://".len()..].split('/').next().unwrap().parse().unwrap();
     // (One more than may queue is refused by the system.)
     let mut silent: Vec<Wire> = (0..2 * FILES).filter_map(|_| Wire::connect(address).ok()).collect();
-    // One who comes after its process's share is parted with, and so was everybody who came before it, or he
-    // has a place.
+    // A connection beyond its process's share is closed. When that has happened to this one, all earlier ones
+    // have been closed, too, or have a place.
     let last = loop {
         if let Ok(wire) = Wire::connect(address) {
             break wire;

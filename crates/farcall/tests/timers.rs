@@ -1,4 +1,5 @@
-//! No timer is overslept, in every interleaving that loom finds: by the leader, or by the one after it.
+//! Timers of a client, under loom: in every interleaving neither the leader nor the next one sleeps past a
+//! timer.
 #![allow(missing_docs)]
 
 #[path = "../src/client/lead.rs"]

@@ -34,8 +34,8 @@ fn lingering() -> (OwnedFd, TcpStream) {
     (file.into(), other)
 }
 
-/// Passes a file, of which nothing is left here, unless the other side is gone. (Whoever closes it last
-/// waits: that may be we.)
+/// Passes a file, and closes it here, unless the other side is gone. The process that closes it last waits,
+/// and that may be this one.
 fn pass(wire: &Arc<Wire>, bytes: &[u8], file: OwnedFd) {
     let (wire, bytes, (sent, passed)) = (wire.clone(), bytes.to_vec(), mpsc::channel());
     std::thread::spawn(move || {

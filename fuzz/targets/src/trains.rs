@@ -173,7 +173,7 @@ impl Env for Seam {
         Arc::new(Flag(AtomicBool::new(false)))
     }
 
-    /// The same in every run, and no two alike.
+    /// Gives the same bytes in every run, and never the same twice in a run.
     fn entropy(&self, out: &mut [u8]) {
         for part in out.chunks_mut(8) {
             let drawn = self.0.drawn.fetch_add(1, Ordering::Relaxed) + 1;

@@ -10,7 +10,7 @@ const META: u8 = 0x01;
 const FRAGMENT: u8 = 0x02;
 const ASK: u8 = 0x04;
 const PULL: u8 = 0x01;
-/// Of a CALL, and of a PROBE.
+/// The flags of a CALL and of a PROBE whose caller does not wait for the call's end.
 const DETACHED: u8 = 0x08;
 const PROBE_DETACHED: u8 = 0x01;
 

@@ -126,7 +126,7 @@ impl Started {
         }
     }
 
-    /// Of the service thread: whether the call has ended; then whoever awaits it is to be woken.
+    /// Called by the service thread: whether the call has ended, and the task that awaits it is to be woken.
     pub(super) fn settle(&self, now: Time) -> Option<Option<Waker>> {
         let (until, stop) = self.until();
         let late = || until.is_some_and(|until| until <= now);

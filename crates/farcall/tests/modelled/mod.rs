@@ -1,4 +1,5 @@
-//! What models for loom share: sequentially consistent accesses, and an event that is remembered.
+//! What the tests under loom share: sequentially consistent accesses, and an event that stays set until it is
+//! taken.
 #![allow(dead_code)]
 
 use std::cell::Cell;
@@ -91,7 +92,7 @@ impl AtomicU64 {
     }
 }
 
-/// Set by some, waited for by one. Where nobody sets what somebody waits for, loom finds a deadlock.
+/// An event that several threads set and one waits for. If it is never set, loom reports a deadlock.
 #[derive(Debug, Default)]
 pub struct Event {
     set: Mutex<bool>,

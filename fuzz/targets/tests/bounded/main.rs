@@ -6,7 +6,7 @@
 
 mod allocator;
 mod mutate;
-/// Of which this wants what it writes, and not that it does.
+/// The example that writes the seeds; this test only compares what it would write.
 #[allow(dead_code)]
 #[path = "../../examples/seeds.rs"]
 mod seeds;
