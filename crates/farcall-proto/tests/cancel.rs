@@ -103,3 +103,13 @@ fn fragments_of_a_result_do_not_hold_a_cancelled_call_up() {
     pair.tick();
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Maybe))]);
 }
+
+#[test]
+fn a_procedure_that_fails_after_it_was_told_to_stop_was_cancelled() {
+    let mut pair = cancelled();
+    let key = pair.asked[0].0;
+    let failure = farcall_proto::Failure::new(Kind::Other, Ran::Yes);
+    let answers = pair.finish(key, failure.into(), &[]);
+    pair.hear(&answers);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Yes))]);
+}

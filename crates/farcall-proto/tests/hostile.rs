@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use farcall_proto::ServerConfig;
 use farcall_proto::client::Conversation;
+use farcall_proto::{Kind, READINGS, ServerConfig};
 
 /// The server's identifier of the pair's conversation.
 fn known(pair: &mut Pair) -> u64 {
@@ -110,5 +110,57 @@ fn absurd_words_about_fragments_do_no_harm() {
                 pair.sent();
             }
         }
+    }
+}
+
+#[test]
+fn a_call_at_a_position_that_no_caller_has_is_not_executed() {
+    let mut pair = Pair::acquainted();
+    let id = known(&mut pair);
+    pair.asked.clear();
+    let most = ServerConfig::default().max_activities;
+    // The activity, the exchange, and both halves of the sequence number.
+    let odd = [[1, 1, 0, 9], [1, 0, 1 << 31, 9], [1, 0, 0, 0], [most, 0, 0, 9], [u32::MAX, 0, 0, 9]];
+    let call =
+        |position: [u32; 4], procedure| frame(CALL, 0, &[&position[..], &[0, EXPORT as u32, procedure]].concat());
+    for position in odd {
+        for procedure in [1, READINGS + 1] {
+            pair.receive(&[forged(id, 9, &[call(position, procedure)])]);
+            pair.receive(&[forged(id, 9, &[call(position, procedure), call(position, procedure)])]);
+            assert!(pair.asked.is_empty(), "{position:?}");
+        }
+        pair.answered();
+        for kind in [CANCEL, PROBE] {
+            pair.receive(&[forged(id, 9, &[frame(kind, 0, &position)])]);
+            assert!(pair.answered().is_empty(), "{position:?}");
+        }
+    }
+    pair.receive(&[forged(id, 9, &[call([most - 1, 0, 0, 9], 1)])]);
+    assert_eq!(pair.asked.len(), 1);
+}
+
+#[test]
+fn a_client_of_other_versions_is_refused() {
+    for (least, most, refused) in [(0, 0, true), (0, 1, false), (1, 1, false), (1, 2, false), (2, 3, true)] {
+        let mut pair = Pair::new();
+        let bind = frame(BIND, 0, &[0, 7, 0, 9, least << 16 | most, 1, 0, 0, 0, 0, 0, 0]);
+        pair.receive(&[forged(0, 1, &[bind])]);
+        let answers = pair.answered();
+        let welcome = farcall_proto::dump::dump(&answers[0]).unwrap();
+        let said = welcome.frames()[0].contains(&Kind::Mismatch.to_string());
+        assert_eq!(said, refused, "{least} to {most}: {:?}", welcome.frames());
+    }
+}
+
+#[test]
+fn a_selection_has_no_more_ranges_than_it_may() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, &[1; 40_000]);
+    pair.sent();
+    for (ranges, dropped) in [(32, 0), (33, 1), (100, 1)] {
+        let before = pair.client.stats().dropped;
+        let words: Vec<u32> = [0, 12_000, 0, 5].into_iter().chain((0..2 * ranges).map(|n| 100 * n)).collect();
+        pair.hear(&[forged(0xc11e, 900, &[frame_about(SELECT, 0, 0, 2, &words)])]);
+        assert_eq!(pair.client.stats().dropped - before, dropped, "{ranges}");
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Datagram, EXPORT, Pair, Told, fingerprint};
-use farcall_proto::client::{Call, Conversation, Event};
+use farcall_proto::client::{Call, Conversation, Event, Outcome};
 use farcall_proto::server::{Export, Finish, Request, Taken};
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
@@ -725,4 +725,35 @@ fn calls_wait_until_no_other_would_fit_their_datagram() {
         pair.client.may_wait(id, true)
     });
     assert_eq!((waits, pair.sent().len()), ([true, true, false], 1));
+}
+
+#[test]
+fn what_a_failure_says_is_cut_between_two_characters() {
+    for before in 0..4 {
+        let (mut pair, _, key) = Pair::executing(b"fail");
+        let mut failure = Failure::new(Kind::Other, Ran::Yes);
+        failure.detail = "-".repeat(before) + &"\u{1d11e}".repeat(300);
+        let answers = pair.finish(key, failure.clone().into(), &[]);
+        let mut said = None;
+        pair.client.handle(pair.now, &answers[0], &mut |event| {
+            if let Event::Ended { outcome: Outcome::Failed(failure), .. } = event {
+                said = Some(failure.detail);
+            }
+        });
+        let said = said.expect("it has ended");
+        assert!(failure.detail.starts_with(&*said), "{said}");
+        assert!((Failure::MAX_DETAIL - 3..=Failure::MAX_DETAIL).contains(&said.len()), "{}", said.len());
+    }
+}
+
+#[test]
+fn an_answer_of_another_incarnation_ends_the_calls_of_the_one_before() {
+    let (mut pair, _, _) = Pair::executing(b"long");
+    pair.restart_server(8);
+    pair.client.bind(pair.now, "Store", 5);
+    let question = pair.sent();
+    pair.receive(&question);
+    let answers = pair.answered();
+    pair.hear(&answers);
+    assert!(pair.told.contains(&(1, Told::Failed(Kind::ServerRestarted, Ran::Maybe))), "{:?}", pair.told);
 }

@@ -172,3 +172,21 @@ fn a_question_to_a_refused_port_is_given_up_too() {
     assert_eq!(pair.told, [(7, Told::NotBound(Kind::Unreachable))]);
     assert!((500 * MS..1_000 * MS).contains(&took), "{took:?}");
 }
+
+#[test]
+fn a_refused_question_counts_only_if_it_is_the_clients_own() {
+    let mut others = |count: usize, datagram: &Datagram| {
+        let mut quoted = head(datagram).to_vec();
+        // The identifier in a BIND.
+        quoted[24 + count % 8] ^= 1;
+        Some(quoted)
+    };
+    let mut pair = Pair::new();
+    pair.start(1, b"word");
+    let took = refuse(&mut pair, 20_000 * MS, &mut others as &mut Refuse<'_>);
+    assert!(took >= 9_000 * MS, "{took:?}");
+    let mut pair = Pair::new();
+    pair.start(1, b"word");
+    let took = refuse(&mut pair, 20_000 * MS, quoted);
+    assert!(took < 2_000 * MS, "{took:?}");
+}

@@ -197,3 +197,34 @@ fn errors_of_a_server_that_is_gone_are_heeded_no_more_often_than_its_calls_can_b
     pair.client.handle_unreachable(pair.now);
     assert_eq!(again(&mut pair), CALLS + 1);
 }
+
+#[test]
+fn a_result_is_taken_for_no_other_call() {
+    let mut pair = Pair::acquainted();
+    let calls = [1, 2].map(|token| pair.start(token, b"word"));
+    let sent = pair.sent();
+    pair.receive(&sent);
+    let (first, second) = (pair.asked[0].0, pair.asked[1].0);
+    let results = [first, second].map(|key| pair.finish(key, Finish::Result, b"word").remove(0));
+    let now = pair.now;
+    for (of, result) in results.iter().enumerate() {
+        assert!(pair.client.take_result(|| now, calls[1 - of], Some(now), result).is_none());
+    }
+    let whole = pair.client.take_result(|| now, calls[0], Some(now), &results[0]).expect("its own");
+    assert_eq!(whole.token, 1);
+}
+
+#[test]
+fn each_datagram_is_counted_once_whichever_way_it_is_taken_in() {
+    let mut pair = Pair::acquainted();
+    let before = (pair.client.stats().received, pair.server.stats().received, pair.server.stats().calls);
+    for token in 1..=3 {
+        leave_and_return(&mut pair, token, Duration::from_micros(50));
+    }
+    let after = (pair.client.stats().received, pair.server.stats().received, pair.server.stats().calls);
+    assert_eq!((after.0 - before.0, after.1 - before.1, after.2 - before.2), (3, 3, 3));
+    pair.restart_server(8);
+    pair.start(4, b"");
+    pair.settle();
+    assert_eq!((pair.server.stats().challenges, pair.server.stats().stale), (1, 1));
+}

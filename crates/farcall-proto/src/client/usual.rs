@@ -104,6 +104,7 @@ mod tests {
         usual.took(callee(2), 50_000_000);
         usual.took(callee(1), LONG - 1);
         assert_eq!((usual.patience(callee(2)), usual.patience(callee(1))), (100_000_000, 0));
+        assert_eq!(usual.longest(), 100_000_000);
         (0..40).for_each(|_| usual.took(callee(2), 1000));
         assert!(usual.known.is_empty(), "it has become quick");
     }
@@ -113,6 +114,6 @@ mod tests {
         let mut usual = Usual::new(LONG, u64::MAX);
         (0..1000).for_each(|procedure| usual.took(callee(procedure), u64::MAX / 2));
         assert_eq!(usual.known.len(), MOST);
-        assert_eq!(usual.patience(callee(999)), LATEST);
+        assert_eq!((usual.patience(callee(999)), usual.longest()), (LATEST, LATEST));
     }
 }
