@@ -136,6 +136,8 @@ mutants! {
     AnswersUnbounded = "answers-unbounded",
     /// The clock is read after a call has left, not before (for whoever drives the calling end).
     DepartedLate = "departed-late",
+    /// A server is restored from an older snapshot than it is believed to be (for whoever restores it).
+    SnapshotTooOld = "snapshot-too-old",
 }
 
 /// The fault that a configuration has, if any.

@@ -81,11 +81,13 @@ impl Issuer {
         hasher.finish128().as_bytes()
     }
 
-    /// A conversation identifier that was never given before and cannot be guessed.
-    pub fn conversation(&mut self) -> u64 {
+    /// An identifier for a conversation with that client. It was never given before and cannot be guessed; and should this
+    /// incarnation be restored from a snapshot, it gives those that it gave since to nobody else.
+    pub fn conversation(&mut self, client: u64) -> u64 {
         self.ids += 1;
         let mut hasher = SipHasher24::new_with_key(&self.id_key);
         hasher.write_u64(self.ids);
+        hasher.write_u64(client);
         hasher.finish128().h1.max(1)
     }
 
@@ -173,6 +175,14 @@ impl Issuer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_restored_incarnation_gives_a_conversation_to_nobody_else() {
+        let now = Time::default();
+        let (mut issuer, mut restored) = (Issuer::new(now, &[1; 32]), Issuer::new(now, &[1; 32]));
+        let given: Vec<u64> = (0..3).map(|_| issuer.conversation(7)).collect();
+        assert!((0..3).all(|_| !given.contains(&restored.conversation(8))));
+    }
 
     #[test]
     fn only_the_incarnation_that_gave_a_ticket_proves_itself_to_its_holder() {

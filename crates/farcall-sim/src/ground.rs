@@ -266,6 +266,17 @@ impl Ground {
         }
     }
 
+    /// A server knows again what it knew in an earlier moment of the same run.
+    pub fn server_restored(&mut self, server: usize, snapshot: &Ground) {
+        for (key, then) in snapshot.accounts.iter().filter(|((s, _), _)| *s == server) {
+            let account = self.accounts.entry(*key).or_default();
+            account.received = account.received.max(then.received);
+            account.sent = account.sent.max(then.sent);
+            account.reached |= then.reached;
+        }
+        self.harm[server] = self.harm[server].max(snapshot.harm[server]);
+    }
+
     /// A server's new life knows no address.
     pub fn server_forgot(&mut self, server: usize) {
         self.accounts.retain(|(s, _), _| *s != server);

@@ -207,8 +207,9 @@ fn tell(summary: &Summary, seconds: f64) {
         o.executed, o.returned, o.no, o.maybe, o.yes, o.abandoned
     );
     eprintln!(
-        "readings answered at once {}, posted writes done {}, said to be done {} times; beyond a client's knowledge {}",
-        o.answered, o.posted, o.flushed, o.beyond_knowledge
+        "readings answered at once {}, posted writes done {}, said to be done {} times; beyond a client's knowledge {}; \
+         undone and done again {}",
+        o.answered, o.posted, o.flushed, o.beyond_knowledge, o.undone
     );
     let memory = summary.shared_memory;
     eprintln!(

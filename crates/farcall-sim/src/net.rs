@@ -154,6 +154,8 @@ faults! {
     gaps,
     /// Machines that were paused with their clocks.
     pauses,
+    /// Servers that were restored from a snapshot.
+    restorations,
     /// Addresses that moved between two servers.
     address_moves,
     /// Clients that moved to another address in the middle of a conversation.

@@ -1,5 +1,7 @@
 //! Who knows everything: every call, every execution, and the invariants that join them.
 
+mod restored;
+
 use std::collections::HashMap;
 use std::fmt;
 
@@ -9,6 +11,7 @@ use farcall_proto::{ACCESSES, Failure, Kind, READINGS, Ran, Trace};
 use crate::memory::{FORGOTTEN, Head, Import, POSTED, Post, READ, REFUSED};
 use crate::net::{MILLIS, Nanos, SECS};
 use crate::rng::mix;
+use restored::Undone;
 
 /// An invariant that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +75,10 @@ pub struct Call {
     pub state: State,
     /// How often it was executed, by anyone.
     pub executed: u32,
+    /// How often it was executed by a server that was then restored from an earlier snapshot.
+    pub undone: u32,
+    /// When the snapshot was taken from which its server was restored it was neither executed nor refused.
+    unsettled: bool,
     /// A server said that it never will be.
     pub refused: bool,
     /// The execution that its result comes from.
@@ -119,6 +126,8 @@ impl Call {
             told: false,
             state: State::Open,
             executed: 0,
+            undone: 0,
+            unsettled: false,
             refused: false,
             nonce: 0,
             result: 0,
@@ -205,6 +214,9 @@ pub struct Outcomes {
     /// Calls that were said not to have run, though they had, to clients that could not know
     /// (docs/protocol.md 7.4).
     pub beyond_knowledge: u64,
+    /// Calls that were executed again, or said not to have run though they had, since their server was restored
+    /// from a snapshot.
+    pub undone: u64,
 }
 
 impl Outcomes {
@@ -220,6 +232,7 @@ impl Outcomes {
         self.posted += other.posted;
         self.flushed += other.flushed;
         self.beyond_knowledge += other.beyond_knowledge;
+        self.undone += other.undone;
     }
 }
 
@@ -245,6 +258,7 @@ pub struct Oracle {
     living: Vec<usize>,
     /// Whose each export is.
     exports: HashMap<u64, usize>,
+    undone: Undone,
     counts: Outcomes,
 }
 
@@ -263,6 +277,7 @@ impl Oracle {
             lives: Vec::new(),
             living: vec![NOBODY; servers],
             exports: HashMap::new(),
+            undone: Undone::default(),
             counts: Outcomes::default(),
         }
     }
@@ -450,6 +465,9 @@ impl Oracle {
         if (before.server, before.export) != (server, export) {
             self.violate("export-is-the-one-meant", now, || format!("{post:?} of {before:?} came to server {server}"));
         }
+        if self.was_restored(export) {
+            return;
+        }
         if before.done != post.number || before.refused {
             self.violate("posts-in-order-and-once", now, || format!("{post:?} after {before:?}"));
         }
@@ -459,7 +477,7 @@ impl Oracle {
     pub fn flushed(&mut self, now: Nanos, import: usize, end: u64) {
         self.counts.flushed += 1;
         let truth = self.imports[import];
-        if truth.done < end {
+        if truth.done < end && !self.was_restored(truth.export) {
             self.violate("flush-means-done", now, || format!("import {import}, {end} were posted: {truth:?}"));
         }
     }
@@ -515,7 +533,15 @@ impl Oracle {
         if c.executed > 1 && !c.reads() {
             self.violate("at-most-once", now, || format!("call {call} was executed again: {c:?}"));
         }
-        if c.state == State::Failed(Ran::No) && self.is_excused(&c) {
+        let no = c.state == State::Failed(Ran::No);
+        let is_undone = no && self.is_undone(&c);
+        if c.undone > 0 || is_undone {
+            self.counts.undone += 1;
+        }
+        if is_undone {
+            return;
+        }
+        if no && self.is_excused(&c) {
             self.counts.beyond_knowledge += 1;
         } else if c.refused || c.state == State::Failed(Ran::No) {
             self.violate("no-means-never", now, || {
@@ -553,6 +579,7 @@ impl Oracle {
             && head.is_some() == c.is_access()
             && is_pattern(key, c.result, rest)
             && head.is_none_or(|head| self.is_right(&c, head));
+        let right = right || !c.reads() && self.is_of_executions(call, body, exception);
         if c.told {
             self.violate("no-result-after-cancel", now, || format!("call {call} {c:?} returned"));
         }
@@ -569,12 +596,12 @@ impl Oracle {
             return head == call.head;
         }
         let posted = match call.import.map(|import| self.imports[import]) {
-            Some(import) if head.status != FORGOTTEN => {
+            Some(import) if head.status != FORGOTTEN && !self.was_restored(import.export) => {
                 (call.done..=import.done).contains(&head.word) && (head.status != REFUSED || import.refused)
             }
             _ => true,
         };
-        (call.version..=self.versions[call.server]).contains(&head.version) && (posted || call.exception)
+        self.versions_of(call).contains(&head.version) && (posted || call.exception)
     }
 
     /// A call failed, as its caller was told, which last heard of its server then.
@@ -586,12 +613,15 @@ impl Oracle {
             _ => Excuse::None,
         };
         self.calls[call].excuse = c.excuse;
-        if failure.ran == Ran::No && c.executed > 0 && self.is_excused(&c) {
+        let ran = c.executed + c.undone > 0;
+        if failure.ran == Ran::No && ran && self.is_undone(&c) {
+            self.counts.undone += 1;
+        } else if failure.ran == Ran::No && ran && self.is_excused(&c) {
             self.counts.beyond_knowledge += 1;
-        } else if failure.ran == Ran::No && c.executed > 0 {
+        } else if failure.ran == Ran::No && ran {
             self.violate("no-means-never", now, || format!("call {call} had run: {failure:?} {c:?}"));
         }
-        if failure.ran == Ran::Yes && c.executed == 0 {
+        if failure.ran == Ran::Yes && !ran {
             self.violate("yes-means-ran", now, || format!("call {call} had not run: {failure:?} {c:?}"));
         }
         // A call that was never sent, for want of a ticket, may have come late in a long silence.

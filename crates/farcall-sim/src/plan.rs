@@ -75,6 +75,8 @@ pub struct Plan {
     /// Of what happens to machines and paths, machines that are paused together with their clocks, in parts
     /// per million.
     pub pauses: u32,
+    /// Of what happens to machines and paths, servers that are restored from a snapshot, in parts per million.
+    pub restorations: u32,
     /// Whether clients reach their servers at a loopback address, and whether servers see clients at one. If
     /// both, they are on one machine; if one, there is a forwarder between.
     pub loopback: (bool, bool),
@@ -123,6 +125,7 @@ impl Plan {
             gap: 0,
             moves: 0,
             pauses: 0,
+            restorations: 0,
             anonymous: rng.chance(200_000),
             loopback: rng.pick(&[
                 (false, false),
@@ -197,6 +200,11 @@ impl Plan {
         self.gap = rng.pick(&[0, 5_000, 50_000]);
         self.moves = rng.pick(&[0, 0, 50_000, 400_000]);
         self.pauses = rng.pick(&[0, 0, 50_000, 300_000]);
+        self.restorations = rng.pick(&[0, 0, 0, 300_000]);
+        if self.restorations > 0 {
+            // So that it happens in nearly each of these runs.
+            self.chaos = rng.pick(&[10_000, 50_000]);
+        }
         if self.moves > 0 {
             self.rest = rng.pick(&[self.rest, 20_000, 100_000]);
         }

@@ -135,6 +135,37 @@ impl ServerNode {
         self.executing = 0;
     }
 
+    /// Whether there is a process that runs.
+    pub fn runs(&self) -> bool {
+        self.core.is_some() && !self.stopped
+    }
+
+    /// The machine is as it was then, in `snapshot`, its clock too. What its network delivered since is lost on it.
+    pub fn restore(&mut self, g: &mut Ground, snapshot: ServerNode, then: Nanos) {
+        if self.core.is_none() {
+            g.net.bind(self.address);
+        }
+        let (address, mut taken) = (self.address, self.taken);
+        *self = ServerNode { address, armed: Nanos::MAX, resumed_at: g.now(), ..snapshot };
+        self.clock.pause(then);
+        self.clock.go_on(g.now());
+        // What is under way goes on, under numbers by which nothing else is expected to be done.
+        for (number, job) in &mut self.jobs {
+            taken += 1;
+            match self.waiting.iter_mut().find(|waits| *waits == number) {
+                Some(waits) => *waits = taken,
+                None => {
+                    let most = if job.executing { g.plan.slowest } else { NOTED };
+                    let takes = g.rng.spread(1, most);
+                    g.net.after(takes, Event::Done { server: self.index, job: taken });
+                }
+            }
+            *number = taken;
+        }
+        self.taken = taken;
+        self.settle(g);
+    }
+
     /// Adds what this life forgot to the counts.
     pub fn count_evictions(&self, g: &mut Ground) {
         if let Some(core) = &self.core {

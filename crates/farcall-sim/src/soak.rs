@@ -235,7 +235,7 @@ impl Summary {
         let o = &self.outcomes;
         let _ = write!(
             line,
-            r#","executed":{},"returned":{},"ran_no":{},"ran_maybe":{},"ran_yes":{},"abandoned":{},"answered":{},"posted":{},"flushed":{},"beyond_knowledge":{},"datagrams":{},"simulated_hours":{}"#,
+            r#","executed":{},"returned":{},"ran_no":{},"ran_maybe":{},"ran_yes":{},"abandoned":{},"answered":{},"posted":{},"flushed":{},"beyond_knowledge":{},"undone":{},"datagrams":{},"simulated_hours":{}"#,
             o.executed,
             o.returned,
             o.no,
@@ -246,6 +246,7 @@ impl Summary {
             o.posted,
             o.flushed,
             o.beyond_knowledge,
+            o.undone,
             self.datagrams,
             self.simulated_hours()
         );

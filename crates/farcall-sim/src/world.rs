@@ -1,5 +1,7 @@
 //! One run: machines, the network between them, what happens to them, and what must be true.
 
+mod restore;
+
 use farcall_proto::Mutant;
 
 use crate::client::ClientNode;
@@ -43,17 +45,21 @@ const NOTICED_WITHIN: Nanos = 120 * SECS;
 
 /// Runs `calls` calls under the faults that `seed` decides.
 pub fn run(seed: u64, calls: u64, mutant: Mutant, verbose: bool) -> Report {
-    let mut rng = Rng::new(seed);
-    let plan = Plan::draw(&mut rng, mutant);
-    if verbose {
-        println!("{plan:#?}");
-    }
-    let mut world = World::new(Ground::new(plan, rng, calls, verbose));
-    world.run();
-    world.report(seed)
+    let mut world = World::new(Origin { seed, calls, mutant }, verbose);
+    world.run(u64::MAX);
+    world.report()
+}
+
+/// All that decides a run.
+#[derive(Clone, Copy)]
+struct Origin {
+    seed: u64,
+    calls: u64,
+    mutant: Mutant,
 }
 
 struct World {
+    origin: Origin,
     g: Ground,
     servers: Vec<ServerNode>,
     clients: Vec<ClientNode>,
@@ -63,17 +69,41 @@ struct World {
     last_late: Nanos,
     /// Whether the servers were idle when that was looked at last.
     was_idle: bool,
+    /// How much has happened.
+    steps: u64,
+    /// A server was to be restored from a snapshot, which is tried once.
+    restored: bool,
 }
 
 impl World {
-    fn new(mut g: Ground) -> World {
+    /// Machines that have started, and nothing else yet.
+    fn new(origin: Origin, verbose: bool) -> World {
+        let mut rng = Rng::new(origin.seed);
+        let plan = Plan::draw(&mut rng, origin.mutant);
+        if verbose {
+            println!("{plan:#?}");
+        }
+        let mut g = Ground::new(plan, rng, origin.calls, verbose);
         let servers = (0..g.plan.servers).map(|i| ServerNode::new(i, &mut g)).collect();
         let clients = (0..g.plan.clients).map(|i| ClientNode::new(g.plan.servers + i, &mut g)).collect();
         let hostile = g.plan.hostile.then(|| HostileNode::new(g.hostile(), &mut g));
-        World { g, servers, clients, hostile, healing: false, last_late: 0, was_idle: false }
+        let mut world = World {
+            origin,
+            g,
+            servers,
+            clients,
+            hostile,
+            healing: false,
+            last_late: 0,
+            was_idle: false,
+            steps: 0,
+            restored: false,
+        };
+        world.start();
+        world
     }
 
-    fn run(&mut self) {
+    fn start(&mut self) {
         for server in &mut self.servers {
             server.start(&mut self.g);
         }
@@ -83,10 +113,15 @@ impl World {
         if self.hostile.is_some() {
             self.g.net.after(0, Event::Harm);
         }
-        let most = 200_000 + self.g.budget * 2_000;
-        let mut steps = 0;
-        while let Some((now, step)) = self.g.net.step() {
-            steps += 1;
+    }
+
+    /// Runs until so much has happened, or to the end.
+    fn run(&mut self, until: u64) {
+        let most = 200_000 + self.origin.calls * 2_000;
+        while self.steps < until {
+            let Some((now, step)) = self.g.net.step() else { return self.end() };
+            self.steps += 1;
+            let steps = self.steps;
             if steps > most {
                 self.g.oracle.violate("progress", now, || format!("{steps} steps, the next is {step:?}"));
             }
@@ -103,6 +138,10 @@ impl World {
                 return;
             }
         }
+    }
+
+    /// Nothing is left to happen.
+    fn end(&mut self) {
         let now = self.g.now();
         self.g.oracle.all_ended("every-call-ends", now, None, Nanos::MAX);
         self.servers.iter().for_each(|s| s.must_be_idle(&mut self.g));
@@ -175,6 +214,9 @@ impl World {
         }
         if g.rng.chance(g.plan.pauses) {
             return self.stop(node, true);
+        }
+        if g.rng.chance(g.plan.restorations) && !self.restored {
+            return self.restore_server(server);
         }
         match g.rng.below(100) {
             0..20 => self.cut(server, servers + client),
@@ -393,12 +435,12 @@ impl World {
         }
     }
 
-    fn report(mut self, seed: u64) -> Report {
+    fn report(mut self) -> Report {
         for server in &self.servers {
             server.count_evictions(&mut self.g);
         }
         Report {
-            seed,
+            seed: self.origin.seed,
             calls: self.g.oracle.calls.len() as u64,
             outcomes: self.g.oracle.outcomes(),
             faults: self.g.net.faults,

@@ -36,7 +36,7 @@ impl Server {
                 (conversation, self.issuer.renew(now, self.horizon, old, conversation, from, mutant))
             }
             None | Some(Err(_)) => {
-                let conversation = self.issuer.conversation();
+                let conversation = self.issuer.conversation(bind.client);
                 (conversation, self.issuer.issue(now, self.horizon, bind.client, conversation, from))
             }
         };

@@ -1,0 +1,127 @@
+//! What is true of a server that was restored from a snapshot: what it did and said since does not bind it
+//! (docs/protocol.md 7.5).
+
+use std::collections::{HashMap, HashSet};
+
+use farcall_proto::Ran;
+
+use super::{Call, Life, Oracle, State, pattern};
+use crate::memory::Head;
+use crate::net::Nanos;
+
+/// What servers did that were restored.
+#[derive(Default)]
+pub(super) struct Undone {
+    /// Of each call that is no reading: its executions since the snapshot.
+    executions: HashMap<usize, Vec<Execution>>,
+    /// Exports whose posted writes neither end knows any more.
+    exports: HashSet<u64>,
+    memories: Vec<Memory>,
+}
+
+/// What made a result what it is.
+#[derive(Clone, Copy)]
+struct Execution {
+    nonce: u64,
+    result: usize,
+    exception: bool,
+    head: Head,
+}
+
+impl Execution {
+    fn of(call: &Call) -> Execution {
+        Execution { nonce: call.nonce, result: call.result, exception: call.exception, head: call.head }
+    }
+}
+
+/// A server's memory went back, from so many writes to so many.
+struct Memory {
+    server: usize,
+    at: Nanos,
+    most: u64,
+    least: u64,
+}
+
+impl Oracle {
+    /// A server knows what it knew `then`, which is in the oracle of that moment.
+    pub fn restore(&mut self, now: Nanos, server: usize, then: Nanos, snapshot: &Oracle) {
+        for (index, call) in self.calls.iter_mut().enumerate().filter(|(_, call)| call.server == server) {
+            let before = snapshot.calls.get(index);
+            call.unsettled = before
+                .is_none_or(|before| !before.refused && before.executed == 0 && before.state != State::Failed(Ran::No));
+            if !call.reads() && call.executed > before.map_or(0, |before| before.executed) {
+                self.undone.executions.entry(index).or_default().push(Execution::of(call));
+                call.undone += 1;
+            }
+            restore_call(call, before);
+        }
+        for (index, import) in self.imports.iter_mut().enumerate().filter(|(_, import)| import.server == server) {
+            let before = snapshot.imports.get(index);
+            (import.done, import.refused) = before.map_or((0, false), |before| (before.done, before.refused));
+        }
+        let exports = self.exports.iter().filter(|(_, whose)| **whose == server);
+        self.undone.exports.extend(exports.map(|(export, _)| *export));
+        let (most, least) = (self.versions[server], snapshot.versions[server]);
+        self.undone.memories.push(Memory { server, at: now, most, least });
+        self.versions[server] = least;
+        let living = snapshot.living[server];
+        self.living[server] = living;
+        let Life { born, paused } = snapshot.lives[living];
+        self.lives[living] = Life { born, paused: paused + (now - then) };
+    }
+
+    /// Whether posts to what is exported so are neither in order nor done once, since its server was restored.
+    pub fn was_restored(&self, export: u64) -> bool {
+        self.undone.exports.contains(&export)
+    }
+
+    /// How many writes its server can have done when a reading was executed.
+    pub(super) fn versions_of(&self, reading: &Call) -> std::ops::RangeInclusive<u64> {
+        let (mut least, mut most) = (reading.version, self.versions[reading.server]);
+        let went_back = |memory: &&Memory| memory.server == reading.server && reading.started <= memory.at;
+        for memory in self.undone.memories.iter().filter(went_back) {
+            (least, most) = (least.min(memory.least), most.max(memory.most));
+        }
+        least..=most
+    }
+
+    /// Whether what a call returned is made of results of its own executions, of which some were undone.
+    pub(super) fn is_of_executions(&self, index: usize, body: &[u8], exception: bool) -> bool {
+        let Some(undone) = self.undone.executions.get(&index) else { return false };
+        let call = &self.calls[index];
+        let last = Some(Execution::of(call)).filter(|_| call.executed > 0);
+        let made = |execution: &Execution| {
+            let mut bytes = Vec::new();
+            if call.is_access() {
+                execution.head.write(&mut bytes);
+            }
+            pattern(self.token(index) ^ execution.nonce, execution.result, &mut bytes);
+            (bytes, execution.exception)
+        };
+        let results: Vec<(Vec<u8>, bool)> = undone.iter().chain(&last).map(made).collect();
+        let fits = |(bytes, is): &&(Vec<u8>, bool)| bytes.len() == body.len() && *is == exception;
+        let some = |(at, byte): (usize, &u8)| results.iter().filter(fits).any(|(bytes, _)| bytes[at] == *byte);
+        results.iter().any(|result| fits(&result)) && body.iter().enumerate().all(some)
+    }
+
+    /// Whether a word that it did not run may be of what a restored server did not do any more, or contradict what it did
+    /// since.
+    pub(super) fn is_undone(&self, call: &Call) -> bool {
+        call.unsettled && !call.refused
+    }
+}
+
+/// What a server knows of a call is what it knew before, if it did.
+fn restore_call(call: &mut Call, before: Option<&Call>) {
+    (call.told, call.forsaken) = before.map_or((false, false), |before| (before.told, before.forsaken));
+    call.refused = before.is_some_and(|before| before.refused);
+    if call.reads() {
+        return;
+    }
+    let Some(before) = before else {
+        call.executed = 0;
+        return;
+    };
+    (call.executed, call.executor, call.head) = (before.executed, before.executor, before.head);
+    (call.nonce, call.result, call.exception) = (before.nonce, before.result, before.exception);
+}
