@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::*;
 use farcall_proto::client::Call;
-use farcall_proto::server::{CallKey, Finish, Glance, Request};
+use farcall_proto::server::{CallKey, Finish, Glance, Request, Taken};
 use farcall_proto::{ACCESSES, ClientConfig, Kind, READINGS, Ran, ServerConfig};
 
 /// Sends an access, or a call.
@@ -235,4 +235,45 @@ fn who_speaks_of_a_result_and_does_not_fetch_it_has_it_no_longer_than_others_wai
     assert!(speak(&mut pair, 100, false), "nobody waits");
     assert!(!speak(&mut pair, 1, true), "a hundred seconds were enough");
     assert!(pair.server.has_room(pair.now, &pair.from, LEN));
+}
+
+#[test]
+fn an_access_is_not_taken_for_a_call() {
+    for (procedure, is_call) in [(ACCESSES - 1, true), (ACCESSES, false), (READINGS, false), (u32::MAX, false)] {
+        let mut pair = Pair::acquainted();
+        let datagram = send(&mut pair, procedure, 1);
+        let taken = matches!(pair.server.take_call(pair.now, &pair.from, &datagram), Taken::Call(..));
+        assert_eq!(taken, is_call, "{procedure:x}");
+    }
+}
+
+#[test]
+fn no_reading_is_taken_beyond_the_last_activity_or_with_too_long_arguments() {
+    let mut pair = Pair::acquainted_with(
+        ClientConfig::default(),
+        ServerConfig { max_activities: 8, max_arguments: 64, ..ServerConfig::default() },
+    );
+    let id = conversation_of(&send(&mut pair, 1, 1));
+    let reading = |activity, len: usize| {
+        let words = [&[0, EXPORT as u32, READINGS + 1][..], &vec![0; len / 4]].concat();
+        forged(id, 9, &[frame_about(CALL, 0, activity, 9, &words)])
+    };
+    for (activity, len, sound) in [(7, 4, true), (8, 4, false), (9, 4, false), (7, 64, true), (7, 68, false)] {
+        let reading = reading(activity, len);
+        let taken = Glance::at(&reading).and_then(|glance| pair.server.take_reading(&pair.from, glance));
+        assert_eq!(taken.is_some(), sound, "a reading at {activity} with {len} bytes");
+    }
+}
+
+#[test]
+fn a_reading_that_is_answered_at_once_is_counted() {
+    let mut pair = Pair::acquainted();
+    let before = (pair.server.stats().received, pair.server.stats().calls, pair.server.stats().sent);
+    for token in 0..3 {
+        let reading = send(&mut pair, READINGS, token);
+        let answer = answered(&mut pair, &reading).expect("it is new");
+        pair.hear(&[answer]);
+    }
+    let stats = pair.server.stats();
+    assert_eq!((stats.received - before.0, stats.calls - before.1, stats.sent - before.2), (3, 3, 3));
 }
