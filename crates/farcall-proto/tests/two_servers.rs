@@ -5,6 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{CHALLENGE, Datagram, Pair, STALE, Told, conversation_of, forged, frame, frames_of};
+use farcall_proto::fuzzing::kinds::WELCOME;
 use farcall_proto::server::Server;
 use farcall_proto::{Kind, Ran, ServerConfig};
 
@@ -78,6 +79,29 @@ fn a_refusal_that_was_long_under_way_ends_no_call_of_a_server_that_has_it() {
     pair.hear(&stale);
     pair.settle();
     assert_eq!(pair.told[1], (2, Told::Result(b"more".to_vec())));
+}
+
+#[test]
+fn an_answer_that_was_long_under_way_says_no_more_than_when_it_was_asked_for() {
+    // A is heard a second after B began. Much later the address is B's, who is asked about the ticket.
+    let (mut pair, b) = two_servers(Duration::from_secs(1));
+    pair.start(1, b"call");
+    pair.settle();
+    pair.pass(Duration::from_secs(99));
+    pair.server = b;
+    pair.start(2, b"more");
+    let mut answers = Vec::new();
+    for expected in [CHALLENGE, STALE, WELCOME] {
+        pair.hear(&answers);
+        let said = pair.sent();
+        pair.receive(&said);
+        answers = pair.answered();
+        assert_eq!(frames_of(&answers[0])[0], expected);
+    }
+    // If the time under way counted as A's silence, A would seem to have been silent since before B began.
+    pair.pass(Duration::from_secs(20));
+    pair.hear(&answers);
+    assert_eq!(pair.told[1], (2, Told::Failed(Kind::ServerRestarted, Ran::Maybe)));
 }
 
 fn forged_challenge(conversation: u64) -> Datagram {
