@@ -40,9 +40,10 @@ pub enum Kind {
     Stalled,
     /// Absurd ACKs and SELECTs, other sizes, nonsense.
     Words,
-    /// The client abandons its conversation, with all that the server keeps for it, and begins another.
+    /// The client abandons its conversation, with all that the server keeps for it, and begins another: one in
+    /// eight draws, since that takes several datagrams. The others are `words`.
     Anew,
-    /// Connections for shared memory that say nothing.
+    /// A connection for shared memory that says nothing, instead of a datagram.
     Silent,
 }
 
@@ -106,7 +107,8 @@ impl Talk {
         Talk { socket, server, local, state, buffer: vec![0; MAX_DATAGRAM] }
     }
 
-    /// Takes in what has come, and continues the meeting if it is not over. Returns whether a meeting begins.
+    /// Takes in what has come, and continues the meeting if it is not over. Returns whether another meeting begins,
+    /// because the server has forgotten the conversation.
     pub fn receive(&mut self, sizes: &mut Vec<u32>, dice: &mut Dice) -> bool {
         let mut forgotten = false;
         while let Ok((len, _)) = self.socket.recv_from(&mut self.buffer) {
@@ -135,17 +137,14 @@ impl Talk {
         forgotten
     }
 
-    fn meet(&mut self, dice: &mut Dice) {
+    /// Leaves the conversation, if there is one, and begins another.
+    pub fn meet(&mut self, dice: &mut Dice) {
         self.state = State::Meeting(Box::new(Meeting::new(self.local, dice)));
     }
 
     /// Sends a datagram of this kind if the server knows the client already. Returns whether it did.
     pub fn harm(&mut self, kind: Kind, dice: &mut Dice, sizes: &mut Vec<u32>) -> bool {
         let State::Known(known) = &mut self.state else { return false };
-        if kind == Kind::Anew && dice.below(100) == 0 {
-            self.meet(dice);
-            return true;
-        }
         let datagram = known.datagram(kind, dice, self.local);
         sizes.push(datagram.len() as u32);
         // What the system refuses is lost, like any datagram.

@@ -14,6 +14,9 @@ use super::silent::Silent;
 const HOSTS: u8 = 8;
 const EACH: usize = 8;
 
+/// One in so many draws of [`Kind::Anew`] begins a conversation, which takes several datagrams.
+const ANEW: u64 = 8;
+
 /// How often what has come is taken in, and the next datagrams are sent.
 const STEP: Duration = Duration::from_micros(300);
 
@@ -44,7 +47,7 @@ impl Load {
         Ok(Load { talks, formed, kinds: kinds.to_vec(), dice, sizes: Vec::new(), attacked: attacked[0] })
     }
 
-    /// Hostile clients send so many datagrams a second.
+    /// Hostile clients send datagrams, and open silent connections, so many in a second.
     pub fn harm(&mut self, rate: f64, time: Duration) -> Result<Done> {
         self.sizes.clear();
         let mut silent = Silent::default();
@@ -54,11 +57,21 @@ impl Load {
             for talk in &mut self.talks {
                 done.met += u64::from(talk.receive(&mut self.sizes, &mut self.dice));
             }
-            silent.connect(self.attacked, &self.kinds);
-            while self.sizes.len() < due {
+            while self.sizes.len() + (done.connected as usize) < due {
                 let at = self.dice.below(self.talks.len() as u64) as usize;
                 let kind = self.kinds[self.dice.below(self.kinds.len() as u64) as usize];
-                if !self.talks[at].harm(kind, &mut self.dice, &mut self.sizes) && !pace.may_go_on() {
+                if kind == Kind::Silent {
+                    silent.connect(self.attacked);
+                    done.connected += 1;
+                    continue;
+                }
+                let talk = &mut self.talks[at];
+                let sent = talk.harm(kind, &mut self.dice, &mut self.sizes);
+                if sent && kind == Kind::Anew && self.dice.below(ANEW) == 0 {
+                    talk.meet(&mut self.dice);
+                    done.met += 1;
+                }
+                if !sent && !pace.may_go_on() {
                     break;
                 }
             }

@@ -39,7 +39,7 @@ pub struct Hostile {
     /// as long.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// How many datagrams it sends in a second.
+    /// How many datagrams it sends, and silent connections it opens, in a second.
     #[arg(long, default_value_t = 1_000)]
     rate: u32,
     /// What it does. [default: all but `stalled`]
@@ -234,7 +234,7 @@ impl Phases {
             let (longest, call) = longest.unwrap_or_default();
             format!(
                 "{}: {} honest calls, {} failed, the longest ({call}) {:.0} ms; beside them {:.0} datagrams and {:.1} MB a second, \
-                 {} conversations begun, {} calls lost; processors busy: load {:.2}, server {:.2}",
+                 {} conversations begun, {} silent connections, {} calls lost; processors busy: load {:.2}, server {:.2}",
                 part.name(),
                 sum(|done| done.calls),
                 sum(|done| done.failures.len() as u64),
@@ -242,6 +242,7 @@ impl Phases {
                 sum(|done| done.datagrams) as f64 / time,
                 sum(|done| done.bytes) as f64 / time / 1e6,
                 sum(|done| done.met),
+                sum(|done| done.connected),
                 sum(|done| done.lost),
                 busy(|done| done.processor),
                 busy(|done| done.server)

@@ -73,8 +73,9 @@ pub struct Done {
     /// What the load sent.
     pub datagrams: u64,
     pub bytes: u64,
-    /// Conversations that hostile clients began.
+    /// Conversations that hostile clients began, and connections for shared memory that they opened.
     pub met: u64,
+    pub connected: u64,
     /// Calls of the well-formed load that did not return a result.
     pub lost: u64,
     /// The processor time that the process used, and the server.

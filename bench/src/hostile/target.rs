@@ -17,6 +17,9 @@ pub const NAME: &str = "Target";
 /// Nobody is parked longer than this.
 const PARKED: Duration = Duration::from_secs(3600);
 
+/// Whoever stalls looks so often whether it has been given up.
+const STALLED: Duration = Duration::from_millis(500);
+
 /// What hostile clients call by number.
 pub const NULL: u32 = 1;
 pub const TAKE: u32 = 2;
@@ -70,7 +73,7 @@ impl Target for Procedures {
 
     fn stall(&self) -> farcall::Result<()> {
         while !farcall::context().is_cancelled() {
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(STALLED);
         }
         Ok(())
     }
