@@ -132,6 +132,17 @@ fn a_patience_of_its_own_is_told_and_counts() {
     assert_eq!(server_alone(&mut pair, begun + Duration::from_millis(1600)).len(), 1);
 }
 
+/// A brief call said nothing of it, so the server was as patient as with anyone.
+#[test]
+fn a_brief_call_of_a_client_with_a_patience_of_its_own_is_an_ordinary_one() {
+    for (patience, is_brief) in [(ClientConfig::default().patience, true), (Duration::from_secs(1), false)] {
+        let client = ClientConfig { patience, ..ClientConfig::default() };
+        let mut pair = Pair::acquainted_with(client, ServerConfig::default());
+        let brief = pair.client.start_brief((common::EXPORT, 1), b"long", &mut [0; 2048]);
+        assert_eq!(brief.is_some(), is_brief);
+    }
+}
+
 #[test]
 fn a_server_that_was_away_hears_its_clients_out_first() {
     let mut pair = executed();

@@ -80,8 +80,7 @@ impl Conversation {
     ) -> Option<Departure> {
         let target = self.usual_target()?;
         let room = self.mtu.datagram().min(out.len());
-        if self.told_patience.is_some()
-            || self.slots.outstanding() > 0
+        if self.slots.outstanding() > 0
             || self.slots.queued() > 0
             || !args.len().is_multiple_of(4)
             || wire::call_overhead(self.seal.scheme) + args.len() > room
@@ -132,7 +131,7 @@ impl Conversation {
         let (patience, room) = (self.patience(), self.mtu.datagram().min(out.len()));
         let overhead = wire::call_overhead(self.seal.scheme);
         let slot = self.slots.at_mut(activity);
-        if !slot.is_plain() || self.told_patience.is_some() || overhead + slot.args.len() > room {
+        if !slot.is_plain() || overhead + slot.args.len() > room {
             return None;
         }
         slot.wants = Want::NONE;
@@ -146,7 +145,10 @@ impl Conversation {
     #[inline(always)]
     pub(super) fn usual_target(&self) -> Option<Target> {
         let granted = self.session.granted().filter(|granted| granted.known)?;
-        let more = !self.completed.is_empty() || self.session.asks() || self.introduces();
+        let more = !self.completed.is_empty()
+            || self.session.asks()
+            || self.introduces()
+            || self.told_patience.is_some();
         if more { None } else { Some(self.target(granted.conversation)) }
     }
 
