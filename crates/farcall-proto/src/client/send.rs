@@ -145,10 +145,8 @@ impl Conversation {
     #[inline(always)]
     pub(super) fn usual_target(&self) -> Option<Target> {
         let granted = self.session.granted().filter(|granted| granted.known)?;
-        let more = !self.completed.is_empty()
-            || self.session.asks()
-            || self.introduces()
-            || self.told_patience.is_some();
+        let more =
+            !self.completed.is_empty() || self.session.asks() || self.introduces() || self.told_patience.is_some();
         if more { None } else { Some(self.target(granted.conversation)) }
     }
 
