@@ -107,8 +107,8 @@ impl Talk {
         Talk { socket, server, local, state, buffer: vec![0; MAX_DATAGRAM] }
     }
 
-    /// Takes in what has come, and continues the meeting if it is not over. Returns whether another meeting begins,
-    /// because the server has forgotten the conversation.
+    /// Takes in what has come, and continues the meeting if it is not over. Returns whether another meeting
+    /// begins, because the server has forgotten the conversation.
     pub fn receive(&mut self, sizes: &mut Vec<u32>, dice: &mut Dice) -> bool {
         let mut forgotten = false;
         while let Ok((len, _)) = self.socket.recv_from(&mut self.buffer) {

@@ -136,7 +136,7 @@ mutants! {
     AnswersUnbounded = "answers-unbounded",
     /// The clock is read after a call has left, not before (for whoever drives the calling end).
     DepartedLate = "departed-late",
-    /// A server is restored from an older snapshot than it is believed to be (for whoever restores it).
+    /// The simulation restores a server from an older snapshot than its checks are told.
     SnapshotTooOld = "snapshot-too-old",
 }
 

@@ -81,8 +81,9 @@ impl Issuer {
         hasher.finish128().as_bytes()
     }
 
-    /// An identifier for a conversation with that client. It was never given before and cannot be guessed; and should this
-    /// incarnation be restored from a snapshot, it gives those that it gave since to nobody else.
+    /// An identifier for a conversation with that client. It was never given before, and cannot be guessed. An
+    /// incarnation that is restored from a snapshot does not give to another client an identifier that it gave
+    /// since.
     pub fn conversation(&mut self, client: u64) -> u64 {
         self.ids += 1;
         let mut hasher = SipHasher24::new_with_key(&self.id_key);

@@ -266,7 +266,7 @@ impl Ground {
         }
     }
 
-    /// A server knows again what it knew in an earlier moment of the same run.
+    /// A restored server knows what it knew when the snapshot was taken.
     pub fn server_restored(&mut self, server: usize, snapshot: &Ground) {
         for (key, then) in snapshot.accounts.iter().filter(|((s, _), _)| *s == server) {
             let account = self.accounts.entry(*key).or_default();

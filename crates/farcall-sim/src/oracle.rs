@@ -214,8 +214,7 @@ pub struct Outcomes {
     /// Calls that were said not to have run, though they had, to clients that could not know
     /// (docs/protocol.md 7.4).
     pub beyond_knowledge: u64,
-    /// Calls that were executed again, or said not to have run though they had, since their server was restored
-    /// from a snapshot.
+    /// Calls of restored servers that were executed again, or that were said not to have run though they had.
     pub undone: u64,
 }
 

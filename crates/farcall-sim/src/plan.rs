@@ -75,7 +75,8 @@ pub struct Plan {
     /// Of what happens to machines and paths, machines that are paused together with their clocks, in parts
     /// per million.
     pub pauses: u32,
-    /// Of what happens to machines and paths, servers that are restored from a snapshot, in parts per million.
+    /// How often a fault of a machine or a path is that a server is restored from a snapshot, in parts per
+    /// million.
     pub restorations: u32,
     /// Whether clients reach their servers at a loopback address, and whether servers see clients at one. If
     /// both, they are on one machine; if one, there is a forwarder between.

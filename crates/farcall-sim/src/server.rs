@@ -140,7 +140,8 @@ impl ServerNode {
         self.core.is_some() && !self.stopped
     }
 
-    /// The machine is as it was then, in `snapshot`, its clock too. What its network delivered since is lost on it.
+    /// Makes the machine, with its clock, what it was at `then`, in `snapshot`. It forgets what the network has
+    /// delivered since.
     pub fn restore(&mut self, g: &mut Ground, snapshot: ServerNode, then: Nanos) {
         if self.core.is_none() {
             g.net.bind(self.address);

@@ -191,8 +191,8 @@ pub enum Received {
     Woken,
     /// The network says that this address, to which we had sent, cannot be reached. A hint.
     Unreachable(SocketAddr),
-    /// The network says that nobody listens at this address. It quotes the beginning of what was sent there:
-    /// that many bytes, at the beginning of the buffer. Whoever knows what was sent can forge this.
+    /// The network says that nobody listens at this address. The number is the bytes, at the beginning of the
+    /// buffer, that it quotes of a datagram sent there. An attacker who has seen that datagram can forge this.
     Refused(SocketAddr, usize),
 }
 

@@ -122,7 +122,7 @@ impl Server {
         {
             return self.refuse_ticket(from, header, ticket.client, ended.reason);
         }
-        // Without a key the ticket is of a conversation in another scheme, to which it keeps.
+        // There is no key if the ticket is of a conversation in another scheme than the datagram.
         let Some(key) = self.key_by(header.scheme, conversation, ticket) else {
             return self.refuse_ticket(from, header, ticket.client, StaleReason::Address);
         };

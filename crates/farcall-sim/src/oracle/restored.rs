@@ -1,4 +1,4 @@
-//! What is true of a server that was restored from a snapshot: what it did and said since does not bind it
+//! What still holds of a server that was restored from a snapshot: it is not held to what it did and said since
 //! (docs/protocol.md 7.5).
 
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use crate::net::Nanos;
 pub(super) struct Undone {
     /// Of each call that is no reading: its executions since the snapshot.
     executions: HashMap<usize, Vec<Execution>>,
-    /// Exports whose posted writes neither end knows any more.
+    /// Exports of restored servers: their posted writes are not checked.
     exports: HashSet<u64>,
     memories: Vec<Memory>,
 }
@@ -70,7 +70,8 @@ impl Oracle {
         self.lives[living] = Life { born, paused: paused + (now - then) };
     }
 
-    /// Whether posts to what is exported so are neither in order nor done once, since its server was restored.
+    /// Whether the server of that export was restored, so that its posted writes need be neither in order nor
+    /// done once.
     pub fn was_restored(&self, export: u64) -> bool {
         self.undone.exports.contains(&export)
     }
@@ -104,8 +105,8 @@ impl Oracle {
         results.iter().any(|result| fits(&result)) && body.iter().enumerate().all(some)
     }
 
-    /// Whether a word that it did not run may be of what a restored server did not do any more, or contradict what it did
-    /// since.
+    /// Whether the call may be said not to have run though it did: before the snapshot of its server it was
+    /// neither executed nor refused, and after the restoration no user refused it.
     pub(super) fn is_undone(&self, call: &Call) -> bool {
         call.unsettled && !call.refused
     }

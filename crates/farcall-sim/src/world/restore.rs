@@ -1,7 +1,7 @@
 //! A server's machine is restored from a snapshot: it has not done what it did since.
 //!
-//! The snapshot is taken of a second run of the same seed, which is the same as this one was at that moment. So nothing that a
-//! machine keeps needs to be copied, nor can it be: the right to a datagram's number exists once.
+//! The snapshot comes from a second run of the same seed, stopped at the moment of the snapshot. The state of a
+//! server cannot be copied: a type in it, the next datagram's number, is not `Clone` on purpose.
 
 use farcall_proto::Rule;
 
