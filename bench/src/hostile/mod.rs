@@ -42,7 +42,7 @@ pub struct Hostile {
     /// How many datagrams it sends, and silent connections it opens, in a second.
     #[arg(long, default_value_t = 1_000)]
     rate: u32,
-    /// What it does. [default: all but `stalled`]
+    /// What it does. [default: everything]
     #[arg(long, value_enum, value_delimiter = ',')]
     kinds: Vec<Kind>,
     /// Set in the run in a network of its own.
@@ -103,8 +103,7 @@ impl Field {
         let servers: [&[_]; 2] = [&attacked.addresses, &spared.addresses];
         let honest = Remote::start(words("honest", outside, near, &servers))?;
         let mut load = words("load", outside, near, &servers);
-        let usual = Kind::value_variants().iter().filter(|kind| **kind != Kind::Stalled).copied().collect();
-        let kinds: Vec<Kind> = if hostile.kinds.is_empty() { usual } else { hostile.kinds.clone() };
+        let kinds = if hostile.kinds.is_empty() { Kind::value_variants() } else { &hostile.kinds };
         let names = kinds.iter().filter_map(|kind| Some(kind.to_possible_value()?.get_name().to_owned()));
         load.push(format!("--kinds={}", names.collect::<Vec<_>>().join(",")));
         let load = Remote::start(load)?;

@@ -94,16 +94,20 @@ impl Event for Flag {
     }
 }
 
-/// A call: what is known of it, for the end of which other call it waits, and whether it says so.
+/// A call: what is known of it, for the end of which other call it waits, and whether it says so. Or a datagram
+/// that brings no call, and leaves the receiver code of the user's to run.
 #[derive(Clone, Copy)]
 struct Call {
     pace: Pace,
     waits_for: Option<usize>,
     says_so: bool,
+    is_errand: bool,
 }
 
-const QUICK: Call = Call { pace: Pace::Quick, waits_for: None, says_so: false };
-const ANY: Call = Call { pace: Pace::Any, waits_for: None, says_so: false };
+const QUICK: Call = Call { pace: Pace::Quick, waits_for: None, says_so: false, is_errand: false };
+const ANY: Call = Call { pace: Pace::Any, ..QUICK };
+const BLOCKING: Call = Call { pace: Pace::Blocking, ..QUICK };
+const ERRAND: Call = Call { is_errand: true, ..QUICK };
 
 impl Call {
     const fn waits_for(self, other: usize) -> Call {
@@ -150,9 +154,7 @@ enum Next {
 }
 
 impl Server {
-    /// A server of so many threads, all of which may execute.
-    fn new(threads: usize, calls: &[Call], impatient: usize) -> Arc<Server> {
-        let crew = Crew::new(threads, Threads::new(threads));
+    fn new(crew: Crew, calls: &[Call], impatient: usize) -> Arc<Server> {
         let server = Arc::new(Server {
             calls: calls.to_vec(),
             core: Mutex::new(Core { crew, queue: VecDeque::new() }),
@@ -283,6 +285,9 @@ impl Server {
     /// `Worker::receive`, and `take_in`.
     fn take_in(self: &Arc<Self>, seat: &Arc<Seat>) -> Next {
         let Some(call) = self.receive() else { return self.next(seat) };
+        if self.calls[call].is_errand {
+            return self.run_errands(seat, call);
+        }
         let mut refused = Vec::new();
         let planned = {
             let mut core = self.core.lock().unwrap();
@@ -290,6 +295,18 @@ impl Server {
             core.next_in_line(&self.calls, seat, &mut refused)
         };
         self.begin(planned, refused, false)
+    }
+
+    /// `Worker::run_errands`.
+    fn run_errands(self: &Arc<Self>, seat: &Arc<Seat>, errand: usize) -> Next {
+        let plan = self.core.lock().unwrap().crew.plan_errands(seat);
+        self.leave_to_others(plan);
+        if let Some(other) = self.calls[errand].waits_for {
+            self.wait_for(other);
+        }
+        self.end(errand);
+        self.core.lock().unwrap().crew.done(seat);
+        self.next(seat)
     }
 
     /// `Worker::next`.
@@ -350,12 +367,17 @@ impl Server {
     fn begin(self: &Arc<Self>, planned: Option<(usize, Plan)>, refused: Vec<usize>, rest: bool) -> Next {
         refused.into_iter().for_each(|call| self.end(call));
         let Some((call, plan)) = planned else { return if rest { Next::Rest } else { Next::Receive } };
+        self.leave_to_others(plan);
+        Next::Execute(call)
+    }
+
+    /// `Worker::leave_to_others`.
+    fn leave_to_others(self: &Arc<Self>, plan: Plan) {
         match plan {
             Plan::Execute(Some(relief)) => self.relieve(relief),
             Plan::Guarded(true) => self.sentinel.set(),
             _ => {}
         }
-        Next::Execute(call)
     }
 }
 
@@ -387,13 +409,24 @@ impl Core {
     }
 }
 
-/// Every call ends, in whatever order they arrive, and then every thread.
+/// Every call ends, in whatever order they arrive, and then every thread. There are so many threads, all of which
+/// may execute.
 fn check<const N: usize>(preemptions: usize, threads: usize, impatient: usize, calls: [Call; N]) {
+    check_crew(preemptions, move || Crew::new(threads, Threads::new(threads)), impatient, calls);
+}
+
+/// The same with any crew.
+fn check_crew<const N: usize>(
+    preemptions: usize,
+    crew: impl Fn() -> Crew + Send + Sync + 'static,
+    impatient: usize,
+    calls: [Call; N],
+) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
     model.max_branches = 10_000;
     model.check(move || {
-        let server = Server::new(threads, &calls, impatient);
+        let server = Server::new(crew(), &calls, impatient);
         (0..N).for_each(|call| server.send(call));
         (0..N).for_each(|call| server.wait_for(call));
         server.stop();
@@ -423,4 +456,11 @@ fn of_two_that_begin_to_wait_one_is_relieved() {
 #[test]
 fn whoever_ends_because_it_rested_for_long_was_not_called() {
     check(1, 2, 1, [ANY, ANY, ANY]);
+}
+
+/// The errand may find two at the socket, though the only worker is in a call.
+#[test]
+fn whoever_runs_errands_while_no_more_calls_may_be_executed_receives_again() {
+    let crew = || Crew::new(1, Threads::new(4)).in_pairs();
+    check_crew(1, crew, 0, [ANY.waits_for(2), BLOCKING, ERRAND]);
 }

@@ -319,6 +319,17 @@ impl Crew {
         }
     }
 
+    /// Says how a receiving thread is to run code of the user's that belongs to no call. It waits for no room
+    /// and no share, because nobody else could run it.
+    pub(crate) fn plan_errands(&mut self, seat: &Seat) -> Plan {
+        seat.host.store(0, Ordering::Relaxed);
+        if self.receiving == 1 {
+            return self.guard(seat);
+        }
+        self.leave_socket(seat, EXECUTES);
+        Plan::Execute(None)
+    }
+
     #[inline(always)]
     fn guard(&mut self, seat: &Seat) -> Plan {
         self.leave_socket(seat, EXECUTES);
@@ -500,6 +511,7 @@ impl Crew {
     #[inline]
     pub(crate) fn done(&mut self, seat: &Seat) {
         let does = seat.does.load(Ordering::Relaxed);
+        debug_assert!(does == EXECUTES || does == IS_PARKED, "it has left the socket");
         *self.count(does) -= 1;
         if does == IS_PARKED {
             self.let_go(seat);

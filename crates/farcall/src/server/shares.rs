@@ -1,5 +1,5 @@
-//! Tests of the crew: how many threads a host leaves to others. They are not in `crew.rs` because loom's test
-//! includes that file.
+//! Tests of the crew: how many threads a host leaves to others, and who receives after a thread ran the user's
+//! code. They are not in `crew.rs` because loom's test includes that file.
 
 use std::sync::Arc;
 
@@ -32,4 +32,22 @@ fn one_host_leaves_threads_to_the_calls_of_others() {
     seats.truncate(many);
     seats.iter().for_each(|seat| crew.done(seat));
     assert!(crew.may_begin(harm, Pace::Blocking));
+}
+
+#[test]
+fn a_thread_that_runs_errands_receives_again_though_no_more_calls_may_be_executed() {
+    let mut crew = Crew::new(1, Threads::new(8));
+    crew.born();
+    let [executes, first, second] = [(); 3].map(|_| Seat::new(System.event()));
+    assert!(matches!(crew.plan(&executes, 1, Pace::Any, Time::default()), Plan::Execute(Some(_))));
+    assert!(crew.relieve_for_queue(Pace::Blocking).is_some());
+    assert_eq!((crew.receiving(), crew.executing().0), (2, 1));
+    // (Of two one goes without a relief, of one the sentinel looks after it.)
+    assert!(matches!(crew.plan_errands(&first), Plan::Execute(None)));
+    assert!(matches!(crew.plan_errands(&second), Plan::Guarded(true)));
+    assert_eq!((crew.receiving(), crew.executing().0), (0, 3));
+    crew.done(&first);
+    crew.done(&second);
+    crew.done(&executes);
+    assert_eq!((crew.receiving(), crew.executing().0), (3, 0));
 }

@@ -1,7 +1,7 @@
 //! What a worker has to do besides calls, when nothing is locked: to wake, and to drop what the user made.
 
 use super::{Next, Worker};
-use crate::server::{Accessor, Core, Pace};
+use crate::server::{Accessor, Core};
 
 /// The sentinel sleeps too long.
 pub(super) const ALARM: u8 = 1;
@@ -38,7 +38,7 @@ impl Worker<'_> {
         }
         let executes = matches!(next, Next::Execute);
         if !executes {
-            let plan = self.server.lock().crew.plan(&self.seat, 0, Pace::Quick, self.now);
+            let plan = self.server.lock().crew.plan_errands(&self.seat);
             self.leave_to_others(plan);
         }
         Accessor { from: None, woken: std::mem::take(&mut self.woken) }.wake();
