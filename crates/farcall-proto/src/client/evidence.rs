@@ -17,7 +17,7 @@ pub(super) struct LastWord {
     /// The last word that was dated had come by then.
     heard: Time,
     /// Results may have come since without the clock being read. This is the latest time at which a call of
-    /// one of them was sent; such a result came before its call was to be sent again.
+    /// one of them was sent, at first the clock's origin; such a result came before its call was to be sent again.
     undated: Time,
 }
 
@@ -41,7 +41,6 @@ impl LastWord {
     fn latest(&self, patience: u64) -> Option<Time> {
         match self.undated {
             UNKNOWN => None,
-            undated if undated == Time::default() => Some(self.heard),
             undated => Some(self.heard.max(undated.plus(patience))),
         }
     }

@@ -60,10 +60,9 @@ impl Conversation {
             Status::Failed { .. } => return None,
         };
         let slot = self.slots.get(id.activity)?;
-        let plain = slot.stage == Stage::Sending && slot.sending.is_none() && slot.receiving.is_none();
         let sent = left.or(slot.first_sent)?;
         let ours = head.position == Position { activity: id.activity, exchange: 0, sequence: id.sequence };
-        if slot.sequence != id.sequence || !ours || !plain || !slot.timed {
+        if slot.sequence != id.sequence || !ours || slot.stage != Stage::Sending || !slot.timed {
             return None;
         }
         let (header, _) = wire::open(datagram, Direction::ToClient, |_| Some(self.seal.key), true).ok()?;

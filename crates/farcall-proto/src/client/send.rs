@@ -81,7 +81,6 @@ impl Conversation {
         let target = self.usual_target()?;
         let room = self.mtu.datagram().min(out.len());
         if self.slots.outstanding() > 0
-            || self.slots.queued() > 0
             || !args.len().is_multiple_of(4)
             || wire::call_overhead(self.seal.scheme) + args.len() > room
         {
@@ -126,7 +125,8 @@ impl Conversation {
     /// `None` if it is to be any other.
     #[inline(always)]
     fn transmit_call(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
-        let activity = self.slots.only_ready()?;
+        let activity = self.slots.ready()?;
+        // (There is such a datagram only while there is no other activity.)
         let target = self.usual_target()?;
         let (patience, room) = (self.patience(), self.mtu.datagram().min(out.len()));
         let overhead = wire::call_overhead(self.seal.scheme);

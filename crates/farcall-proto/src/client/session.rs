@@ -422,7 +422,8 @@ impl Conversation {
         }
         if self.config.mutant.breaks(Rule::StaleBelieved) {
             let age = Duration::ZERO;
-            return self.lose_session(Some(Verdict { reason: StaleReason::Full, age, asked: now }), now, sink);
+            self.lose_session(Some(Verdict { reason: StaleReason::Full, age, asked: now }), now, sink);
+            return self.session.greet(now, self.config.min_retransmit);
         }
         self.session.renew(now, stale.conversation, self.config.min_retransmit);
     }
@@ -456,9 +457,6 @@ impl Conversation {
             let certain = proof.is_some_and(|verdict| evidence::did_not_run(slot, first, now, &verdict));
             let ran = if certain || says_no { Ran::No } else { Ran::Maybe };
             self.end(activity, Outcome::Failed(Failure::new(kind, ran)), sink);
-        }
-        if self.slots.outstanding() > 0 {
-            self.session.greet(now, self.config.min_retransmit);
         }
     }
 

@@ -50,10 +50,8 @@ impl Want {
     }
 
     #[inline]
-    pub fn take(&mut self, other: Want) -> bool {
-        let had = self.0 & other.0 != 0;
+    pub fn take(&mut self, other: Want) {
         self.0 &= !other.0;
-        had
     }
 
     pub fn has(self, other: Want) -> bool {
@@ -269,12 +267,6 @@ impl Slots {
     #[inline]
     pub fn ready(&self) -> Option<u32> {
         (self.first_ready != NONE).then_some(self.first_ready)
-    }
-
-    /// The activity that has something to send, if it is the only one.
-    #[inline]
-    pub fn only_ready(&self) -> Option<u32> {
-        if self.first_ready == self.last_ready { self.ready() } else { None }
     }
 
     /// The call of this identifier, if it has not ended.
