@@ -238,6 +238,70 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_window_doubles_until_something_is_lost_and_then_grows_by_a_datagram_a_round() {
+        let mut c = Congestion::default();
+        let (most, initial) = (1 << 20, c.window(1200));
+        assert_eq!(initial, 12_000);
+        c.arrived(1200, 5_999, 1200, most);
+        assert_eq!(c.window(1200), initial, "it was not in the way");
+        c.arrived(1200, 6_000, 1200, most);
+        assert_eq!(c.window(1200), 13_200);
+        c.arrived(186_800, 13_200, 1200, most);
+        assert_eq!(c.window(1200), 200_000);
+        c.lost(Time::from_nanos(10), Time::from_nanos(5), 1200);
+        assert_eq!(c.window(1200), 100_000);
+        c.arrived(50_000, 100_000, 1200, most);
+        assert_eq!(c.window(1200), 100_600, "half a datagram for half of the window");
+        c.arrived(1 << 30, 100_600, 1200, 100_800);
+        assert_eq!(c.window(1200), 100_800, "no more than is of use");
+        c.arrived(1 << 30, 100_800, 1200, 1000);
+        assert_eq!(c.window(1200), 100_800, "but it does not shrink for that");
+    }
+
+    #[test]
+    fn the_window_is_never_less_than_four_datagrams_or_eight_small_ones() {
+        let mut c = Congestion::default();
+        for at in 1..20 {
+            c.lost(Time::from_nanos(2 * at + 1), Time::from_nanos(2 * at), 1200);
+        }
+        assert_eq!([1200, 2400, 2404, 64_000].map(|datagram| c.window(datagram)), [9600, 9600, 9616, 256_000]);
+    }
+
+    #[test]
+    fn messages_share_the_window_and_ask_before_a_quarter_of_it_is_sent() {
+        let mut c = Congestion::default();
+        let room = |c: &Congestion, in_flight, others, most| {
+            let room = c.room(1200, in_flight, others, most);
+            (room.window, room.left, room.quantum, room.shared)
+        };
+        assert_eq!(room(&c, 2000, 0, 1 << 20), (12_000, 10_000, 3000, false));
+        assert_eq!(room(&c, 2000, 2, 1 << 20), (12_000, 10_000, 1000, true));
+        assert_eq!(room(&c, 13_000, 1, 4000), (4000, 0, 500, true));
+        c.arrived(500_000, 12_000, 1200, 1 << 20);
+        assert_eq!(room(&c, 0, 0, 1 << 20), (512_000, 512_000, 9600, false), "a burst is eight datagrams");
+    }
+
+    #[test]
+    fn a_queue_that_grows_ends_the_doubling() {
+        let ms = Duration::from_millis;
+        // By an eighth, but by four milliseconds at least and sixteen at most, three times in a row.
+        for (least, grown) in [(64, 72), (8, 12), (800, 816)] {
+            for (samples, ends) in [
+                (vec![grown + 1; 3], true),
+                (vec![grown + 1; 2], false),
+                (vec![grown; 4], false),
+                (vec![grown + 1, grown + 1, least, grown + 1, grown + 1], false),
+            ] {
+                let mut c = Congestion::default();
+                c.took(ms(least));
+                samples.iter().for_each(|sample| c.took(ms(*sample)));
+                c.arrived(12_000, 12_000, 1200, 1 << 20);
+                assert_eq!(c.window(1200), if ends { 13_200 } else { 24_000 }, "{least}: {samples:?}");
+            }
+        }
+    }
+
+    #[test]
     fn the_window_shrinks_once_for_the_losses_of_one_round() {
         let mut c = Congestion::default();
         c.arrived(100_000, 12_000, 1200, 1 << 20);
@@ -247,8 +311,8 @@ mod tests {
         assert!(after < before);
         c.lost(Time::from_nanos(12), Time::from_nanos(6), 1200);
         assert_eq!(c.window(1200), after);
-        c.lost(Time::from_nanos(30), Time::from_nanos(20), 1200);
-        assert!(c.window(1200) < after);
+        c.lost(Time::from_nanos(30), Time::from_nanos(10), 1200);
+        assert!(c.window(1200) < after, "what was sent when it had shrunk was lost, too");
     }
 
     #[test]
@@ -272,6 +336,37 @@ mod tests {
     }
 
     #[test]
+    fn a_round_trip_is_smoothed_by_an_eighth_and_patience_is_three_of_them() {
+        let mut r = RoundTrip::default();
+        assert_eq!((r.smoothed(), r.patience(20, 1000)), (None, 20));
+        r.sample(800);
+        assert_eq!(r.smoothed(), Some(Duration::from_nanos(800)));
+        assert_eq!(
+            [(20, 10_000), (20, 1000), (3000, 10_000)].map(|(least, most)| r.patience(least, most)),
+            [2400, 1000, 3000]
+        );
+        // A call that took twice as long may have been short.
+        r.sample_call(1600);
+        assert_eq!(r.smoothed(), Some(Duration::from_nanos(900)));
+        r.sample_call(1801);
+        assert_eq!(r.smoothed(), Some(Duration::from_nanos(900)));
+    }
+
+    #[test]
+    fn one_call_in_eight_is_measured_and_each_while_nothing_is_certain() {
+        let measured = |r: &RoundTrip| (1..=16).filter(|sequence| r.wants(*sequence)).count();
+        let mut r = RoundTrip::default();
+        assert_eq!(measured(&r), 16, "nothing is known");
+        r.sample(1000);
+        assert_eq!((measured(&r), r.wants(8), r.wants(16)), (2, true, true));
+        r.late(Time::from_nanos(5), Time::from_nanos(10));
+        assert_eq!((measured(&r), r.patience(20, 10_000)), (16, 6000));
+        // An answer that comes in time is believed, whatever was known before.
+        r.sample_call(5000);
+        assert_eq!((measured(&r), r.smoothed(), r.patience(20, 100_000)), (2, Some(Duration::from_micros(5)), 15_000));
+    }
+
+    #[test]
     fn sizes_are_tried_once_each_and_the_largest_that_came_back_stays() {
         let mut m = Mtu::new(64_000);
         assert_eq!(m.next(), None);
@@ -284,5 +379,51 @@ mod tests {
         assert_eq!(m.datagram(), BASE_DATAGRAM);
         m.want(Time::default());
         assert_eq!(m.next(), Some(LADDER[0]));
+    }
+
+    #[test]
+    fn sizes_that_do_not_pass_are_tried_twice_and_again_after_ten_minutes() {
+        let (mut m, start) = (Mtu::new(9000), Time::from_nanos(1));
+        let mut tried = |now: Time| {
+            m.want(now);
+            let first = m.next();
+            // (Wanted again meanwhile, they do not begin anew.)
+            m.want(now);
+            first.into_iter().chain(std::iter::from_fn(|| m.next())).collect::<Vec<_>>()
+        };
+        let (some, later) = (vec![1452, 8952], start + RAISE);
+        assert_eq!(
+            [start, start, start, start + RAISE - Duration::from_nanos(1)].map(&mut tried),
+            [some.clone(), some.clone(), vec![], vec![]]
+        );
+        assert_eq!([later, later, later].map(&mut tried), [some.clone(), some, vec![]]);
+    }
+
+    #[test]
+    fn only_a_size_that_is_larger_than_the_last_and_was_wanted_counts_as_passed() {
+        let mut m = Mtu::new(8952);
+        assert!(!m.tries());
+        m.passed(BASE_DATAGRAM);
+        m.passed(8953);
+        assert_eq!((m.datagram(), m.raised()), (BASE_DATAGRAM, false));
+        m.want(Time::default());
+        m.passed(1452);
+        assert!(m.tries() && m.raised());
+        assert_eq!((m.next(), m.next()), (Some(8952), None), "a size that passed is not tried");
+        m.passed(8952);
+        m.want(Time::default());
+        assert_eq!((m.tries(), m.datagram()), (false, 8952), "there is none larger");
+    }
+
+    #[test]
+    fn a_size_that_was_never_raised_does_not_fall_back() {
+        let mut m = Mtu::new(64_000);
+        for _ in 0..2 {
+            m.want(Time::default());
+            std::iter::from_fn(|| m.next()).for_each(drop);
+        }
+        m.fall_back();
+        m.want(Time::default());
+        assert!(!m.tries(), "they were tried twice");
     }
 }

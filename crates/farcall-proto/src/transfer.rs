@@ -433,13 +433,9 @@ impl Outgoing {
     pub fn sent(&mut self, now: Time, number: u64, start: u32, end: u32, ask: bool) {
         self.unasked = if ask { 0 } else { self.unasked + (end - start) };
         match self.lost.front_mut() {
-            Some(range) if range.0 == start => {
-                range.0 = end;
-                if range.0 >= range.1 {
-                    self.lost.pop_front();
-                }
-            }
-            _ => self.next = self.next.max(end),
+            Some(range) if end < range.1 => range.0 = end,
+            Some(_) => drop(self.lost.pop_front()),
+            None => self.next = end,
         }
         self.order += 1;
         self.in_flight += end - start;
@@ -515,124 +511,4 @@ impl Outgoing {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn take(incoming: &mut Incoming, total: u32, start: u32, end: u32) -> Taken {
-        let bytes: Vec<u8> = (start..end).map(|i| i as u8).collect();
-        incoming.take(1, Fragment { total, offset: start, ask: false }, &bytes)
-    }
-
-    #[test]
-    fn fragments_join_in_any_order() {
-        let mut m = Incoming::new(40, Vec::new(), 0, 0);
-        assert_eq!(take(&mut m, 40, 8, 16), Taken::New);
-        assert_eq!(take(&mut m, 40, 24, 32), Taken::New);
-        assert!(m.beyond().eq([(8, 16), (24, 32)]));
-        assert_eq!(take(&mut m, 40, 8, 16), Taken::Nothing);
-        assert_eq!(take(&mut m, 40, 16, 24), Taken::New);
-        assert!(m.beyond().eq([(8, 32)]));
-        assert_eq!(take(&mut m, 40, 0, 8), Taken::New);
-        assert_eq!((m.through(), m.beyond().count(), m.memory() - m.buffer.capacity()), (32, 0, 0));
-        assert_eq!(take(&mut m, 40, 28, 40), Taken::Complete);
-        assert_eq!(m.into_bytes(), (0..40).collect::<Vec<u8>>());
-    }
-
-    #[test]
-    fn a_first_fragment_reserves_no_more_than_its_place() {
-        let mut m = Incoming::new(1 << 30, Vec::new(), 0, 0);
-        assert_eq!(take(&mut m, 1 << 30, 0, 1000), Taken::New);
-        assert!(m.memory() <= 2000);
-        assert_eq!(take(&mut m, 1 << 30, 1 << 20, (1 << 20) + 4), Taken::Nothing, "beyond the limit");
-        assert_eq!(take(&mut m, 1 << 29, 1000, 1004), Taken::Contradiction);
-    }
-
-    #[test]
-    fn what_arrived_far_ahead_costs_no_more_than_its_bytes() {
-        let mut m = Incoming::new(1 << 30, Vec::new(), 4 << 20, 0);
-        assert_eq!(take(&mut m, 1 << 30, 4_000_000, 4_000_004), Taken::New);
-        assert!(m.memory() <= PIECE + 4, "{}", m.memory());
-        for at in (0..255).rev() {
-            take(&mut m, 1 << 30, 8 + 16 * at, 12 + 16 * at);
-        }
-        assert!(m.memory() <= 256 * (PIECE + 8), "{}", m.memory());
-        assert_eq!(take(&mut m, 1 << 30, 5000, 5004), Taken::Nothing, "too many pieces");
-    }
-
-    #[test]
-    fn in_whatever_order_fragments_come_memory_is_twice_what_arrived_and_the_message_is_whole() {
-        const LEN: u32 = 8_000;
-        for seed in 1..60u64 {
-            let mut x = seed;
-            let mut below = |n: u64| {
-                x ^= x << 13;
-                x ^= x >> 7;
-                x ^= x << 17;
-                (x >> 11) % n
-            };
-            let (mut m, mut arrived, mut here) = (Incoming::new(LEN, Vec::new(), 0, 0), 0, vec![false; LEN as usize]);
-            let (longest, backwards) = (1 + below(700), seed % 3 == 0);
-            let mut next = if backwards { LEN } else { 0 };
-            while m.through() < LEN {
-                // Backwards, then anywhere, cut anew each time, and in the end what is missing.
-                let (start, end) = match arrived {
-                    _ if next > 0 => (next - (1 + below(longest) as u32).min(next), next),
-                    few if few < 5 * LEN as usize => {
-                        let start = below(u64::from(LEN)) as u32;
-                        (start, (start + 1 + below(longest) as u32).min(LEN))
-                    }
-                    _ => (m.through(), (m.through() + 500).min(LEN)),
-                };
-                next = if next > 0 { start } else { 0 };
-                let (was, taken) = (m.memory(), take(&mut m, LEN, start, end));
-                arrived += (end - start) as usize;
-                if taken == Taken::Nothing {
-                    assert_eq!(was, m.memory(), "seed {seed}");
-                    continue;
-                }
-                here[start as usize..end as usize].fill(true);
-                let distinct = here.iter().filter(|byte| **byte).count();
-                assert!(m.memory() <= 2 * distinct + PIECE * MAX_BEYOND, "seed {seed}: {} of {distinct}", m.memory());
-                assert!(m.pieces.iter().all(|piece| piece.start > m.through()), "seed {seed}: the gap is filled");
-                let pieces: usize = m.pieces.iter().map(Piece::memory).sum();
-                assert_eq!(m.memory(), m.buffer.capacity() + pieces, "seed {seed}");
-            }
-            assert!(m.into_bytes().into_iter().eq((0..LEN).map(|i| i as u8)), "seed {seed}");
-        }
-    }
-
-    #[test]
-    fn what_is_overtaken_three_times_is_lost_and_sent_first() {
-        let room = |left| Room { window: 1000, left, quantum: 1000, shared: false };
-        let mut m = Outgoing::new(100, 0);
-        for i in 0..5 {
-            let Next::Range { start, end, again: false, ask: false } = m.next(10, room(1000)) else { panic!() };
-            m.sent(Time::default(), 10 + i, start, end, false);
-        }
-        let select = select_bytes(0, 100, 14, &[(10, 50)]);
-        let heard = m.heard(Time::default(), &read(&select), Duration::ZERO);
-        assert_eq!(heard.arrived, 40);
-        assert!(heard.lost_since.is_some());
-        assert_eq!(m.next(10, room(1000)), Next::Range { start: 0, end: 10, again: true, ask: true });
-        m.sent(Time::default(), 20, 0, 10, true);
-        assert_eq!(m.next(10, room(1000)), Next::Range { start: 50, end: 60, again: false, ask: false });
-        assert_eq!(m.next(10, room(9)), Next::NoRoom);
-        assert_eq!(m.in_flight(), 10);
-    }
-
-    fn select_bytes(through: u32, limit: u32, largest: u64, ranges: &[(u32, u32)]) -> Vec<u8> {
-        let mut v = vec![0; 16];
-        v.extend(through.to_be_bytes());
-        v.extend(limit.to_be_bytes());
-        v.extend(largest.to_be_bytes());
-        for r in ranges {
-            v.extend(r.0.to_be_bytes());
-            v.extend(r.1.to_be_bytes());
-        }
-        v
-    }
-
-    fn read(bytes: &[u8]) -> Select<'_> {
-        crate::wire::read_select_for_tests(bytes)
-    }
-}
+mod tests;

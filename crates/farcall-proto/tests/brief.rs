@@ -145,4 +145,36 @@ fn who_has_more_to_say_is_not_brief() {
     assert!(pair.client.start_brief(CALLEE, b"odd", &mut out).is_none());
     assert!(pair.client.start_brief(CALLEE, ARGS, &mut [0; 60]).is_none());
     assert_eq!((pair.client.stats().calls, pair.client.outstanding()), (before.calls, 0));
+    // What fits the least datagram is.
+    let (least, header) = (farcall_proto::BASE_DATAGRAM, 60);
+    assert!(pair.client.start_brief(CALLEE, &vec![0; least - header + 4], &mut out).is_none());
+    let brief = pair.client.start_brief(CALLEE, &vec![0; least - header], &mut out).expect("it fits");
+    assert_eq!((brief.bytes(), pair.client.stats().calls), (least, before.calls + 1));
+}
+
+#[test]
+fn a_brief_call_ends_once_and_not_as_one_when_it_has_gone_on() {
+    let mut pair = Pair::acquainted();
+    let (brief, datagram) = brief(&mut pair).unwrap();
+    let answers = answer(&mut pair, &datagram, Finish::Result);
+    let end = |pair: &mut Pair, brief: &Brief, answer: &Datagram| {
+        let now = pair.now;
+        pair.client.end_brief(|| now, brief, Some(now), answer).is_some()
+    };
+    assert_eq!([end(&mut pair, &brief, &answers[0]), end(&mut pair, &brief, &answers[0])], [true, false]);
+    for runs in [false, true] {
+        let (brief, datagram) = self::brief(&mut pair).unwrap();
+        pair.receive(std::slice::from_ref(&datagram));
+        pair.client.go_on(pair.now, brief, Some(pair.now), 1, ARGS);
+        if runs {
+            pair.receive(std::slice::from_ref(&datagram));
+            let running = pair.answered();
+            pair.hear(&running);
+        }
+        let (key, _) = pair.asked.pop().expect("a call");
+        let result = pair.finish(key, Finish::Result, ARGS);
+        assert!(!end(&mut pair, &brief, &result[0]), "its caller waits for an event");
+        pair.hear(&result);
+        assert_eq!(pair.told.pop(), Some((1, Told::Result(ARGS.to_vec()))));
+    }
 }

@@ -33,7 +33,7 @@ fn a_forged_refusal_of_the_ticket_ends_no_call_and_is_asked_about_once() {
         pair.hear(&vec![stale(to, conversation_of(&call[0]), reason); 100]);
         assert_eq!(pair.told, [], "reason {reason}");
         let asked = pair.sent();
-        assert_eq!(asked.iter().map(|d| frames_of(d)[0]).collect::<Vec<_>>(), [BIND], "one question");
+        assert_eq!(asked.iter().map(|d| (frames_of(d)[0], d[21])).collect::<Vec<_>>(), [(BIND, 1)], "one question");
         pair.receive(&asked);
         let welcome = pair.answered();
         pair.hear(&welcome);
@@ -53,6 +53,8 @@ fn a_forged_challenge_has_the_ticket_shown_and_what_is_outstanding_sent_again_on
     pair.hear(&vec![challenge(0, conversation_of(&call[0])); 100]);
     let again = pair.sent();
     assert_eq!(again.iter().map(|d| frames_of(d)).collect::<Vec<_>>(), [[0x05, CALL]]);
+    pair.hear(&[challenge(0, conversation_of(&call[0]))]);
+    assert_eq!(pair.sent(), Vec::<Datagram>::new(), "the ticket is being shown");
     pair.receive(&again);
     pair.settle();
     assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);

@@ -538,7 +538,17 @@ fn any_flipped_bit_is_noticed() {
         assert!(pair.answered().is_empty());
     }
     pair.receive(&[call]);
-    assert_eq!(pair.asked.len(), 1);
+    let (key, _) = pair.asked.pop().expect("as it was");
+    let result = pair.finish(key, Finish::Result, b"done").remove(0);
+    for bit in 0..result.len() * 8 {
+        let mut broken = result.clone();
+        broken[bit / 8] ^= 1 << (bit % 8);
+        pair.hear(&[broken]);
+        assert_eq!((&pair.told[..], pair.client.outstanding()), (&[][..], 1), "bit {bit}");
+    }
+    assert_eq!(pair.client.stats().dropped, 8 * result.len() as u64);
+    pair.hear(&[result]);
+    assert_eq!(pair.told.len(), 1);
 }
 
 #[test]
@@ -725,6 +735,21 @@ fn calls_wait_until_no_other_would_fit_their_datagram() {
         pair.client.may_wait(id, true)
     });
     assert_eq!((waits, pair.sent().len()), ([true, true, false], 1));
+}
+
+#[test]
+fn no_more_calls_wait_than_a_quarter_of_those_whose_results_are_expected() {
+    let mut pair = Pair::acquainted();
+    for token in 0..9 {
+        pair.start(token, b"slow");
+    }
+    let sent = pair.sent();
+    pair.receive(&sent);
+    let waits = [10, 11, 12].map(|token| {
+        let id = pair.start(token, b"tiny");
+        (pair.client.may_wait(id, false), pair.client.may_wait(id, true))
+    });
+    assert_eq!(waits, [(true, true), (true, true), (false, true)]);
 }
 
 #[test]

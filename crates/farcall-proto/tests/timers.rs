@@ -102,6 +102,37 @@ fn who_knows_that_a_procedure_is_slow_asks_later() {
     assert!(matches!(pair.told.pop(), Some((4, Told::Failed(..)))), "and failed after ten seconds of silence");
 }
 
+#[test]
+fn only_a_call_that_was_sent_once_or_is_known_to_run_says_what_its_procedure_takes() {
+    let least = Duration::from_millis(20);
+    let patience = |pair: &mut Pair| {
+        pair.start(9, b"next");
+        let start = pair.now;
+        pair.sent();
+        while pair.sent().is_empty() {
+            pair.now = pair.client.timeout().expect("it waits").max(pair.now);
+            pair.tick();
+        }
+        pair.now.since(start)
+    };
+    // The first one is lost; what it took, and which it was that was answered, nobody knows.
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"lost");
+    pair.sent();
+    pair.pass(Duration::from_millis(25));
+    pair.tick();
+    pair.settle();
+    assert_eq!(patience(&mut pair), 2 * least, "the way may have become longer, not the procedure");
+    // Long arguments take long themselves.
+    let mut pair = Pair::acquainted();
+    pair.start(1, &[7; 5000]);
+    let sent = pair.sent();
+    pair.receive(&sent);
+    pair.pass(Duration::from_millis(15));
+    pair.settle();
+    assert_eq!((pair.told.len(), patience(&mut pair)), (1, least));
+}
+
 /// A call that leaves by itself, of which the conversation is told when only if something else than its result comes.
 fn leave(pair: &mut Pair, token: u64) -> (Departure, Datagram) {
     let mut out = vec![0; 65_536];

@@ -220,9 +220,6 @@ const LONG: usize = 64 << 10;
 /// No timer.
 const NEVER: Time = Time::from_nanos(u64::MAX);
 
-/// The largest arguments: a length is 32 bits on the wire, and XDR pads to four.
-const MAX_ARGUMENTS: usize = u32::MAX as usize & !3;
-
 impl Conversation {
     /// A conversation that has exchanged nothing yet. `id` is chosen at random by the caller, not
     /// zero, and unlike any other of its endpoint.
@@ -302,7 +299,7 @@ impl Conversation {
     #[inline(always)]
     pub fn start_by(&mut self, clock: impl Fn() -> Time, call: &Call, args: &mut Vec<u8>) -> Result<CallId, Failure> {
         let many = self.slots.outstanding() >= self.config.max_outstanding as usize;
-        if many || args.len() > MAX_ARGUMENTS || !args.len().is_multiple_of(4) {
+        if many || !is_encodable(args.len()) {
             return Err(self.objection(args));
         }
         if self.slots.outstanding() == 0 {
@@ -532,6 +529,12 @@ impl Conversation {
     }
 }
 
+/// Whether arguments can be so long: a length is 32 bits on the wire, and XDR pads to four.
+#[inline(always)]
+fn is_encodable(len: usize) -> bool {
+    u32::try_from(len).is_ok() && len.is_multiple_of(4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -544,29 +547,63 @@ mod tests {
         let lengths = [4, LONG, LONG + 4, 2 * LONG];
         let calls = lengths.map(|len| conversation.start(now, &call, vec![0; len]).expect("room for it"));
         assert_eq!(conversation.long_arguments, 3 * LONG + 4);
+        for (len, most, room) in [
+            (LONG, 0, true),
+            (LONG + 4, 4 * LONG + 8, true),
+            (LONG + 4, 4 * LONG + 4, false),
+            (usize::MAX, 1 << 30, false),
+        ] {
+            assert_eq!(conversation.has_room(len, most), room, "{len} of {most}");
+        }
         conversation.cancel(now, calls[2]);
         conversation.handle_timeout(now, &mut |_| {});
         assert_eq!((conversation.long_arguments, conversation.outstanding()), (2 * LONG, 3));
         calls.iter().for_each(|call| conversation.cancel(now, *call));
         conversation.handle_timeout(now, &mut |_| {});
         assert_eq!((conversation.long_arguments, conversation.outstanding()), (0, 0));
+        assert!(conversation.has_room(1 << 30, 0), "one call may have any");
+    }
+
+    #[test]
+    fn a_call_that_is_not_begun_gives_its_arguments_back_and_says_why() {
+        let config = ClientConfig { max_outstanding: 1, ..ClientConfig::default() };
+        let mut conversation = Conversation::new(config, 7);
+        let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
+        let mut start = |len: usize| {
+            let started = conversation.start(Time::from_nanos(1), &call, vec![0; len]);
+            started.map_err(|(failure, args)| (failure.kind, failure.ran, args.len() == len)).map(|_| ())
+        };
+        assert_eq!(start(3), Err((Kind::TooLarge, Ran::No, true)));
+        assert_eq!([8, 8].map(&mut start), [Ok(()), Err((Kind::Overloaded, Ran::No, true))]);
+        assert_eq!(conversation.stats().calls, 1);
+        let longest = u32::MAX as usize - 3;
+        assert_eq!([0, 2, longest, longest + 4].map(is_encodable), [true, false, true, false]);
+    }
+
+    /// Ends as many calls with arguments of that length, and gives the room that their activities keep.
+    fn kept(calls: usize, len: usize) -> Vec<usize> {
+        let now = Time::from_nanos(1);
+        let mut conversation = Conversation::new(ClientConfig::default(), 7);
+        let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
+        for _ in 0..calls {
+            let id = conversation.start(now, &call, vec![0; len]).expect("room for it");
+            conversation.cancel(now, id);
+        }
+        let mut ended = 0;
+        conversation.handle_timeout(now, &mut |_| ended += 1);
+        assert_eq!(ended, calls);
+        assert!(conversation.buffer().is_empty());
+        (0..calls).map(|activity| conversation.slots.at(activity as u32).args.capacity()).collect()
     }
 
     #[test]
     fn the_more_calls_there_were_the_less_room_for_arguments_is_kept() {
         const LEN: usize = 8 << 10;
-        let now = Time::from_nanos(1);
-        let mut conversation = Conversation::new(ClientConfig::default(), 7);
-        let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
-        let start =
-            |conversation: &mut Conversation| conversation.start(now, &call, vec![0; LEN]).expect("room for it");
-        let calls: Vec<CallId> = (0..2000).map(|_| start(&mut conversation)).collect();
-        calls.iter().for_each(|call| conversation.cancel(now, *call));
-        let mut ended = 0;
-        conversation.handle_timeout(now, &mut |_| ended += 1);
-        assert_eq!(ended, calls.len());
-        let kept: Vec<usize> = (0..2000).map(|activity| conversation.slots.at(activity).args.capacity()).collect();
-        assert!(kept[0] >= LEN, "for the next call");
-        assert!(kept.iter().sum::<usize>() <= ALL_SPARE_BYTES, "{}", kept.iter().sum::<usize>());
+        let long = kept(2000, LEN);
+        let least = ALL_SPARE_BYTES / LEN;
+        assert!(long[..least].iter().all(|room| *room >= LEN), "for the next call");
+        assert!(long.iter().sum::<usize>() <= ALL_SPARE_BYTES, "{}", long.iter().sum::<usize>());
+        assert!(kept(5000, SHORT_BUFFER)[..4999].iter().all(|room| *room == SHORT_BUFFER), "as small as that");
+        assert_eq!([SPARE_BYTES, SPARE_BYTES + 4].map(|len| kept(2, len)[0]), [SPARE_BYTES, 0]);
     }
 }

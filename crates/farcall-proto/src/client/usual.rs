@@ -105,8 +105,17 @@ mod tests {
         usual.took(callee(1), LONG - 1);
         assert_eq!((usual.patience(callee(2)), usual.patience(callee(1))), (100_000_000, 0));
         assert_eq!(usual.longest(), 100_000_000);
+        assert_eq!([1, 2].map(|procedure| usual.lengthen(7, callee(procedure))), [7, 100_000_000]);
+        assert_eq!(usual.lengthen(200_000_000, callee(2)), 200_000_000);
+        // What they take is smoothed by an eighth, and they are forgotten when they take half of what is long.
+        usual.took(callee(2), 90_000_000);
+        usual.took(callee(3), LONG);
+        usual.took(callee(3), 0);
+        assert_eq!([2, 3].map(|procedure| usual.lengthen(7, callee(procedure))), [110_000_000, 17_500_000]);
         (0..40).for_each(|_| usual.took(callee(2), 1000));
-        assert!(usual.known.is_empty(), "it has become quick");
+        (0..40).for_each(|_| usual.took(callee(3), 1000));
+        assert!(usual.known.is_empty(), "they have become quick");
+        assert_eq!((usual.longest(), usual.lengthen(7, callee(2))), (0, 7));
     }
 
     #[test]
@@ -114,6 +123,7 @@ mod tests {
         let mut usual = Usual::new(LONG, u64::MAX);
         (0..1000).for_each(|procedure| usual.took(callee(procedure), u64::MAX / 2));
         assert_eq!(usual.known.len(), MOST);
+        assert!((1000 - MOST as u32..1000).all(|procedure| usual.place(callee(procedure)).is_some()), "the last ones");
         assert_eq!((usual.patience(callee(999)), usual.longest()), (LATEST, LATEST));
     }
 }

@@ -1,0 +1,190 @@
+//! Packet traces of a client's questions: how often they are asked, and what their answers mean to its calls.
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use farcall_proto::client::Event;
+use farcall_proto::{Kind, Ran};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Where the nonce stands in a datagram with a BIND, and these in one with a WELCOME.
+const NONCE: usize = 20 + 4 + 8;
+const CONVERSATION: usize = 20 + 4 + 8;
+const ISSUED: usize = CONVERSATION + 8 + 16;
+const REFUSED: usize = CONVERSATION + 8 + 44 + 4;
+
+/// The client's questions, and the server's answers to them.
+fn ask(pair: &mut Pair) -> (Vec<Datagram>, Vec<Datagram>) {
+    let questions = pair.sent();
+    pair.receive(&questions);
+    (questions, pair.answered())
+}
+
+/// A datagram with these bytes in place of what was there.
+fn changed(datagram: &Datagram, changes: &[(usize, &[u8])]) -> Datagram {
+    let mut frames = datagram[..datagram.len() - 8].to_vec();
+    for (at, bytes) in changes {
+        frames[*at..*at + bytes.len()].copy_from_slice(bytes);
+    }
+    forged(conversation_of(datagram), 1 << 40, &[frames[20..].to_vec()])
+}
+
+/// What a failed question says besides its kind, after this answer.
+fn detail(pair: &mut Pair, answer: &Datagram) -> String {
+    let mut said = None;
+    pair.client.handle(pair.now, answer, &mut |event| {
+        if let Event::Bound { answer: Err(failure), .. } = event {
+            said = Some(failure.to_string());
+        }
+    });
+    said.expect("it has failed")
+}
+
+#[test]
+fn a_question_that_is_forgotten_gets_no_answer_and_the_others_do() {
+    let mut pair = Pair::acquainted();
+    pair.client.bind(pair.now, "Store", 1);
+    pair.client.bind(pair.now, "Store/one", 2);
+    let (questions, answers) = ask(&mut pair);
+    pair.client.forget_bind(1);
+    // A name that is asked for is no reason to renew the ticket.
+    assert!(questions.iter().all(|d| (d[20], d[21]) == (BIND, 0)));
+    let before = pair.client.stats().duplicates;
+    pair.hear(&answers);
+    pair.hear(&answers);
+    assert_eq!(pair.told, [(2, Told::Bound(EXPORT))]);
+    assert_eq!((pair.client.timeout(), pair.sent()), (None, Vec::new()));
+    assert_eq!(pair.client.stats().duplicates - before, 3);
+}
+
+#[test]
+fn a_question_is_asked_again_ever_more_rarely_until_the_patience_is_over() {
+    let mut pair = Pair::new();
+    pair.client.bind(pair.now, "Store", 1);
+    let (start, mut asked) = (pair.now, Vec::new());
+    while pair.told.is_empty() {
+        for question in pair.sent() {
+            asked.push((pair.now.since(start).as_millis(), question[NONCE..NONCE + 8].to_vec()));
+        }
+        let due = pair.client.timeout().expect("it waits");
+        pair.now = due.min(pair.now + 20 * MS).max(pair.now);
+        pair.tick();
+    }
+    let times: Vec<u128> = asked.iter().map(|(at, _)| *at).collect();
+    assert_eq!(times[..8], [0, 20, 60, 140, 300, 620, 1260, 2260]);
+    assert_eq!((times.len(), pair.client.stats().retransmitted), (15, 14));
+    assert!(asked.iter().all(|(_, nonce)| *nonce == asked[0].1), "under one nonce");
+    assert_eq!(pair.told, [(1, Told::NotBound(Kind::Unreachable))]);
+    assert_eq!(pair.now.since(start), 10_260 * MS, "ten seconds, and the answer to the last could have come");
+}
+
+#[test]
+fn a_question_that_was_asked_once_is_not_given_up_however_late_it_is() {
+    let mut pair = Pair::new();
+    pair.client.bind(pair.now, "Store", 1);
+    pair.sent();
+    // (Its process was stopped.)
+    pair.pass(Duration::from_secs(60));
+    pair.tick();
+    pair.settle();
+    assert_eq!(pair.told, [(1, Told::Bound(EXPORT))]);
+}
+
+#[test]
+fn nonces_differ_in_all_their_bits() {
+    let mut pair = Pair::new();
+    for token in 0..100 {
+        pair.client.bind(pair.now, "Store", token);
+    }
+    let nonces: Vec<u64> =
+        pair.sent().iter().map(|d| u64::from_be_bytes(d[NONCE..][..8].try_into().unwrap())).collect();
+    let all: std::collections::HashSet<u64> = nonces.iter().copied().collect();
+    assert_eq!(all.len(), 100);
+    assert_eq!(nonces.iter().fold((u64::MAX, 0), |(and, or), n| (and & n, or | n)), (0, u64::MAX));
+}
+
+#[test]
+fn a_call_waits_for_no_ticket_that_is_refused() {
+    // The name is not there, the server is: the call asks for the ticket alone.
+    let mut pair = Pair::new();
+    pair.client.bind(pair.now, "Shop", 1);
+    pair.start(2, b"call");
+    pair.settle();
+    assert_eq!(pair.told, [(1, Told::NotBound(Kind::NotExported)), (2, Told::Result(b"call".to_vec()))]);
+    let mut pair = Pair::new();
+    pair.client.bind(pair.now, "Shop", 1);
+    assert_eq!(pair.settle(), 2, "nobody needs one");
+    // No ticket is given.
+    let mut pair = Pair::new();
+    pair.server.drain();
+    pair.client.bind(pair.now, "Store", 1);
+    pair.start(2, b"call");
+    pair.settle();
+    pair.told.sort_by_key(|told| told.0);
+    assert_eq!(pair.told, [(1, Told::NotBound(Kind::Draining)), (2, Told::Failed(Kind::Draining, Ran::No))]);
+    assert_eq!(pair.client.timeout(), None);
+    // Nobody needs one any more.
+    let mut pair = Pair::new();
+    let id = pair.start(1, b"call");
+    pair.sent();
+    pair.client.cancel(pair.now, id);
+    pair.tick();
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::No))]);
+    assert_eq!(pair.client.timeout(), None);
+}
+
+#[test]
+fn what_becomes_of_a_question_ends_no_call_that_was_sent() {
+    for (name, told) in [("Store", Told::Bound(EXPORT)), ("Shop", Told::NotBound(Kind::NotExported))] {
+        let (mut pair, ..) = Pair::executing(b"long");
+        pair.client.bind(pair.now, name, 2);
+        let (_, answers) = ask(&mut pair);
+        pair.hear(&answers);
+        assert_eq!((pair.sent(), &pair.told[..]), (Vec::new(), &[(2, told)][..]));
+    }
+    let (mut pair, ..) = Pair::executing(b"long");
+    pair.server.drain();
+    pair.client.bind(pair.now, "Store", 2);
+    let (_, answers) = ask(&mut pair);
+    pair.hear(&answers);
+    assert_eq!(pair.told, [(2, Told::NotBound(Kind::Draining))]);
+    // Only answers to the question are lost.
+    let (mut pair, ..) = Pair::executing(b"long");
+    pair.asked.clear();
+    pair.client.bind(pair.now, "Store", 2);
+    pair.carry(1, Duration::from_secs(20), |_, d, _| d[20] != BIND);
+    assert_eq!((&pair.told[..], pair.client.outstanding()), (&[(2, Told::NotBound(Kind::Unreachable))][..], 1));
+}
+
+#[test]
+fn a_question_that_is_refused_says_why() {
+    let mut pair = Pair::new();
+    pair.client.bind(pair.now, "Shop", 1);
+    let (_, answers) = ask(&mut pair);
+    let said = detail(&mut pair, &answers[0]);
+    assert!(said.contains("\"Shop\""), "{said}");
+    pair.client.bind(pair.now, "Store", 2);
+    let (_, answers) = ask(&mut pair);
+    let mismatch = changed(&answers[0], &[(REFUSED, &9u16.to_be_bytes())]);
+    let said = detail(&mut pair, &mismatch);
+    assert!(said.contains("wire versions 1 to 1"), "{said}");
+}
+
+#[test]
+fn a_renewed_ticket_of_another_conversation_ends_the_one_that_was() {
+    let (mut pair, ..) = Pair::executing(b"long");
+    pair.pass(20 * MS);
+    pair.tick();
+    let conversation = conversation_of(&pair.sent()[0]);
+    let [high, low] = [(conversation >> 32) as u32, conversation as u32];
+    pair.hear(&[forged(0, 1 << 40, &[frame(STALE, 0, &[high, low, 0, 9, 1, 0, 0, 7, u32::MAX, 0])])]);
+    let (_, answers) = ask(&mut pair);
+    let other = changed(&answers[0], &[(CONVERSATION, &[7; 8]), (ISSUED, &[1; 8])]);
+    pair.hear(&[other]);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::ServerRestarted, Ran::Maybe))]);
+    pair.start(2, b"next");
+    assert_eq!(conversation_of(&pair.sent()[0]), u64::from_be_bytes([7; 8]));
+}
