@@ -72,3 +72,17 @@ pub struct Trace {
     /// The caller's span.
     pub span: [u8; 8],
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_goes_to_the_conversation_that_it_names_or_to_whoever_talks_to_its_sender() {
+        let mut datagram = [7; 40];
+        assert_eq!(route(&datagram), Some(Route::Conversation(0x0707_0707_0707_0707)));
+        assert_eq!((route(&datagram[..12]), route(&datagram[..11])), (route(&datagram), None));
+        datagram[4..12].fill(0);
+        assert_eq!(route(&datagram), Some(Route::Sender));
+    }
+}

@@ -186,6 +186,27 @@ mod tests {
     }
 
     #[test]
+    fn identifiers_are_never_given_twice_and_dates_grow_beyond_the_horizon() {
+        let (born, to) = (Time::from_nanos(1000), "127.0.0.1:4000".parse().unwrap());
+        let mut issuer = Issuer::new(born, &[1; 32]);
+        let given: std::collections::BTreeSet<u64> = (0..100).map(|_| issuer.conversation(7)).collect();
+        assert_eq!(given.len(), 100);
+        let mut date = |after, horizon| issuer.issue(born.plus(after), horizon, 7, 9, to).issued;
+        assert_eq!([date(0, 0), date(0, 0), date(50, 0), date(50, 0), date(50, 80)], [1, 2, 50, 51, 81]);
+        assert_eq!(date(50, u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn keys_are_of_one_incarnation_and_one_purpose() {
+        let now = Time::default();
+        let (one, other) = (Issuer::new(now, &[1; 32]), Issuer::new(now, &[2; 32]));
+        let keys = [one.key_for(b"this"), one.key_for(b"that"), other.key_for(b"this"), other.key_for(b"that")];
+        assert_eq!(std::collections::BTreeSet::from(keys).len(), 4);
+        assert_eq!(one.key_for(b"this"), keys[0]);
+        assert_ne!(one.incarnation(), other.incarnation());
+    }
+
+    #[test]
     fn only_the_incarnation_that_gave_a_ticket_proves_itself_to_its_holder() {
         let (now, client, conversation) = (Time::default(), 7, 9);
         let address: SocketAddr = "127.0.0.1:4000".parse().unwrap();

@@ -60,3 +60,25 @@ impl Sub<Duration> for Time {
 pub(crate) fn nanos(d: Duration) -> u64 {
     d.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(d.subsec_nanos()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_as_far_apart_as_was_added_and_stop_at_both_ends_of_the_clock() {
+        let (early, nano) = (Time::from_nanos(5), Duration::from_nanos(1));
+        let late = early + Duration::new(3, 7);
+        assert_eq!(
+            (late.as_nanos(), late.since(early), late.nanos_since(early)),
+            (3_000_000_012, Duration::new(3, 7), 3_000_000_007)
+        );
+        assert_eq!((early.since(late), early.nanos_since(late)), (Duration::ZERO, 0));
+        assert_eq!(
+            (late - Duration::new(3, 7), early.plus(3_000_000_007), early - Duration::MAX),
+            (early, late, Time::default())
+        );
+        let last = early + Duration::MAX;
+        assert_eq!((last.as_nanos(), last + nano, last.plus(1)), (u64::MAX, last, last));
+    }
+}

@@ -38,6 +38,7 @@ fn a_reading_is_answered_at_once_as_often_as_it_comes_and_nothing_of_it_is_held(
     let held = pair.server.held_bytes();
     let reading = send(&mut pair, READINGS, 1);
     let first = answered(&mut pair, &reading).expect("it is new");
+    assert!(answered(&mut pair, &reading).is_some(), "and comes again");
     let mut again = None;
     pair.server.handle(pair.now, pair.from, &reading, &mut |request| {
         if let Request::Call(incoming) = request {
@@ -263,6 +264,69 @@ fn no_reading_is_taken_beyond_the_last_activity_or_with_too_long_arguments() {
         let taken = Glance::at(&reading).and_then(|glance| pair.server.take_reading(&pair.from, glance));
         assert_eq!(taken.is_some(), sound, "a reading at {activity} with {len} bytes");
     }
+}
+
+#[test]
+fn a_reading_is_not_taken_from_elsewhere_nor_while_its_activity_or_its_server_has_something_else_to_do() {
+    let takes = |pair: &Pair, from: &str, reading: &Datagram| {
+        let from = from.parse().unwrap();
+        Glance::at(reading).and_then(|glance| pair.server.take_reading(&from, glance)).is_some()
+    };
+    let home = "10.0.0.1:1000";
+    let reading = |conversation, sequence| {
+        forged(conversation, 9, &[frame_about(CALL, 0, 1, sequence, &[0, EXPORT as u32, READINGS + 1, 5])])
+    };
+    let call = |pair: &mut Pair, conversation, sequence| {
+        let call = frame_about(CALL, 0, 1, sequence, &[0, EXPORT as u32, 1, 5]);
+        taken(pair, &forged(conversation, 8, &[call])).expect("it is new")
+    };
+    let mut pair = Pair::acquainted();
+    let id = conversation_of(&send(&mut pair, 1, 1));
+    // It is all that a datagram brings, to a conversation that is known, from where that is.
+    assert!(takes(&pair, home, &reading(id, 5)));
+    assert!(!takes(&pair, home, &reading(id ^ 1, 5)));
+    assert!(!takes(&pair, "10.0.0.1:1001", &reading(id, 5)) && !takes(&pair, "10.0.0.2:1000", &reading(id, 5)));
+    let mut torn = reading(id, 5);
+    torn[60] ^= 1;
+    assert!(!takes(&pair, home, &torn));
+    let mut local = reading(id, 5);
+    let len = local.len();
+    local[1] = 1;
+    local[len - 8..].copy_from_slice(&(len as u64).to_be_bytes());
+    assert!(!takes(&pair, home, &local), "from another machine");
+    // A call is executed, its result is held, is sent in fragments.
+    let key = call(&mut pair, id, 5);
+    assert!(!takes(&pair, home, &reading(id, 6)));
+    pair.finish(key, Finish::Result, b"held");
+    assert!(takes(&pair, home, &reading(id, 6)) && !takes(&pair, home, &reading(id, 5)));
+    assert!(!takes(&pair, home, &reading(id, 4)), "it is of long ago");
+    let key = call(&mut pair, id, 7);
+    pair.finish(key, Finish::Result, &[7; LEN]);
+    assert!(!takes(&pair, home, &reading(id, 8)));
+    // Arguments arrive.
+    pair.receive(&[forged(id, 10, &[frame_about(CALL, 2, 1, 9, &[0, EXPORT as u32, 1, 8, 0, 5])])]);
+    assert!(!takes(&pair, home, &reading(id, 10)));
+    let key = call(&mut pair, id, 11);
+    pair.finish(key, Finish::Result, b"held");
+    assert!(takes(&pair, home, &reading(id, 12)));
+    pair.server.drain();
+    assert!(!takes(&pair, home, &reading(id, 12)));
+}
+
+#[test]
+fn a_reading_in_the_local_scheme_says_what_it_reads_and_is_answered_in_that_scheme() {
+    let mut pair = Pair::with(ClientConfig { loopback: true, ..ClientConfig::default() }, ServerConfig::default());
+    pair.from = "127.0.0.1:1000".parse().unwrap();
+    pair.start(0, b"");
+    pair.settle();
+    pair.told.clear();
+    let datagram = send(&mut pair, READINGS + 0x123, 1);
+    let reading = pair.server.take_reading(&pair.from, Glance::at(&datagram).unwrap()).expect("it is new");
+    assert_eq!((reading.export(), reading.procedure(), reading.args()), (EXPORT, READINGS + 0x123, &b"args"[..]));
+    let answer = answered(&mut pair, &datagram).expect("it is new");
+    assert_eq!((datagram[1], answer[1]), (1, 1));
+    pair.hear(&[answer]);
+    assert_eq!(pair.told, [(1, Told::Result(b"args".to_vec()))]);
 }
 
 #[test]

@@ -324,3 +324,32 @@ fn what_is_inserted_is_sent_from_where_it_stands() {
     pair.receive(&sent);
     assert_eq!((pair.server.held_bytes(), pair.server.take_loose()), (0, vec![bytes]));
 }
+
+#[test]
+fn what_is_inserted_is_copied_where_the_tag_is_made_of_all_bytes() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, &[7; 300_000]);
+    pair.carry(1, SECOND, |_, _, _| true);
+    let (mut whole, bytes) = (b"head".to_vec(), Bytes::from(vec![9; 300_000]));
+    pair.start(2, b"fetch...");
+    let sent = pair.sent();
+    pair.receive(&sent);
+    let (key, _) = pair.asked.pop().unwrap();
+    let insert = Insert { at: 4, bytes: bytes.clone() };
+    pair.server.finish_around(pair.now, key, Finish::Result, &mut whole.clone(), insert);
+    whole.extend(bytes);
+    let (mut out, mut largest) = (vec![0; 65_536], 0);
+    for _ in 0..100 {
+        while let Some(Parted { len, insert, .. }) = pair.server.transmit_parted(pair.now, &mut out) {
+            assert!(insert.is_none());
+            largest = largest.max(len);
+            pair.hear(&[out[..len].to_vec()]);
+        }
+        pair.pass(Duration::from_millis(1));
+        pair.tick();
+        let sent = pair.sent();
+        pair.receive(&sent);
+    }
+    assert!(largest > 30_000, "{largest} bytes: long enough to leave a part where it stands");
+    assert_eq!(pair.told[1], (2, Told::Result(whole)));
+}

@@ -303,7 +303,6 @@ impl Conversation {
                 self.answered(now, activity);
                 self.want(activity, Want::CALL);
             }
-            Progress::Receiving => self.answered(now, activity),
         }
     }
 

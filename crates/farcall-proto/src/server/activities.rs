@@ -99,9 +99,9 @@ impl Activities {
         }
     }
 
-    /// The first activity from `from` on that may have been used.
+    /// The first activity from `from` on, which is not zero, that may have been used.
     pub fn next(&self, from: u32) -> Option<u32> {
-        if from as usize <= self.row.len() && from > 0 {
+        if from as usize <= self.row.len() {
             return Some(from);
         }
         self.apart.range(from..).next().map(|(activity, _)| *activity)
@@ -169,6 +169,21 @@ mod tests {
             activities.set_last(n, last(1), Mutant::NONE);
         }
         assert_eq!((activities.cost(), activities.apart.len()), (999, 0));
+    }
+
+    #[test]
+    fn the_row_reaches_four_beyond_twice_as_many_as_were_used() {
+        for used in [0, 1, 10, 100] {
+            let last_in_row = 2 * used + AHEAD as u32;
+            for (activity, in_row) in [(last_in_row, true), (last_in_row + 1, false)] {
+                let mut activities = Activities::default();
+                (1..=used).for_each(|n| activities.set_last(n, last(1), Mutant::NONE));
+                activities.set_last(activity, last(2), Mutant::NONE);
+                assert_eq!((activities.row.len() == activity as usize, activities.apart.is_empty()), (in_row, in_row));
+                assert_eq!((activities.get(activity).unwrap().last, activities.used()), (last(2), used as usize + 1));
+                assert_eq!(activities.cost(), activities.row.len() + if in_row { 0 } else { APART });
+            }
+        }
     }
 
     #[test]

@@ -233,7 +233,7 @@ impl Server {
         for _ in 0..looks {
             let Some(more) = &mut self.table.at_mut(place).more else { return };
             let activity = more.hand;
-            more.hand = more.next_activity(activity + 1);
+            more.hand = more.activity_behind(activity);
             let ended = |work: &Work| matches!(work.phase, Phase::Done(_)) && work.position.sequence < low;
             if more.find(activity).is_some_and(ended) {
                 self.release(place, activity);
@@ -471,7 +471,7 @@ impl Server {
                     break;
                 }
                 self.release_if_sent(heaviest, at);
-                at = self.table.at(heaviest).more.as_ref().map_or(0, |more| more.next_activity(at + 1));
+                at = self.table.at(heaviest).more.as_ref().map_or(0, |more| more.activity_behind(at));
                 if at == 0 {
                     break;
                 }

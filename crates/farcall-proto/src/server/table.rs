@@ -356,12 +356,59 @@ mod tests {
     }
 
     #[test]
-    fn addresses_come_back() {
-        for a in ["10.1.2.3:4", "[::1]:5", "[fe80::1%7]:6", "0.0.0.0:0"] {
+    fn it_doubles_when_seven_eighths_are_used_and_no_earlier() {
+        let mut table = Table::default();
+        for id in 1..=1000 {
+            table.insert(entry(id << 7));
+            let (used, places) = (table.len(), table.places.len());
+            assert!(8 * used <= 7 * places, "{used} of {places}");
+            assert!(places == LEAST || 8 * used > 7 * places / 2, "{used} of {places}");
+        }
+        assert_eq!(table.entries().count(), 1000);
+    }
+
+    #[test]
+    fn addresses_come_back_and_differ_by_host_and_by_port() {
+        let all = ["10.1.2.3:4", "10.1.2.3:5", "10.1.2.4:4", "[::1]:5", "[::2]:5", "[::1]:6", "[1::1]:5"];
+        for a in all.into_iter().chain(["[fe80::1%7]:6", "0.0.0.0:0", "255.255.255.255:65535", "[::]:0"]) {
             let a: SocketAddr = a.parse().unwrap();
             let entry = Entry::new(1, 2, 3, a);
             assert_eq!(entry.address(), a);
             assert!(entry.is_at(&a));
+            for b in all.map(|b| b.parse().unwrap()) {
+                assert_eq!(entry.is_at(&b), a == b, "{a} and {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_conversation_takes_local_datagrams_from_its_machine_alone_and_keeps_to_a_scheme_with_secrets() {
+        let (near, far) = ("127.0.0.1:9".parse().unwrap(), "10.0.0.1:9".parse().unwrap());
+        for ours in [Scheme::Open, Scheme::Local] {
+            let mut entry = entry(1);
+            entry.hear(4, ours);
+            assert_eq!((entry.scheme(), entry.heard()), (ours, 4));
+            let takes = |theirs| [entry.takes(theirs, &near), entry.takes(theirs, &far)];
+            assert_eq!([takes(Scheme::Open), takes(Scheme::Local)], [[true, true], [true, false]]);
+            #[cfg(feature = "test-scheme")]
+            assert_eq!(takes(Scheme::Keyed), [false, false]);
+        }
+        #[cfg(feature = "test-scheme")]
+        {
+            let mut entry = entry(1);
+            entry.hear(4, Scheme::Keyed);
+            let takes = |theirs| [entry.takes(theirs, &near), entry.takes(theirs, &far)];
+            assert_eq!([Scheme::Open, Scheme::Local, Scheme::Keyed].map(takes), [[false; 2], [false; 2], [true; 2]]);
+        }
+    }
+
+    #[test]
+    fn a_time_that_may_be_old_replaces_only_an_older_one() {
+        for (heard, late, after) in [(400, 404, 404), (400, 400, 400), (400, 396, 400), (u32::MAX - 3, 4, 4)] {
+            let mut entry = entry(1);
+            entry.hear(heard, Scheme::Open);
+            entry.hear_late(late, Scheme::Local);
+            assert_eq!((entry.heard(), entry.scheme()), (after, Scheme::Local), "{heard} and {late}");
         }
     }
 
@@ -374,6 +421,35 @@ mod tests {
         }
         let place = table.victim(400, u64::MAX, |_| 0).unwrap();
         assert!(table.at(place).heard() < 400);
+    }
+
+    #[test]
+    fn neither_who_is_busy_nor_who_has_a_newer_ticket_is_a_victim_and_of_the_others_eight_are_looked_at() {
+        let mut table = Table::default();
+        assert_eq!(table.victim(0, u64::MAX, |_| 0), None);
+        for id in 1..=40 {
+            let place = table.insert(entry(id));
+            if id % 2 == 0 {
+                table.at_mut(place).more = Some(Box::new(More { running: 1, ..More::new(0) }));
+            }
+        }
+        let looked = std::cell::Cell::new(0);
+        let mut victim = |date| {
+            looked.set(0);
+            let count = |_| {
+                looked.set(looked.get() + 1);
+                0
+            };
+            table.victim(400, date, count).map(|place| table.at(place).id)
+        };
+        for _ in 0..100 {
+            assert!(victim(30).is_some_and(|id| id < 30 && id % 2 == 1));
+            assert!(matches!(victim(4), Some(1 | 3)));
+            assert_eq!(victim(2), Some(1));
+            assert_eq!(victim(1), None, "its ticket is as new");
+            victim(u64::MAX);
+            assert_eq!(looked.get(), CHOICES);
+        }
     }
 
     #[test]

@@ -140,9 +140,9 @@ impl More {
         }
     }
 
-    /// The next activity from `from` on that may have been used, or the first.
-    pub fn next_activity(&self, from: u32) -> u32 {
-        if from == 0 { 0 } else { self.rest.next(from).unwrap_or(0) }
+    /// The next activity behind `activity` that may have been used, or the first.
+    pub fn activity_behind(&self, activity: u32) -> u32 {
+        self.rest.next(activity + 1).unwrap_or(0)
     }
 
     /// The works of all activities.

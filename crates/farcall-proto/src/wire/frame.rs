@@ -77,8 +77,6 @@ pub(crate) struct Position {
 pub(crate) enum Progress {
     /// Nothing: send it (again).
     Unknown = 0,
-    /// Some of its fragments.
-    Receiving = 1,
     /// It is being executed, or waits for it.
     Running = 2,
     /// It was executed and the result is no longer held.
@@ -280,7 +278,6 @@ impl<'a> Raw<'a> {
 fn read_progress(r: &mut Reader<'_>) -> Result<Progress, Malformed> {
     match r.u32()? {
         0 => Ok(Progress::Unknown),
-        1 => Ok(Progress::Receiving),
         2 => Ok(Progress::Running),
         3 => Ok(Progress::Gone),
         _ => Err(Malformed),

@@ -337,3 +337,5 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 pub(crate) use frame::read_select_for_tests;
+#[cfg(test)]
+mod tests;

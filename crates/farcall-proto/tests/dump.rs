@@ -1,0 +1,126 @@
+//! Datagrams as text: each frame's line, and why bytes are no datagram.
+
+mod common;
+
+use common::*;
+use farcall_proto::dump::{dump, from_hex};
+
+const WELCOME: u8 = 0x02;
+const TICKET: u8 = 0x05;
+const MTU_ECHO: u8 = 0x17;
+const POST: u8 = 0x18;
+
+/// The words of a WELCOME up to its handshake, by which the server refuses or does not, and says that a ticket has ended.
+fn welcome(refused: u32, ended: u32, more: &[u32]) -> Vec<u8> {
+    let ticket = [0, 7, 0, 6, 0, 5, 1, 2, 3, 4, 0];
+    let address = [0, 0, 0xffff, 0x0a00_0001, 1000 << 16];
+    let head = [&[0, 9, 0, 8][..], &ticket, &[0x0001_0001, refused << 16 | 1, 0, EXPORT as u32], &address];
+    frame(WELCOME, 0, &[&head.concat()[..], &[ended, 0, 0, 1_500_000_000], more].concat())
+}
+
+#[test]
+fn every_frame_is_a_line() {
+    let bind = |words: &[u32]| frame(BIND, 0, &[&[0, 7, 0, 9, 0x0001_0001, 3, 2, 0][..], words].concat());
+    let call = |flags, more: &[u32]| frame(CALL, flags, &[&[1, 0, 0, 9, 0, EXPORT as u32, 3][..], more].concat());
+    let seen = "WELCOME conversation 0000000000000008, nonce 9, scheme 1, export 000000000000004d";
+    let procedure = [0, 0, 0, 0, 2, 1, 0, 1, 0, 2];
+    let cases = [
+        (bind(&[0, 0, 0, 0]), "BIND \"\" from client 0000000000000007, nonce 9, schemes 3, procedures from 2".into()),
+        (
+            bind(&[300, 8, 20, 4, 5]),
+            "BIND \"\" from client 0000000000000007, nonce 9, schemes 3, procedures from 2, handshake 8 to 12 of 300, has 20"
+                .into(),
+        ),
+        (welcome(0, 0, &procedure[..5]), format!("{seen}, 0 of 2 procedures, you are 10.0.0.1:1000")),
+        (welcome(0, 0, &procedure), format!("{seen}, 1 of 2 procedures, you are 10.0.0.1:1000")),
+        (
+            welcome(0, 2, &[4, 0, 1, 4, 5, 2]),
+            format!(
+                "{seen}, 0 of 2 procedures, you are 10.0.0.1:1000, the ticket has ended: Horizon, age 1.5s, \
+                 handshake 0 to 4 of 4, has 1"
+            ),
+        ),
+        (welcome(9, 0, &procedure), "WELCOME refused: the interfaces differ, nonce 9".into()),
+        (
+            welcome(16, 1, &procedure),
+            "WELCOME refused: the server is shutting down, nonce 9, the ticket has ended: Incarnation, age 1.5s".into(),
+        ),
+        (frame(CHALLENGE, 0, &[0, 8, 0, 3]), "CHALLENGE conversation 0000000000000008: show your ticket".into()),
+        (frame(STALE, 0, &[0, 8, 0, 3, 4, 0]), "STALE conversation 0000000000000008: Full".into()),
+        (
+            frame(TICKET, 0, &[0, 7, 0, 6, 0, 5, 1, 2, 3, 4, 0]),
+            "TICKET client 0000000000000007, incarnation 0000000000000006, issued 5".into(),
+        ),
+        (call(0, &[5]), "CALL 1.9 export 000000000000004d procedure 3: 4 bytes".into()),
+        (call(8, &[]), "CALL 1.9 export 000000000000004d procedure 3, detached: 0 bytes".into()),
+        (
+            call(1, &[24, 0x0001_0008, 0, 2_000_000, 0x0003_0008, 0, 3_000_000_000, 5]),
+            "CALL 1.9 export 000000000000004d procedure 3, deadline in 2ms, patience 3s: 4 bytes".into(),
+        ),
+        (
+            call(1, &[28, 0x0002_0018, 1, 2, 3, 4, 5, 6]),
+            "CALL 1.9 export 000000000000004d procedure 3, trace 00000001000000020000000300000004: 0 bytes".into(),
+        ),
+        (call(2, &[100, 40, 5]), "CALL 1.9 export 000000000000004d procedure 3: bytes 40 to 44 of 100".into()),
+        (frame(RESULT, 0, &[1, 5, 0, 9, 0x0100_0000, 5, 6]), "RESULT 1.9/5 Exception: 8 bytes".into()),
+        (frame_about(RESULT, 6, 1, 9, &[0, 100, 40, 5]), "RESULT 1.9 Result: bytes 40 to 44 of 100, asks".into()),
+        (
+            frame_about(SELECT, 1, 1, 9, &[4, 100, 0, 3, 8, 12]),
+            "SELECT 1.9 through 4, limit 100, beyond [(8, 12)], waited in vain".into(),
+        ),
+        (frame_about(SELECT, 0, 1, 9, &[4, 100, 0, 3]), "SELECT 1.9 through 4, limit 100, beyond []".into()),
+        (frame_about(CANCEL, 0, 1, 9, &[]), "CANCEL 1.9".into()),
+        (frame_about(PROBE, 0, 1, 9, &[]), "PROBE 1.9".into()),
+        (frame_about(PROBE, 1, 1, 9, &[]), "PROBE 1.9, detached".into()),
+        (frame_about(STATE, 0, 1, 9, &[2]), "STATE 1.9 Running".into()),
+        (frame(MTU_PROBE, 0, &[1452]), "MTU-PROBE 1452".into()),
+        (frame(MTU_ECHO, 0, &[1452]), "MTU-ECHO 1452".into()),
+        (frame(POST, 0, &[0, EXPORT as u32, 5, 6]), "POST export 000000000000004d: 8 bytes".into()),
+        (frame(ACK, 0, &[0, 9, 1200]), "ACK below 9, datagrams of 1200".into()),
+    ];
+    let mut all = vec![frame(PADDING, 0, &[1])];
+    for (frame, line) in &cases {
+        all.push(frame.clone());
+        let datagram = forged(0x11, 12, &[frame.clone(), self::frame(PADDING, 0, &[])]);
+        let dump = dump(&datagram).unwrap();
+        assert_eq!(dump.frames(), [&line[..]]);
+        assert_eq!((dump.conversation(), dump.number()), (0x11, 12));
+        let text = format!("to 0000000000000011 number 12 ({} bytes)\n  {line}", datagram.len());
+        assert_eq!(dump.to_string(), text);
+    }
+    all.push(frame(0x7f, 0, &[]));
+    all.push(frame(ACK, 0, &[0, 9, 1200]));
+    let dump = dump(&forged(0x11, 12, &all)).unwrap();
+    let lines: Vec<String> = cases.into_iter().map(|(_, line): (_, String)| line).collect();
+    assert_eq!(dump.frames(), lines);
+    assert!(dump.to_string().ends_with("\n  malformed from here on"));
+}
+
+#[test]
+fn what_is_no_datagram_is_said_why() {
+    let datagram = forged(0x11, 12, &[]);
+    assert_eq!(dump(&datagram).unwrap().to_string(), "to 0000000000000011 number 12 (28 bytes)");
+    let why = |datagram: &[u8]| dump(datagram).unwrap_err().to_string();
+    assert_eq!(why(&[]), "0 bytes: too short for a header and a tag");
+    assert_eq!(why(&datagram[..27]), "27 bytes: too short for a header and a tag");
+    let with = |at: usize, byte: u8| {
+        let mut other = datagram.clone();
+        other[at] = byte;
+        why(&other)
+    };
+    assert_eq!(with(0, 2), "wire version 2, not 1");
+    assert_eq!([with(1, 2), with(1, 3)], [2, 3].map(|n| format!("security scheme {n}, which needs keys")));
+    assert_eq!(with(27, datagram[27] ^ 1), "no tag of 8 bytes that fits the 20 before it");
+    let mut local = datagram.clone();
+    local[1] = 1;
+    local[20..].copy_from_slice(&28u64.to_be_bytes());
+    assert_eq!(dump(&local).unwrap().to_string(), "to 0000000000000011 number 12 (28 bytes, local)");
+}
+
+#[test]
+fn digits_are_bytes_and_what_is_no_digit_is_named() {
+    assert_eq!(from_hex(" 01 fF\n\t90 a\u{a0}b ").unwrap(), [0x01, 0xff, 0x90, 0xab]);
+    assert_eq!(from_hex("").unwrap(), []);
+    assert_eq!(from_hex("01 0").unwrap_err().to_string(), "an odd number of hexadecimal digits");
+    assert_eq!(from_hex("01 0g").unwrap_err().to_string(), "character 5 is 'g', not a hexadecimal digit");
+}
