@@ -195,6 +195,7 @@ fn results_of_accesses_that_nobody_fetches_are_counted_until_they_are_let_go() {
     assert!(pair.server.has_room(pair.now, &pair.from, LEN));
     access(&mut pair, 2);
     assert!(!pair.server.has_room(pair.now, &pair.from, 4));
+    assert!(pair.server.timeout().is_some_and(|at| at > pair.now), "it is looked at soon, and not at once");
     // Other results have nothing to do with it, and one is no reason to let go of it at once.
     let key = come(&mut pair, conversation, 3);
     pair.finish(key, Finish::Result, &[7; 4]);
@@ -246,6 +247,31 @@ fn an_access_is_not_taken_for_a_call() {
         let taken = matches!(pair.server.take_call(pair.now, &pair.from, &datagram), Taken::Call(..));
         assert_eq!(taken, is_call, "{procedure:x}");
     }
+}
+
+#[test]
+fn an_access_of_an_activity_whose_last_call_is_over_is_taken_and_any_other_is_read_on() {
+    let settings = ServerConfig { max_arguments: 8, ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(ClientConfig::default(), settings);
+    let peer = join(&mut pair, HARM, 1);
+    let mut take = |activity, sequence, procedure, args: &[u32]| {
+        let words = [&[0, EXPORT as u32, procedure], args].concat();
+        let datagram = forged(peer.id, 9, &[frame_about(CALL, 0, activity, sequence, &words)]);
+        let Taken::Other(unread) = pair.server.take_call(pair.now, &peer.at, &datagram) else {
+            panic!("it is no access");
+        };
+        let key = pair.server.take_access(pair.now, &unread, &datagram).map(|incoming| incoming.key);
+        if let Some(key) = key {
+            pair.server.finish_access(pair.now, key, Finish::Result, &mut b"done".to_vec(), &mut [0; 1200]);
+        }
+        key.map(|key| key.sequence)
+    };
+    assert_eq!(take(0, 9, ACCESSES, &[]), Some(9));
+    assert_eq!(take(0, 10, READINGS + 1, &[7, 7]), Some(10));
+    assert_eq!(take(0, 10, ACCESSES, &[]), None, "it has come before");
+    assert_eq!(take(0, 11, ACCESSES, &[7, 7, 7]), None, "it is too long");
+    assert_eq!(take(1, 12, ACCESSES, &[]), None, "its activity is new");
+    assert_eq!(take(0, 9, 1, &[]), None, "it is no access, and old");
 }
 
 #[test]

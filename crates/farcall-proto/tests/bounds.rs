@@ -8,55 +8,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::*;
-use farcall_proto::client::Conversation;
 use farcall_proto::server::{Finish, KeptForHost};
 use farcall_proto::{ClientConfig, Kind, READINGS, Ran, ServerConfig};
-
-/// Where those are who mean harm; the honest client is at 10.0.0.1.
-const HARM: [u8; 4] = [10, 6, 6, 6];
 
 /// A server with these settings and an honest client that is known to it; what it was told so far is
 /// forgotten.
 fn beside(server: ServerConfig) -> Pair {
     Pair::acquainted_with(ClientConfig { max_datagram: 1200, patience_probes: 100, ..ClientConfig::default() }, server)
-}
-
-/// Another client: its identifier of the conversation at the server, and where it is.
-#[derive(Clone, Copy)]
-struct Peer {
-    id: u64,
-    at: SocketAddr,
-}
-
-/// Makes a conversation known to the server.
-fn join(pair: &mut Pair, host: [u8; 4], port: u16) -> Peer {
-    let at = SocketAddr::from((host, port));
-    let honest = std::mem::replace(&mut pair.client, Conversation::new(ClientConfig::default(), u64::from(port) + 7));
-    let (from, told) = (std::mem::replace(&mut pair.from, at), std::mem::take(&mut pair.told));
-    pair.start(0, b"");
-    pair.settle();
-    pair.start(1, b"");
-    let id = conversation_of(&pair.sent()[0]);
-    (pair.client, pair.from, pair.told) = (honest, from, told);
-    Peer { id, at }
-}
-
-/// A datagram comes from a peer.
-fn comes(pair: &mut Pair, peer: Peer, frames: &[Vec<u8>]) -> usize {
-    let datagram = forged(peer.id, 1_000_000, frames);
-    let from = std::mem::replace(&mut pair.from, peer.at);
-    pair.receive(std::slice::from_ref(&datagram));
-    pair.from = from;
-    datagram.len()
-}
-
-/// A fragment of a call's arguments: `len` bytes of them from `offset` on.
-fn fragment(activity: u32, sequence: u32, total: u32, offset: u32, len: usize) -> Vec<u8> {
-    let mut frame = frame_about(CALL, 2, activity, sequence, &[0, EXPORT as u32, 1, total, offset]);
-    frame.resize(frame.len() + len, 7);
-    let body = (frame.len() - 4) as u16;
-    frame[2..4].copy_from_slice(&body.to_be_bytes());
-    frame
 }
 
 fn kept(pair: &Pair, host: [u8; 4]) -> KeptForHost {
@@ -83,6 +41,21 @@ fn a_fragment_of_a_high_activity_costs_no_more_than_another() {
     assert!(kept.bytes() <= 1024, "{kept:?}");
     assert!(kept.activities <= 64, "{kept:?}");
     assert!(honest_call_returns(&mut pair, &[5; 3000]));
+}
+
+#[test]
+fn used_buffers_are_given_only_while_there_is_room_for_twice_their_bytes() {
+    for (reassembly_budget, is_given) in [(1_100_000, false), (1_300_000, true)] {
+        let mut pair = beside(ServerConfig { reassembly_budget, ..ServerConfig::default() });
+        pair.start(1, &[1; 600_000]);
+        pair.carry(1, Duration::from_secs(60), |_, _, _| true);
+        while pair.server.buffer(pair.now, 100_000).capacity() > 0 {}
+        pair.server.recycle(Vec::with_capacity(600_000));
+        pair.start(2, b"who?");
+        let honest = Peer { id: conversation_of(&pair.sent()[0]), at: pair.from };
+        comes(&mut pair, honest, &[fragment(9, 1 << 30, 600_000, 0, 4)]);
+        assert_eq!(kept(&pair, [10, 0, 0, 1]).arguments >= 600_000, is_given, "of {reassembly_budget}");
+    }
 }
 
 /// Many activities at once: their datagrams come in any order, and the row reaches those that stood apart.
@@ -322,8 +295,11 @@ fn a_datagram_with_thousands_of_probes_is_answered_by_thrice_its_bytes() {
     // A refusal that is asked for over and over, which is longer than the question.
     let call = frame_about(CALL, 0, 20_000, 1, &[0, EXPORT as u32, 1]);
     let sent = comes(&mut pair, peer, &vec![call; 2000]);
-    let bytes: usize = pair.answered().iter().map(Vec::len).sum();
+    let answers = pair.answered();
+    let bytes: usize = answers.iter().map(Vec::len).sum();
     assert!(bytes <= 3 * sent + 1200, "{bytes} bytes for {sent}");
+    assert!(answers.iter().all(|answer| answer.len() <= 1200));
+    assert_eq!(answers.iter().map(|answer| frames_of(answer).len()).sum::<usize>(), 2000, "and no less");
 }
 
 /// How many calls the server has said something about.
@@ -398,6 +374,18 @@ fn results_of_accesses_that_one_host_does_not_fetch_leave_room_to_others() {
         !pair.server.has_room(pair.now, &anybody([10, 0, 0, 1]), budget + bytes),
         "if it is not longer than all may be"
     );
+    // Who has something has room for as much as makes a 64th of the budget together.
+    let modest = join(&mut pair, [10, 7, 7, 7], 2);
+    let access = |pair: &mut Pair, peer: Peer, activity, len| {
+        let has = pair.server.has_room(pair.now, &peer.at, len);
+        comes(pair, peer, &[frame_about(CALL, 0, activity, 900, &[0, EXPORT as u32, READINGS + 1])]);
+        let (key, _) = pair.asked.pop().unwrap();
+        pair.server.finish_access(pair.now, key, Finish::Result, &mut vec![7; len], &mut []);
+        has
+    };
+    assert!(access(&mut pair, peer, 10, 48_000), "the rest of the budget");
+    let has: Vec<bool> = (0..6).map(|activity| access(&mut pair, modest, activity, 4000)).collect();
+    assert_eq!(has, [true, true, true, true, false, false]);
     pair.server.audit();
 }
 
@@ -415,6 +403,14 @@ fn what_has_arrived_of_arguments_is_said_once_however_often_it_is_asked_for() {
     // And once more when it is asked for again.
     comes(&mut pair, peer, &[frame_about(PROBE, 0, 3, 1, &[])]);
     assert_eq!(pair.answered().len(), 1);
+    // Of several calls in the same datagrams, with as many ranges as there may be.
+    for activity in 4..12 {
+        let holes: Vec<_> = (0..40).map(|n| fragment(activity, 1, 1 << 20, 100 + 100 * n, 4)).collect();
+        comes(&mut pair, peer, &holes);
+    }
+    let answers = pair.answered();
+    assert_eq!(answers.iter().map(|answer| frames_of(answer)).collect::<Vec<_>>(), [[SELECT; 4]; 2]);
+    assert!(answers.iter().all(|answer| answer.len() == 20 + 4 * (36 + 32 * 8) + 8));
 }
 
 #[test]
@@ -506,8 +502,18 @@ fn only_who_sent_as_much_before_is_given_a_used_buffer() {
         ),
         at: pair.from,
     };
-    comes(&mut pair, honest, &[fragment(9, 1 << 30, 600_000, 0, 4)]);
-    assert!(kept(&pair, [10, 0, 0, 1]).arguments >= 600_000);
+    // None that is more than twice as long as the arguments; that stays for others.
+    let given = |pair: &mut Pair, activity| {
+        let before = kept(pair, [10, 0, 0, 1]).arguments;
+        comes(pair, honest, &[fragment(activity, 1 << 30, 600_000, 0, 4)]);
+        kept(pair, [10, 0, 0, 1]).arguments - before
+    };
+    while pair.server.buffer(pair.now, 100_000).capacity() > 0 {}
+    pair.server.recycle(Vec::with_capacity(1_300_000));
+    assert!(given(&mut pair, 9) <= 256 + 8);
+    assert_eq!(pair.server.buffer(pair.now, 100_000).capacity(), 1_300_000);
+    pair.server.recycle(Vec::with_capacity(1_100_000));
+    assert!(given(&mut pair, 10) >= 1_100_000);
 }
 
 #[test]
@@ -547,7 +553,8 @@ fn an_acknowledgement_costs_no_more_than_the_calls_that_it_tells_of() {
     assert_eq!(before, 100_000);
     let mut datagrams = 0;
     while before > 0 {
-        comes(&mut pair, peer, &[frame(ACK, 0, &[0, 1000, 1200])]);
+        // (Of several in one datagram the first is acted upon.)
+        comes(&mut pair, peer, &vec![frame(ACK, 0, &[0, 1000, 1200]); 3]);
         let after = kept(&pair, HARM).results;
         assert!(before - after <= 256 * 100, "{before} to {after}");
         (before, datagrams) = (after, datagrams + 1);

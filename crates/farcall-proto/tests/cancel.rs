@@ -5,7 +5,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Datagram, Pair, Told};
+use common::{CALL, CANCEL, Datagram, EXPORT, HARM, Pair, RESULT, SELECT, STATE, Told, comes, fragment, frame_about};
+use common::{frames_of, join};
 use farcall_proto::server::Finish;
 use farcall_proto::{Kind, Ran};
 
@@ -112,4 +113,67 @@ fn a_procedure_that_fails_after_it_was_told_to_stop_was_cancelled() {
     let answers = pair.finish(key, failure.into(), &[]);
     pair.hear(&answers);
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Yes))]);
+}
+
+/// What a failure says: whether the call ran, and the kind.
+fn said(answer: &Datagram) -> (u8, u16) {
+    assert_eq!(frames_of(answer), [RESULT]);
+    (answer[41], u16::from_be_bytes([answer[42], answer[43]]))
+}
+
+#[test]
+fn whoever_cancels_a_call_again_hears_the_same_of_it() {
+    let mut pair = Pair::acquainted();
+    let peer = join(&mut pair, HARM, 1);
+    let cancel = |pair: &mut Pair, sequence| {
+        comes(pair, peer, &[frame_about(CANCEL, 0, 3, sequence, &[])]);
+        pair.answered().pop()
+    };
+    let call = |sequence| frame_about(CALL, 0, 3, sequence, &[0, EXPORT as u32, 1]);
+    let did_not_run = Some((0, Kind::Cancelled.code()));
+    // One that never comes; one of which a part has come.
+    for _ in 0..3 {
+        assert_eq!(cancel(&mut pair, 5).as_ref().map(said), did_not_run);
+    }
+    comes(&mut pair, peer, &[fragment(3, 6, 8, 0, 4)]);
+    for _ in 0..3 {
+        assert_eq!(cancel(&mut pair, 6).as_ref().map(said), did_not_run);
+    }
+    assert_eq!(cancel(&mut pair, 5), None, "it is of long ago");
+    // One that has ended, whose result is held, and then is not.
+    comes(&mut pair, peer, &[call(7)]);
+    let (key, _) = pair.asked.pop().unwrap();
+    pair.finish(key, Finish::Result, b"done");
+    assert_eq!(cancel(&mut pair, 7).as_ref().map(said), Some((0, 0)));
+    for _ in 0..4 {
+        pair.pass(Duration::from_secs(15));
+        pair.tick();
+    }
+    assert_eq!(cancel(&mut pair, 7).map(|answer| frames_of(&answer)), Some(vec![STATE]));
+    assert_eq!((pair.asked.len(), pair.cancelled.len()), (0, 0));
+}
+
+#[test]
+fn a_late_word_about_an_earlier_result_of_an_activity_does_not_end_the_next_one() {
+    let (mut pair, _, key) = Pair::executing(b"much");
+    let fragments = pair.finish(key, Finish::Result, &[7; 20_000]);
+    pair.hear(&fragments);
+    let mut all = Vec::new();
+    while pair.server.held_bytes() > 0 {
+        all = pair.sent();
+        pair.receive(&all);
+        let more = pair.answered();
+        pair.hear(&more);
+    }
+    assert!(all.iter().any(|datagram| frames_of(datagram).contains(&SELECT)));
+    pair.start(2, b"much");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    let next = pair.finish(key, Finish::Result, &[8; 20_000]);
+    pair.receive(&all);
+    assert!(pair.server.held_bytes() >= 20_000);
+    pair.hear(&next);
+    pair.carry(2, Duration::from_secs(10), |_, _, _| true);
+    assert_eq!(pair.told[1], (2, Told::Result(vec![8; 20_000])));
 }

@@ -2,13 +2,14 @@
 
 mod common;
 
+use std::slice;
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::*;
 use farcall_proto::client::CallId;
-use farcall_proto::server::{Finish, Insert, Parted};
-use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
+use farcall_proto::server::{CallKey, Finish, Insert, Parted};
+use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -294,35 +295,112 @@ fn what_was_allowed_before_a_short_call_came_beside_is_taken_in() {
     assert_eq!(pair.server.stats().retransmitted, 0);
 }
 
-#[test]
-fn what_is_inserted_is_sent_from_where_it_stands() {
-    let (mut pair, _) = long_result_on_one_machine();
+/// A call that the server executes, behind the long result.
+fn another_call(pair: &mut Pair) -> CallKey {
     pair.client.cancel(pair.now, CallId { activity: 0, sequence: 4 });
     pair.settle();
-    let (mut rest, bytes) = (vec![1; 101], Bytes::from((0..300_003).map(|n| n as u8).collect::<Vec<u8>>()));
     pair.start(9, b"fetch...");
     let sent = pair.sent();
     pair.receive(&sent);
-    let (key, _) = pair.asked.pop().unwrap();
+    pair.asked.pop().unwrap().0
+}
+
+#[test]
+fn what_is_inserted_is_sent_from_where_it_stands() {
+    let (mut pair, _) = long_result_on_one_machine();
+    let (mut rest, bytes) = (vec![1; 101], Bytes::from((0..300_003).map(|n| n as u8).collect::<Vec<u8>>()));
+    let key = another_call(&mut pair);
+    let before = *pair.server.stats();
     let mut whole = rest.clone();
     whole.splice(6..6, bytes.iter().copied());
     let insert = Insert { at: 6, bytes: bytes.clone() };
     pair.server.finish_around(pair.now, key, Finish::Result, &mut rest, insert);
-    let (mut out, mut apart) = (vec![0; 65_536], 0);
+    let (mut out, mut apart, mut counted) = (vec![0; 65_536], 0, (0, 0));
     while let Some(Parted { len, insert, .. }) = pair.server.transmit_parted(pair.now, &mut out) {
         let mut datagram = out[..len].to_vec();
         if let Some(Insert { at, bytes: part }) = insert {
             assert!(bytes.as_ptr_range().contains(&part.as_ptr()), "it was copied");
+            assert!(part.len() >= 8 << 10, "so little is copied");
             datagram.splice(at..at, part.iter().copied());
             apart += part.len();
         }
+        counted = (counted.0 + 1, counted.1 + datagram.len() as u64);
         pair.hear(&[datagram]);
     }
+    let stats = pair.server.stats();
+    assert_eq!((stats.sent - before.sent, stats.bytes_sent - before.bytes_sent), counted);
     assert!(apart > 290_000, "{apart}");
     assert_eq!(pair.told.last(), Some(&(9, Told::Result(whole))));
     let sent = pair.sent();
     pair.receive(&sent);
+    assert!(pair.server.has_loose());
     assert_eq!((pair.server.held_bytes(), pair.server.take_loose()), (0, vec![bytes]));
+    assert!(!pair.server.has_loose());
+}
+
+#[test]
+fn what_is_inserted_is_copied_where_a_datagram_is_to_be_whole() {
+    let bytes = Bytes::from((0..80_000).map(|n| n as u8).collect::<Vec<u8>>());
+    let whole = [vec![1; 4], bytes.to_vec(), vec![1; 4]].concat();
+    for (local, parted) in [(true, false), (false, true)] {
+        let (mut pair, key) = match local {
+            true => {
+                let (mut pair, _) = long_result_on_one_machine();
+                let key = another_call(&mut pair);
+                (pair, key)
+            }
+            false => {
+                let (pair, _, key) = Pair::executing(b"fetch...");
+                (pair, key)
+            }
+        };
+        pair.told.clear();
+        let insert = Insert { at: 4, bytes: bytes.clone() };
+        pair.server.finish_around(pair.now, key, Finish::Result, &mut vec![1; 8], insert);
+        let mut out = vec![0; 65_536];
+        while pair.told.is_empty() {
+            let mut datagrams = 0;
+            while let Some(len) = match parted {
+                false => pair.server.transmit(pair.now, &mut out).map(|sent| sent.len),
+                true => pair.server.transmit_parted(pair.now, &mut out).map(|sent| {
+                    assert!(sent.insert.is_none());
+                    sent.len
+                }),
+            } {
+                datagrams += 1;
+                pair.hear(&[out[..len].to_vec()]);
+            }
+            assert!(datagrams > 0 && datagrams < 100);
+            let select = pair.sent();
+            pair.receive(&select);
+        }
+        assert!(matches!(&pair.told[0].1, Told::Result(result) if *result == whole));
+    }
+}
+
+#[test]
+fn what_was_to_be_inserted_into_a_result_that_is_not_sent_is_given_back() {
+    let insert = Insert { at: 0, bytes: Bytes::from(vec![8; 80_000]) };
+    for (finish, told) in [
+        (Finish::Result, Some(Told::Failed(Kind::Cancelled, Ran::Yes))),
+        (Failure::new(Kind::Panicked, Ran::Yes).into(), Some(Told::Failed(Kind::Cancelled, Ran::Yes))),
+        (Finish::Result, None),
+    ] {
+        let (mut pair, id, key) = Pair::executing(b"fetch...");
+        match told {
+            Some(_) => pair.cancel(id),
+            // Nobody has the call any more.
+            None => _ = pair.finish(key, Finish::Result, b"done"),
+        }
+        pair.answered();
+        pair.server.finish_around(pair.now, key, finish, &mut vec![], insert.clone());
+        assert_eq!(pair.server.take_loose(), slice::from_ref(&insert.bytes));
+        let answers = pair.answered();
+        pair.hear(&answers);
+        assert_eq!(pair.told.pop().map(|(_, told)| told), told);
+        assert!(pair.server.held_bytes() < 100);
+        pair.server.audit();
+    }
 }
 
 #[test]

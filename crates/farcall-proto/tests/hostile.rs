@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use common::*;
 use farcall_proto::client::Conversation;
+use farcall_proto::server::Finish;
 use farcall_proto::{Kind, READINGS, ServerConfig};
 
 /// The server's identifier of the pair's conversation.
@@ -120,7 +121,20 @@ fn a_call_at_a_position_that_no_caller_has_is_not_executed() {
     pair.asked.clear();
     let most = ServerConfig::default().max_activities;
     // The activity, the exchange, and both halves of the sequence number.
-    let odd = [[1, 1, 0, 9], [1, 0, 1 << 31, 9], [1, 0, 0, 0], [most, 0, 0, 9], [u32::MAX, 0, 0, 9]];
+    let odd = [
+        [1, 1, 0, 9],
+        [1, 0, 1 << 31, 9],
+        [1, 0, 1 << 31, 0],
+        [1, 0, 0, 0],
+        [most, 0, 0, 9],
+        [u32::MAX, 0, 0, 9],
+        // Of an activity whose last call is over.
+        [2, 1, 0, 9],
+        [2, 0, 1 << 31, 9],
+    ];
+    pair.receive(&[forged(id, 9, &[frame_about(CALL, 0, 2, 1, &[0, EXPORT as u32, 1])])]);
+    let (key, _) = pair.asked.pop().unwrap();
+    pair.finish(key, Finish::Result, b"over");
     let call =
         |position: [u32; 4], procedure| frame(CALL, 0, &[&position[..], &[0, EXPORT as u32, procedure]].concat());
     for position in odd {
@@ -150,6 +164,68 @@ fn a_client_of_other_versions_is_refused() {
         let said = welcome.frames()[0].contains(&Kind::Mismatch.to_string());
         assert_eq!(said, refused, "{least} to {most}: {:?}", welcome.frames());
     }
+}
+
+#[test]
+fn a_client_that_offers_no_scheme_of_ours_is_refused() {
+    for (schemes, refused) in [(0, true), (1, false), (2, true), (3, false), (1 << 5, true), (u32::MAX, false)] {
+        let mut pair = Pair::new();
+        let bind = frame(BIND, 0, &[0, 7, 0, 9, 0x0001_0001, schemes, 0, 0, 0, 0, 0, 0]);
+        pair.receive(&[forged(0, 1, &[bind])]);
+        let answers = pair.answered();
+        let welcome = farcall_proto::dump::dump(&answers[0]).unwrap();
+        let said = welcome.frames()[0].contains(&Kind::Mismatch.to_string());
+        assert_eq!(said, refused, "{schemes:b}: {:?}", welcome.frames());
+    }
+}
+
+#[test]
+fn a_fragment_of_an_earlier_call_is_not_taken_for_one_of_the_activitys_last() {
+    let mut pair = Pair::acquainted();
+    let peer = join(&mut pair, HARM, 1);
+    comes(&mut pair, peer, &[fragment(3, 9, 8, 0, 4)]);
+    comes(&mut pair, peer, &[fragment(3, 8, 8, 4, 4)]);
+    assert!(pair.asked.is_empty());
+    comes(&mut pair, peer, &[fragment(3, 9, 8, 4, 4)]);
+    assert_eq!(pair.asked.len(), 1);
+}
+
+#[test]
+fn a_fragment_that_asks_for_nothing_and_leaves_no_gap_is_not_answered() {
+    let mut pair = Pair::acquainted();
+    let peer = join(&mut pair, HARM, 1);
+    for offset in [0, 100] {
+        comes(&mut pair, peer, &[fragment(3, 9, 300, offset, 100)]);
+        assert_eq!(pair.answered(), Vec::<Datagram>::new());
+    }
+}
+
+/// An answer that has become pointless before it could be sent takes no other with it.
+#[test]
+fn what_has_arrived_is_not_said_any_more_when_all_has_and_what_else_is_to_be_said_is() {
+    for pointless_first in [true, false] {
+        let mut pair = Pair::acquainted();
+        let peer = join(&mut pair, HARM, 1);
+        let probe = frame_about(PROBE, 0, 4, 9, &[]);
+        let gap = fragment(3, 9, 8, 4, 4);
+        let first = if pointless_first { [gap, probe] } else { [probe, gap] };
+        comes(&mut pair, peer, &first);
+        comes(&mut pair, peer, &[fragment(3, 9, 8, 0, 4)]);
+        assert_eq!(pair.asked.len(), 1);
+        let answers = pair.answered();
+        assert_eq!(answers.iter().map(|answer| frames_of(answer)).collect::<Vec<_>>(), [[STATE]]);
+    }
+}
+
+#[test]
+fn an_answer_to_a_question_travels_alone() {
+    let mut pair = Pair::acquainted();
+    let id = known(&mut pair);
+    pair.client.bind(pair.now, "Store", 1);
+    let question = pair.sent();
+    pair.receive(&question);
+    pair.receive(&[forged(id, 9, &[frame_about(PROBE, 0, 5, 9, &[])])]);
+    assert_eq!(pair.answered().len(), 2);
 }
 
 #[test]

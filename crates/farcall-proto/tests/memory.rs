@@ -58,7 +58,141 @@ fn a_result_that_nobody_fetches_makes_room_for_others() {
         pair.finish(key, Finish::Result, &vec![7; 50_000]);
         pair.pass(SECOND);
     }
-    assert!(pair.server.held_bytes() <= 150_000, "{}", pair.server.held_bytes());
+    // (No more of them go than have to.)
+    assert_eq!(pair.server.held_bytes(), 100_000);
+}
+
+#[test]
+fn a_result_is_held_until_a_call_with_a_greater_number_is_acknowledged_and_no_longer_than_it_should() {
+    let mut pair = Pair::acquainted_with(client(), ServerConfig { hold: 4 * SECOND, ..ServerConfig::default() });
+    let peer = join(&mut pair, HARM, 1);
+    let call = |pair: &mut Pair, activity, sequence| {
+        comes(pair, peer, &[frame_about(CALL, 0, activity, sequence, &[0, EXPORT as u32, 1])]);
+        let (key, _) = pair.asked.pop().unwrap();
+        pair.finish(key, Finish::Result, &[7; 100]);
+        pair.answered();
+    };
+    (5..=7).for_each(|sequence| call(&mut pair, sequence - 5, sequence));
+    comes(&mut pair, peer, &[frame(ACK, 0, &[0, 6, 1200])]);
+    assert_eq!(pair.server.kept_for(HARM.into()).results, 200);
+    // What began later is looked at soon after its time, too.
+    pair.pass(Duration::from_millis(1500));
+    call(&mut pair, 0, 8);
+    let begun = pair.now;
+    while let Some(due) = pair.server.timeout() {
+        pair.now = due;
+        pair.tick();
+        if pair.server.kept_for(HARM.into()).results == 0 {
+            break;
+        }
+        assert!(pair.now.since(begun) < 4 * SECOND, "it is held still");
+    }
+    assert!((4 * SECOND..=6 * SECOND).contains(&pair.now.since(begun)), "{:?}", pair.now.since(begun));
+}
+
+#[test]
+fn what_ran_never_runs_again_also_when_nothing_is_held_of_its_activity() {
+    let mut pair = Pair::acquainted();
+    let peer = join(&mut pair, HARM, 1);
+    let calls = [0, 1, 9].map(|activity| frame_about(CALL, 0, activity, 5, &[0, EXPORT as u32, 1]));
+    comes(&mut pair, peer, &calls);
+    for (key, _) in std::mem::take(&mut pair.asked) {
+        pair.finish(key, Finish::Result, b"done");
+    }
+    for _ in 0..4 {
+        pair.pass(15 * SECOND);
+        pair.tick();
+    }
+    assert_eq!((pair.server.held_bytes(), pair.server.kept_for(HARM.into()).calls), (0, 0));
+    comes(&mut pair, peer, &calls);
+    assert!(pair.asked.is_empty());
+    assert_eq!(pair.answered().iter().map(|answer| frames_of(answer)).collect::<Vec<_>>(), [[STATE; 3]]);
+}
+
+#[test]
+fn a_conversation_that_moves_to_another_host_takes_along_what_is_kept_for_it() {
+    let mut pair = Pair::acquainted();
+    for token in 1..=4 {
+        pair.start(token, b"held....");
+    }
+    let long = pair.start(5, &[7; 9_000]);
+    let sent = pair.sent();
+    pair.receive(&sent[..3]);
+    for (key, _) in std::mem::take(&mut pair.asked) {
+        pair.finish(key, Finish::Result, b"held....");
+    }
+    let before = pair.server.kept_for([10, 0, 0, 1].into());
+    assert!(before.results > 0 && before.arguments > 0 && before.activities > 0, "{before:?} of {long:?}");
+    // The client's datagrams come from elsewhere, until it has renewed its ticket.
+    pair.from = "10.0.0.9:1000".parse().unwrap();
+    let moved = |pair: &Pair| pair.server.kept_for([10, 0, 0, 9].into()) != Default::default();
+    for _ in 0..100 {
+        pair.pass(Duration::from_millis(25));
+        pair.tick();
+        let sent = pair.sent();
+        for datagram in sent {
+            if !moved(&pair) {
+                pair.receive(&[datagram]);
+            }
+        }
+        if moved(&pair) {
+            break;
+        }
+        let answers = pair.answered();
+        pair.hear(&answers);
+    }
+    pair.server.audit();
+    let [left, taken] = [1, 9].map(|host| pair.server.kept_for([10, 0, 0, host].into()));
+    assert_eq!((left.bytes(), taken.results, taken.calls), (0, before.results, before.calls));
+    assert_eq!((taken.arguments > 0, taken.activities), (true, before.activities));
+    pair.carry(5, 10 * SECOND, |_, _, _| true);
+    assert_eq!(pair.told.len(), 5);
+    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "{:?}", pair.told);
+}
+
+#[test]
+fn of_a_host_whose_results_go_those_of_who_has_little_stay_for_last() {
+    let mut pair = with_budget(4_000);
+    let modest: Vec<Peer> = (1..=24).map(|port| join(&mut pair, HARM, port)).collect();
+    let greedy = join(&mut pair, HARM, 30);
+    let call = |pair: &mut Pair, peer, activity, len| {
+        comes(pair, peer, &[frame_about(CALL, 0, activity, 50, &[0, EXPORT as u32, 1])]);
+        let (key, _) = pair.asked.pop().unwrap();
+        pair.finish(key, Finish::Result, &vec![7; len]);
+    };
+    modest.iter().for_each(|peer| call(&mut pair, *peer, 0, 0));
+    (0..20).for_each(|activity| call(&mut pair, greedy, activity, 1000));
+    assert!(modest.iter().all(|peer| answer(&mut pair, *peer, 0, 50) == RESULT));
+    // Of the others the latest are there.
+    let greedy: Vec<u8> = (0..20).map(|activity| answer(&mut pair, greedy, activity, 50)).collect();
+    assert_eq!(greedy, [[STATE; 16].as_slice(), &[RESULT; 4]].concat());
+}
+
+/// What a peer hears of its call.
+fn answer(pair: &mut Pair, peer: Peer, activity: u32, sequence: u32) -> u8 {
+    comes(pair, peer, &[frame_about(PROBE, 0, activity, sequence, &[])]);
+    let answers = pair.answered();
+    assert_eq!(answers.len(), 1);
+    frames_of(&answers[0])[0]
+}
+
+#[test]
+fn of_arguments_that_make_way_those_go_first_of_which_nothing_came_lately() {
+    let mut pair =
+        Pair::acquainted_with(client(), ServerConfig { reassembly_budget: 5_000, ..ServerConfig::default() });
+    let peer = join(&mut pair, HARM, 1);
+    let comes = |pair: &mut Pair, activity, offset| {
+        comes(pair, peer, &[common::fragment(activity, 9, 4000, offset, 400)]);
+    };
+    (0..4).for_each(|activity| comes(&mut pair, activity, 0));
+    comes(&mut pair, 0, 400);
+    comes(&mut pair, 2, 400);
+    assert_eq!(pair.server.stats().evicted_calls, 0);
+    comes(&mut pair, 4, 0);
+    assert_eq!(pair.server.stats().evicted_calls, 1);
+    pair.answered();
+    let asked: Vec<u8> = (0..5).map(|activity| answer(&mut pair, peer, activity, 9)).collect();
+    assert_eq!(asked, [SELECT, RESULT, SELECT, SELECT, SELECT]);
 }
 
 #[test]
@@ -143,9 +277,13 @@ fn change(pair: &mut Pair, aside: &mut (Conversation, SocketAddr)) {
     std::mem::swap(&mut pair.from, &mut aside.1);
 }
 
-/// One that comes for the first time.
+/// One that comes for the first time, from another host.
 fn another(pair: &mut Pair) -> (Conversation, SocketAddr) {
-    let mut aside = (Conversation::new(client(), 0xbad), "10.0.0.2:1000".parse().unwrap());
+    another_at(pair, "10.0.0.2:1000")
+}
+
+fn another_at(pair: &mut Pair, address: &str) -> (Conversation, SocketAddr) {
+    let mut aside = (Conversation::new(client(), 0xbad), address.parse().unwrap());
     change(pair, &mut aside);
     pair.start(0, b"");
     pair.settle();
@@ -238,6 +376,42 @@ fn who_is_being_sent_most_makes_way_for_others_however_well_it_fetches() {
     pair.carry(10, 60 * SECOND, |_, _, _| true);
     let lost = pair.told.iter().filter(|(_, told)| *told == Told::Failed(Kind::ResultLost, Ran::Yes)).count();
     assert_eq!((lost, pair.told.len()), (3, 10));
+}
+
+#[test]
+fn where_two_clients_are_being_sent_as_much_the_latest_result_is_lost() {
+    // To two clients of one host, and of two hosts.
+    for address in ["10.0.0.1:2000", "10.0.0.2:1000"] {
+        let server = ServerConfig { held_budget: LONG, sending_budget: 9 * LONG, ..ServerConfig::default() };
+        let mut pair = Pair::acquainted_with(client(), server);
+        let mut way = Vec::new();
+        call_long(&mut pair, 1..=5, |_, result| way.extend(result));
+        let mut first = another_at(&mut pair, address);
+        call_long(&mut pair, 6..=10, |_, _| ());
+        pair.carry(5, 10 * SECOND, |_, _, _| true);
+        pair.told.sort_by_key(|(token, _)| *token);
+        assert_eq!(pair.told[4], (10, Told::Failed(Kind::ResultLost, Ran::Yes)));
+        assert!(pair.told[..4].iter().all(|(_, told)| matches!(told, Told::Result(_))), "at {address}");
+        change(&mut pair, &mut first);
+        pair.told.clear();
+        fetch_all(&mut pair, 5, &way);
+    }
+}
+
+#[test]
+fn of_one_hosts_clients_the_one_that_is_being_sent_most_makes_way() {
+    let mut pair = with_room_for_ten();
+    let (mut way, mut others) = (Vec::new(), Vec::new());
+    call_long(&mut pair, 1..=8, |_, result| way.extend(result));
+    let mut first = another_at(&mut pair, "10.0.0.1:2000");
+    call_long(&mut pair, 9..=11, |_, result| others.extend(result));
+    fetch_all(&mut pair, 3, &others);
+    change(&mut pair, &mut first);
+    pair.told.clear();
+    pair.hear(&way);
+    pair.carry(8, 60 * SECOND, |_, _, _| true);
+    let lost: Vec<u64> = pair.told.iter().filter(|(_, told)| !matches!(told, Told::Result(_))).map(|t| t.0).collect();
+    assert_eq!((lost.len(), pair.told.len()), (1, 8), "{lost:?}");
 }
 
 #[test]
@@ -361,20 +535,47 @@ fn calls_with_long_results_wait_while_their_conversation_has_others_to_fetch() {
     assert!(may(&mut pair, 5));
 }
 
+/// The caller asks for one call: which conversation has room then.
+fn probe_one(pair: &mut Pair, key: CallKey) -> Option<u64> {
+    let probe = frame_about(PROBE, 0, key.activity, key.sequence as u32, &[]);
+    pair.receive(&[forged(key.conversation, 7_000, &[probe])]);
+    pair.server.next_with_room()
+}
+
+#[test]
+fn a_call_that_was_promised_nothing_makes_no_room_when_it_ends_or_its_caller_asks_for_it() {
+    let (mut pair, keys) = with_calls(5);
+    assert!(pair.server.may_execute(keys[0], 3 * LONG) && !pair.server.may_execute(keys[1], LONG));
+    assert_eq!(probe_one(&mut pair, keys[2]), None);
+    pair.finish(keys[2], Finish::Result, &[7; 4]);
+    pair.finish(keys[3], Failure::new(Kind::Overloaded, Ran::No).into(), &[]);
+    assert_eq!(pair.server.next_with_room(), None);
+    pair.finish(keys[0], Finish::Result, &[7; 4]);
+    assert_eq!(pair.server.next_with_room(), Some(keys[0].conversation));
+}
+
 #[test]
 fn a_call_whose_caller_asks_for_it_is_promised_no_room_any_more() {
-    let (mut pair, keys) = with_calls(2);
+    let (mut pair, keys) = with_calls(3);
     assert!(pair.server.may_execute(keys[0], 3 * LONG) && !pair.server.may_execute(keys[1], LONG));
     // Perhaps the first waits until the second has come.
-    pair.pass(SECOND);
-    pair.tick();
-    let probes = pair.sent();
-    pair.receive(&probes);
-    assert_eq!(pair.server.next_with_room(), Some(keys[0].conversation));
-    assert!(pair.server.may_execute(keys[1], 3 * LONG));
+    let probe = |pair: &mut Pair| {
+        pair.pass(SECOND);
+        pair.tick();
+        let probes = pair.sent();
+        assert!(!probes.is_empty());
+        pair.receive(&probes);
+        pair.server.next_with_room()
+    };
+    assert_eq!(probe(&mut pair), Some(keys[0].conversation));
+    assert!(pair.server.may_execute(keys[1], 3 * LONG) && !pair.server.may_execute(keys[2], LONG));
     assert_eq!(pair.server.next_with_room(), None);
-    // What it returns counts as ever.
+    // To hear of the first once more makes no more room; nor does its end, since what it returns counts as ever.
+    assert_eq!(probe_one(&mut pair, keys[0]), None);
+    assert!(!pair.server.is_given_up(keys[0]));
     pair.finish(keys[0], Finish::Result, &vec![7; 3 * LONG]);
+    assert_eq!(pair.server.next_with_room(), None);
+    assert!(pair.server.held_bytes() >= 3 * LONG);
     pair.start(9, b"long....");
     let call = pair.sent();
     pair.receive(&call);

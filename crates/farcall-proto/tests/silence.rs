@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Datagram, Pair, Told};
+use common::{CALL, Datagram, EXPORT, HARM, PROBE, Pair, Told, comes, frame_about, join};
 use farcall_proto::server::{CallKey, Finish};
 use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig, Time};
 
@@ -130,6 +130,73 @@ fn a_patience_of_its_own_is_told_and_counts() {
     let begun = pair.now;
     assert_eq!(server_alone(&mut pair, begun + Duration::from_millis(1200)), []);
     assert_eq!(server_alone(&mut pair, begun + Duration::from_millis(1600)).len(), 1);
+}
+
+/// The server looks at a part of its calls at a time, and where there are many, oftener.
+#[test]
+fn among_thousands_of_calls_that_of_a_silent_client_is_given_up_nearly_as_soon() {
+    let mut pair = executed();
+    let (key, begun) = (pair.asked.remove(0).0, pair.now);
+    let peer = join(&mut pair, HARM, 1);
+    for from in (0..12_000).step_by(2000) {
+        let calls: Vec<_> = (from..from + 2000).map(|n| frame_about(CALL, 0, n, 9, &[0, EXPORT as u32, 1])).collect();
+        comes(&mut pair, peer, &calls);
+        for (key, _) in std::mem::take(&mut pair.asked) {
+            pair.finish(key, Finish::Result, b"held");
+        }
+    }
+    assert_eq!(pair.server.timeout(), Some(begun + Duration::from_secs(12)));
+    assert_eq!(server_alone(&mut pair, begun + SILENCE + Duration::from_secs(3)), [key]);
+}
+
+/// The server knows when a client was heard to an eighth of a second, so that the time at which one may have been
+/// silent for long enough seems to come again and again. Here it seems to be 2 ms away.
+#[test]
+fn between_two_looks_for_silent_clients_there_are_five_milliseconds() {
+    let client = ClientConfig { patience: Duration::from_nanos(1_120_147_735), ..ClientConfig::default() };
+    let server = ServerConfig { hold: Duration::from_millis(1250), ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(client, server);
+    pair.start(1, b"long");
+    let call = pair.sent();
+    pair.receive(&call);
+    let mut looks = Vec::new();
+    while pair.server.next_forsaken().is_none() {
+        pair.now = pair.server.timeout().expect("a call is executed");
+        looks.push(pair.now);
+        pair.server.handle_timeout(pair.now);
+    }
+    assert!(looks.len() > 2, "{looks:?}");
+    assert!(looks.windows(2).all(|two| two[1].since(two[0]) >= Duration::from_millis(5)), "{looks:?}");
+}
+
+#[test]
+fn only_a_word_about_the_call_itself_detaches_it() {
+    // One about an older call, one of another exchange; and a call that comes twice is not detached by that.
+    for word in [frame_about(PROBE, 1, 3, 8, &[]), common::frame(PROBE, 1, &[3, 1, 0, 9])] {
+        let mut pair = Pair::acquainted();
+        let peer = join(&mut pair, HARM, 1);
+        let call = frame_about(CALL, 0, 3, 9, &[0, EXPORT as u32, 1]);
+        for said in [call.clone(), word, call] {
+            comes(&mut pair, peer, &[said]);
+        }
+        let key = pair.asked.remove(0).0;
+        let end = pair.now + SILENCE;
+        assert_eq!(server_alone(&mut pair, end), [key]);
+    }
+}
+
+#[test]
+fn a_detached_call_stays_so_when_its_caller_asks_for_it_and_its_result_was_to_be_long() {
+    let mut pair = Pair::acquainted();
+    let id = pair.start(1, b"long");
+    pair.client.detach(id, false);
+    let call = pair.sent();
+    pair.receive(&call);
+    let key = pair.asked.remove(0).0;
+    assert!(pair.server.may_execute(key, 50_000));
+    pair.receive(&call);
+    let end = pair.now + 2 * SILENCE;
+    assert_eq!(server_alone(&mut pair, end), []);
 }
 
 /// A brief call said nothing of it, so the server was as patient as with anyone.

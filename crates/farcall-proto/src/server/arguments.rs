@@ -9,7 +9,7 @@ use super::work::Phase;
 use super::{Request, Server};
 use crate::scheme::Scheme;
 use crate::wire::{self, CallHead, Part};
-use crate::{Failure, Kind, MAX_DATAGRAM, Ran, Rule, Time, transfer};
+use crate::{MAX_DATAGRAM, Rule, Time, transfer};
 
 /// Bytes of used buffers that are given to arguments before they have come.
 const MOST_LENT: usize = 16 << 20;
@@ -57,10 +57,6 @@ impl Server {
         more.charge(&mut self.hosts, Kept::Arguments, after);
         more.credit(&mut self.hosts, Kept::Arguments, before);
         match taken {
-            // It was there when the first fragment came; this one may be of another mind, or late.
-            transfer::Taken::Complete if !self.is_exported(head.export) => {
-                self.refuse(visit.now, place, head.position, Failure::new(Kind::NotExported, Ran::No));
-            }
             transfer::Taken::Complete => self.complete(visit, place, head, fragment.ask),
             transfer::Taken::Contradiction => self.stats.dropped += 1,
             transfer::Taken::New | transfer::Taken::Nothing if due => self.reply_select(place, head.position),
@@ -117,7 +113,7 @@ impl Server {
         if let Some(more) = &mut self.table.at_mut(place).more {
             more.trusted = more.trusted.max(args.len() as u32);
         }
-        // While its fragments came the export may have been withdrawn.
+        // While its fragments came the export may have been withdrawn, and the last may name another one.
         if !self.accepts(head, args.len()) {
             return self.object(visit.now, place, head, args.len());
         }

@@ -70,6 +70,7 @@ impl Server {
         let (mut total, mut receiving, mut lent) = (Amounts::default(), 0, 0);
         let mut of_hosts = std::collections::BTreeMap::<u32, (Amounts, usize, usize)>::new();
         let mut lists = std::collections::BTreeMap::new();
+        let mut wide = std::collections::BTreeMap::<u32, std::collections::HashSet<u64>>::new();
         for entry in self.table.entries() {
             let Some(more) = &entry.more else { continue };
             assert_eq!(self.hosts.find(entry.host()), Some(more.host), "a conversation's host");
@@ -91,6 +92,8 @@ impl Server {
                 assert!(listed[0].contains(&(entry.id, work.position.activity)), "a call that nobody looks at");
             }
             kept[Kept::Activities as usize] = more.rest.cost();
+            let wide = wide.entry(more.host).or_insert_with(|| self.hosts.at(more.host).wide.iter().copied().collect());
+            assert!(more.rest.is_empty() || wide.contains(&entry.id), "activities that nobody could forget");
             assert_eq!(
                 (more.kept, more.works as usize),
                 (kept, kept[Kept::Calls as usize]),

@@ -311,3 +311,83 @@ impl Hosts {
         self.listed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> HostName {
+        HostName::at(&SocketAddr::new(text.parse().unwrap(), 7))
+    }
+
+    #[test]
+    fn a_host_is_an_ipv4_address_or_an_ipv6_network_of_64_bits() {
+        assert_eq!(name("10.0.0.1"), name("::ffff:10.0.0.1"));
+        assert_eq!(name("2001:db8:0:1::1"), name("2001:db8:0:1:ffff::"));
+        let all = ["10.0.0.1", "10.0.0.2", "2001:db8:0:1::1", "2001:db8:0:2::1", "::1", "::2"].map(name);
+        let different = |numbers: &[u64]| numbers.iter().collect::<HashSet<_>>().len();
+        assert_eq!(different(&all.map(HostName::number)), all.len());
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
+        assert_eq!((name("::").number(), name("::2").number()), (1, 2));
+    }
+
+    /// Hosts that have so many calls each, and their places.
+    fn with_calls(many: &[u32]) -> (Hosts, Vec<u32>) {
+        let mut hosts = Hosts::new([1 << 20; Kept::ALL.len()]);
+        let mut places = Vec::new();
+        for (n, calls) in many.iter().enumerate() {
+            let place = hosts.enter(HostName::of([1 + n as u64, 0]));
+            (0..*calls).for_each(|call| hosts.list(place, (n as u64, call)));
+            places.push(place);
+        }
+        (hosts, places)
+    }
+
+    #[test]
+    fn each_host_is_looked_through_in_its_turn_and_what_is_put_back_comes_after_all_others() {
+        let (mut hosts, _) = with_calls(&[3, 0, 1, 2]);
+        for _ in 0..3 {
+            let mut seen = Vec::new();
+            for _ in 0..6 {
+                let (place, call) = hosts.next().expect("there are six");
+                seen.push(call);
+                hosts.list(place, call);
+            }
+            assert_eq!(seen, [(0, 0), (0, 1), (0, 2), (2, 0), (3, 0), (3, 1)]);
+        }
+        let left: Vec<_> = std::iter::from_fn(|| hosts.next()).map(|(_, call)| call).collect();
+        assert_eq!((left.len(), hosts.listed()), (6, 0));
+    }
+
+    #[test]
+    fn a_host_that_comes_and_goes_has_one_turn() {
+        let (mut hosts, _) = with_calls(&[1]);
+        for _ in 0..100 {
+            let place = hosts.enter(HostName::of([9, 0]));
+            hosts.list(place, (9, 0));
+            hosts.leave(place, &Amounts::default());
+        }
+        assert_eq!((hosts.turns.len(), hosts.listed()), (2, 1));
+        let place = hosts.enter(HostName::of([9, 0]));
+        hosts.list(place, (9, 0));
+        let calls: Vec<_> = std::iter::from_fn(|| hosts.next()).map(|(_, call)| call).collect();
+        assert_eq!(calls, [(0, 0), (9, 0)]);
+    }
+
+    #[test]
+    fn the_heaviest_of_many_hosts_that_have_little_has_something() {
+        let (mut hosts, places) = with_calls(&[1; 2000]);
+        assert_eq!(hosts.heaviest(Kept::Arguments), None);
+        for place in &places[1000..] {
+            hosts.charge(*place, Kept::Arguments, 1000);
+        }
+        assert_eq!(hosts.heaviest(Kept::Arguments), Some(places[1000]));
+        hosts.charge(places[1500], Kept::Arguments, 1000);
+        assert_eq!(hosts.heaviest(Kept::Arguments), Some(places[1500]));
+        hosts.audit();
+        for place in &places[1000..] {
+            hosts.credit(*place, Kept::Arguments, 1000);
+        }
+        assert_eq!(hosts.heaviest(Kept::Arguments), Some(places[1500]), "of whom half is left");
+    }
+}

@@ -95,7 +95,7 @@ impl Server {
             let stays = match self.is_due(now, host, call, crowded) {
                 None => false,
                 Some(false) => true,
-                Some(true) => !self.sweep_one(now, call.0, call.1, crowded, &mut silent),
+                Some(true) => !self.sweep_one(now, call.0, call.1, &mut silent),
             };
             if stays {
                 self.hosts.list(host, call);
@@ -129,15 +129,10 @@ impl Server {
         Some(old || work.phase == Phase::Running || crowded && work.is_accessed())
     }
 
-    /// Whether the activity's work is gone.
-    fn sweep_one(
-        &mut self,
-        now: Time,
-        conversation: u64,
-        activity: u32,
-        crowded: bool,
-        silent_at: &mut Option<Time>,
-    ) -> bool {
+    /// Lets go of what is kept of a call, or gives it up, if it is time; whether nothing is kept of it any more.
+    /// Unless the call is being executed, it is old, or an access whose result others wait behind:
+    /// [`Server::is_due`] has said so.
+    fn sweep_one(&mut self, now: Time, conversation: u64, activity: u32, silent_at: &mut Option<Time>) -> bool {
         let Some(place) = self.table.find(conversation) else {
             return true;
         };
@@ -150,14 +145,14 @@ impl Server {
             return true;
         };
         let silent = now.since(work.since.max(spoke)) >= FALLS_SILENT;
-        let behind = crowded && work.is_accessed() && (silent || now > due);
         let old = now.since(work.since) >= hold;
         let position = work.position;
         match work.phase {
+            Phase::Running => return false,
             // Its arguments never came. It is refused, and its caller hears so if it asks.
-            Phase::Receiving if old => self.set_last(place, activity, Last::new(position.sequence, true)),
-            Phase::Done(_) | Phase::Over if old || behind => {}
-            _ => return false,
+            Phase::Receiving => self.set_last(place, activity, Last::new(position.sequence, true)),
+            Phase::Done(_) | Phase::Over if old || silent || now > due => {}
+            Phase::Done(_) | Phase::Over => return false,
         }
         self.release(place, activity);
         self.drop_work(place, activity);
@@ -453,26 +448,25 @@ impl Server {
     fn make_way(&mut self, most: usize, (conversation, activity): (u64, u32)) {
         let Some(place) = self.table.find(conversation) else { return };
         let Some(own) = self.table.at(place).more.as_ref().map(|more| more.host) else { return };
-        let other = self
-            .heaviest(Kept::Sending)
-            .filter(|host| *host != own && self.hosts.kept(*host, Kept::Sending) > self.hosts.kept(own, Kept::Sending));
+        let of = |server: &Server, host| server.hosts.kept(host, Kept::Sending);
+        let other = self.heaviest(Kept::Sending).filter(|host| of(self, *host) > of(self, own));
         for _ in 0..CANDIDATES {
             let Some(heaviest) = self.sent_most(other.unwrap_or(own)) else { break };
-            let yields = |server: &Server| match other {
-                Some(host) => server.hosts.kept(host, Kept::Sending) > server.hosts.kept(own, Kept::Sending),
-                None => server.sending_at(heaviest) > server.sending_at(place),
+            let yields = |server: &Server| {
+                server.hosts.total(Kept::Sending) > most
+                    && match other {
+                        Some(host) => of(server, host) > of(server, own),
+                        None => server.sending_at(heaviest) > server.sending_at(place),
+                    }
             };
-            if self.hosts.total(Kept::Sending) <= most || !yields(self) {
+            if !yields(self) {
                 break;
             }
             let mut at = 0;
             loop {
-                if self.hosts.total(Kept::Sending) <= most || !yields(self) {
-                    break;
-                }
                 self.release_if_sent(heaviest, at);
                 at = self.table.at(heaviest).more.as_ref().map_or(0, |more| more.activity_behind(at));
-                if at == 0 {
+                if at == 0 || !yields(self) {
                     break;
                 }
             }
@@ -601,5 +595,65 @@ impl Work {
             promised: 0,
             progressed: false,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Hosts;
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(1_000_000 * millis)
+    }
+
+    fn server() -> Server {
+        Server::new(ServerConfig::default(), Time::default(), [7; 32])
+    }
+
+    #[test]
+    fn a_buffer_that_is_given_back_is_used_again() {
+        let mut server = server();
+        let capacity = |server: &mut Server, len| {
+            let buffer = server.buffer(Time::default(), len);
+            assert!(buffer.is_empty());
+            buffer.capacity()
+        };
+        server.recycle(vec![7; 100]);
+        server.recycle(Vec::new());
+        assert_eq!([capacity(&mut server, 0), capacity(&mut server, 0)], [100, 0], "of any room at all");
+        // A long one is kept for what is long.
+        for len in [SPARE_BYTES, SPARE_BYTES + 1, 100_000] {
+            server.recycle(vec![7; len]);
+        }
+        assert_eq!([capacity(&mut server, 0), capacity(&mut server, 0)], [SPARE_BYTES, 0]);
+        assert_eq!(capacity(&mut server, 50_000), 100_000);
+        assert_eq!(capacity(&mut server, SPARE_BYTES + 1), SPARE_BYTES + 1);
+        // And no more than a number of either.
+        for _ in 0..2 * SPARE_BUFFERS {
+            server.recycle(vec![7; 4]);
+        }
+        assert_eq!(server.spare_buffers.len(), SPARE_BUFFERS);
+    }
+
+    #[test]
+    fn there_is_time_for_all_results_that_are_sent_at_once_and_who_is_late_stays_late() {
+        // As many bytes as are to be fetched in a second.
+        const SECOND: usize = SLOWEST as usize;
+        let mut hosts = Hosts::new(Amounts::default());
+        let mut more = More::new(hosts.enter(HostName::of([1, 0])));
+        let mut begin = |more: &mut More, now, bytes| {
+            more.begin_to_send(now, bytes);
+            more.charge(&mut hosts, Kept::Sending, bytes);
+            more.due
+        };
+        assert_eq!(begin(&mut more, at(10_000), 3 * SECOND), at(15_000));
+        assert_eq!(begin(&mut more, at(10_000), SECOND), at(16_000));
+        assert_eq!(begin(&mut more, at(17_000), SECOND), at(17_000), "it was late");
+        // It never has longer than if all of them had begun just now.
+        more.due = at(50_000);
+        assert_eq!(begin(&mut more, at(20_000), SECOND), at(20_000 + 2_000 + 6_000));
+        more.kept = Amounts::default();
+        assert_eq!(begin(&mut more, at(30_000), SECOND), at(33_000), "nothing else is being sent");
     }
 }

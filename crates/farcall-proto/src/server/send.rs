@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::hosts::{HostName, Kept};
 use super::receive::Origin;
 use super::table::Last;
-use super::work::{GIVEN_UP, LONG_ACCESS, PROMISED, Phase, TO_SELECT, Work};
+use super::work::{ACCESS, GIVEN_UP, PROMISED, Phase, TO_SELECT, Work};
 use super::{CallKey, Finish, Insert, Parted, Server, Transmit};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::transfer::{Next, Outgoing};
@@ -193,7 +193,7 @@ impl Server {
         let datagram = self.table.at(place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
         let work = self.existing_work(place, key.activity)?;
         let len = work.len();
-        work.marks |= if len > SHORT { LONG_ACCESS } else { 0 };
+        work.marks |= ACCESS;
         let sent = if out.is_empty() { None } else { self.write_whole(place, key.activity, out) };
         if sent.is_none() {
             if len > datagram {

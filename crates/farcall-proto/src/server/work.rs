@@ -184,7 +184,7 @@ pub(super) struct Work {
 impl Work {
     /// Whether it is an access's result that is being sent in fragments.
     pub fn is_accessed(&self) -> bool {
-        self.outgoing.is_some() && self.marks & LONG_ACCESS != 0
+        self.outgoing.is_some() && self.marks & ACCESS != 0
     }
 
     /// Bytes of the result that is held.
@@ -209,8 +209,8 @@ impl Work {
 
 /// The user has it, and its caller has given it up.
 pub(super) const GIVEN_UP: u8 = 1;
-/// It was an access, whose result is long.
-pub(super) const LONG_ACCESS: u8 = 2;
+/// It was an access.
+pub(super) const ACCESS: u8 = 2;
 /// It is being executed, and its result will be long.
 pub(super) const PROMISED: u8 = 4;
 /// What has arrived of its arguments is to be said in an answer that waits to be sent.

@@ -294,3 +294,44 @@ pub fn frames_of(datagram: &[u8]) -> Vec<u8> {
 pub fn fingerprint(number: u32, types: u64) -> Fingerprint {
     Fingerprint { number, types, name: u64::from(number) << 1 }
 }
+
+/// Where those are who mean harm; the honest client is at 10.0.0.1.
+pub const HARM: [u8; 4] = [10, 6, 6, 6];
+
+/// Another client: its identifier of the conversation at the server, and where it is.
+#[derive(Clone, Copy)]
+pub struct Peer {
+    pub id: u64,
+    pub at: SocketAddr,
+}
+
+/// Makes a conversation known to the server.
+pub fn join(pair: &mut Pair, host: [u8; 4], port: u16) -> Peer {
+    let at = SocketAddr::from((host, port));
+    let honest = std::mem::replace(&mut pair.client, Conversation::new(ClientConfig::default(), u64::from(port) + 7));
+    let (from, told) = (std::mem::replace(&mut pair.from, at), std::mem::take(&mut pair.told));
+    pair.start(0, b"");
+    pair.settle();
+    pair.start(1, b"");
+    let id = conversation_of(&pair.sent()[0]);
+    (pair.client, pair.from, pair.told) = (honest, from, told);
+    Peer { id, at }
+}
+
+/// A datagram comes from a peer.
+pub fn comes(pair: &mut Pair, peer: Peer, frames: &[Vec<u8>]) -> usize {
+    let datagram = forged(peer.id, 1_000_000, frames);
+    let from = std::mem::replace(&mut pair.from, peer.at);
+    pair.receive(std::slice::from_ref(&datagram));
+    pair.from = from;
+    datagram.len()
+}
+
+/// A fragment of a call's arguments: `len` bytes of them from `offset` on.
+pub fn fragment(activity: u32, sequence: u32, total: u32, offset: u32, len: usize) -> Vec<u8> {
+    let mut frame = frame_about(CALL, 2, activity, sequence, &[0, EXPORT as u32, 1, total, offset]);
+    frame.resize(frame.len() + len, 7);
+    let body = (frame.len() - 4) as u16;
+    frame[2..4].copy_from_slice(&body.to_be_bytes());
+    frame
+}
