@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::thread;
 
+use bytes::Bytes;
 use farcall_macros::Xdr;
+use farcall_xdr::derive::{distinct, tag};
 use farcall_xdr::schema::{Body, Type, Types};
-use farcall_xdr::{Decode, Encode, Schema, Xdr, from_slice, to_vec};
+use farcall_xdr::{Decode, Decoder, Encode, Schema, Xdr, from_slice, to_vec};
 
 fn is_xdr<T: Xdr>() {}
 
@@ -18,6 +20,14 @@ struct Place {
     longitude: f64,
     #[xdr(max = 8)]
     name: String,
+}
+
+#[derive(Debug, PartialEq, Xdr)]
+#[xdr(crate = farcall_xdr)]
+struct Titled {
+    #[xdr(max = 2)]
+    title: Option<String>,
+    size: u32,
 }
 
 #[derive(Debug, PartialEq, Xdr)]
@@ -154,6 +164,21 @@ fn enums_and_unions() {
     assert_eq!(error.to_string(), "at byte 0: 7 has a variant of its own, and cannot be in the default one");
 }
 
+/// What the derive asks when it is compiled.
+#[test]
+fn tags_are_distinct_and_fit_an_integer() {
+    for tags in [&[][..], &[1], &[1, 2, 3], &[i32::MIN, -1, 0, i32::MAX]] {
+        assert!(distinct(tags), "{tags:?}");
+    }
+    for tags in [&[1, 1][..], &[1, 2, 1], &[1, 2, 2], &[1, 1, 2], &[0, 1, 2, 0]] {
+        assert!(!distinct(tags), "{tags:?}");
+    }
+    assert_eq!([i32::MIN, -1, 0, 1, 7, i32::MAX].map(|n| tag(n.into())), [i32::MIN, -1, 0, 1, 7, i32::MAX]);
+    for beyond in [i128::from(i32::MIN) - 1, i128::from(i32::MAX) + 1] {
+        assert!(std::panic::catch_unwind(|| tag(beyond)).is_err(), "{beyond}");
+    }
+}
+
 #[test]
 fn references_borrow_from_the_packet() {
     let bytes = to_vec(&Borrowed { key: "k", value: &[1, 2], extra: Colour::Blue }).unwrap();
@@ -174,6 +199,15 @@ fn maxima_hold_both_ways() {
     let error = to_vec(&Shape::Unknown(-5, vec![0; 5])).unwrap_err();
     let text = "at byte 4, in Shape.Unknown.1: length 5 is over the maximum of 4";
     assert_eq!(error.to_string(), text);
+
+    // Of what is optional the maximum is that of its content, if it is there.
+    let titled = |title: Option<&str>| Titled { title: title.map(str::to_owned), size: 9 };
+    round_trip(titled(None));
+    round_trip(titled(Some("ab")));
+    let text = "at byte 0, in Titled.title: length 3 is over the maximum of 2";
+    assert_eq!(to_vec(&titled(Some("abc"))).unwrap_err().to_string(), text);
+    let bytes = to_vec(&(Some("abc"), 9u32)).unwrap();
+    assert_eq!(from_slice::<Titled>(&bytes).unwrap_err().to_string(), text);
 }
 
 #[test]
@@ -188,6 +222,19 @@ fn extensible_structs_read_each_other() {
     assert_eq!(error.to_string(), "at byte 4, in Old.id: 4 bytes are needed, 0 are left");
     assert!(from_slice::<Old>(&[0, 0, 0, 3, 0, 0, 0]).is_err());
     assert!(from_slice::<Old>(&[0, 0, 0, 8, 0, 0, 0, 0]).is_err());
+}
+
+#[test]
+fn what_stands_around_an_extensible_struct_stands_where_it_does() {
+    let error = from_slice::<(Old, u32)>(&[0, 0, 0, 0, 0, 0, 0, 9]).unwrap_err();
+    assert_eq!(error.to_string(), "at byte 4, in .0.id: 4 bytes are needed, 0 are left");
+    let new = New { id: 1, name: "n".into(), size: Some(2) };
+    let error = from_slice::<(Old, bool)>(&to_vec(&(&new, 2u32)).unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "at byte 28, in .1: 2 is not a boolean (0 or 1)");
+    let packet = Bytes::from(to_vec(&(&new, &b"shared with the packet"[..])).unwrap());
+    let (_, shared) = <(Old, Bytes)>::decode(&mut Decoder::with_packet(&packet)).unwrap();
+    assert_eq!(shared, &b"shared with the packet"[..]);
+    assert!(packet.as_ptr_range().contains(&shared.as_ptr()));
 }
 
 fn list(length: u32) -> Node {
@@ -259,7 +306,7 @@ fn errors_say_where() {
     let error = from_slice::<Directory>(&bytes).unwrap_err();
     let text = "at byte 20, in Directory.sizes[0].1[1]: 65536 does not fit u16";
     assert_eq!(error.to_string(), text);
-    assert_eq!(error.path(), "Directory.sizes[0].1[1]");
+    assert_eq!((error.path().as_str(), error.offset()), ("Directory.sizes[0].1[1]", 20));
 }
 
 #[test]

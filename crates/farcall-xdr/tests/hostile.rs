@@ -114,6 +114,11 @@ fn an_encoder_keeps_its_limit() {
     assert_eq!(error.kind(), &ErrorKind::BufferFull(8));
     assert!([1u32].encode(&mut encoder).is_err() && [1u8].encode(&mut encoder).is_err());
     assert_eq!(packet.len(), 11);
+    for length in [1, 4] {
+        let mut packet = Vec::new();
+        let error = Encoder::with_limit(&mut packet, 3).opaque(&vec![7; length]).unwrap_err();
+        assert_eq!((error.kind(), packet.len()), (&ErrorKind::BufferFull(3), 0), "{length} bytes and their padding");
+    }
 }
 
 #[test]

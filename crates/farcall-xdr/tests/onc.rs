@@ -1,6 +1,8 @@
 //! What `.x` files need of XDR: byte strings, linked lists, bounds within, typed defaults, large arrays.
 
-use std::collections::HashSet;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashSet};
 use std::thread;
 
 use farcall_macros::Xdr;
@@ -49,6 +51,24 @@ enum Flag {
     Default(bool),
 }
 
+#[derive(Debug, PartialEq, Clone, Xdr)]
+#[xdr(crate = farcall_xdr)]
+enum Switch {
+    #[xdr(tag = 0)]
+    Off,
+    #[xdr(default)]
+    Default(bool),
+}
+
+#[derive(Debug, PartialEq, Clone, Xdr)]
+#[xdr(crate = farcall_xdr)]
+enum Word {
+    #[xdr(tag = 7)]
+    Seven,
+    #[xdr(default)]
+    Default(u32),
+}
+
 fn entry(id: u32, name: &str) -> Entry {
     Entry { id, name: name.into() }
 }
@@ -69,9 +89,44 @@ fn a_string_is_any_bytes() {
         let (copied, moved) = (ByteString::from(bytes.as_slice()), ByteString::from(bytes.clone()));
         assert_eq!((&*copied, copied.clone().into_bytes()), (&*moved, bytes));
         assert!(copied == moved && copied.cmp(&moved).is_eq());
+        // More bytes follow, and of those that stand in the string itself no memory is charged.
+        let wire = to_vec(&(&copied, [u64::MAX; 5])).unwrap();
+        assert_eq!(from_slice::<(ByteString, [u64; 5])>(&wire).unwrap().0, copied);
+        let limits = Limits { bytes: 0, ..Limits::default() };
+        assert_eq!(ByteString::decode(&mut Decoder::new(&wire).limits(limits)).is_ok(), length <= 30);
         assert_eq!(HashSet::from([copied, moved]).len(), 1);
     }
     assert_eq!(ByteString::schema(&mut Types::new()), String::schema(&mut Types::new()));
+}
+
+#[test]
+fn a_string_is_compared_found_changed_and_converted_as_its_bytes() {
+    for length in [1, 30, 31, 300] {
+        let (text, mut bytes) = (&*"x".repeat(length), vec![b'x'; length]);
+        let (unchanged, mut string) = (ByteString::from(text), ByteString::from(text.to_owned()));
+        assert!(string == unchanged && string == text && string == *text);
+        assert!(
+            HashSet::from([string.clone()]).contains(&*bytes) && BTreeSet::from([string.clone()]).contains(&*bytes)
+        );
+        (string[0], bytes[0]) = (b'y', b'y');
+        assert!(string != unchanged && string != text && string != *text);
+        assert_eq!(string.partial_cmp(&unchanged), Some(Ordering::Greater));
+        let (referred, borrowed): (&[u8], &[u8]) = (string.as_ref(), string.borrow());
+        assert_eq!((referred, borrowed), (&*bytes, &*bytes));
+        assert_eq!(Vec::from(string), bytes);
+    }
+}
+
+#[test]
+fn a_chain_is_a_vec_in_all_but_its_wire_form() {
+    let mut chain: Chain<u32> = [1, 2].into_iter().collect();
+    chain.push(3);
+    let mut sum = 0;
+    for item in &chain {
+        sum += item;
+    }
+    assert_eq!((sum, Vec::from(chain.clone())), (6, vec![1, 2, 3]));
+    assert_eq!(chain.into_iter().collect::<Vec<_>>(), [1, 2, 3]);
 }
 
 #[test]
@@ -143,6 +198,14 @@ fn a_default_arm_holds_what_selected_it() {
     assert_eq!(from_slice::<Flag>(&[0; 4]).unwrap(), Flag::Default(false));
     assert_eq!(from_slice::<Flag>(&[0, 0, 0, 1, 0, 0, 0, 5]).unwrap(), Flag::True(5));
     assert!(from_slice::<Flag>(&[0, 0, 0, 2]).is_err());
+    assert_eq!(to_vec(&Flag::Default(false)).unwrap(), [0; 4]);
+    assert!(to_vec(&Flag::Default(true)).is_err(), "it has an arm of its own");
+    assert_eq!(to_vec(&Switch::Default(true)).unwrap(), [0, 0, 0, 1]);
+    assert_eq!(from_slice::<Switch>(&[0, 0, 0, 1]).unwrap(), Switch::Default(true));
+    assert_eq!(from_slice::<Switch>(&[0; 4]).unwrap(), Switch::Off);
+    assert_eq!(to_vec(&Word::Default(u32::MAX - 1)).unwrap(), [255, 255, 255, 254]);
+    assert_eq!(from_slice::<Word>(&[255, 255, 255, 254]).unwrap(), Word::Default(u32::MAX - 1));
+    assert_eq!(from_slice::<Word>(&[0, 0, 0, 7]).unwrap(), Word::Seven);
 }
 
 #[test]

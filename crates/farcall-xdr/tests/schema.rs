@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use farcall_macros::Xdr;
-use farcall_xdr::schema::{Arm, Body, Field, Type, Types, fingerprint};
+use farcall_xdr::schema::{Arm, Body, Field, Type, Types, fingerprint, name_hash};
 use farcall_xdr::{Chain, Encode, Schema, from_slice, to_vec};
 
 fn of<T: Schema>() -> (Types, Type) {
@@ -66,6 +66,7 @@ fn descriptions_cross() {
     Types::schema(&mut types);
     let bytes = to_vec(&types).unwrap();
     assert_eq!(from_slice::<Types>(&bytes).unwrap(), types);
+    assert_ne!(types, Types::new());
     for end in 0..bytes.len() {
         assert!(from_slice::<Types>(&bytes[..end]).is_err());
     }
@@ -114,6 +115,7 @@ fn fingerprints_never_change() {
     check("duration", print::<Duration>());
     check("types", print::<Types>());
     check("chain", print::<Chain<(u32, String)>>());
+    check("the-name-get", name_hash("get"));
     assert!(lines.is_empty());
 }
 
@@ -173,6 +175,52 @@ fn forged_descriptions_are_refused() {
     let types = Types::new();
     assert!(types.check(&[Type::Named(0)]).is_err());
     assert!(types.check(&[Type::U32, Type::Optional(Box::new(Type::Void))]).is_ok());
+}
+
+#[test]
+fn a_description_at_its_bounds_is_taken_and_one_beyond_them_is_not() {
+    // As deep as values nest, whether what is inside stands behind or in front.
+    let parts_behind = |count| (1..count).map(|place| named(vec![Type::Named(place)])).chain([named(vec![Type::U32])]);
+    let parts_in_front =
+        |count| std::iter::once(named(vec![Type::U32])).chain((1..count).map(|at| named(vec![Type::Named(at - 1)])));
+    assert_eq!(refused(parts_behind(128).collect()), None);
+    assert_eq!(refused(parts_in_front(128).collect()), None);
+    let itself = "at byte 0: a type contains itself, or is nested too deeply".to_owned();
+    assert_eq!(refused(parts_behind(129).collect()), Some(itself));
+    let deep = "at byte 0: a type is nested too deeply".to_owned();
+    assert_eq!(refused(parts_in_front(129).collect()), Some(deep));
+
+    // Parts of no bytes: 256, or as many as there are bytes, but no more than 65,536.
+    let with_voids = |count: usize, ty| Type::Tuple([vec![Type::Void; count], vec![ty]].concat());
+    let empty = Some("at byte 0: a type has too many parts of no bytes".to_owned());
+    let cases = [
+        (array(256, Type::Void), None),
+        (array(257, Type::Void), empty.clone()),
+        (array(257, Type::Opaque { size: 0 }), empty.clone()),
+        (array(100, with_voids(8, Type::U64)), None),
+        (array(100, with_voids(9, Type::U64)), empty.clone()),
+        (array(100, with_voids(4, Type::F32)), None),
+        (array(100, with_voids(5, Type::F32)), empty.clone()),
+        (array(1 << 16, with_voids(1, Type::U32)), None),
+        (array((1 << 16) + 1, with_voids(1, Type::U32)), empty),
+    ];
+    for (ty, expected) in cases {
+        assert_eq!(refused(vec![named(vec![ty.clone()])]), expected, "{ty:?}");
+    }
+}
+
+#[test]
+fn a_table_knows_what_was_defined_and_how_its_integers_are_called() {
+    let mut types = Types::new();
+    for name in ["One", "Two"] {
+        types.define(name, name, "", |_| named(vec![]));
+    }
+    assert_eq!(["One", "Two", "Three"].map(|key| types.place(key)), [Some(0), Some(1), None]);
+    assert!(types.definitions().iter().map(|definition| &*definition.name).eq(["One", "Two"]));
+    types.name_others(1, || vec![(0, "Zero".into()), (9, "Nine".into())]);
+    assert_eq!([0, 9, 5].map(|tag| types.other_name(1, tag)), [Some("Zero"), Some("Nine"), None]);
+    assert_eq!(["Zero", "Nine", "Five"].map(|name| types.other_tag(1, name)), [Some(0), Some(9), None]);
+    assert_eq!((types.other_name(0, 9), types.other_tag(0, "Nine")), (None, None));
 }
 
 #[test]

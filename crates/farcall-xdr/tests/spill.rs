@@ -1,8 +1,11 @@
-//! Long bytes that an encoder does not copy.
+//! Long bytes that an encoder does not copy into its buffer.
 #![allow(missing_docs)]
 
 use bytes::Bytes;
 use farcall_xdr::{Encode, Encoder, Error, Spill, to_vec};
+
+/// From so many bytes on opaque data is offered.
+const LONG: usize = 8 << 10;
 
 /// Keeps what it is offered.
 #[derive(Default)]
@@ -40,11 +43,46 @@ fn long(len: usize) -> Bytes {
 
 #[test]
 fn kept_bytes_belong_where_the_encoder_says() {
-    for len in [0, 100, 20_000, 20_001, 20_002, 20_003] {
+    for len in [0, 100, LONG, 20_000, 20_001, 20_002, 20_003] {
         let value = (7u32, vec![long(len), long(len + 1)], "after".to_owned());
         let (whole, at) = together(|e| value.encode(e));
         assert_eq!(whole, to_vec(&value).unwrap(), "{len}");
-        assert_eq!(at, (len >= 20_000).then_some(12), "{len}");
+        assert_eq!(at, (len >= LONG).then_some(12), "{len}");
+    }
+}
+
+/// Takes so much of what it is offered, and keeps nothing.
+struct Taking {
+    most: Option<usize>,
+    taken: Vec<u8>,
+    offers: usize,
+}
+
+impl Spill for Taking {
+    fn take(&mut self, before: &[u8], bytes: &[u8], more: usize) -> Option<usize> {
+        self.offers += 1;
+        assert!(bytes.len() >= LONG && (bytes.len() + more).is_multiple_of(4) && more < 4);
+        let len = self.most?.min(bytes.len());
+        self.taken.extend_from_slice(before);
+        self.taken.extend_from_slice(&bytes[..len]);
+        Some(len)
+    }
+}
+
+#[test]
+fn what_is_taken_and_then_what_is_left_make_the_encoding() {
+    let value = (vec![long(100), long(LONG)], long(LONG + 1), "after".to_owned());
+    let expected = to_vec(&value).unwrap();
+    // Who does not take all is not asked again.
+    for (most, offers) in [(None, 1), (Some(0), 1), (Some(1001), 1), (Some(usize::MAX), 2)] {
+        let mut spill = Taking { most, taken: Vec::new(), offers: 0 };
+        let mut out = vec![9; 5];
+        let mut encoder = Encoder::with_spill(&mut out, &mut spill);
+        value.encode(&mut encoder).unwrap();
+        let len = encoder.offset();
+        let whole = [spill.taken, out].concat();
+        assert_eq!((&whole[..5], &whole[5..]), (&[9; 5][..], &*expected), "{most:?}");
+        assert_eq!((len, spill.offers), (expected.len(), offers), "{most:?}");
     }
 }
 

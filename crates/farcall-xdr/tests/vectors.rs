@@ -218,6 +218,7 @@ fn owners_and_collections_cross_as_what_they_hold() {
     let bytes = to_vec("text").unwrap();
     assert!(matches!(from_slice::<Cow<'_, str>>(&bytes), Ok(Cow::Borrowed("text"))));
     assert!(matches!(from_slice::<Cow<'_, [u8]>>(&bytes), Ok(Cow::Borrowed(b"text"))));
+    assert_eq!(to_vec(&Cow::Borrowed("text")).unwrap(), bytes);
     let long_ago = to_vec(&(i64::MIN, 1u32)).unwrap();
     if let Ok(time) = from_slice::<SystemTime>(&long_ago) {
         assert_eq!(to_vec(&time).unwrap(), long_ago);
