@@ -55,3 +55,25 @@ fn own() -> MutexGuard<'static, BTreeMap<Mark, usize>> {
     // Nothing panics while it is held.
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_ours_until_its_last_registration_is_dropped() {
+        let address = "udp://127.0.0.1:7000".parse().unwrap();
+        let entry = Entry::new("Own".parse().unwrap(), "ebbets".parse().unwrap(), address, 7);
+        let held = Held { entry: entry.clone(), revision: 5 };
+        assert!(!has(&held));
+        // The same mark in two directories.
+        let (first, second) = (Own::new(&entry, 5), Own::new(&entry, 5));
+        assert_eq!((first.revision(), has(&held)), (5, true));
+        assert!(!has(&Held { revision: 6, ..held.clone() }));
+        assert!(!has(&Held { entry: Entry { export: 8, ..entry.clone() }, ..held.clone() }));
+        drop(first);
+        assert!(has(&held));
+        drop(second);
+        assert!(!has(&held));
+    }
+}

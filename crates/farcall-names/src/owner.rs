@@ -188,6 +188,20 @@ mod tests {
         let here = Owner { pid: 1, started: 2, boot: 3, namespace: 4 };
         assert_eq!(Owner { boot: 33, ..here }.seen_from(&here), Liveness::Dead);
         assert_eq!(Owner { namespace: 44, ..here }.seen_from(&here), Liveness::Unknown);
+        assert_eq!(Owner { boot: 33, namespace: 44, ..here }.seen_from(&here), Liveness::Dead);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_is_not_known_of_an_owner_or_of_ourselves_tells_nothing() {
+        let here = Owner::current();
+        let unknown = Owner { boot: 0, namespace: 0, ..here };
+        assert_eq!(unknown.seen_from(&here), Liveness::Alive);
+        assert_eq!(here.seen_from(&unknown), Liveness::Alive);
+        // Nor does another number, beyond that nobody has it.
+        let nobody = Owner { pid: i32::MAX as u32, ..here };
+        assert_eq!(nobody.seen_from(&unknown), Liveness::Dead);
+        assert_eq!(nobody.seen_from(&here), Liveness::Dead);
     }
 
     #[test]

@@ -6,9 +6,10 @@ mod common;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use common::{Scratch, entry, instances, label};
-use farcall_names::{Distrust, Error, File, Registry, Result};
+use farcall_names::{Distrust, Error, File, MAX_FILE, MAX_LABEL, Registry, Result};
 
 fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
@@ -49,8 +50,10 @@ fn directory_and_files_are_closed_to_others() {
     let registry = File::at(&directory);
     let _kept = registry.publish(&entry("ebbets")).unwrap();
     assert_eq!(mode(&directory), 0o700);
+    // The sticky bit keeps them from being cleaned away with age, where a user may set it.
+    let expected = if cfg!(target_os = "linux") { 0o1600 } else { 0o600 };
     for name in ["names", "lock", "next"] {
-        assert_eq!(mode(&directory.join(name)) & 0o777, 0o600, "{name}");
+        assert_eq!(mode(&directory.join(name)) & (0o777 | expected), expected, "{name}");
     }
     assert!(!directory.join("names.new").exists());
 }
@@ -167,6 +170,65 @@ fn a_directory_in_the_files_place_is_refused() {
 }
 
 #[test]
+fn a_pipe_in_a_files_place_is_refused_and_holds_up_nobody() {
+    for name in ["names", "lock", "next"] {
+        let scratch = Scratch::new();
+        let directory = scratch.join("registry");
+        let registry = File::at(&directory);
+        drop(registry.publish(&entry("ebbets")).unwrap());
+        fs::remove_file(directory.join(name)).unwrap();
+        assert!(Command::new("mkfifo").arg(directory.join(name)).status().unwrap().success());
+        if name == "names" {
+            untrusted(&registry, Distrust::NotAFile);
+        }
+        let error = registry.publish(&entry("luther")).unwrap_err();
+        assert!(matches!(error, Error::Untrusted { why: Distrust::NotAFile, .. }), "{error:?}");
+    }
+}
+
+/// One that is too large to be read would be lost to everybody.
+#[test]
+fn a_registry_grows_to_what_is_read_and_no_further() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let registry = File::at(&directory);
+    let with_name = |name: &str| {
+        let mut entry = entry(name);
+        entry.type_name = label("F");
+        entry
+    };
+    let _kept = registry.publish(&with_name("ebbets")).unwrap();
+    let names = directory.join("names");
+    let one = fs::read_to_string(&names).unwrap();
+    let line = one.lines().nth(1).unwrap();
+    let added = line.replace("revision=1", "revision=1000001").len() + 1;
+
+    // Entries of ours, so many that one more just fits, or is a byte too long.
+    for more in [0, 1] {
+        let (mut text, mut count) = ("farcall-names 1 1000000\n".to_owned(), 0);
+        let rest = |text: &str, count: usize| MAX_FILE - text.len() - added - format!("end {}\n", count + 2).len();
+        let named = |name: &str| line.replace("ebbets", name) + "\n";
+        while rest(&text, count) > named(&"x".repeat(MAX_LABEL - 1)).len() {
+            text += &named(&format!("{count:06}"));
+            count += 1;
+        }
+        let last = rest(&text, count) + more - named("").len();
+        text += &named(&"x".repeat(last));
+        text += &format!("end {}\n", count + 1);
+        fs::write(&names, &text).unwrap();
+        let published = registry.publish(&with_name("luther"));
+        if more == 0 {
+            assert_eq!(fs::metadata(&names).unwrap().len(), MAX_FILE as u64);
+            assert_eq!(registry.list().unwrap().entries.len(), count + 2);
+            continue;
+        }
+        let error = published.unwrap_err();
+        assert!(matches!(error, Error::TooLarge { size, limit: MAX_FILE, .. } if size == MAX_FILE + 1), "{error:?}");
+        assert_eq!(fs::read_to_string(&names).unwrap(), text);
+    }
+}
+
+#[test]
 fn a_corrupt_file_is_named_by_line_and_kept() {
     let scratch = Scratch::new();
     let directory = scratch.join("registry");
@@ -182,7 +244,7 @@ fn a_corrupt_file_is_named_by_line_and_kept() {
         (cut, 3),
         (good.replace("export=", "exports="), 2),
         (good.replace("end 1", "end 2"), 3),
-        (" ".repeat(farcall_names::MAX_FILE + 1), 1),
+        (" ".repeat(MAX_FILE + 1), 1),
     ];
     for (text, at) in cases {
         fs::write(&names, &text).unwrap();

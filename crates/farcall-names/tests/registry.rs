@@ -5,7 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{Scratch, entry, instances, label};
-use farcall_names::{Error, File, Fingerprint, Memory, Registry};
+use farcall_names::{
+    Error, File, Fingerprint, MAX_EXPORT, MAX_FINGERPRINTS, MAX_LABEL, MAX_PUBLIC_KEY, Memory, Registry,
+};
 
 fn with_each(test: fn(Arc<dyn Registry>)) {
     test(Arc::new(Memory::new()));
@@ -120,13 +122,32 @@ fn every_change_changes_the_version() {
 }
 
 #[test]
-fn an_entry_beyond_a_bound_is_refused() {
+fn an_entry_at_a_bound_is_published_and_one_beyond_it_is_refused() {
     with_each(|registry| {
-        let mut large = entry("ebbets");
-        large.public_key = vec![0; farcall_names::MAX_PUBLIC_KEY + 1];
-        assert!(matches!(registry.publish(&large), Err(Error::TooLarge { .. })));
-        assert_eq!(registry.list().unwrap().entries, []);
+        for more in [0, 1] {
+            let (mut named, mut known, mut proved) = (entry("ebbets"), entry("ebbets"), entry("ebbets"));
+            named.type_name = label(&"T".repeat(MAX_LABEL));
+            named.instance = label(&"i".repeat(MAX_EXPORT - 1 - MAX_LABEL + more));
+            known.fingerprints = vec![Fingerprint { number: 1, types: 2, name: 3 }; MAX_FINGERPRINTS + more];
+            proved.public_key = vec![0; MAX_PUBLIC_KEY + more];
+            for (large, bound) in [(named, MAX_EXPORT), (known, MAX_FINGERPRINTS), (proved, MAX_PUBLIC_KEY)] {
+                let published = registry.publish(&large);
+                if more == 0 {
+                    assert_eq!(registry.list().unwrap().entries, [large]);
+                    continue;
+                }
+                let refused = published.unwrap_err();
+                let exceeds = |size, limit| (size, limit) == (bound + 1, bound);
+                assert!(matches!(refused, Error::TooLarge { size, limit, .. } if exceeds(size, limit)), "{refused:?}");
+                assert_eq!(registry.list().unwrap().entries, []);
+            }
+        }
     });
+}
+
+#[test]
+fn all_who_ask_a_registry_of_this_machine_are_on_it() {
+    with_each(|registry| assert_eq!(registry.route(), Some(std::net::Ipv4Addr::LOCALHOST.into())));
 }
 
 #[test]
