@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex::Flags;
 
-use crate::layout::{ARGUMENTS, Shared};
+use crate::layout::{ARGUMENTS, Reply, Request, SLOTS, Shared, Slot};
 use crate::{Area, May, area, words};
 
 /// The memory that two processes share, mapped here: a file of the server's, and one of the caller's with the lanes of
@@ -98,6 +99,25 @@ impl Page {
     /// How many words there are, in both files.
     #[doc(hidden)]
     pub const WORDS: usize = (LEN + ARGUMENTS) / size_of::<AtomicU64>();
+
+    /// Where the words of a slot stand that say something of what is in it: of its request `what` (at which the slot
+    /// begins), `size`, `more` and `added`; of its reply turn and status, `len`, `stream` and `streamed`. For tests.
+    #[doc(hidden)]
+    pub fn slot_words(slot: usize) -> [usize; 8] {
+        let (request, reply) = (offset_of!(Slot, request), offset_of!(Slot, reply));
+        let within = [
+            request + offset_of!(Request, what),
+            request + offset_of!(Request, size),
+            request + offset_of!(Request, more),
+            request + offset_of!(Request, added),
+            reply + offset_of!(Reply, turn),
+            reply + offset_of!(Reply, len),
+            reply + offset_of!(Reply, stream),
+            reply + offset_of!(Reply, streamed),
+        ];
+        let start = offset_of!(Shared, slots) + slot % SLOTS * size_of::<Slot>();
+        within.map(|within| (start + within) / size_of::<AtomicU64>())
+    }
 
     fn map(file: impl AsFd, arguments: Area) -> io::Result<Page> {
         let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);

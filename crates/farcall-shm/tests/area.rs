@@ -1,12 +1,15 @@
-//! Memory files for segments: what those to whom one is passed can do with it, whatever they try.
+//! Memory files for calls and segments: what those to whom one is passed can do with it, whatever they try.
 #![cfg(target_os = "linux")]
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use farcall_shm::{Area, May, punch, written};
+use farcall_shm::{Added, Area, Call, Caller, May, Page, Request, Server, Status, Taker, punch, written};
+use rustix::fs::{MemfdFlags, SealFlags};
 
 /// The file of a descriptor, opened once more, as whoever was given the descriptor may do.
 fn reopened(file: &OwnedFd) -> OwnedFd {
@@ -68,6 +71,73 @@ fn what_is_no_such_file_is_refused() {
     assert!(Area::create(usize::MAX, May::Read).is_err());
 }
 
+/// A memory file that a peer has made as it likes.
+fn made_by_a_peer(len: u64, seals: SealFlags) -> OwnedFd {
+    let file = rustix::fs::memfd_create("peer", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&file, len).unwrap();
+    rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+    file
+}
+
+/// To touch what was cut off a file would be a fault.
+#[test]
+fn a_file_that_may_be_cut_off_or_has_another_size_is_refused() {
+    let (_, arguments) = Page::arguments().unwrap();
+    let (_, file) = Page::create(&arguments).unwrap();
+    let len = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_size as u64;
+    let (len_of_arguments, len_of_page) = (len(&arguments), len(&file));
+    let accepted = |more: i64, seals| {
+        let made = |len: u64| made_by_a_peer(len.checked_add_signed(more).unwrap(), seals);
+        let segment = Area::open(&made(8192), 8192, May::Write).is_ok();
+        let arguments = Page::create(&made(len_of_arguments)).is_ok();
+        let (ours, _) = Page::arguments().unwrap();
+        [segment, arguments, Page::open(&made(len_of_page), ours).is_ok()]
+    };
+    let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    assert_eq!(accepted(0, all), [true; 3]);
+    for missing in all {
+        assert_eq!(accepted(0, all - missing), [false; 3], "without {missing:?}");
+    }
+    for more in [-4096, 4096] {
+        assert_eq!(accepted(more, all), [false; 3], "{more} bytes more");
+    }
+}
+
+#[test]
+fn caller_and_server_map_the_same_two_files() {
+    let (ours, arguments) = Page::arguments().unwrap();
+    let (serving, file) = Page::create(&arguments).unwrap();
+    let caller = Arc::new(Caller::new(Arc::new(Page::open(&file, ours).unwrap())));
+    let (server, mut taker) = (Server::new(Arc::new(serving)), Taker::new());
+    for file in [&arguments, &file] {
+        cannot_be_resized(file);
+    }
+    cannot_be_written(&arguments);
+
+    let call = Call { export: 7, procedure: 1, within: None, trace: None };
+    let mut lane = caller.lane(Duration::ZERO).unwrap();
+    assert_eq!(lane.put(&[5; 9]), 9);
+    let ticket = caller.call(caller.claim().unwrap(), &call, &[1, 2], Some(&mut lane));
+    let (slot, number) = server.take(&mut taker).unwrap();
+    let Request::Call { len: 2, added: Some(Added { lane, len: 9 }), .. } = server.request(slot) else { panic!() };
+    let mut body = Vec::new();
+    assert!(server.emptiers()[lane].finish(9, Some(&mut body)));
+    server.arguments(slot, 2, &mut body);
+    assert_eq!(body, [5, 5, 5, 5, 5, 5, 5, 5, 5, 1, 2]);
+    server.answer(slot, number, Status::Result, &[3]);
+    let mut reply = Vec::new();
+    assert!(caller.is_answered(ticket));
+    assert_eq!((caller.answer(ticket, &mut reply), reply), ((Status::Result, 1), vec![3]));
+}
+
+#[test]
+fn a_file_has_whole_pages_and_one_at_least() {
+    for (asked, len) in [(0, 4096), (1, 4096), (4096, 4096), (4097, 8192)] {
+        let (area, _) = Area::create(asked, May::Write).unwrap();
+        assert_eq!((area.len(), area.is_empty(), area.sight().len()), (len, false, len / 8), "{asked}");
+    }
+}
+
 #[test]
 fn bytes_are_copied_at_any_offset() {
     let (area, _file) = Area::create(8192, May::Write).unwrap();
@@ -76,16 +146,26 @@ fn bytes_are_copied_at_any_offset() {
     if !area.copy_in(77, &bytes) {
         return;
     }
-    let mut back = vec![0; 2000];
-    assert!(area.copy_out(77, &mut back));
-    assert_eq!(back, bytes);
+    // Also at the very end.
+    assert!(area.copy_in(8192 - 2000, &bytes));
+    for offset in [77, 8192 - 2000] {
+        let mut back = vec![0; 2000];
+        assert!(area.copy_out(offset, &mut back));
+        assert_eq!(back, bytes);
+    }
 }
 
 #[test]
-#[should_panic(expected = "300 bytes at 8000 of 8192")]
-fn nothing_is_copied_from_beyond() {
+fn nothing_is_copied_from_or_to_beyond() {
     let (area, _file) = Area::create(8192, May::Write).unwrap();
-    area.copy_out(8000, &mut [0; 300]);
+    let refused = |copy: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(copy)).is_err();
+    for (offset, len) in [(8000, 300), (8193, 0), (0, 8193), (usize::MAX, 300), (8192, 1)] {
+        assert!(refused(&|| _ = area.copy_out(offset, &mut vec![0; len])), "{len} bytes at {offset}");
+        assert!(refused(&|| _ = area.copy_in(offset, &vec![0; len])), "{len} bytes at {offset}");
+    }
+    let (_, file) = Area::create(8192, May::Read).unwrap();
+    let read_only = Area::open(&file, 8192, May::Read).unwrap();
+    assert!(refused(&|| assert!(!read_only.copy_in(0, &[0; 4096]), "copied without a fault")));
 }
 
 #[test]

@@ -4,9 +4,12 @@
 #![allow(missing_docs)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use farcall_shm::{Added, Call, Caller, INLINE, LANES, PART, PARTS, Page, Request, SLOTS, Server, Status, Taker};
+use farcall_shm::{
+    Added, Call, Caller, FETCHED, INLINE, LANES, PART, PARTS, Page, Request, SLOTS, Server, Status, Taker,
+};
 
 fn halves() -> (Arc<Caller>, Server, Taker) {
     let page = Page::alone();
@@ -61,6 +64,85 @@ fn each_request_has_its_turn() {
     }
     assert_eq!(order[..SLOTS], Vec::from_iter(0..SLOTS));
     assert!(tickets[1..].iter().all(|ticket| caller.is_answered(*ticket)));
+}
+
+/// What a hostile caller writes, word by word.
+#[test]
+fn of_whatever_stands_in_a_request_nothing_is_out_of_bounds() {
+    const MOST: u64 = (1 << 60) - 1;
+    let page = Page::alone();
+    let server = Server::new(page.clone());
+    let [what_at, size_at, more_at, added_at, ..] = Page::slot_words(SLOTS - 1);
+    // (The trace stands in front of what went by a lane.)
+    for (at, word) in [(added_at - 3, 1), (added_at - 2, 2), (added_at - 1, 3), (added_at, u64::MAX)] {
+        page.scribble(at, word);
+    }
+    let call = |export, procedure, len| Request::Call { call: Call { export, ..call(procedure) }, len, added: None };
+    let mut trace = [0; 24];
+    for (bytes, word) in trace.chunks_exact_mut(8).zip(1u64..) {
+        bytes.copy_from_slice(&word.to_ne_bytes());
+    }
+    let traced = Call { export: 0, procedure: 0, within: None, trace: Some(trace) };
+    let waiting = Call { within: Some(Duration::from_nanos(MOST)), trace: None, ..traced };
+    let all = Added { lane: 0xffff % LANES, len: (1 << 48) - 1 };
+    let lanes = (LANES * FETCHED) as u64;
+    let fetch = |lane, part, offset| Request::Fetch { lane, part, offset };
+    let cases = [
+        (7, 3 << 32 | INLINE as u64, 0, call(7, 3, INLINE)),
+        (7, 3 << 32 | (INLINE + 1) as u64, 0, Request::Nonsense),
+        (u64::MAX, u64::MAX << 32, 0, call(u64::MAX, u32::MAX, 0)),
+        (0, u32::MAX.into(), 0, Request::Nonsense),
+        (0, 0, MOST, Request::Call { call: waiting, len: 0, added: None }),
+        (0, 0, 1 << 62, Request::Call { call: traced, len: 0, added: None }),
+        (0, 5, 1 << 63, Request::Call { call: Call { trace: None, ..traced }, len: 5, added: Some(all) }),
+        (0, 0, 1 << 60, fetch(0, 0, 0)),
+        (lanes - 1, 0, 1 << 60 | MOST, fetch(LANES - 1, FETCHED - 1, MOST)),
+        (lanes, 0, 1 << 60, Request::Nonsense),
+        (u64::MAX, 0, 1 << 60, Request::Nonsense),
+        (u64::MAX, u64::MAX, 2 << 60, Request::Forget),
+        (0, 0, 3 << 60, Request::Nonsense),
+    ];
+    for (what, size, more, expected) in cases {
+        for (at, word) in [(what_at, what), (size_at, size), (more_at, more)] {
+            page.scribble(at, word);
+        }
+        assert_eq!(server.request(SLOTS - 1), expected, "{what:#x} {size:#x} {more:#x}");
+    }
+}
+
+/// What a hostile server writes.
+#[test]
+fn of_whatever_stands_in_a_reply_nothing_is_out_of_bounds() {
+    let page = Page::alone();
+    let caller = Arc::new(Caller::new(page.clone()));
+    let ticket = caller.call(caller.claim().unwrap(), &call(1), &[], None);
+    let [.., len, stream, _] = Page::slot_words(ticket.slot());
+    page.scribble(len, u64::MAX);
+    let mut body = Vec::new();
+    assert_eq!((caller.answer(ticket, &mut body).1, body.len()), (u64::MAX, INLINE));
+    // Of lanes there are so many, from 1; the rest is the request's number.
+    for (word, is_streamed) in [(0, false), (1, true), (LANES, true), (LANES + 1, false), (255, false)] {
+        page.scribble(stream, ticket.number() << 8 | word as u64);
+        assert_eq!((caller.is_streamed(ticket), caller.stream(ticket).is_some()), (is_streamed, is_streamed), "{word}");
+        page.scribble(stream, (ticket.number() + 1) << 8 | word as u64);
+        assert!(!caller.is_streamed(ticket));
+    }
+}
+
+#[test]
+fn each_status_crosses_as_it_is() {
+    let (caller, server, mut taker) = halves();
+    let failed = |kind, ran| Status::Failed { kind, ran };
+    let slot = caller.claim().unwrap();
+    for status in
+        [Status::Result, Status::Exception, Status::Part, failed(0, 0), failed(0x1234, 0x56), failed(u16::MAX, u8::MAX)]
+    {
+        let ticket = caller.call(slot, &call(1), &[], None);
+        let (_, number) = server.take(&mut taker).unwrap();
+        server.answer(slot, number, status, &[]);
+        assert_eq!(caller.answer(ticket, &mut Vec::new()), (status, 0));
+        assert_eq!(caller.is_part(ticket), status == Status::Part);
+    }
 }
 
 #[test]
@@ -240,6 +322,37 @@ fn the_lane_of_an_abandoned_result_is_used_again() {
 }
 
 #[test]
+fn a_filler_has_the_room_that_was_emptied_in_this_use_and_no_other() {
+    let (caller, server, mut taker) = halves();
+    let mut filler = server.fillers().into_iter().next().unwrap();
+    let all = PARTS * PART;
+    let mut emptiers = Vec::new();
+    // Who still empties what went before changes nothing.
+    for _ in 0..2 {
+        let ticket = caller.call(caller.claim().unwrap(), &call(1), &[], None);
+        let (slot, number) = server.take(&mut taker).unwrap();
+        filler.begin();
+        server.stream(slot, number, &filler, 1);
+        emptiers.push(caller.stream(ticket).unwrap());
+        assert_eq!((filler.room(), filler.has_room(), filler.len()), (all, true, 0));
+    }
+    let [mut former, mut emptier] = emptiers.try_into().unwrap();
+    assert_eq!((filler.put(&[1; 3]), filler.room()), (3, all - 3));
+    assert_eq!((filler.put(&vec![2; PART - 3]), filler.room()), (PART - 3, all - PART));
+    assert_eq!((filler.put(&bytes(all)), filler.room(), filler.has_room()), (all - PART, 0, false));
+    assert_eq!(filler.len(), all as u64);
+    former.take(None);
+    assert_eq!((former.has_part(), filler.room(), filler.put(&[1])), (false, 0, 0));
+    emptier.take(None);
+    assert_eq!((filler.room(), filler.has_room()), (PART, true));
+    // Nor has it more than all if the other side says that it has emptied what is not there yet.
+    for _ in 0..=PARTS {
+        emptier.take(None);
+    }
+    assert_eq!((filler.room(), filler.put(&[1])), (0, 0));
+}
+
+#[test]
 fn a_length_that_cannot_be_is_noticed() {
     let (caller, server, _) = halves();
     let mut lane = caller.lane(Duration::ZERO).unwrap();
@@ -250,6 +363,10 @@ fn a_length_that_cannot_be_is_noticed() {
         let mut body = Vec::new();
         assert!(!emptier.finish(len, Some(&mut body)) && body.is_empty());
     }
+    // No more than a lane holds is ever copied.
+    let mut body = Vec::new();
+    assert!(emptier.finish(((PARTS + 1) * PART) as u64, Some(&mut body)));
+    assert_eq!(body.len(), PARTS * PART);
 }
 
 #[test]
@@ -291,7 +408,69 @@ fn an_abandoned_slot_is_used_again_when_it_is_answered() {
         server.answer(slot, number, Status::Result, &[]);
     }
     assert_eq!(caller.claim(), Some(tickets[3].slot()));
-    assert_eq!(caller.claim(), None);
+    assert_eq!((caller.claim(), caller.outstanding()), (None, SLOTS));
+}
+
+#[test]
+fn the_slot_of_a_long_answer_that_nobody_wants_is_free_when_the_server_has_forgotten_that() {
+    for (status, len, is_kept) in
+        [(Status::Result, INLINE, false), (Status::Result, INLINE + 1, true), (Status::Part, 0, true)]
+    {
+        let (caller, server, mut taker) = halves();
+        let ticket = caller.call(caller.claim().unwrap(), &call(1), &[], None);
+        assert_eq!(caller.outstanding(), 1);
+        let (slot, number) = server.take(&mut taker).unwrap();
+        caller.abandon(ticket);
+        server.answer(slot, number, status, &vec![1; len]);
+        caller.reclaim();
+        assert_eq!((server.is_rung(&taker.seen()), caller.outstanding()), (is_kept, usize::from(is_kept)));
+        let Some((slot, number)) = server.take(&mut taker) else { continue };
+        assert_eq!(server.request(slot), Request::Forget);
+        caller.reclaim();
+        assert_eq!(caller.outstanding(), 1);
+        // It is told once, whatever the answer to that is.
+        server.answer(slot, number, status, &vec![1; len]);
+        caller.reclaim();
+        assert_eq!((server.take(&mut taker), caller.outstanding()), (None, 0));
+    }
+}
+
+#[test]
+fn a_request_is_detached_alone() {
+    let (caller, server, mut taker) = halves();
+    let tickets = [(); 2].map(|()| caller.call(caller.claim().unwrap(), &call(1), &[], None));
+    let taken = [(); 2].map(|()| server.take(&mut taker).unwrap());
+    caller.detach(tickets[1]);
+    assert_eq!(taken.map(|(slot, number)| server.is_detached(slot, number)), [false, true]);
+    let (slot, number) = taken[1];
+    assert!(!server.is_detached(slot, number + 1), "the slot's next request is another one");
+}
+
+#[test]
+fn the_service_thread_hears_of_an_answer_that_is_watched_and_of_its_own_process() {
+    let (caller, server, mut taker) = halves();
+    let ticket = caller.call(caller.claim().unwrap(), &call(1), &[], None);
+    let (slot, number) = server.take(&mut taker).unwrap();
+    assert!(caller.watch(ticket) && caller.watch(ticket));
+    let over = AtomicBool::new(false);
+    let rest_until = |ready: &dyn Fn() -> bool| {
+        while !ready() {
+            let lying = caller.lie_down();
+            if !ready() {
+                caller.rest(lying, None);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let service = scope.spawn(|| rest_until(&|| caller.is_answered(ticket)));
+        server.answer(slot, number, Status::Result, &[]);
+        service.join().unwrap();
+        let service = scope.spawn(|| rest_until(&|| over.load(Ordering::Acquire)));
+        over.store(true, Ordering::Release);
+        caller.wake();
+        service.join().unwrap();
+    });
+    assert!(!caller.watch(ticket), "the answer is there");
 }
 
 #[test]

@@ -131,13 +131,11 @@ fn serve_garbage(listener: &Listener, honest: &farcall::Export, mut chance: Chan
 
 /// A word of garbage, more often where it matters than anywhere.
 fn scribble(page: &Page, chance: &mut Chance) {
-    const BELLS: u64 = 64;
-    const SLOT: u64 = 1056;
+    let before_slots = Page::slot_words(0)[0] as u64;
     let at = match chance.below(4) {
-        0 => chance.below(BELLS),
-        1 => BELLS + SLOT * chance.below(4) + chance.below(4),
-        2 => BELLS + SLOT * chance.below(4) + SLOT / 2 + chance.below(4),
-        _ => chance.below(Page::WORDS as u64),
+        0 => chance.below(before_slots) as usize,
+        1 | 2 => Page::slot_words(chance.below(4) as usize)[chance.below(8) as usize],
+        _ => chance.below(Page::WORDS as u64) as usize,
     };
     let word = match chance.below(4) {
         0 => chance.below(4),
@@ -145,7 +143,7 @@ fn scribble(page: &Page, chance: &mut Chance) {
         2 => chance.below(1 << 34),
         _ => chance.next(),
     };
-    page.scribble(at as usize, word);
+    page.scribble(at, word);
 }
 
 fn seed() -> u64 {

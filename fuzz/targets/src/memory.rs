@@ -22,7 +22,7 @@ pub fn shm_hello(data: &[u8]) {
 ///
 /// | step | operands |
 /// |---|---|
-/// | 0–2 the caller writes a word | byte: among the first words, in the first slots, or anywhere; text: where, and what |
+/// | 0–2 the caller writes a word | byte: before the slots, what the first of them say of themselves, or anywhere; text: where, and what |
 /// | 3 the server takes a request | |
 /// | 4 the server looks for what was given up | |
 /// | 5 the server answers a request | byte: which; filling |
@@ -149,14 +149,11 @@ pub fn memory_caller(data: &[u8]) {
 
 /// The peer writes a word.
 fn scribble(page: &Arc<Page>, script: &mut Script<'_>) {
-    /// Where the slots begin, and how far apart they are, in words.
-    const SLOTS_AT: usize = 64;
-    const SLOT: usize = 1056;
     let region = script.byte();
     let (at, word) = (number(script.text()) as usize, number(script.text()));
     let at = match region % 3 {
-        0 => at % SLOTS_AT,
-        1 => SLOTS_AT + SLOT / 2 * (at >> 2 & 7) + (at & 3),
+        0 => at % Page::slot_words(0)[0],
+        1 => Page::slot_words(at >> 3 & 3)[at & 7],
         _ => at % Page::WORDS,
     };
     page.scribble(at, word);

@@ -1,0 +1,162 @@
+//! How two processes meet: what a hello says, who is let in, what a connection and an ear hear.
+#![cfg(target_os = "linux")]
+#![allow(missing_docs)]
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use farcall_shm::{Alarm, Ear, Heard, Hello, Listener, MAX_HELLO, TicketHolder, Wants, Wire, file_limit};
+
+/// An address that nobody else has while the socket is there.
+fn address() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+/// The two ends of a connection: of who has connected, and of who has accepted it.
+fn connection() -> (Wire, Wire) {
+    let (_socket, address) = address();
+    let listener = Listener::bind(address).unwrap();
+    let theirs = Wire::connect(address).unwrap();
+    (theirs, listener.accept().unwrap().unwrap().0)
+}
+
+#[test]
+fn a_hello_crosses_as_it_is_documented_and_nothing_else_is_one() {
+    let address = "10.1.2.3:513".parse().unwrap();
+    let ticket = TicketHolder { client: 2, issued: 3, conversation: u64::MAX, address };
+    let calls = Hello { export: 0x0102_0304_0506_0708, wants: Wants::Calls, nonce: [9; 16], ticket };
+    let mut expected = vec![9; 16];
+    expected.extend([1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
+    expected.extend([255; 8]);
+    expected.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 1, 2, 3, 2, 1, b'C']);
+    assert_eq!(calls.to_bytes(), expected);
+
+    let ticket = TicketHolder { address: "[fe80::1]:7000".parse().unwrap(), ..ticket };
+    let segment = Hello { wants: Wants::Segment(u64::MAX - 1), ticket, ..calls };
+    for hello in [calls, segment] {
+        let bytes = hello.to_bytes();
+        assert_eq!(Hello::from_bytes(&bytes), Some(hello));
+        assert!(bytes.len() < MAX_HELLO, "a longer message can be told from it");
+        for end in 0..bytes.len() {
+            assert_eq!(Hello::from_bytes(&bytes[..end]), None, "cut to {end} bytes");
+        }
+        assert_eq!(Hello::from_bytes(&[&bytes[..], &[0]].concat()), None);
+    }
+    let last = expected.len() - 1;
+    expected[last] = b'X';
+    assert_eq!(Hello::from_bytes(&expected), None);
+    let question = Hello::question(&[9; 16], address);
+    assert_eq!(question, [&[9; 16][..], b"farcall shared memory 10.1.2.3:513"].concat());
+}
+
+#[test]
+fn a_name_is_one_listeners_and_free_when_that_is_gone() {
+    let (_socket, address) = address();
+    assert!(Wire::connect(address).is_err(), "nobody is there");
+    let listener = Listener::bind(address).unwrap();
+    assert!(Listener::bind(address).is_err());
+    assert!(listener.accept().unwrap().is_none(), "nobody has arrived");
+    let wires = [(); 2].map(|()| Wire::connect(address).unwrap());
+    let (_accepted, process) = listener.accept().unwrap().unwrap();
+    assert_eq!(process, std::process::id() as i32);
+    drop(listener);
+    assert_eq!(wires.map(|wire| wire.receive(&mut [0; 8])), [Heard::Nothing, Heard::Gone]);
+    assert!(Listener::bind(address).is_ok());
+}
+
+#[test]
+fn messages_come_one_by_one_and_the_end_after_them() {
+    let (theirs, ours) = connection();
+    let mut buffer = [0; 8];
+    assert_eq!(ours.receive(&mut buffer), Heard::Nothing);
+    for message in [&b"hello"[..], b"twelve bytes", b"last"] {
+        assert!(theirs.send(message, None));
+    }
+    assert_eq!((ours.receive(&mut buffer), &buffer[..5]), (Heard::Message(5), &b"hello"[..]));
+    assert_eq!((ours.receive(&mut buffer), &buffer), (Heard::Message(8), b"twelve b"), "it is cut");
+    theirs.close();
+    assert_eq!((ours.receive(&mut buffer), &buffer[..4]), (Heard::Message(4), &b"last"[..]));
+    assert_eq!(ours.receive(&mut buffer), Heard::Gone);
+    assert!(!ours.send(b"x", None) && !theirs.send(b"x", None));
+}
+
+#[test]
+fn whoever_waits_for_a_message_waits_until_it_is_there() {
+    let (theirs, ours) = connection();
+    ours.wait(Duration::ZERO);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(theirs.send(b"x", None)));
+        ours.wait(Duration::MAX);
+        assert_eq!(ours.receive(&mut [0; 8]), Heard::Message(1));
+    });
+}
+
+#[test]
+fn nobody_receives_a_file_unasked() {
+    let (theirs, ours) = connection();
+    let mut buffer = [0; 8];
+    assert!(ours.receive_file(&mut buffer).is_none());
+    assert!(theirs.send(b"none", None));
+    assert!(ours.receive_file(&mut buffer).is_none());
+    let executable = File::open("/proc/self/exe").unwrap();
+    assert!(theirs.send(b"file", Some(executable.as_fd())));
+    for _ in 0..2 {
+        assert_eq!(ours.receive(&mut buffer), Heard::Files);
+    }
+    let (len, file) = ours.receive_file(&mut buffer).unwrap();
+    assert_eq!(&buffer[..len], b"file");
+    let mut magic = [0; 4];
+    File::from(file).read_exact(&mut magic).unwrap();
+    assert_eq!(&magic, b"\x7fELF");
+    assert_eq!(ours.receive(&mut buffer), Heard::Nothing);
+
+    // Who ends the connection instead ends it for the other side too.
+    assert!(theirs.send(b"file", Some(executable.as_fd())));
+    drop(ours);
+    theirs.wait(Duration::MAX);
+    assert_eq!(theirs.receive(&mut buffer), Heard::Gone);
+}
+
+#[test]
+fn a_peer_that_receives_nothing_holds_up_nobody() {
+    let (theirs, _ours) = connection();
+    let sent = (0..1_000_000).take_while(|_| theirs.send(&[0; 4096], None)).count();
+    assert!((1..1_000_000).contains(&sent), "{sent} messages");
+}
+
+#[test]
+fn an_ear_hears_by_name_who_has_something_to_say() {
+    let (theirs, ours) = connection();
+    let (ear, alarm) = (Ear::new().unwrap(), Alarm::new().unwrap());
+    ear.hear(&alarm, 7).unwrap();
+    ear.hear(&ours, 8).unwrap();
+    let heard = |most| {
+        let mut names = vec![1];
+        ear.wait(most, &mut names);
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(heard(Some(Duration::ZERO)), [1]);
+    alarm.set();
+    alarm.set();
+    assert_eq!(heard(None), [1, 7]);
+    assert!(theirs.send(b"x", None));
+    assert_eq!(heard(None), [1, 7, 8]);
+    alarm.clear();
+    assert_eq!(heard(None), [1, 8]);
+    ear.ignore(&ours);
+    assert_eq!(heard(Some(Duration::ZERO)), [1]);
+}
+
+#[test]
+fn the_limit_of_files_is_the_systems() {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let soft = line.split_whitespace().next().unwrap();
+    assert_eq!(file_limit(), soft.parse().unwrap_or(usize::MAX));
+}
