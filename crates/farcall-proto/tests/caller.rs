@@ -148,6 +148,7 @@ fn a_call_that_is_detached_says_so_itself_or_in_a_probe_at_once_or_later() {
             pair.sent();
             assert!(pair.client.is_sent(id));
         }
+        assert!(pair.client.is_outstanding(id));
         pair.client.detach(id, later);
         let said: Vec<(u8, u8)> = pair.sent().iter().map(|d| (d[20], d[21])).collect();
         assert_eq!(said, says, "sent {sent}, later {later}");
@@ -165,9 +166,67 @@ fn many_small_calls_are_a_reason_for_larger_datagrams() {
         for token in 0..calls {
             pair.start(token, &vec![7; len]);
         }
-        let tried = pair.sent().iter().any(|d| d[20] == MTU_PROBE);
-        assert_eq!(tried, tries, "{calls} of {len} bytes");
+        let before = pair.client.stats().probes;
+        let tried = pair.sent().iter().filter(|d| d[20] == MTU_PROBE).count();
+        assert_eq!(tried > 0, tries, "{calls} of {len} bytes");
+        assert_eq!(pair.client.stats().probes - before, tried as u64);
     }
+}
+
+#[test]
+fn a_call_goes_whole_if_a_datagram_has_room_for_it_and_for_what_may_stand_before_it() {
+    // A TICKET and an ACK, of 48 and 16 bytes.
+    const WHOLE: usize = 1200 - 60 - 48 - 16;
+    for (len, flags) in [(WHOLE, [0, 0]), (WHOLE + 4, [0, 2])] {
+        let mut pair = Pair::acquainted_with(small(), ServerConfig::default());
+        let start = |pair: &mut Pair, token| pair.start(token, &vec![token as u8; len]);
+        start(&mut pair, 1);
+        start(&mut pair, 2);
+        let sent = pair.sent();
+        assert!(sent.iter().all(|d| frames_of(d) == [ACK, CALL]));
+        assert_eq!(sent.iter().map(|d| d[20 + 16 + 1]).collect::<Vec<_>>(), flags, "{len} bytes, in fragments?");
+    }
+    // In whichever way, they arrive.
+    for len in (WHOLE - 8..=WHOLE + 80).step_by(4) {
+        let mut pair = Pair::with(small(), ServerConfig::default());
+        pair.client.bind(pair.now, "", 0);
+        pair.settle();
+        (1..=3).for_each(|token| _ = pair.start(token, &vec![7; len]));
+        pair.settle();
+        assert_eq!(pair.told.len(), 4, "{len} bytes");
+    }
+}
+
+#[test]
+fn the_usual_call_is_one_that_fits_the_datagram() {
+    let (mut pair, mut out) = (Pair::acquainted(), vec![0; 2048]);
+    for (len, room, usual) in [(1144, 2048, false), (1140, 1199, false), (3, 2048, false), (1140, 2048, true)] {
+        let departure = pair.client.call((EXPORT, 1), 1, &mut vec![7; len], &mut out[..room]);
+        assert_eq!(departure.map(|departure| departure.len), usual.then_some(len + 60));
+    }
+    pair.receive(&[out[..1200].to_vec()]);
+    assert_eq!(pair.asked[0].1, [7; 1140]);
+}
+
+#[test]
+fn which_calls_have_ended_is_said_by_who_has_had_several_at_once() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"call");
+    assert!(pair.client.ready() == 1 && pair.client.is_quiet_but(1) && !pair.client.is_quiet());
+    let first = pair.sent();
+    assert_eq!(frames_of(&first[0]), [CALL], "the next call says that this one has ended");
+    pair.start(2, b"call");
+    pair.start(3, b"call");
+    assert!(pair.client.ready() == 2 && pair.client.is_quiet_but(2) && !pair.client.is_quiet_but(1));
+    let low = |d: &Datagram| u64::from_be_bytes(d[24..32].try_into().unwrap());
+    let others = pair.sent();
+    assert_eq!((frames_of(&others[0]), low(&others[0])), (vec![ACK, CALL, CALL], 2));
+    pair.receive(&[first, others].concat());
+    pair.settle();
+    assert_eq!((pair.told.len(), pair.client.ready()), (3, 0));
+    pair.start(4, b"call");
+    let next = pair.sent();
+    assert_eq!((frames_of(&next[0]), low(&next[0])), (vec![ACK, CALL], 5));
 }
 
 #[test]
@@ -262,6 +321,21 @@ fn a_result_is_taken_only_by_the_call_that_was_sent_and_of_the_exchange_that_is_
     assert_eq!(pair.told, []);
     pair.hear(&result);
     assert_eq!(pair.told, [(1, Told::Result(b"done".to_vec()))]);
+}
+
+#[test]
+fn fragments_of_another_message_are_dropped() {
+    let (mut pair, id, _) = Pair::executing(b"call");
+    let before = pair.client.stats().dropped;
+    // Its outcome, its length, where the fragment stands, and its bytes.
+    for words in [[0, 8, 4, 7], [0, 12, 0, 7], [1 << 24, 8, 0, 7], [0, 8, 8, 7]] {
+        let fragment = frame_about(RESULT, 2, id.activity, id.sequence as u32, &words);
+        pair.hear(&[forged(pair.client.id(), 1, &[fragment])]);
+    }
+    assert_eq!((&pair.told[..], pair.client.stats().dropped - before), (&[][..], 3));
+    let last = frame_about(RESULT, 2, id.activity, id.sequence as u32, &[0, 8, 0, 7]);
+    pair.hear(&[forged(pair.client.id(), 1, &[last])]);
+    assert_eq!(pair.told, [(1, Told::Result(vec![0, 0, 0, 7, 0, 0, 0, 7]))]);
 }
 
 /// The way in which a driver looks whether a datagram is just the result that it waits for.

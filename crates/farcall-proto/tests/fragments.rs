@@ -108,6 +108,36 @@ fn a_path_that_narrows_in_mid_transfer_is_noticed() {
 }
 
 #[test]
+fn a_path_is_narrow_if_three_times_in_a_row_what_was_sent_did_not_arrive() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, &vec![1; 400_000]);
+    pair.carry(1, SECOND, |_, _, _| true);
+    let CallId { activity, sequence } = pair.start(2, &vec![1; 400_000]);
+    let sizes = [
+        (1, 0),
+        (1, 0),
+        (0, 64_000),
+        (1, 64_000),
+        // No news.
+        (0, 64_000),
+        (0, 64_000),
+        (0, 64_000),
+        (1, 64_000),
+        (1, 64_000),
+    ]
+    .map(|(pull, through)| {
+        pair.sent();
+        pair.pass(SECOND / 10);
+        let select = frame_about(SELECT, pull, activity, sequence as u32, &[through, 400_000, 0, 0]);
+        pair.hear(&[forged(pair.client.id(), 1, &[select])]);
+        pair.client.datagram_size()
+    });
+    assert_eq!(sizes[..8], [64_000; 8]);
+    assert_eq!(sizes[8], 1200);
+    assert!(pair.client.stats().retransmitted > 5, "what was lost was sent again");
+}
+
+#[test]
 fn results_of_one_conversation_share_its_window() {
     let mut pair = small();
     pair.answer = Some(vec![7; 3_000_000]);

@@ -60,6 +60,49 @@ fn a_forged_challenge_has_the_ticket_shown_and_what_is_outstanding_sent_again_on
     assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
 }
 
+/// What is sent of a call, wherever it stands, when its answer is late, and when a CHALLENGE has come: the table
+/// of docs/protocol.md, 5.3.
+#[test]
+fn what_is_said_again_of_a_call_depends_on_what_was_heard_of_it() {
+    for (stands, says) in [
+        ("sent", (CALL, 0)),
+        ("sent in fragments", (PROBE, 0)),
+        ("running", (PROBE, 0)),
+        ("result in fragments", (SELECT, 1)),
+        ("cancelled", (CANCEL, 0)),
+    ] {
+        for challenged in [false, true] {
+            let mut pair = Pair::acquainted();
+            let id = pair.start(1, if stands == "sent in fragments" { &[7; 5000] } else { b"call" });
+            let call = pair.sent();
+            let (about, client) = ((id.activity, id.sequence as u32), pair.client.id());
+            let heard = match stands {
+                "running" => vec![frame_about(STATE, 0, about.0, about.1, &[2])],
+                "result in fragments" => vec![frame_about(RESULT, 2, about.0, about.1, &[0, 8, 0, 7])],
+                _ => vec![],
+            };
+            pair.hear(&heard.into_iter().map(|frame| forged(client, 1, &[frame])).collect::<Vec<_>>());
+            if stands == "cancelled" {
+                pair.client.cancel(pair.now, id);
+            }
+            pair.sent();
+            if challenged {
+                pair.hear(&[challenge(0, conversation_of(&call[0]))]);
+            }
+            let mut said = pair.sent();
+            while said.is_empty() {
+                pair.now = pair.client.timeout().expect("it waits").max(pair.now);
+                pair.tick();
+                said = pair.sent();
+            }
+            // (What follows a TICKET of 44 bytes.)
+            let at = if challenged { 20 + 4 + 44 } else { 20 };
+            let frames: Vec<_> = said.iter().map(|d| (d[at], d[at + 1])).collect();
+            assert_eq!(frames, [says], "{stands}, challenged {challenged}");
+        }
+    }
+}
+
 #[test]
 fn hints_about_another_conversation_mean_nothing() {
     let mut pair = Pair::acquainted();

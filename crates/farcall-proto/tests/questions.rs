@@ -82,6 +82,23 @@ fn a_question_is_asked_again_ever_more_rarely_until_the_patience_is_over() {
 }
 
 #[test]
+fn each_question_is_given_up_in_its_own_time() {
+    let (mut pair, mut times) = (Pair::new(), Vec::new());
+    let start = pair.now;
+    for token in 0..3 {
+        pair.client.bind(pair.now, "Store", token);
+        let next = pair.now + 2000 * MS;
+        while times.len() < 3 && (pair.now < next || token == 2) {
+            pair.sent();
+            pair.now = pair.client.timeout().expect("it waits").max(pair.now);
+            pair.tick();
+            times.extend(pair.told.drain(..).map(|(token, _)| (token, pair.now.since(start).as_millis() / 1000)));
+        }
+    }
+    assert_eq!(times, [(0, 10), (1, 12), (2, 14)]);
+}
+
+#[test]
 fn a_question_that_was_asked_once_is_not_given_up_however_late_it_is() {
     let mut pair = Pair::new();
     pair.client.bind(pair.now, "Store", 1);

@@ -103,6 +103,22 @@ fn who_knows_that_a_procedure_is_slow_asks_later() {
 }
 
 #[test]
+fn calls_that_are_due_within_a_millisecond_are_looked_at_together() {
+    let mut pair = Pair::acquainted();
+    let (start, half) = (pair.now, Duration::from_micros(500));
+    for (token, at) in [(1, start), (2, start + half)] {
+        pair.now = at;
+        pair.start(token, b"lost");
+        pair.sent();
+    }
+    for (after, again) in [(0, 1), (1, 0), (2, 1)] {
+        pair.now = start + Duration::from_millis(20) + after * half;
+        pair.tick();
+        assert_eq!(pair.sent().len(), again, "{after} half milliseconds later");
+    }
+}
+
+#[test]
 fn only_a_call_that_was_sent_once_or_is_known_to_run_says_what_its_procedure_takes() {
     let least = Duration::from_millis(20);
     let patience = |pair: &mut Pair| {

@@ -153,6 +153,7 @@ mod tests {
             posts.left(vec![number as u8]);
         }
         let mut asking = posts.ask(1).unwrap();
+        assert_eq!(asking.stream(), 7);
         posts.left(vec![4]);
         assert_eq!(posts.heard(&mut asking, 2), Answer::Again);
         assert_eq!(posts.kept().collect::<Vec<_>>(), [[2], [3], [4]]);

@@ -387,6 +387,17 @@ impl Slot {
         self.due = now.plus(patience);
     }
 
+    /// What is sent of a call that was sent, when nothing is heard of it (docs/protocol.md 5.3).
+    pub fn reminder(&self) -> Want {
+        match self.stage {
+            Stage::Cancelling { .. } => Want::CANCEL,
+            _ if self.receiving.is_some() => Want::PULL,
+            Stage::Running => Want::PROBE,
+            _ if self.sending.is_some() => Want::PROBE,
+            _ => Want::CALL,
+        }
+    }
+
     fn empty(call: Call) -> Slot {
         Slot {
             sequence: 0,

@@ -135,13 +135,7 @@ impl Conversation {
         slot.due = now.plus(slot.interval);
         slot.interval = (slot.interval * 2).min(self.most_patience);
         let unanswered = slot.unanswered;
-        let want = match slot.stage {
-            Stage::Cancelling { .. } => Want::CANCEL,
-            _ if slot.receiving.is_some() => Want::PULL,
-            Stage::Running => Want::PROBE,
-            _ if slot.sending.is_some() => Want::PROBE,
-            _ => Want::CALL,
-        };
+        let want = slot.reminder();
         if want == Want::CALL {
             self.stats.retransmitted += 1;
         }
@@ -201,13 +195,7 @@ impl Conversation {
                 continue;
             }
             slot.timed = false;
-            let want = match slot.stage {
-                Stage::Cancelling { .. } => Want::CANCEL,
-                Stage::Running => Want::PROBE,
-                _ if slot.receiving.is_some() => Want::PULL,
-                _ if slot.sending.is_some() => Want::PROBE,
-                _ => Want::CALL,
-            };
+            let want = slot.reminder();
             self.want(activity, want);
             self.check = self.check.min(now + Duration::from_millis(1));
         }
