@@ -66,18 +66,15 @@ impl Activities {
         }
     }
 
-    /// Remembers what an activity did last.
-    #[inline]
-    pub fn set_last(&mut self, activity: u32, last: Last, mutant: Mutant) {
-        match self.row.get_mut(activity as usize - 1) {
-            Some(slot) if slot.last != Last::default() => slot.last = last,
-            _ => self.set_first(activity, last, mutant),
-        }
+    /// What an activity of the row did last, if it was used.
+    #[inline(always)]
+    pub fn used_mut(&mut self, activity: u32) -> Option<&mut Last> {
+        let slot = self.row.get_mut(activity as usize - 1)?;
+        if slot.last == Last::default() { None } else { Some(&mut slot.last) }
     }
 
     /// Remembers what an activity did last. It may not have been used before.
-    #[inline(never)]
-    fn set_first(&mut self, activity: u32, last: Last, mutant: Mutant) {
+    pub fn set_first(&mut self, activity: u32, last: Last, mutant: Mutant) {
         let wanted = activity as usize;
         let in_row = wanted <= 2 * self.used + AHEAD || mutant.breaks(Rule::HighActivityReserves);
         if wanted > self.row.len() && in_row {
@@ -145,7 +142,7 @@ mod tests {
                     1 => (n as u32 + (x % 16) as u32).max(1),
                     _ => 1 + (x % 16_383) as u32,
                 };
-                activities.set_last(activity, last(n), Mutant::NONE);
+                activities.set_first(activity, last(n), Mutant::NONE);
                 model.insert(activity, n);
                 assert_eq!(activities.used(), model.len());
                 assert!(activities.cost() <= APART * model.len() + 2 * model.len() + AHEAD);
@@ -166,7 +163,7 @@ mod tests {
     fn those_that_were_used_in_order_cost_a_place_each() {
         let mut activities = Activities::default();
         for n in 1..1000 {
-            activities.set_last(n, last(1), Mutant::NONE);
+            activities.set_first(n, last(1), Mutant::NONE);
         }
         assert_eq!((activities.cost(), activities.apart.len()), (999, 0));
     }
@@ -177,8 +174,8 @@ mod tests {
             let last_in_row = 2 * used + AHEAD as u32;
             for (activity, in_row) in [(last_in_row, true), (last_in_row + 1, false)] {
                 let mut activities = Activities::default();
-                (1..=used).for_each(|n| activities.set_last(n, last(1), Mutant::NONE));
-                activities.set_last(activity, last(2), Mutant::NONE);
+                (1..=used).for_each(|n| activities.set_first(n, last(1), Mutant::NONE));
+                activities.set_first(activity, last(2), Mutant::NONE);
                 assert_eq!((activities.row.len() == activity as usize, activities.apart.is_empty()), (in_row, in_row));
                 assert_eq!((activities.get(activity).unwrap().last, activities.used()), (last(2), used as usize + 1));
                 assert_eq!(activities.cost(), activities.row.len() + if in_row { 0 } else { APART });
@@ -189,7 +186,7 @@ mod tests {
     #[test]
     fn a_high_number_costs_no_more_than_another() {
         let mut activities = Activities::default();
-        activities.set_last(16_383, last(1), Mutant::NONE);
+        activities.set_first(16_383, last(1), Mutant::NONE);
         assert_eq!((activities.cost(), activities.row.capacity()), (APART, 0));
         assert!(activities.get(16_382).is_none() && activities.get_mut(1).is_none());
     }

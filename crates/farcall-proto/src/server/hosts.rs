@@ -42,11 +42,11 @@ pub struct HostName([u64; 2]);
 impl HostName {
     /// The host of an address.
     pub fn at(address: &SocketAddr) -> HostName {
-        let ip = match address.ip() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        HostName::of([(ip.to_bits() >> 64) as u64, ip.to_bits() as u64])
+        match address.ip() {
+            // (Each call asks. This is what `to_ipv6_mapped` comes to.)
+            IpAddr::V4(ip) => HostName([0, 0xffff << 32 | u64::from(ip.to_bits())]),
+            IpAddr::V6(ip) => HostName::of([(ip.to_bits() >> 64) as u64, ip.to_bits() as u64]),
+        }
     }
 
     /// A number for the host: not zero, and different for every two hosts. (No hosts have addresses in

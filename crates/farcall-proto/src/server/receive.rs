@@ -644,11 +644,22 @@ impl Server {
         }
     }
 
+    #[inline]
     fn set_slot(&mut self, place: usize, activity: u32, last: Last) {
+        let more = self.table.at_mut(place).more.as_mut();
+        match more.and_then(|more| more.rest.used_mut(activity)) {
+            Some(former) => *former = last,
+            None => self.set_first(place, activity, last),
+        }
+    }
+
+    /// Remembers what an activity did that may not have been used before, and so costs more than it did.
+    #[inline(never)]
+    fn set_first(&mut self, place: usize, activity: u32, last: Last) {
         let mutant = self.config.mutant;
         let more = self.more(place);
         let before = more.rest.cost();
-        more.rest.set_last(activity, last, mutant);
+        more.rest.set_first(activity, last, mutant);
         let cost = more.rest.cost();
         if cost != before {
             self.count_activities(place, before, cost);
