@@ -39,6 +39,31 @@ fn a_caller_waits_for_the_servers_word_no_longer_than_for_a_retransmission() {
 }
 
 #[test]
+fn a_call_that_was_probed_rarely_is_waited_for_no_longer_when_it_is_cancelled() {
+    let (mut pair, id, _) = Pair::executing(b"long");
+    let end = pair.now + Duration::from_secs(5);
+    while pair.now < end {
+        pair.now = pair.client.timeout().expect("it waits").max(pair.now);
+        pair.tick();
+        let probe = pair.sent();
+        pair.receive(&probe);
+        let running = pair.answered();
+        pair.hear(&running);
+    }
+    assert_eq!(pair.told, []);
+    pair.client.cancel(pair.now, id);
+    assert_eq!(pair.client.timeout(), Some(pair.now + LEAST));
+    pair.pass(LEAST);
+    pair.tick();
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Maybe))]);
+    // So long, too, it takes until the server is reminded.
+    pair.sent();
+    pair.pass(LEAST);
+    pair.tick();
+    assert_eq!(pair.sent().len(), 1);
+}
+
+#[test]
 fn a_cancel_that_never_arrives_is_sent_so_often_and_no_more() {
     let mut pair = Pair::acquainted();
     let id = pair.start(1, b"lost");

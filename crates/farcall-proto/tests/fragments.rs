@@ -291,6 +291,39 @@ fn a_short_call_waits_behind_few_bytes_of_a_long_result() {
 }
 
 #[test]
+fn a_short_call_is_company_to_a_long_message_for_a_tenth_of_a_second() {
+    let ms = Duration::from_millis;
+    let short = |pair: &mut Pair, token| {
+        pair.start(token, b"short...");
+        let sent = pair.sent();
+        pair.receive(&sent);
+        let (key, _) = pair.asked.pop().unwrap();
+        pair.finish(key, Finish::Result, b"done")
+    };
+    let mut pair = small();
+    let results = [short(&mut pair, 1), short(&mut pair, 2)].concat();
+    pair.hear(&results);
+    assert!(pair.told.len() == 2 && !pair.client.has_company(pair.now), "both are short");
+    // One that goes on when the long message has ended is alone.
+    let long = |pair: &mut Pair, token| {
+        pair.start(token, b"long....");
+        let call = pair.sent();
+        pair.receive(&call);
+        let (key, _) = pair.asked.pop().unwrap();
+        pair.finish(key, Finish::Result, &[7; 5000])
+    };
+    let (fragments, last) = (long(&mut pair, 3), short(&mut pair, 4));
+    pair.hear(&[fragments, last].concat());
+    assert!(pair.told.len() == 4 && !pair.client.has_company(pair.now));
+    pair.settle();
+    // One that ends beside it is company.
+    let (fragments, other) = (long(&mut pair, 5), short(&mut pair, 6));
+    pair.hear(&[fragments[..1].to_vec(), other].concat());
+    let has = [0, 99, 100].map(|later| pair.client.has_company(pair.now + ms(later)));
+    assert_eq!((pair.told.len(), has), (5, [true, true, false]));
+}
+
+#[test]
 fn long_results_beside_one_another_keep_their_window_though_their_calls_are_short() {
     let (mut pair, way) = long_result_on_one_machine();
     pair.hear(&way);

@@ -59,6 +59,23 @@ fn a_server_whose_port_is_refused_is_given_up_after_half_a_second() {
     assert!((500 * MS..1_000 * MS).contains(&took), "{took:?}");
 }
 
+/// What waits for an answer for long asks rarely.
+#[test]
+fn a_server_that_was_silent_for_long_is_given_up_as_soon() {
+    for question in [false, true] {
+        let mut pair = if question { Pair::new() } else { Pair::acquainted() };
+        if question {
+            pair.client.bind(pair.now, "Store", 1);
+        } else {
+            pair.start(1, b"word");
+        }
+        assert_eq!(refuse(&mut pair, 6_000 * MS, |_, _| None), 6_000 * MS);
+        // The next datagram leaves within a second.
+        let took = refuse(&mut pair, 20_000 * MS, quoted);
+        assert!(took < 1_900 * MS, "{took:?}, question {question}");
+    }
+}
+
 #[test]
 fn full_patience_is_a_setting() {
     let mut pair =

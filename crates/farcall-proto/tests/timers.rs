@@ -5,8 +5,9 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use farcall_proto::client::Departure;
+use farcall_proto::client::{Call, Departure};
 use farcall_proto::server::Finish;
+use farcall_proto::{Kind, Ran};
 
 /// One call whose way takes `round_trip`, its procedure no time. Gives how often it was sent.
 fn far(pair: &mut Pair, token: u64, round_trip: Duration) -> usize {
@@ -100,6 +101,32 @@ fn who_knows_that_a_procedure_is_slow_asks_later() {
     assert_eq!(pair.sent().len(), 1);
     pair.starve();
     assert!(matches!(pair.told.pop(), Some((4, Told::Failed(..)))), "and failed after ten seconds of silence");
+}
+
+#[test]
+fn a_call_is_sent_again_ever_more_rarely() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"lost");
+    pair.sent();
+    let (start, mut times) = (pair.now, Vec::new());
+    while pair.told.is_empty() {
+        pair.now = pair.client.timeout().expect("it waits").max(pair.now);
+        pair.tick();
+        // (Beside that, a word says that calls are waited for.)
+        times.extend(pair.sent().iter().filter(|d| frames_of(d) == [CALL]).map(|_| pair.now.since(start).as_millis()));
+    }
+    assert_eq!(times[..8], [20, 60, 140, 300, 620, 1260, 2260, 3260]);
+    assert_eq!(pair.now.since(start).as_millis(), 10_260);
+}
+
+#[test]
+fn a_call_that_was_never_sent_ends_at_its_deadline_and_no_earlier() {
+    let mut pair = Pair::new();
+    let deadline = pair.now + Duration::from_secs(2);
+    let call = Call { export: EXPORT, procedure: 1, deadline: Some(deadline), trace: None, token: 1 };
+    pair.client.start(pair.now, &call, Vec::new()).expect("room for a call");
+    pair.starve();
+    assert_eq!((pair.now, &pair.told[..]), (deadline, &[(1, Told::Failed(Kind::Deadline, Ran::No))][..]));
 }
 
 #[test]

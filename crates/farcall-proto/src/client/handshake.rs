@@ -76,7 +76,7 @@ impl Conversation {
         let frames = wire::frames_of(datagram, header.scheme).unwrap_or_default();
         let first = Frames::new(frames).next().ok().flatten().and_then(|raw| raw.read().ok().flatten());
         match first {
-            Some(Frame::Challenge { conversation }) if check => self.on_challenge(now, conversation),
+            Some(Frame::Challenge { conversation }) if check => self.on_challenge(conversation),
             Some(Frame::Stale(stale)) if check => self.on_stale(now, &stale, sink),
             Some(Frame::Welcome(w)) if header.conversation == self.id && w.scheme == Scheme::Keyed as u16 => {
                 self.on_handshake(now, header, datagram, &w, sink);

@@ -141,7 +141,7 @@ impl Conversation {
             Frame::Select(position, select) if ours => self.on_select(now, position, &select),
             Frame::MtuEcho(size) if ours => self.mtu.passed(len.min(size as usize)),
             Frame::Welcome(welcome) if ours => self.on_welcome(now, &welcome, sink),
-            Frame::Challenge { conversation } => self.on_challenge(now, conversation),
+            Frame::Challenge { conversation } => self.on_challenge(conversation),
             Frame::Stale(stale) => self.on_stale(now, &stale, sink),
             _ => self.stats.dropped += 1,
         }

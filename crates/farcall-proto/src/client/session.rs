@@ -386,7 +386,7 @@ impl Conversation {
         }
         self.session.granted = Some(granted);
         self.seal = self.seal_for(w);
-        self.resend_all(now);
+        self.resend_all();
     }
 
     /// The seal of our datagrams in the conversation that a WELCOME grants.
@@ -403,7 +403,7 @@ impl Conversation {
 
     /// Handles a hint that the server does not know the conversation: from now on every datagram shows the
     /// ticket again.
-    pub(super) fn on_challenge(&mut self, now: Time, conversation: u64) {
+    pub(super) fn on_challenge(&mut self, conversation: u64) {
         let Some(granted) = &mut self.session.granted else {
             return;
         };
@@ -411,7 +411,7 @@ impl Conversation {
             return;
         }
         granted.known = false;
-        self.resend_all(now);
+        self.resend_all();
     }
 
     /// Handles a hint that our ticket is not accepted. Anybody can send one, and it may answer a datagram of

@@ -185,7 +185,7 @@ impl Conversation {
 
     /// Sends every call again that was sent: the server does not know the conversation (yet), or
     /// we have another.
-    pub(super) fn resend_all(&mut self, now: Time) {
+    pub(super) fn resend_all(&mut self) {
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);
@@ -197,7 +197,6 @@ impl Conversation {
             slot.timed = false;
             let want = slot.reminder();
             self.want(activity, want);
-            self.check = self.check.min(now + Duration::from_millis(1));
         }
     }
 }
