@@ -189,10 +189,16 @@ fn the_activities_of_all_are_bounded_and_the_host_that_has_most_makes_way() {
     pair.settle();
     let honest = kept(&pair, [10, 0, 0, 1]).activities;
     assert!(honest >= 199 * 16, "{honest}");
+    // One of the hostile host's conversations has few, and is not heard again.
+    let modest = join(&mut pair, HARM, 100);
+    comes(&mut pair, modest, &[frame_about(CANCEL, 0, 1, 9, &[])]);
     use_activities(&mut pair, |pair| {
         assert!(pair.server.kept_for(HARM.into()).activities <= 16 * (65_536 + 2 * 2000));
     });
     assert_eq!(kept(&pair, [10, 0, 0, 1]).activities, honest);
+    let challenges = pair.server.stats().challenges;
+    comes(&mut pair, modest, &[frame_about(PROBE, 0, 1, 9, &[])]);
+    assert_eq!(pair.server.stats().challenges, challenges, "it is known");
     assert!(honest_call_returns(&mut pair, b"is it known?"));
 }
 
@@ -326,6 +332,9 @@ fn words_about_calls_are_acted_upon_as_far_as_their_host_leaves_time_to_others()
     assert!(honest_call_returns(&mut pair, &[5; 3000]));
     pair.pass(Duration::from_millis(125));
     assert_eq!(asked_about(&mut pair, second, &probes), 1000, "and of that host, later");
+    // A call that is executed and comes over and over is a word like any other.
+    let calls = vec![frame_about(CALL, 0, 6, 100, &[0, EXPORT as u32, 1]); 1300];
+    assert_eq!(asked_about(&mut pair, second, &calls), 1050);
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn whoever_cancels_a_call_again_hears_the_same_of_it() {
 #[test]
 fn a_late_word_about_an_earlier_result_of_an_activity_does_not_end_the_next_one() {
     let (mut pair, _, key) = Pair::executing(b"much");
-    let fragments = pair.finish(key, Finish::Result, &[7; 20_000]);
+    let fragments = pair.finish(key, Finish::Result, &[7; 100_000]);
     pair.hear(&fragments);
     let mut all = Vec::new();
     while pair.server.held_bytes() > 0 {
@@ -195,10 +195,10 @@ fn a_late_word_about_an_earlier_result_of_an_activity_does_not_end_the_next_one(
     let call = pair.sent();
     pair.receive(&call);
     let (key, _) = pair.asked.pop().unwrap();
-    let next = pair.finish(key, Finish::Result, &[8; 20_000]);
+    let next = pair.finish(key, Finish::Result, &[8; 100_000]);
     pair.receive(&all);
-    assert!(pair.server.held_bytes() >= 20_000);
+    assert!(pair.server.held_bytes() >= 100_000);
     pair.hear(&next);
     pair.carry(2, Duration::from_secs(10), |_, _, _| true);
-    assert_eq!(pair.told[1], (2, Told::Result(vec![8; 20_000])));
+    assert_eq!(pair.told[1], (2, Told::Result(vec![8; 100_000])));
 }

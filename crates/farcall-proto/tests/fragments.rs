@@ -42,6 +42,26 @@ fn a_probe_that_crosses_the_result_does_not_begin_it_anew() {
 }
 
 #[test]
+fn fragments_of_which_nothing_was_heard_are_sent_again_when_their_caller_asks_after_a_round_trip() {
+    let mut pair = small();
+    pair.start(1, b"fetch...");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    let first = pair.finish(key, Finish::Result, &[7; 5_000]);
+    for (later, again) in [(Duration::ZERO, 0), (SECOND, first.len())] {
+        pair.pass(later);
+        let before = *pair.server.stats();
+        pair.receive(&call);
+        pair.server.audit();
+        assert_eq!(pair.answered().len(), again);
+        pair.server.audit();
+        let stats = pair.server.stats();
+        assert_eq!(stats.retransmitted - before.retransmitted, 1 + again as u64, "the question, and each fragment");
+    }
+}
+
+#[test]
 fn a_transfer_that_takes_longer_than_results_are_held_goes_on() {
     let mut pair = small();
     pair.answer = Some(vec![7; 100_000]);

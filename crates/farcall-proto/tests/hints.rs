@@ -153,6 +153,48 @@ fn for_want_of_room_the_server_says_that_nothing_ran_and_forgets_nobody_in_vain(
 }
 
 #[test]
+fn a_call_that_was_refused_for_want_of_room_never_runs_also_when_there_is_room() {
+    let settings = ServerConfig { max_conversations: 1, ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(ClientConfig::default(), settings);
+    pair.start(1, b"busy");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (busy, _) = pair.asked.pop().unwrap();
+    pair.client = Conversation::new(ClientConfig::default(), 0xbeef);
+    pair.start(2, b"full");
+    let mut all = Vec::new();
+    while pair.told.is_empty() {
+        let sent = pair.sent();
+        pair.receive(&sent);
+        all.extend(sent);
+        let answers = pair.answered();
+        pair.hear(&answers);
+    }
+    assert_eq!(pair.told, [(2, Told::Failed(Kind::Overloaded, Ran::No))]);
+    pair.finish(busy, Finish::Result, b"done");
+    pair.receive(&all);
+    assert_eq!((pair.asked.len(), pair.server.stats().evicted), (0, 0));
+}
+
+#[test]
+fn a_conversation_that_is_known_goes_on_though_a_newer_one_was_forgotten() {
+    let settings = ServerConfig { max_conversations: 2, ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(ClientConfig::default(), settings);
+    join(&mut pair, HARM, 1);
+    pair.pass(Duration::from_secs(1));
+    pair.start(1, b"call");
+    pair.settle();
+    join(&mut pair, HARM, 2);
+    assert_eq!(pair.server.stats().evicted, 1);
+    // The client's address changes, so that it has to show its ticket.
+    pair.from.set_port(2000);
+    pair.start(2, b"call");
+    pair.settle();
+    assert_eq!(pair.told[1], (2, Told::Result(b"call".to_vec())));
+    assert_eq!((pair.server.stats().evicted, pair.server.conversations()), (1, 2));
+}
+
+#[test]
 fn a_server_that_drains_renews_the_ticket_of_a_conversation_that_it_has() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"call");

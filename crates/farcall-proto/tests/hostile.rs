@@ -191,6 +191,19 @@ fn a_fragment_of_an_earlier_call_is_not_taken_for_one_of_the_activitys_last() {
 }
 
 #[test]
+fn whoever_asks_for_an_earlier_call_of_an_activity_is_told_nothing() {
+    let mut pair = Pair::acquainted();
+    let peer = join(&mut pair, HARM, 1);
+    comes(&mut pair, peer, &[frame_about(CALL, 0, 3, 9, &[0, EXPORT as u32, 1])]);
+    for kind in [PROBE, CANCEL] {
+        comes(&mut pair, peer, &[frame_about(kind, 0, 3, 8, &[])]);
+        assert_eq!((pair.answered().len(), pair.cancelled.len()), (0, 0));
+    }
+    comes(&mut pair, peer, &[frame_about(PROBE, 0, 3, 9, &[])]);
+    assert_eq!(pair.answered().len(), 1);
+}
+
+#[test]
 fn a_fragment_that_asks_for_nothing_and_leaves_no_gap_is_not_answered() {
     let mut pair = Pair::acquainted();
     let peer = join(&mut pair, HARM, 1);

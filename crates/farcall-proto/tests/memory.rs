@@ -109,6 +109,41 @@ fn what_ran_never_runs_again_also_when_nothing_is_held_of_its_activity() {
     assert_eq!(pair.answered().iter().map(|answer| frames_of(answer)).collect::<Vec<_>>(), [[STATE; 3]]);
 }
 
+/// The lists that a server has for a host, of conversations that it may have forgotten.
+#[test]
+fn what_is_listed_for_a_host_does_not_grow_with_the_conversations_that_it_had() {
+    let mut pair = Pair::with(client(), ServerConfig { max_conversations: 2, ..ServerConfig::default() });
+    let call = |activity| frame_about(CALL, 0, activity, 9, &[0, EXPORT as u32, 1]);
+    let lasting = join(&mut pair, HARM, 1);
+    comes(&mut pair, lasting, &[call(3), call(7)]);
+    let unfinished = std::mem::take(&mut pair.asked);
+    for port in 2..400 {
+        let peer = join(&mut pair, HARM, port);
+        comes(&mut pair, peer, &[call(5)]);
+        let (key, _) = pair.asked.pop().unwrap();
+        pair.finish(key, Finish::Result, b"done");
+        pair.server.audit();
+    }
+    assert!(pair.server.stats().evicted > 390);
+    let kept = pair.server.kept_for(HARM.into());
+    assert!(kept.listed < 80, "{kept:?} with {} unfinished", unfinished.len());
+}
+
+#[test]
+fn a_conversation_that_is_forgotten_gives_back_the_buffer_that_it_was_lent() {
+    let mut pair = Pair::with(client(), ServerConfig { max_conversations: 1, ..ServerConfig::default() });
+    pair.start(1, &[1; 600_000]);
+    pair.carry(1, 10 * SECOND, |_, _, _| true);
+    pair.server.recycle(Vec::with_capacity(600_000));
+    pair.start(2, &[1; 600_000]);
+    let sent = pair.sent();
+    pair.receive(&sent[..1]);
+    assert!(pair.server.kept_for([10, 0, 0, 1].into()).arguments >= 600_000);
+    join(&mut pair, HARM, 1);
+    assert_eq!((pair.server.conversations(), pair.server.held_bytes()), (1, 0));
+    pair.server.audit();
+}
+
 #[test]
 fn a_conversation_that_moves_to_another_host_takes_along_what_is_kept_for_it() {
     let mut pair = Pair::acquainted();
@@ -152,20 +187,21 @@ fn a_conversation_that_moves_to_another_host_takes_along_what_is_kept_for_it() {
 
 #[test]
 fn of_a_host_whose_results_go_those_of_who_has_little_stay_for_last() {
-    let mut pair = with_budget(4_000);
+    // The least share is a byte.
+    let mut pair = with_budget(8191);
     let modest: Vec<Peer> = (1..=24).map(|port| join(&mut pair, HARM, port)).collect();
-    let greedy = join(&mut pair, HARM, 30);
+    let greedy: Vec<Peer> = (25..=27).map(|port| join(&mut pair, HARM, port)).collect();
     let call = |pair: &mut Pair, peer, activity, len| {
         comes(pair, peer, &[frame_about(CALL, 0, activity, 50, &[0, EXPORT as u32, 1])]);
         let (key, _) = pair.asked.pop().unwrap();
         pair.finish(key, Finish::Result, &vec![7; len]);
     };
     modest.iter().for_each(|peer| call(&mut pair, *peer, 0, 0));
-    (0..20).for_each(|activity| call(&mut pair, greedy, activity, 1000));
+    (0..30).for_each(|n| call(&mut pair, greedy[n % 3], n as u32 / 3, 1000));
     assert!(modest.iter().all(|peer| answer(&mut pair, *peer, 0, 50) == RESULT));
     // Of the others the latest are there.
-    let greedy: Vec<u8> = (0..20).map(|activity| answer(&mut pair, greedy, activity, 50)).collect();
-    assert_eq!(greedy, [[STATE; 16].as_slice(), &[RESULT; 4]].concat());
+    let greedy: Vec<u8> = (0..30).map(|n| answer(&mut pair, greedy[n % 3], n as u32 / 3, 50)).collect();
+    assert_eq!(greedy, [[STATE; 22].as_slice(), &[RESULT; 8]].concat());
 }
 
 /// What a peer hears of its call.
@@ -399,6 +435,20 @@ fn where_two_clients_are_being_sent_as_much_the_latest_result_is_lost() {
 }
 
 #[test]
+fn a_host_that_is_being_sent_most_makes_way_until_the_other_is_being_sent_as_much() {
+    let server = ServerConfig { held_budget: LONG, sending_budget: 9 * LONG, ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(client(), server);
+    call_long(&mut pair, 1..=6, |_, _| ());
+    another(&mut pair);
+    pair.start(7, b"long....");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    pair.finish(key, Finish::Result, &vec![7; 5 * LONG]);
+    assert_eq!(pair.server.held_bytes(), 5 * LONG, "one of six has gone, and the latest");
+}
+
+#[test]
 fn of_one_hosts_clients_the_one_that_is_being_sent_most_makes_way() {
     let mut pair = with_room_for_ten();
     let (mut way, mut others) = (Vec::new(), Vec::new());
@@ -604,6 +654,42 @@ fn a_call_that_a_newer_one_takes_the_place_of_is_promised_no_room() {
         pair.finish(keys[0], Finish::Result, &[7; 4]);
         pair.finish(keys[1], Finish::Result, &[7; 4]);
     }
+}
+
+/// How far beyond what has come of its arguments a client at this address may go.
+fn window_of(pair: &mut Pair, address: &str) -> u32 {
+    pair.from = address.parse().unwrap();
+    pair.client = Conversation::new(ClientConfig { loopback: true, ..client() }, 5);
+    pair.start(0, b"");
+    pair.settle();
+    let long = pair.start(1, &[7; 1_000_000]);
+    let mut window = 0;
+    while pair.asked.is_empty() {
+        let sent = pair.sent();
+        pair.receive(&sent);
+        let answers = pair.answered();
+        for select in answers.iter().filter(|answer| frames_of(answer) == [SELECT]) {
+            let [through, limit] = [40, 44].map(|at| u32::from_be_bytes(select[at..at + 4].try_into().unwrap()));
+            window = window.max(limit - through);
+        }
+        pair.pass(Duration::from_millis(1));
+        pair.hear(&answers);
+    }
+    pair.client.cancel(pair.now, long);
+    window
+}
+
+#[test]
+fn a_client_on_the_same_machine_may_go_less_far_and_all_share_how_far() {
+    let server = ServerConfig { window: 300_000, local_window: 100_000, ..ServerConfig::default() };
+    assert_eq!(window_of(&mut Pair::with(client(), server.clone()), "127.0.0.1:9"), 100_000);
+    assert_eq!(window_of(&mut Pair::with(client(), server.clone()), "10.0.0.1:9"), 300_000);
+    let mut pair = Pair::with(client(), server);
+    for port in 1..=2 {
+        let other = join(&mut pair, HARM, port);
+        comes(&mut pair, other, &[common::fragment(3, 9, 1000, 0, 4)]);
+    }
+    assert_eq!(window_of(&mut pair, "10.0.0.1:9"), 100_000, "of three messages");
 }
 
 /// A datagram with a fragment of a call's arguments, which asks how far they may go.

@@ -44,6 +44,7 @@ fn counted(pair: &mut Pair, peer: Peer, frames: &[Vec<u8>]) -> (Vec<(&'static st
     let counted = since(&before, pair);
     let bytes = counted.iter().find(|(name, _)| *name == "bytes sent").map_or(0, |(_, bytes)| *bytes);
     assert_eq!(answers.iter().map(Vec::len).sum::<usize>() as u64, bytes);
+    assert!(counted.contains(&("received", 1)));
     let rest = counted.into_iter().filter(|(name, _)| !["received", "sent", "bytes sent"].contains(name)).collect();
     (rest, answers.len())
 }

@@ -74,14 +74,16 @@ impl Server {
         for entry in self.table.entries() {
             let Some(more) = &entry.more else { continue };
             assert_eq!(self.hosts.find(entry.host()), Some(more.host), "a conversation's host");
+            assert!(more.works > 0 || !more.rest.is_empty(), "an idle conversation of which something is kept");
             let mut kept = Amounts::default();
-            let mut running = 0;
+            let (mut running, mut in_flight) = (0, 0);
             for work in more.works() {
                 kept[Kept::Calls as usize] += 1;
                 let held = if work.outgoing.is_some() { Kept::Sending } else { Kept::Results };
                 kept[held as usize] += work.len();
                 kept[Kept::Accessed as usize] += if work.is_accessed() { work.len() } else { 0 };
                 running += u32::from(work.phase == Phase::Running);
+                in_flight += work.outgoing.as_ref().map_or(0, |outgoing| outgoing.in_flight());
                 if let Some(incoming) = &work.incoming {
                     kept[Kept::Arguments as usize] += incoming.memory() + ASSEMBLY;
                     (receiving, lent) = (receiving + 1, lent + incoming.lent());
@@ -100,6 +102,7 @@ impl Server {
                 "what a conversation keeps"
             );
             assert_eq!(more.running, running, "calls that are being executed");
+            assert_eq!(more.in_flight, in_flight, "bytes of results that are under way");
             let host = of_hosts.entry(more.host).or_default();
             add(&mut host.0, &kept);
             host.1 += 1;

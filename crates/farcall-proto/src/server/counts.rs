@@ -71,4 +71,14 @@ mod tests {
         (0..20_000).for_each(|n| counts.remove(host(n)));
         assert_eq!((counts.of(host(0)), counts.of(host(1))), (2_000, 0));
     }
+
+    #[test]
+    fn what_one_host_has_is_counted_once() {
+        for n in 0..5_000 {
+            let mut counts = Counts::new([7; 16]);
+            let host = HostName::of([n + 1, 0]);
+            counts.add(host);
+            assert_eq!(counts.of(host), 1, "{n}");
+        }
+    }
 }

@@ -600,20 +600,94 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Hosts;
+    use super::super::table::Entry;
+    use super::super::{CallKey, Export, Finish, Hosts, Request};
     use super::*;
+    use crate::fuzzing::seal;
+
+    const NOW: Time = Time::from_nanos(1 << 40);
 
     fn at(millis: u64) -> Time {
         Time::from_nanos(1_000_000 * millis)
     }
 
-    fn server() -> Server {
-        Server::new(ServerConfig::default(), Time::default(), [7; 32])
+    fn server(config: ServerConfig) -> Server {
+        let mut server = Server::new(config, NOW, [7; 32]);
+        let names = ["Store", "one"].map(String::from);
+        let [type_name, instance] = names;
+        server.export(Export { id: 77, type_name, instance, procedures: Vec::new() });
+        server
+    }
+
+    /// Makes a conversation known to the server, of a client on the same host as all others.
+    fn know(server: &mut Server, id: u64) -> SocketAddr {
+        let from = SocketAddr::from(([10, 0, 0, 1], id as u16));
+        server.table.insert(Entry::new(id, id, id, from));
+        from
+    }
+
+    /// Of a call come `len` bytes of arguments, from `offset` on, of `total`. Returns whether it is to be executed.
+    fn comes(server: &mut Server, id: u64, from: SocketAddr, [total, offset, len]: [u32; 3]) -> bool {
+        let words = [0, 0, 0, 9, 0, 77, 1, total, offset];
+        let head = [0x10, 2, ((36 + len) >> 8) as u8, (36 + len) as u8];
+        let body = words.into_iter().flat_map(u32::to_be_bytes).chain((0..len).map(|_| 7));
+        let frame: Vec<u8> = head.into_iter().chain(body).collect();
+        let mut executed = false;
+        server.handle(NOW, from, &seal(id, 1, &frame), &mut |request| executed |= matches!(request, Request::Call(_)));
+        executed
+    }
+
+    #[test]
+    fn a_host_of_many_clients_who_have_little_each_keeps_no_more_than_the_budget() {
+        // Each result is as long as the least share.
+        let mut server = server(ServerConfig { held_budget: 4 * LEAST_SHARE, ..ServerConfig::default() });
+        for id in 1..=LEAST_SHARE as u64 + 100 {
+            let from = know(&mut server, id);
+            assert!(comes(&mut server, id, from, [4, 0, 4]));
+            let key = CallKey { conversation: id, activity: 0, sequence: 9 };
+            server.finish(NOW, key, Finish::Result, &mut vec![7; 4], &mut [0; 1200]).expect("it fits");
+            assert!(server.held_bytes() <= 4 * LEAST_SHARE);
+        }
+    }
+
+    #[test]
+    fn of_calls_that_are_over_nothing_is_kept_beyond_the_bound_and_they_do_not_make_room_for_results() {
+        let mut server = server(ServerConfig::default());
+        for id in 1..=10 {
+            let from = know(&mut server, id);
+            assert!(comes(&mut server, id, from, [4, 0, 4]));
+            let key = CallKey { conversation: id, activity: 0, sequence: 9 };
+            server.finish(NOW, key, Finish::Result, &mut vec![7; 4], &mut [0; 1200]).expect("it fits");
+            if id <= 5 {
+                let place = server.table.find(id).unwrap();
+                server.release(place, 0);
+            }
+        }
+        server.shed_kept(Kept::Results, 8, (10, 0));
+        assert_eq!([Kept::Results, Kept::Calls].map(|kind| server.hosts.total(kind)), [8, 7]);
+        server.shed_kept(Kept::Calls, 2, (10, 0));
+        assert_eq!(server.hosts.total(Kept::Calls), 2);
+        server.audit();
+    }
+
+    #[test]
+    fn of_a_hosts_clients_those_with_more_than_their_least_share_of_arguments_make_way() {
+        let reassembly_budget = 1024 * LEAST_SHARE + LEAST_SHARE - 1;
+        let mut server = server(ServerConfig { reassembly_budget, ..ServerConfig::default() });
+        let modest = know(&mut server, 1);
+        assert!(!comes(&mut server, 1, modest, [8, 0, 4]));
+        // The others have some 2,700 bytes each.
+        for id in 2..1700 {
+            let from = know(&mut server, id);
+            assert!(!comes(&mut server, id, from, [3000, 0, 1200]));
+        }
+        assert!(server.stats.evicted_calls > 0);
+        assert!(comes(&mut server, 1, modest, [8, 4, 4]));
     }
 
     #[test]
     fn a_buffer_that_is_given_back_is_used_again() {
-        let mut server = server();
+        let mut server = server(ServerConfig::default());
         let capacity = |server: &mut Server, len| {
             let buffer = server.buffer(Time::default(), len);
             assert!(buffer.is_empty());
