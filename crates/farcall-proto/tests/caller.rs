@@ -380,6 +380,27 @@ fn a_failure_that_the_caller_did_not_ask_for_is_not_called_a_cancel() {
     let answers = pair.finish(key, failure.into(), &[]);
     pair.hear(&answers);
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Other, Ran::No))]);
+    // If he did, why the call never runs is known here: the server says only that it does not.
+    for (ran, told) in [(0, Told::Failed(Kind::Cancelled, Ran::No)), (2, Told::Failed(Kind::Other, Ran::Yes))] {
+        let (mut pair, id, _) = Pair::executing(b"call");
+        pair.client.cancel(pair.now, id);
+        let refusal = frame_about(RESULT, 0, id.activity, id.sequence as u32, &[2 << 24 | ran << 16, 0]);
+        pair.hear(&[forged(pair.client.id(), 1, &[refusal])]);
+        assert_eq!(pair.told, [(1, told)]);
+    }
+}
+
+#[test]
+fn the_next_call_says_too_that_a_long_result_has_arrived() {
+    let (mut pair, id, _) = Pair::executing(b"call");
+    for offset in [0, 4] {
+        let fragment = frame_about(RESULT, 2, id.activity, id.sequence as u32, &[0, 8, offset, 7]);
+        pair.hear(&[forged(pair.client.id(), 1, &[fragment])]);
+    }
+    let mut out = [0; 2048];
+    assert!(pair.client.call((EXPORT, 1), 2, &mut b"call".to_vec(), &mut out).is_none());
+    pair.start(2, b"call");
+    assert_eq!(pair.sent().iter().map(|d| frames_of(d)).collect::<Vec<_>>()[0], [SELECT, CALL]);
 }
 
 #[test]

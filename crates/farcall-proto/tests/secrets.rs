@@ -63,6 +63,7 @@ fn a_handshake_of_several_datagrams_each_way_leads_to_a_key_and_nothing_is_kept_
         answered.extend(welcome);
     }
     assert_eq!(pair.told, [(1, Told::Bound(EXPORT))]);
+    assert_eq!(pair.client.stats().received, 1, "what completed the handshake");
     assert!(asked.len() >= 3, "a first one without proof, and two parts of 1,184 bytes");
     assert!(sealed >= 2, "the server's 1,184 bytes beside a ticket");
     assert_eq!(pair.server.conversations(), 0);
@@ -346,8 +347,24 @@ fn forged_hints_end_no_call_and_ends_without_the_secret_do_not_meet() {
     pair.receive(&call);
     let conversation = conversation_of(&call[0]);
     let [high, low] = [(conversation >> 32) as u32, conversation as u32];
+    let challenge = forged(0, 1 << 40, &[frame(CHALLENGE, 0, &[high, low, 0, 9])]);
+    let stale = |reason| forged(0, 1 << 40, &[frame(STALE, 0, &[high, low, 0, 9, reason, 0])]);
+    // In no scheme but the open one, and without a change, are they hints.
+    for hint in [&challenge, &stale(1)] {
+        for at in [1, hint.len() - 1] {
+            for bit in [1, 2, 3] {
+                let mut changed = hint.clone();
+                changed[at] ^= bit;
+                changed.extend_from_slice(if at == 1 && bit == 3 { &[0; 8] } else { &[] });
+                pair.hear(&[changed]);
+                assert_eq!(pair.sent(), Vec::<Datagram>::new());
+            }
+        }
+    }
+    pair.hear(&[challenge]);
+    assert_eq!(pair.sent().len(), 1, "this one is");
     for reason in 1..=4 {
-        pair.hear(&[forged(0, 1 << 40, &[frame(STALE, 0, &[high, low, 0, 9, reason, 0])])]);
+        pair.hear(&[stale(reason)]);
         pair.settle();
     }
     assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);

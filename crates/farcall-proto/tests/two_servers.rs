@@ -12,6 +12,7 @@ use farcall_proto::{Kind, Ran, ServerConfig};
 /// A pair whose server A has another one, B, beside it, which began `born` before A was heard last.
 fn two_servers(born: Duration) -> (Pair, Server) {
     let mut pair = Pair::acquainted();
+    pair.pass(Duration::from_secs(60));
     let b = Server::new(ServerConfig::default(), pair.now, [9; 32]);
     pair.pass(born);
     (pair, b)
