@@ -58,7 +58,7 @@ impl Owner {
     }
 
     fn seen_from(&self, here: &Self) -> Liveness {
-        if self.pid == here.pid && self == here {
+        if self == here {
             return Liveness::Alive;
         }
         let differ = |a: u64, b: u64| a != 0 && b != 0 && a != b;
@@ -72,13 +72,18 @@ impl Owner {
             return runs(self.pid);
         }
         let stat = proc_file(&format!("{}/stat", self.pid)).ok();
-        match stat.as_deref().and_then(parse_stat) {
+        self.judged(stat.as_deref().and_then(parse_stat), || runs(self.pid))
+    }
+
+    /// Whether it lives, by the state and the start time of the process that has its number, and by whether one has.
+    fn judged(&self, stat: Option<(char, u64)>, runs: impl FnOnce() -> Liveness) -> Liveness {
+        match stat {
             // A zombie has exited; its parent has yet to ask how.
             Some((state, started)) if started != self.started || matches!(state, 'Z' | 'X' | 'x') => Liveness::Dead,
             Some(_) => Liveness::Alive,
             // A process may be hidden from us (proc_pid(5), hidepid), or we lack a descriptor to look:
             // that must not bury the living.
-            None if runs(self.pid) == Liveness::Dead => Liveness::Dead,
+            None if runs() == Liveness::Dead => Liveness::Dead,
             None => Liveness::Unknown,
         }
     }
@@ -202,6 +207,23 @@ mod tests {
         let nobody = Owner { pid: i32::MAX as u32, ..here };
         assert_eq!(nobody.seen_from(&unknown), Liveness::Dead);
         assert_eq!(nobody.seen_from(&here), Liveness::Dead);
+    }
+
+    #[test]
+    fn who_is_hidden_is_not_buried_and_a_zombie_is() {
+        let owner = Owner { pid: 1, started: 2, boot: 3, namespace: 4 };
+        let cases = [
+            (Some(('S', 2)), Liveness::Unknown, Liveness::Alive),
+            (Some(('R', 3)), Liveness::Alive, Liveness::Dead),
+            (Some(('Z', 2)), Liveness::Alive, Liveness::Dead),
+            (Some(('X', 2)), Liveness::Alive, Liveness::Dead),
+            (None, Liveness::Alive, Liveness::Unknown),
+            (None, Liveness::Unknown, Liveness::Unknown),
+            (None, Liveness::Dead, Liveness::Dead),
+        ];
+        for (stat, runs, expected) in cases {
+            assert_eq!(owner.judged(stat, || runs), expected, "{stat:?} {runs:?}");
+        }
     }
 
     #[test]

@@ -59,6 +59,34 @@ fn directory_and_files_are_closed_to_others() {
 }
 
 #[test]
+fn what_the_system_says_is_told_with_what_was_being_done() {
+    let scratch = Scratch::new();
+    let error = File::at(scratch.join("no/parent")).publish(&entry("ebbets")).unwrap_err();
+    assert!(matches!(&error, Error::Io { doing: "making", path, .. } if path.ends_with("no/parent")), "{error:?}");
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    assert_eq!(source.unwrap().kind(), std::io::ErrorKind::NotFound);
+}
+
+/// By these a number that is used again is told from its former owner.
+#[test]
+#[cfg(target_os = "linux")]
+fn of_this_process_all_is_known_that_the_system_says() {
+    let proc = |path: &str| fs::read_to_string(format!("/proc/{path}"));
+    let (Ok(boot), Ok(stat)) = (proc("sys/kernel/random/boot_id"), proc("self/stat")) else {
+        return common::skip("there is no /proc here");
+    };
+    let here = farcall_names::Owner::current();
+    let boot = boot.replace('-', "");
+    assert_eq!((here.pid, here.boot), (std::process::id(), u64::from_str_radix(&boot[..16], 16).unwrap()));
+    let namespace = fs::metadata("/proc/self/ns/pid").unwrap();
+    assert_eq!(here.namespace, std::os::unix::fs::MetadataExt::ino(&namespace));
+    // The name of this program has no parenthesis.
+    let (_, fields) = stat.split_once(") ").unwrap();
+    assert_eq!(here.started.to_string(), fields.split(' ').nth(22 - 3).unwrap());
+    assert!(here.started > 0);
+}
+
+#[test]
 fn asking_makes_nothing() {
     let scratch = Scratch::new();
     let directory = scratch.join("registry");

@@ -109,6 +109,11 @@ fn lengths_are_bounded() {
     let error = format!("A/{longest}a").parse::<Name>().unwrap_err();
     assert_eq!((error.at(), error.fault()), (2 + MAX_LABEL, &Fault::TooLong { part: "an instance", limit: MAX_LABEL }));
 
+    let host = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(53)].join(".");
+    for (more, is_name) in [("", true), ("d", false)] {
+        let text = format!("udp://{host}{more}:7000/{longest}/{beside}");
+        assert_eq!((text.len() <= MAX_NAME, text.parse::<Name>().is_ok()), (is_name, is_name), "{} bytes", text.len());
+    }
     let error = "é".repeat(MAX_NAME).parse::<Name>().unwrap_err();
     assert_eq!(error.fault(), &Fault::TooLong { part: "a name", limit: MAX_NAME });
     assert!(error.to_string().len() < 400, "the error repeats the whole name: {error}");
@@ -132,6 +137,20 @@ fn a_host_may_stand_by_its_name() {
     }
     assert!(format!("udp://{longest}d:7000/A").parse::<Name>().is_err());
     assert!("udp://localhost:7000".parse::<Address>().is_err(), "a registry has numbers only");
+}
+
+#[test]
+fn an_address_of_ipv4_is_one_however_it_is_written() {
+    for (text, canonical) in [
+        ("udp://127.0.0.1:7000", "127.0.0.1:7000"),
+        ("shm://127.0.0.1:7000", "127.0.0.1:7000"),
+        ("udp://[::ffff:10.0.0.7]:7000", "10.0.0.7:7000"),
+        ("udp://[::1]:7000", "[::1]:7000"),
+    ] {
+        let address: Address = text.parse().unwrap();
+        assert_eq!((address.to_string(), address.socket()), (text.to_owned(), canonical.parse().ok()));
+    }
+    assert_eq!(label("ebbets").as_ref(), "ebbets");
 }
 
 proptest! {

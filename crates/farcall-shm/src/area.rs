@@ -256,3 +256,22 @@ fn whole_pages(len: usize) -> io::Result<usize> {
     let whole = len.max(1).checked_next_multiple_of(PAGE).filter(|len| isize::try_from(*len).is_ok());
     whole.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_appended_from_or_put_beyond_an_area() {
+        let area = Area::alone(PAGE);
+        area.put(PAGE - 12, &[7; 12]);
+        area.put(PAGE - 4, &[9; 400]);
+        for (offset, len, expected) in [(PAGE - 16, 16, 16), (PAGE - 16, 400, 16), (PAGE, 1, 0), (PAGE + 8, 400, 0)] {
+            let mut bytes = Vec::new();
+            area.append(offset, len, &mut bytes);
+            let all = [0, 0, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 9, 9, 9, 9];
+            assert_eq!(bytes, all[..expected], "{len} bytes at {offset}");
+        }
+        area.put(PAGE + 8, &[7; 400]);
+    }
+}

@@ -21,6 +21,12 @@ impl Bell {
         Bell(AtomicU32::new(AWAKE))
     }
 
+    #[cfg(test)]
+    #[allow(dead_code)]
+    pub(crate) fn is_awake(&self) -> bool {
+        self.0.load(Ordering::Acquire) == AWAKE
+    }
+
     /// From now on the bell is to be rung. Look for work once more before [`Bell::sleep`].
     pub(crate) fn lie_down(&self) {
         self.0.swap(ASLEEP, Ordering::AcqRel);

@@ -502,4 +502,32 @@ mod tests {
         caller.give_up(ticket);
         assert_eq!(server.given_up(&mut taker), Some(slot));
     }
+
+    #[test]
+    fn a_caller_that_sleeps_is_nudged_for_what_takes_longer_than_to_wake() {
+        let page = Page::alone();
+        let (caller, server, mut taker) = (Caller::new(page.clone()), Server::new(page), Taker::new());
+        let call = Call { export: 7, procedure: 1, within: None, trace: None };
+        let ticket = caller.call(caller.claim().unwrap(), &call, &[], None);
+        let (slot, number) = server.take(&mut taker).unwrap();
+        let filler = server.fillers().into_iter().next().unwrap();
+        let turn = &caller.slot(slot).reply.turn;
+        for (expected, sleeps) in [(0, true), (2 * PART as u64, true), (2 * PART as u64 + 1, false)] {
+            caller.sleep(ticket, true, Duration::ZERO);
+            assert!(turn.has_sleeper());
+            server.stream(slot, number, &filler, expected);
+            assert_eq!(turn.has_sleeper(), sleeps, "{expected} bytes");
+        }
+    }
+
+    #[test]
+    fn recalls_are_counted_so_that_none_ends_a_later_sleep() {
+        let page = Page::alone();
+        let (caller, server) = (Caller::new(page.clone()), Server::new(page));
+        for made in 0..3 {
+            assert_eq!((caller.lie_down().0, server.lie_down().0), (made, made));
+            caller.wake();
+            server.wake();
+        }
+    }
 }

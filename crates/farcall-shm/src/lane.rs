@@ -272,3 +272,25 @@ fn word(uses: u32, parts: u32) -> u64 {
 fn uses(word: u64) -> u32 {
     (word >> 32) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_that_is_emptied_rings_for_whoever_fills_arguments() {
+        let page = Page::alone();
+        for (way, rings) in [(Way::Arguments, true), (Way::Results, false)] {
+            let (mut filler, bell) = (Filler::new(&page, way, 0), &flow(&page, way, 0).emptied.bell);
+            filler.begin();
+            filler.put(&vec![1; 2 * PART]);
+            let mut emptier = Emptier::new(&page, way, 0);
+            bell.lie_down();
+            emptier.take(None);
+            assert_eq!(bell.is_awake(), rings, "{way:?}");
+            bell.lie_down();
+            assert!(emptier.finish(2 * PART as u64, None));
+            assert_eq!(bell.is_awake(), rings, "{way:?}");
+        }
+    }
+}

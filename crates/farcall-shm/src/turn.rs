@@ -23,6 +23,12 @@ impl Turn {
         Turn(AtomicU32::new(0))
     }
 
+    #[cfg(test)]
+    #[allow(dead_code)]
+    pub(crate) fn has_sleeper(&self) -> bool {
+        self.0.load(Ordering::Acquire) & ASLEEP != 0
+    }
+
     /// Whether the answer of that number is there: then everything that belongs to it is.
     #[inline]
     pub(crate) fn is(&self, number: u64) -> bool {

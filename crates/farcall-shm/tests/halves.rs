@@ -3,8 +3,10 @@
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
-use std::sync::Arc;
+mod threads;
+
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
 use farcall_shm::{
@@ -29,10 +31,11 @@ fn a_call_and_its_answer() {
         let call = Call { within: Some(Duration::from_micros(5)), trace: Some([round; 24]), ..call(2) };
         assert!(!server.is_rung(&taker.seen()));
         let ticket = caller.call(slot, &call, &[round; 21], None);
+        assert_eq!((ticket.slot(), ticket.number()), (slot, u64::from(round)));
         assert!(server.is_rung(&taker.seen()));
         assert!(!caller.is_taken(ticket));
         let (taken, number) = server.take(&mut taker).unwrap();
-        assert_eq!((taken, number), (slot, u64::from(round)));
+        assert_eq!((taken, number, taker.number(slot)), (slot, u64::from(round), number));
         assert!(caller.is_taken(ticket) && !caller.is_answered(ticket));
         assert_eq!(server.request(slot), Request::Call { call, len: 21, added: None });
         let mut arguments = vec![9];
@@ -148,17 +151,84 @@ fn each_status_crosses_as_it_is() {
 #[test]
 fn what_is_fetched_comes_by_parts() {
     let (caller, server, mut taker) = halves();
-    let mut lane = caller.lane(Duration::ZERO).unwrap();
+    let mut lanes: Vec<_> = (0..LANES).map(|_| caller.lane(Duration::ZERO).unwrap()).collect();
+    let content = |lane: usize, part: usize| vec![(lane * FETCHED + part) as u8; 77];
     let slot = caller.claim().unwrap();
-    let ticket = caller.fetch(slot, &mut lane, 1, 4096);
-    let (_, number) = server.take(&mut taker).unwrap();
-    let Request::Fetch { lane: which, part: 1, offset: 4096 } = server.request(slot) else { panic!() };
-    server.fill(which, 1, &[7; 77]);
-    server.answer(slot, number, Status::Part, &[]);
-    assert!(caller.is_answered(ticket) && caller.is_part(ticket));
-    let mut part = Vec::new();
-    lane.drain(1, 77, &mut part);
-    assert_eq!(part, [7; 77]);
+    for (which, lane) in lanes.iter_mut().enumerate() {
+        for part in 0..FETCHED {
+            let ticket = caller.fetch(slot, lane, part, 4096);
+            let (_, number) = server.take(&mut taker).unwrap();
+            assert_eq!(server.request(slot), Request::Fetch { lane: which, part, offset: 4096 });
+            server.fill(which, part, &content(which, part));
+            server.answer(slot, number, Status::Part, &[]);
+            assert!(caller.is_answered(ticket) && caller.is_part(ticket));
+        }
+    }
+    for (which, lane) in lanes.iter().enumerate() {
+        for part in 0..FETCHED {
+            let mut drained = Vec::new();
+            lane.drain(part, 77, &mut drained);
+            assert_eq!(drained, content(which, part));
+        }
+    }
+}
+
+/// The server may write to the part until it has answered.
+#[test]
+fn a_lane_by_which_was_fetched_is_not_used_again_before_that_is_there() {
+    let (caller, server, mut taker) = halves();
+    let _others: Vec<_> = (1..LANES).map(|_| caller.lane(Duration::ZERO).unwrap()).collect();
+    let fetch = || {
+        let mut lane = caller.lane(Duration::ZERO).unwrap();
+        let ticket = caller.fetch(caller.claim().unwrap(), &mut lane, 0, 0);
+        (lane, ticket)
+    };
+    let mut answer = || {
+        let (slot, number) = server.take(&mut taker).unwrap();
+        server.answer(slot, number, Status::Part, &[]);
+    };
+    // It is answered; it was, and its slot has had another answer since; it is known to be.
+    let (lane, ticket) = fetch();
+    drop(lane);
+    assert!(caller.lane(Duration::ZERO).is_none());
+    answer();
+    assert_eq!(fetch().1.slot(), ticket.slot() + 1);
+    answer();
+    caller.call(ticket.slot() + 1, &call(1), &[], None);
+    answer();
+    let (mut lane, _) = fetch();
+    lane.fetched();
+    drop(lane);
+    assert!(caller.lane(Duration::ZERO).is_some());
+}
+
+const GUARD: Duration = Duration::from_secs(3600);
+
+#[test]
+fn a_lane_that_is_free_is_given_at_once_and_others_are_waited_for() {
+    let (caller, ..) = halves();
+    let mut lanes: Vec<_> = (0..LANES).map(|_| caller.lane(GUARD).unwrap()).collect();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| caller.lane(GUARD).is_some());
+        lanes.pop();
+        assert!(waiting.join().unwrap());
+    });
+}
+
+#[test]
+fn whoever_fills_a_lane_sleeps_until_there_is_room() {
+    let (caller, server, _) = halves();
+    let mut lane = caller.lane(Duration::ZERO).unwrap();
+    assert!(lane.has_room());
+    assert_eq!(lane.put(&bytes(PARTS * PART)), PARTS * PART);
+    assert!(!lane.has_room());
+    let sleep = || {
+        while !lane.has_room() {
+            lane.sleep(GUARD);
+        }
+    };
+    wake_from_sleep(sleep, || server.emptiers().iter_mut().for_each(|emptier| emptier.take(None)));
+    assert_eq!(lane.put(&[1]), 1);
 }
 
 fn bytes(len: usize) -> Vec<u8> {
@@ -244,11 +314,12 @@ fn a_lane_is_not_used_again_before_its_arguments_were_taken() {
 #[test]
 fn what_is_held_stands_there_until_the_lane_is_dropped() {
     let (caller, server, mut taker) = halves();
-    let all = bytes(PART + 9);
+    let content = |which: usize| vec![which as u8 + 1; PART + 9];
     let mut held = Vec::new();
     while held.len() < LANES / 2 {
         let mut lane = caller.lane(Duration::ZERO).unwrap();
-        assert!(lane.hold() && lane.hold() && lane.is_held());
+        assert!(!lane.is_held() && lane.hold() && lane.hold() && lane.is_held());
+        let all = content(held.len());
         lane.put(&all);
         assert_eq!(lane.rest(), PARTS * PART - all.len());
         caller.call(caller.claim().unwrap(), &call(1), &[], Some(&mut lane));
@@ -260,13 +331,14 @@ fn what_is_held_stands_there_until_the_lane_is_dropped() {
     // Others are left, for those who want none longer than it takes.
     let mut other = caller.lane(Duration::ZERO).unwrap();
     assert!(!other.hold());
-    for lane in &held {
+    for (which, lane) in held.iter().enumerate() {
         let mut copy = Vec::new();
         lane.copy(&mut copy);
-        assert_eq!(copy, all);
+        assert_eq!(copy, content(which));
     }
-    if held.pop().is_some() {
-        assert!(other.hold());
+    if let Some(mut lane) = held.pop() {
+        lane.let_go();
+        assert!(!lane.is_held() && other.hold() && !lane.hold());
     }
 }
 
@@ -300,6 +372,35 @@ fn a_result_comes_by_a_lane_while_it_is_made() {
         assert!(filler.is_over());
         caller.release(slot);
     }
+}
+
+/// What does not fit is put in later, and nothing before it is left out.
+#[test]
+fn arguments_that_another_thread_empties_meanwhile_come_whole() {
+    let parts = if cfg!(miri) { 2 * PARTS } else { 100 * PARTS };
+    let (caller, server, _) = halves();
+    let emptiers = server.emptiers();
+    let mut lane = caller.lane(Duration::ZERO).unwrap();
+    let mut emptier = emptiers.into_iter().find_map(|mut one| one.renew().then_some(one)).unwrap();
+    let all = bytes(parts * PART + 1);
+    std::thread::scope(|scope| {
+        let emptying = scope.spawn(|| {
+            let mut arguments = Vec::new();
+            while arguments.len() < parts * PART {
+                match emptier.has_part() {
+                    true => emptier.take(Some(&mut arguments)),
+                    false => std::thread::yield_now(),
+                }
+            }
+            assert!(emptier.finish(all.len() as u64, Some(&mut arguments)));
+            arguments
+        });
+        let mut taken = 0;
+        while taken < all.len() {
+            taken += lane.put(&all[taken..]);
+        }
+        assert!(emptying.join().unwrap() == all);
+    });
 }
 
 #[test]
@@ -383,6 +484,10 @@ fn of_a_long_answer_the_slot_holds_the_beginning() {
 #[test]
 fn what_was_given_up_is_told_once_it_is_taken() {
     let (caller, server, mut taker) = halves();
+    // Not in the first word of bits, if there are more.
+    for _ in 0..SLOTS - 2 {
+        caller.claim().unwrap();
+    }
     let first = caller.call(caller.claim().unwrap(), &call(1), &[], None);
     server.take(&mut taker).unwrap();
     let second = caller.call(caller.claim().unwrap(), &call(1), &[], None);
@@ -396,6 +501,44 @@ fn what_was_given_up_is_told_once_it_is_taken() {
     assert_eq!(server.given_up(&mut taker), Some(second.slot()));
     assert_eq!(server.given_up(&mut taker), None);
     assert!(!server.is_rung(&taker.seen()));
+    // The same slots again: by that alone the server is rung.
+    for slot in [first, second].map(|ticket| ticket.slot()) {
+        let ticket = caller.call(slot, &call(1), &[], None);
+        server.take(&mut taker).unwrap();
+        assert!(!server.is_rung(&taker.seen()));
+        caller.give_up(ticket);
+        assert!(server.is_rung(&taker.seen()));
+        assert_eq!([(); 2].map(|()| server.given_up(&mut taker)), [Some(slot), None]);
+    }
+}
+
+#[test]
+fn parts_of_arguments_ring_by_themselves() {
+    let (caller, server, mut taker) = halves();
+    let mut lane = caller.lane(Duration::ZERO).unwrap();
+    lane.put(&[1]);
+    assert!(server.is_rung(&taker.seen()));
+    assert!(server.has_parts(&mut taker) && !server.is_rung(&taker.seen()));
+}
+
+#[test]
+fn no_slot_is_claimed_by_two_threads_at_once() {
+    const THREADS: usize = 4;
+    let rounds = if cfg!(miri) { 1 } else { 200 };
+    let (caller, barrier) = (halves().0, Barrier::new(THREADS));
+    let claim_all = || {
+        barrier.wait();
+        Vec::from_iter(std::iter::from_fn(|| caller.claim()))
+    };
+    for _ in 0..rounds {
+        let mut claimed = std::thread::scope(|scope| {
+            let threads = [(); THREADS].map(|()| scope.spawn(claim_all));
+            threads.map(|thread| thread.join().unwrap()).concat()
+        });
+        claimed.sort_unstable();
+        assert_eq!(claimed, Vec::from_iter(0..SLOTS));
+        claimed.into_iter().for_each(|slot| caller.release(slot));
+    }
 }
 
 #[test]
@@ -446,13 +589,22 @@ fn a_request_is_detached_alone() {
     assert!(!server.is_detached(slot, number + 1), "the slot's next request is another one");
 }
 
+/// Wakes a thread once it sleeps, and waits until it ends.
+fn wake_from_sleep(sleeper: impl FnOnce() + Send, wake: impl FnOnce()) {
+    let (sender, ids) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            sender.send(threads::this()).unwrap();
+            sleeper();
+        });
+        threads::until_asleep(ids.recv().unwrap());
+        wake();
+    });
+}
+
 #[test]
-fn the_service_thread_hears_of_an_answer_that_is_watched_and_of_its_own_process() {
+fn each_sleeper_is_woken_by_what_it_waits_for_and_by_its_own_process() {
     let (caller, server, mut taker) = halves();
-    let ticket = caller.call(caller.claim().unwrap(), &call(1), &[], None);
-    let (slot, number) = server.take(&mut taker).unwrap();
-    assert!(caller.watch(ticket) && caller.watch(ticket));
-    let over = AtomicBool::new(false);
     let rest_until = |ready: &dyn Fn() -> bool| {
         while !ready() {
             let lying = caller.lie_down();
@@ -461,16 +613,49 @@ fn the_service_thread_hears_of_an_answer_that_is_watched_and_of_its_own_process(
             }
         }
     };
-    std::thread::scope(|scope| {
-        let service = scope.spawn(|| rest_until(&|| caller.is_answered(ticket)));
-        server.answer(slot, number, Status::Result, &[]);
-        service.join().unwrap();
-        let service = scope.spawn(|| rest_until(&|| over.load(Ordering::Acquire)));
-        over.store(true, Ordering::Release);
-        caller.wake();
-        service.join().unwrap();
-    });
+    let sleep_until = |ready: &dyn Fn() -> bool| {
+        while !ready() {
+            let lying = server.lie_down();
+            if !ready() {
+                server.sleep(lying);
+            }
+            server.get_up();
+        }
+    };
+    let seen = taker.seen();
+    let claimed = caller.claim().unwrap();
+    let make_call = || _ = caller.call(claimed, &call(1), &[], None);
+    wake_from_sleep(|| sleep_until(&|| server.is_rung(&seen)), make_call);
+    let (slot, number) = server.take(&mut taker).unwrap();
+    server.answer(slot, number, Status::Result, &[]);
+
+    let ticket = caller.call(claimed, &call(1), &[], None);
+    let (slot, number) = server.take(&mut taker).unwrap();
+    assert!(caller.watch(ticket) && caller.watch(ticket));
+    let answer = || server.answer(slot, number, Status::Result, &[]);
+    wake_from_sleep(|| rest_until(&|| caller.is_answered(ticket)), answer);
     assert!(!caller.watch(ticket), "the answer is there");
+
+    let ticket = caller.call(claimed, &call(1), &[], None);
+    let (slot, number) = server.take(&mut taker).unwrap();
+    let wait = || {
+        while !caller.is_answered(ticket) {
+            caller.sleep(ticket, false, GUARD);
+        }
+    };
+    wake_from_sleep(wait, || server.answer(slot, number, Status::Result, &[]));
+
+    let over = [(); 2].map(|()| AtomicBool::new(false));
+    let wake_caller = || {
+        over[0].store(true, Ordering::Release);
+        caller.wake();
+    };
+    wake_from_sleep(|| rest_until(&|| over[0].load(Ordering::Acquire)), wake_caller);
+    let wake_server = || {
+        over[1].store(true, Ordering::Release);
+        server.wake();
+    };
+    wake_from_sleep(|| sleep_until(&|| over[1].load(Ordering::Acquire)), wake_server);
 }
 
 #[test]

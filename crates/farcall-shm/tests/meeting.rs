@@ -2,13 +2,18 @@
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
+mod threads;
+
 use std::fs::File;
 use std::io::Read;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use farcall_shm::{Alarm, Ear, Heard, Hello, Listener, MAX_HELLO, TicketHolder, Wants, Wire, file_limit};
+use farcall_shm::{
+    Alarm, Area, Ear, Heard, Hello, Listener, MAX_HELLO, May, Page, TicketHolder, Wants, Wire, file_limit, unclosed,
+};
+use rustix::io::FdFlags;
 
 /// An address that nobody else has while the socket is there.
 fn address() -> (UdpSocket, SocketAddr) {
@@ -89,8 +94,12 @@ fn messages_come_one_by_one_and_the_end_after_them() {
 fn whoever_waits_for_a_message_waits_until_it_is_there() {
     let (theirs, ours) = connection();
     ours.wait(Duration::ZERO);
+    let waiting = threads::this();
     std::thread::scope(|scope| {
-        scope.spawn(|| assert!(theirs.send(b"x", None)));
+        scope.spawn(|| {
+            threads::until_asleep(waiting);
+            assert!(theirs.send(b"x", None));
+        });
         ours.wait(Duration::MAX);
         assert_eq!(ours.receive(&mut [0; 8]), Heard::Message(1));
     });
@@ -120,6 +129,10 @@ fn nobody_receives_a_file_unasked() {
     drop(ours);
     theirs.wait(Duration::MAX);
     assert_eq!(theirs.receive(&mut buffer), Heard::Gone);
+    // And some time all is closed, by threads that then end.
+    while unclosed() > 0 {
+        std::thread::yield_now();
+    }
 }
 
 #[test]
@@ -151,6 +164,25 @@ fn an_ear_hears_by_name_who_has_something_to_say() {
     assert_eq!(heard(None), [1, 8]);
     ear.ignore(&ours);
     assert_eq!(heard(Some(Duration::ZERO)), [1]);
+}
+
+/// One that a child inherits would keep a connection open that the peer takes for ended.
+#[test]
+fn no_descriptor_is_inherited_by_who_is_executed() {
+    let (_socket, address) = address();
+    let listener = Listener::bind(address).unwrap();
+    let theirs = Wire::connect(address).unwrap();
+    let (ours, _) = listener.accept().unwrap().unwrap();
+    let alarm = Alarm::new().unwrap();
+    let (_, segment) = Area::create(1, May::Write).unwrap();
+    let (_, arguments) = Page::arguments().unwrap();
+    let (_, page) = Page::create(&arguments).unwrap();
+    assert!(theirs.send(b"file", Some(segment.as_fd())));
+    let (_, received) = ours.receive_file(&mut [0; 8]).unwrap();
+    let wires = [listener.as_fd(), theirs.as_fd(), ours.as_fd(), alarm.as_fd()];
+    for (at, fd) in wires.into_iter().chain([&segment, &arguments, &page, &received].map(AsFd::as_fd)).enumerate() {
+        assert!(rustix::io::fcntl_getfd(fd).unwrap().contains(FdFlags::CLOEXEC), "number {at}");
+    }
 }
 
 #[test]

@@ -105,10 +105,10 @@ fn a_receiver_hears_of_two_callers() {
 }
 
 /// What `Post::close` and `Receiver::wait` do, beside a peer that moves the receiver to a word of its own,
-/// and one that does not.
+/// and one that does not; and where the system cannot wait at two words.
 #[test]
 fn whoever_sleeps_at_a_bell_is_recalled_whatever_the_peer_does() {
-    for stranded in [false, true] {
+    for kernel in [|| Kernel::new(false), || Kernel::new(true), Kernel::without_waitv] {
         loom::model(move || {
             let shared = Arc::new((Bell::new(), Recall::new(), AtomicBool::new(false)));
             let closing = shared.clone();
@@ -116,7 +116,7 @@ fn whoever_sleeps_at_a_bell_is_recalled_whatever_the_peer_does() {
                 closing.2.store(true, Ordering::Release);
                 closing.1.make(&closing.0);
             };
-            both_in(Kernel::new(stranded), close, || {
+            both_in(kernel(), close, || {
                 let (bell, recall, closed) = &*shared;
                 while !closed.load(Ordering::Acquire) {
                     let made = recall.made();

@@ -155,6 +155,38 @@ mod tests {
         });
     }
 
+    /// As a child has that was forked in one's turn.
+    #[test]
+    fn a_turn_ends_though_somebody_has_a_copy_of_the_descriptor() {
+        let (_scratch, _, directory) = made();
+        let turn = directory.turn(Duration::ZERO).unwrap();
+        let copy = turn.0.try_clone().unwrap();
+        drop(turn);
+        assert!(directory.turn(Duration::ZERO).is_ok());
+        drop(copy);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn whoever_waits_for_a_lock_whose_file_is_removed_gets_its_successor() {
+        use std::os::unix::fs::MetadataExt;
+        let (_scratch, path, directory) = made();
+        let turn = directory.turn(Duration::ZERO).unwrap();
+        let waited_for = format!(":{} ", std::fs::metadata(path.join(LOCK)).unwrap().ino());
+        let waits = |line: &str| line.contains("->") && line.contains(&waited_for);
+        let Ok(_) = std::fs::read_to_string("/proc/locks") else { return };
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| directory.turn(Duration::from_secs(60)));
+            while !std::fs::read_to_string("/proc/locks").unwrap().lines().any(waits) {
+                thread::yield_now();
+            }
+            std::fs::remove_file(path.join(LOCK)).unwrap();
+            drop(turn);
+            let successor = waiter.join().unwrap().unwrap();
+            assert!(directory.is_still(LOCK, &successor.0).unwrap());
+        });
+    }
+
     #[test]
     fn a_lock_whose_file_was_removed_is_not_taken_for_its_successor() {
         let (_scratch, path, directory) = made();

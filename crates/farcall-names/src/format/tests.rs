@@ -66,6 +66,8 @@ fn a_fault_says_which_line_and_what() {
         (with(&entry.replace("key=0aff", "key=0af")), 2, "\"key\" has a bad value"),
         (with(&entry.replace("key=0aff", "key=")), 2, "\"key\" has a bad value"),
         (with(&entry.replace("key=0aff", "key=é")), 2, "\"key\" has a bad value"),
+        (with(&entry.replace("00000000000000ff", "+0000000000000ff")), 2, "\"export\" has a bad value"),
+        (with(&entry.replace("00000000000000ff", "ff")), 2, "\"export\" has a bad value"),
         (with(&entry.replace("4711", "-1")), 2, "\"owner\" has a bad value"),
         (with(&entry.replace("4711", "4294967296")), 2, "\"owner\" has a bad value"),
         (with(&format!("{entry}\n{entry}")), 3, "in an earlier line"),
@@ -95,10 +97,10 @@ fn what_is_not_text_and_what_is_too_long_are_refused() {
 #[test]
 fn an_entry_at_its_bounds_is_read_and_one_beyond_is_not() {
     let mut entry = Entry::new("A".parse().unwrap(), "b".parse().unwrap(), "udp://[::1]:1".parse().unwrap(), 1);
-    for (more, reads) in [(0, true), (1, false)] {
+    for (fingerprints, bytes, reads) in [(0, 0, true), (1, 0, false), (0, 1, false)] {
         entry.fingerprints =
-            vec![Fingerprint { number: u32::MAX, types: u64::MAX, name: u64::MAX }; MAX_FINGERPRINTS + more];
-        entry.public_key = vec![0xff; MAX_PUBLIC_KEY];
+            vec![Fingerprint { number: u32::MAX, types: u64::MAX, name: u64::MAX }; MAX_FINGERPRINTS + fingerprints];
+        entry.public_key = vec![0xff; MAX_PUBLIC_KEY + bytes];
         assert_eq!(entry.check().is_ok(), reads);
         let mut table = Table::default();
         table.put(entry.clone());

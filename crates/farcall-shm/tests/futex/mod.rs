@@ -14,6 +14,8 @@ pub struct Kernel {
     changed: Condvar,
     /// The peer has taken whoever sleeps at a shared word and a private one away from the shared one.
     stranded: bool,
+    /// Whether one can sleep at a shared word and a private one.
+    waitv: bool,
 }
 
 loom::thread_local! {
@@ -22,7 +24,12 @@ loom::thread_local! {
 
 impl Kernel {
     pub fn new(stranded: bool) -> Arc<Kernel> {
-        Arc::new(Kernel { wakes: Mutex::new(HashMap::new()), changed: Condvar::new(), stranded })
+        Arc::new(Kernel { wakes: Mutex::new(HashMap::new()), changed: Condvar::new(), stranded, waitv: true })
+    }
+
+    /// One that has no futex_waitv, beside an honest peer.
+    pub fn without_waitv() -> Arc<Kernel> {
+        Arc::new(Kernel { wakes: Mutex::new(HashMap::new()), changed: Condvar::new(), stranded: false, waitv: false })
     }
 
     /// From now on it is the thread's.
@@ -41,7 +48,12 @@ pub fn sleep(word: &AtomicU32, value: u32, _: Duration) {
 }
 
 pub fn sleep_at_either(shared: (&AtomicU32, u32), private: (&AtomicU32, u32)) {
-    sleep_at(&[shared, private]);
+    if kernel().waitv {
+        return sleep_at(&[shared, private]);
+    }
+    if private.0.load(Ordering::Acquire) == private.1 {
+        sleep_at(&[shared]);
+    }
 }
 
 fn sleep_at(words: &[(&AtomicU32, u32)]) {
