@@ -208,6 +208,15 @@ fn results_of_accesses_that_nobody_fetches_are_counted_until_they_are_let_go() {
     assert!(pair.server.held_bytes() < LEN && pair.server.has_room(pair.now, &pair.from, 2 * LEN));
 }
 
+#[test]
+fn a_long_result_of_a_call_takes_no_room_from_accesses() {
+    let (mut pair, conversation) = with_room_for_two();
+    let call = frame_about(CALL, 0, 1, 5, &[0, EXPORT as u32, 1]);
+    let key = taken(&mut pair, &forged(conversation, 99, &[call])).expect("it is new");
+    pair.finish(key, Finish::Result, &[7; 3 * LEN]);
+    assert!(pair.server.has_room(pair.now, &pair.from, LEN));
+}
+
 /// Says that so many bytes of a result have come.
 fn select(pair: &mut Pair, conversation: u64, activity: u32, through: u32) {
     let select = frame_about(SELECT, 0, activity, 5, &[through, 12_000, 0, 0]);

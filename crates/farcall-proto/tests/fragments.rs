@@ -405,6 +405,7 @@ fn what_is_inserted_is_sent_from_where_it_stands() {
             assert!(bytes.as_ptr_range().contains(&part.as_ptr()), "it was copied");
             assert!(part.len() >= 8 << 10, "so little is copied");
             datagram.splice(at..at, part.iter().copied());
+            assert_eq!(frames_of(&datagram), [RESULT], "and nothing behind it");
             apart += part.len();
         }
         counted = (counted.0 + 1, counted.1 + datagram.len() as u64);
@@ -513,4 +514,22 @@ fn what_is_inserted_is_copied_where_the_tag_is_made_of_all_bytes() {
     }
     assert!(largest > 30_000, "{largest} bytes: long enough to leave a part where it stands");
     assert_eq!(pair.told[1], (2, Told::Result(whole)));
+}
+
+#[test]
+fn what_was_sent_less_than_a_round_trip_ago_is_not_lost_because_its_receiver_waits() {
+    let mut pair = small();
+    pair.start(1, b"fetch...");
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().unwrap();
+    pair.finish(key, Finish::Result, &[7; 10_000]);
+    let waits =
+        forged(conversation_of(&call[0]), 9, &[frame_about(SELECT, 1, 0, key.sequence as u32, &[0, 65_507, 0, 0])]);
+    // A round trip that was never measured counts as 5 ms.
+    for (after, again) in [(0, false), (3, false), (3, true), (3, false), (3, true)] {
+        pair.pass(Duration::from_millis(after));
+        pair.receive(std::slice::from_ref(&waits));
+        assert_eq!(pair.answered().len() > 1, again, "{after} ms later");
+    }
 }

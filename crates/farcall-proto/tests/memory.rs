@@ -730,3 +730,22 @@ fn who_has_sent_little_of_long_arguments_makes_the_server_hold_little() {
     pair.receive(&[fragment(conversation, TOTAL, 100 * EACH, EACH as usize)]);
     assert_eq!(limit(&mut pair), 5 * 101 * EACH);
 }
+
+#[test]
+fn a_call_of_any_activity_is_executed_once_also_when_nothing_is_held_of_it() {
+    for activity in [0, 1, 9000] {
+        let mut pair = Pair::acquainted();
+        pair.start(9, b"");
+        let conversation = conversation_of(&pair.sent()[0]);
+        let call = [forged(conversation, 8, &[frame_about(CALL, 0, activity, 5, &[0, EXPORT as u32, 1, 6])])];
+        pair.receive(&call);
+        let (key, _) = pair.asked.pop().expect("it is new");
+        pair.finish(key, Finish::Result, b"done");
+        pair.pass(ServerConfig::default().hold * 2);
+        pair.tick();
+        assert_eq!(pair.server.held_bytes(), 0);
+        pair.receive(&call);
+        assert_eq!(pair.asked, [], "activity {activity}");
+        assert_eq!(frames_of(&pair.answered()[0]), [STATE]);
+    }
+}

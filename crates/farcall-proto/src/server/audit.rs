@@ -74,7 +74,7 @@ impl Server {
         for entry in self.table.entries() {
             let Some(more) = &entry.more else { continue };
             assert_eq!(self.hosts.find(entry.host()), Some(more.host), "a conversation's host");
-            assert!(more.works > 0 || !more.rest.is_empty(), "an idle conversation of which something is kept");
+            assert!(more.works > 0 || more.rest.used() > 0, "an idle conversation of which something is kept");
             let mut kept = Amounts::default();
             let (mut running, mut in_flight) = (0, 0);
             for work in more.works() {

@@ -141,6 +141,24 @@ fn one_whole_result_is_read_quickly_as_it_is_read_in_general_and_nothing_else_is
 }
 
 #[test]
+fn a_call_and_a_result_as_long_as_a_frame_can_be_are_read_quickly() {
+    for (scheme, len) in SCHEMES.into_iter().flat_map(|scheme| [4_000, 65_532].map(|len| (scheme, len))) {
+        let bytes = vec![7; len];
+        let result = written(scheme, 65_600, |writer| {
+            let head = ResultHead { position: POSITION, status: Status::Result };
+            writer.result(&head, Part { fragment: None, bytes: &bytes[RESULT_HEAD..] });
+        });
+        let body = result_of(&result, CONVERSATION, &target(scheme).seal, POSITION);
+        assert_eq!(body.map(<[u8]>::len), Some(len - RESULT_HEAD));
+        let call = written(scheme, 65_600, |writer| {
+            let head = CallHead { position: POSITION, export: 1, procedure: 2, meta: Meta::default() };
+            writer.call(&head, Part { fragment: None, bytes: &bytes[CALL_HEAD..] });
+        });
+        assert!(LoneCall::glance(&call).is_some_and(|call| call.is_one(|_| None)));
+    }
+}
+
+#[test]
 fn a_result_that_is_written_around_its_body_is_the_datagram_that_any_result_is() {
     for (scheme, len) in SCHEMES.into_iter().flat_map(|scheme| [0, 4, 40].map(|len| (scheme, len))) {
         let (target, body) = (target(scheme), &[7; 40][..len]);
@@ -418,7 +436,8 @@ fn questions_and_answers_fill_their_datagrams_with_what_fits_of_a_handshake_and_
         assert_eq!((read.client, read.nonce, read.versions), (question.client, question.nonce, question.versions));
         assert_eq!((read.schemes, read.from, read.name), (3, 4, &b"Store"[..]));
         assert_eq!((read.renew, read.proof), (renew, proof));
-        let fits = read.handshake.part.len();
+        // Beside a header, a tag and a frame's head; 28 bytes of fields, the name, and 16 of the handshake's own.
+        let fits = 1200 - 32 - (28 + 12 + 16) - if renews { 8 + 52 + 20 } else { 0 } - if proves { 8 + 52 } else { 0 };
         assert_eq!(read.handshake, Handshake { part: &part[..fits], ..handshake });
     }
     let answer = welcome(b"rest", handshake);
