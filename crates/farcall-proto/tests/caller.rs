@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use farcall_proto::client::CallId;
+use farcall_proto::client::{Call, CallId};
 use farcall_proto::fuzzing::kinds::{MTU_ECHO, WELCOME};
 use farcall_proto::server::Finish;
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
@@ -187,13 +187,17 @@ fn a_call_goes_whole_if_a_datagram_has_room_for_it_and_for_what_may_stand_before
         assert_eq!(sent.iter().map(|d| d[20 + 16 + 1]).collect::<Vec<_>>(), flags, "{len} bytes, in fragments?");
     }
     // In whichever way, they arrive.
-    for len in (WHOLE - 8..=WHOLE + 80).step_by(4) {
+    for (len, limited) in (WHOLE - 40..=WHOLE + 80).step_by(4).flat_map(|len| [(len, false), (len, true)]) {
         let mut pair = Pair::with(small(), ServerConfig::default());
         pair.client.bind(pair.now, "", 0);
         pair.settle();
-        (1..=3).for_each(|token| _ = pair.start(token, &vec![7; len]));
+        for token in 1..=3 {
+            let deadline = limited.then_some(pair.now + 1000 * MS);
+            let call = Call { export: EXPORT, procedure: 1, deadline, trace: None, token };
+            pair.client.start(pair.now, &call, vec![7; len]).expect("room for a call");
+        }
         pair.settle();
-        assert_eq!(pair.told.len(), 4, "{len} bytes");
+        assert_eq!(pair.told.len(), 4, "{len} bytes, a deadline {limited}");
     }
 }
 
@@ -318,8 +322,12 @@ fn a_result_is_taken_only_by_the_call_that_was_sent_and_of_the_exchange_that_is_
     let mut other = result[0].clone();
     other[20 + 4 + 7] = 1;
     pair.hear(&[readdressed(&other, pair.client.id())]);
+    // Flags that nobody knows mean nothing; whom it is for does.
+    let mut flagged = result[0].clone();
+    flagged[20 + 1] = 0x40;
+    pair.hear(&[readdressed(&flagged, 0)]);
     assert_eq!(pair.told, []);
-    pair.hear(&result);
+    pair.hear(&[readdressed(&flagged, pair.client.id())]);
     assert_eq!(pair.told, [(1, Told::Result(b"done".to_vec()))]);
 }
 
@@ -412,4 +420,31 @@ fn the_largest_result_is_as_long_as_the_setting_says() {
         pair.carry(1, Duration::from_secs(1), |_, _, _| true);
         assert_eq!(pair.told, [(1, told)]);
     }
+}
+
+#[test]
+fn a_server_that_does_not_know_a_call_is_told_of_it_again_or_that_it_is_given_up() {
+    for (cancelled, says) in [(false, CALL), (true, CANCEL)] {
+        let (mut pair, id, _) = Pair::executing(b"call");
+        if cancelled {
+            pair.client.cancel(pair.now, id);
+            assert_eq!(pair.sent().len(), 1);
+        }
+        let unknown = frame_about(STATE, 0, id.activity, id.sequence as u32, &[0]);
+        pair.hear(&[forged(pair.client.id(), 1, &[unknown])]);
+        assert_eq!(pair.sent().iter().map(|d| frames_of(d)).collect::<Vec<_>>(), [[says]]);
+    }
+}
+
+#[test]
+fn who_gave_the_ticket_proves_it_and_nobody_else() {
+    let mut pair = Pair::new();
+    assert!(pair.client.expected_proof(b"question").is_none(), "there is no ticket");
+    pair.client.bind(pair.now, "", 1);
+    pair.settle();
+    let (holder, proof) = pair.client.expected_proof(b"question").expect("a ticket");
+    assert_eq!(pair.server.prove(&holder, b"question"), proof);
+    assert_ne!(pair.server.prove(&holder, b"another"), proof);
+    pair.restart_server(8);
+    assert_ne!(pair.server.prove(&holder, b"question"), proof);
 }

@@ -595,7 +595,8 @@ fn bytes_of_no_call_are_given_to_their_export_and_nobody_answers() {
     };
     assert_eq!(posted(&mut pair, EXPORT, &mut out), (0, 1));
     assert_eq!(posted(&mut pair, EXPORT + 1, &mut out), (0, 0), "there is no such export");
-    assert!(pair.client.post(EXPORT, &[7; 1_200], &mut out).is_none(), "no room");
+    assert!(pair.client.post(EXPORT, &[7; 1_164], &mut out).is_none(), "no room");
+    assert_eq!(pair.client.post(EXPORT, &[7; 1_160], &mut out), Some(1_200));
     assert!(pair.client.post(EXPORT, b"odd", &mut out).is_none(), "not words");
     pair.server.drain();
     assert_eq!(posted(&mut pair, EXPORT, &mut out), (0, 0), "it is about to end");

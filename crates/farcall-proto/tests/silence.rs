@@ -104,6 +104,27 @@ fn a_detached_call_goes_on_whether_its_call_said_so_or_a_probe() {
     }
 }
 
+#[test]
+fn nobody_says_that_a_call_is_waited_for_that_is_detached() {
+    for detached in [false, true] {
+        let (mut pair, id, _) = Pair::executing(b"long");
+        if detached {
+            pair.client.detach(id, false);
+        }
+        let (end, mut words) = (pair.now + Duration::from_secs(60), 0);
+        while pair.now < end {
+            let said = pair.sent();
+            words += said.iter().filter(|d| common::frames_of(d) == [common::ACK]).count();
+            pair.receive(&said);
+            let answers = pair.answered();
+            pair.hear(&answers);
+            pair.now = pair.client.timeout().expect("it waits").max(pair.now);
+            pair.tick();
+        }
+        assert_eq!(words == 0, detached, "{words}");
+    }
+}
+
 /// The mark of detached calls was once the same bit as the mark of calls whose SELECT waits to be sent. Such
 /// a call got no SELECT any more.
 #[test]

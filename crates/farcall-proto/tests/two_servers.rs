@@ -4,9 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{CHALLENGE, Datagram, Pair, STALE, Told, conversation_of, forged, frame, frames_of};
+use common::{CHALLENGE, Datagram, EXPORT, Pair, STALE, Told, conversation_of, forged, frame, frames_of};
 use farcall_proto::fuzzing::kinds::WELCOME;
-use farcall_proto::server::Server;
+use farcall_proto::server::{Finish, Server};
 use farcall_proto::{Kind, Ran, ServerConfig};
 
 /// A pair whose server A has another one, B, beside it, which began `born` before A was heard last.
@@ -36,19 +36,43 @@ fn a_server_that_takes_over_the_address_of_one_that_lives_does_not_say_that_its_
     pair.tick();
     pair.settle();
     assert_eq!(pair.told, [(1, Told::Failed(Kind::ServerRestarted, Ran::Maybe))]);
-    // A says nothing of this call, but was heard since B began, in the result of another.
-    let (mut pair, b) = two_servers(Duration::from_secs(10));
-    pair.start(1, b"fast");
-    pair.settle();
-    pair.pass(Duration::from_secs(5));
-    pair.start(2, b"lost");
-    let call = pair.sent();
-    pair.receive(&call);
-    pair.server = b;
-    pair.pass(Duration::from_millis(30));
-    pair.tick();
-    pair.settle();
-    assert_eq!(pair.told[1], (2, Told::Failed(Kind::ServerRestarted, Ran::Maybe)));
+    // A says nothing of this call, but was heard since B began, in the result of another, whichever way that was
+    // taken in.
+    for way in ["handled", "taken", "brief"] {
+        let (mut pair, b) = two_servers(Duration::from_secs(10));
+        let (now, mut out) = (pair.now, vec![0; 2048]);
+        let fast = |pair: &mut Pair, datagram: &[u8]| {
+            pair.receive(&[datagram.to_vec()]);
+            let (key, args) = pair.asked.pop().expect("a call");
+            pair.finish(key, Finish::Result, &args)
+        };
+        match way {
+            "handled" => {
+                pair.start(1, b"fast");
+                pair.settle();
+            }
+            "taken" => {
+                let left = pair.client.call((EXPORT, 1), 1, &mut b"fast".to_vec(), &mut out).expect("it is alone");
+                let result = fast(&mut pair, &out[..left.len]);
+                assert!(pair.client.take_result(|| now, left.id, Some(now), &result[0]).is_some());
+            }
+            _ => {
+                let brief = pair.client.start_brief((EXPORT, 1), b"fast", &mut out).expect("it is alone");
+                let result = fast(&mut pair, &out[..brief.bytes()]);
+                assert!(pair.client.end_brief(|| now, &brief, Some(now), &result[0]).is_some());
+            }
+        }
+        pair.told.clear();
+        pair.pass(Duration::from_secs(5));
+        pair.start(2, b"lost");
+        let call = pair.sent();
+        pair.receive(&call);
+        pair.server = b;
+        pair.pass(Duration::from_millis(30));
+        pair.tick();
+        pair.settle();
+        assert_eq!(pair.told, [(2, Told::Failed(Kind::ServerRestarted, Ran::Maybe))], "{way}");
+    }
 }
 
 #[test]

@@ -159,6 +159,7 @@ mod tests {
         assert_eq!(posts.kept().collect::<Vec<_>>(), [[2], [3], [4]]);
         assert_eq!(posts.heard(&mut asking, 1), Answer::Again, "an older answer");
         assert_eq!(posts.heard(&mut asking, 3), Answer::Done, "the last may lack");
+        assert_eq!(posts.heard(&mut asking, 5), Answer::Done, "it does not");
         assert_eq!(posts.heard(&mut asking, 6), Answer::Nonsense);
         assert!(posts.ask(2).is_none());
     }
