@@ -328,6 +328,9 @@ fn words_about_calls_are_acted_upon_as_far_as_their_host_leaves_time_to_others()
     let many: usize = [first, second].repeat(5).into_iter().map(|peer| asked_about(&mut pair, peer, &probes)).sum();
     assert!((2048..=2058).contains(&many), "{many}");
     assert_eq!(asked_about(&mut pair, first, &probes), 1, "the first is acted upon still");
+    let and_a_call = [probes[0].clone(), probes[0].clone(), frame_about(CALL, 0, 7, 100, &[0, EXPORT as u32, 1])];
+    assert_eq!(asked_about(&mut pair, first, &and_a_call), 1);
+    assert_eq!(pair.asked.len(), 0, "the rest of the datagram is not read");
     assert_eq!(asked_about(&mut pair, other, &probes), 1000, "and all of another host");
     assert!(honest_call_returns(&mut pair, &[5; 3000]));
     pair.pass(Duration::from_millis(125));

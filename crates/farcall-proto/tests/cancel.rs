@@ -175,6 +175,13 @@ fn whoever_cancels_a_call_again_hears_the_same_of_it() {
         pair.tick();
     }
     assert_eq!(cancel(&mut pair, 7).map(|answer| frames_of(&answer)), Some(vec![STATE]));
+    // The result of one goes when the next is cancelled before it comes.
+    comes(&mut pair, peer, &[call(8)]);
+    let (key, _) = pair.asked.pop().unwrap();
+    pair.finish(key, Finish::Result, b"done");
+    assert_eq!(pair.server.kept_for(HARM.into()).results, 4);
+    assert_eq!(cancel(&mut pair, 9).as_ref().map(said), did_not_run);
+    assert_eq!(pair.server.kept_for(HARM.into()).results, 0);
     assert_eq!((pair.asked.len(), pair.cancelled.len()), (0, 0));
 }
 

@@ -49,6 +49,12 @@ fn fragments_of_which_nothing_was_heard_are_sent_again_when_their_caller_asks_af
     pair.receive(&call);
     let (key, _) = pair.asked.pop().unwrap();
     let first = pair.finish(key, Finish::Result, &[7; 5_000]);
+    // Another result is under way, for which nobody asks.
+    pair.start(2, b"fetch...");
+    let other = pair.sent();
+    pair.receive(&other);
+    let (key, _) = pair.asked.pop().unwrap();
+    pair.finish(key, Finish::Result, &[7; 3_000]);
     for (later, again) in [(Duration::ZERO, 0), (SECOND, first.len())] {
         pair.pass(later);
         let before = *pair.server.stats();
@@ -253,6 +259,60 @@ fn a_last_word_that_is_lost_does_not_take_the_window_from_others() {
     });
     pair.carry(2, SECOND, |_, _, _| true);
     assert!(whole(&pair, 1, 11_000) && whole(&pair, 2, 11_000));
+}
+
+#[test]
+fn a_result_whose_last_word_is_lost_leaves_the_window_to_others_while_an_older_call_goes_on() {
+    let mut pair = small();
+    (1..=3).for_each(|token| _ = pair.start(token, b"fetch..."));
+    let calls = pair.sent();
+    pair.receive(&calls);
+    let [_, second, third] = [0, 1, 2].map(|n| pair.asked[n].0);
+    pair.asked.clear();
+    let result = pair.finish(second, Finish::Result, &[7; 11_000]);
+    pair.hear(&result);
+    assert!(whole(&pair, 2, 11_000));
+    // The server is not told so, and the oldest call is outstanding still.
+    assert!(pair.sent().iter().any(|datagram| frames_of(datagram).contains(&SELECT)));
+    let first = pair.finish(third, Finish::Result, &[7; 11_000]);
+    assert!(first.len() < 3, "the window is taken");
+    pair.hear(&first);
+    pair.carry(2, 5 * SECOND, |_, _, _| true);
+    assert!(whole(&pair, 3, 11_000), "{} have ended", pair.told.len());
+}
+
+#[test]
+fn a_result_that_waits_for_room_goes_on_as_soon_as_another_has_arrived() {
+    let mut pair = small();
+    (1..=2).for_each(|token| _ = pair.start(token, b"fetch..."));
+    let calls = pair.sent();
+    pair.receive(&calls);
+    let [first, second] = [0, 1].map(|n| pair.asked[n].0);
+    let result = pair.finish(first, Finish::Result, &[7; 11_000]);
+    let begun = pair.finish(second, Finish::Result, &[7; 11_000]).len();
+    assert!(begun < 3, "the window is taken");
+    pair.hear(&result);
+    let select = pair.sent();
+    pair.receive(&select);
+    assert!(begun + pair.answered().len() >= 10, "all of the other");
+}
+
+#[test]
+fn for_want_of_room_what_was_sent_long_ago_counts_as_lost_and_nothing_else() {
+    let mut pair = small();
+    (1..=2).for_each(|token| _ = pair.start(token, b"fetch..."));
+    let calls = pair.sent();
+    pair.receive(&calls);
+    let [first, second] = [0, 1].map(|n| pair.asked[n].0);
+    pair.finish(first, Finish::Result, &[7; 8_000]);
+    pair.pass(SECOND);
+    let begun = pair.finish(second, Finish::Result, &[7; 11_000]).len();
+    assert!((2..5).contains(&begun), "{begun}: there is some room");
+    let again = frame_about(PROBE, 0, second.activity, second.sequence as u32, &[]);
+    pair.receive(&[forged(second.conversation, 7_000, &[again])]);
+    pair.server.audit();
+    assert!(begun + pair.answered().len() >= 10, "all of the other");
+    pair.server.audit();
 }
 
 #[test]

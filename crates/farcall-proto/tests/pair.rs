@@ -692,17 +692,24 @@ fn a_path_probe_that_claims_to_be_small_is_not_answered() {
 
 #[test]
 fn an_export_that_goes_while_arguments_arrive_is_not_called() {
-    let mut pair = Pair::acquainted();
-    pair.start(1, &[7; 5000]);
-    let fragments = pair.sent();
-    pair.receive(&fragments[..2]);
-    pair.server.withdraw(EXPORT);
-    pair.receive(&fragments[2..]);
-    assert!(pair.asked.is_empty());
-    let answers = pair.answered();
-    pair.hear(&answers);
-    assert_eq!(pair.told, [(1, Told::Failed(Kind::NotExported, Ran::No))]);
-    assert!(pair.server.held_bytes() < 1000, "the assembly is let go");
+    for kind in [Kind::NotExported, Kind::Draining] {
+        let mut pair = Pair::acquainted();
+        pair.start(1, &[7; 5000]);
+        let fragments = pair.sent();
+        pair.receive(&fragments[..2]);
+        if kind == Kind::Draining {
+            pair.server.drain()
+        } else {
+            pair.server.withdraw(EXPORT)
+        }
+        pair.receive(&fragments[2..]);
+        assert!(pair.asked.is_empty());
+        let answers = pair.answered();
+        pair.hear(&answers);
+        assert_eq!(pair.told, [(1, Told::Failed(kind, Ran::No))]);
+        assert!(pair.server.held_bytes() < 1000, "the assembly is let go");
+        pair.server.audit();
+    }
 }
 
 #[test]

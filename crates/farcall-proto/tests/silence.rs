@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{CALL, Datagram, EXPORT, HARM, PROBE, Pair, Told, comes, frame_about, join};
+use common::{CALL, Datagram, EXPORT, HARM, PROBE, Pair, Told, comes, forged, frame_about, join};
 use farcall_proto::server::{CallKey, Finish};
 use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig, Time};
 
@@ -87,6 +87,20 @@ fn a_client_that_is_back_hears_that_its_call_was_cancelled() {
         let ran = if procedure_ends { Ran::Yes } else { Ran::Maybe };
         assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, ran))]);
     }
+}
+
+#[test]
+fn a_client_that_is_back_and_asks_very_often_hears_no_more_than_thrice_its_bytes() {
+    let mut pair = executed();
+    let key = pair.asked[0].0;
+    let silent = pair.now + SILENCE;
+    assert_eq!(server_alone(&mut pair, silent), [key]);
+    let probe = frame_about(PROBE, 0, key.activity, key.sequence as u32, &[]);
+    let many = forged(key.conversation, 7_000, &vec![probe; 2000]);
+    let most = 3 * many.len() + 1200;
+    pair.receive(&[many]);
+    let heard: usize = pair.answered().iter().map(Vec::len).sum();
+    assert!((most / 2..most).contains(&heard), "{heard}");
 }
 
 #[test]

@@ -92,6 +92,10 @@ fn whatever_makes_no_sense_is_counted_as_dropped() {
     assert_eq!(counted(&mut pair, peer, &vec![frame(ACK, 0, &[0, 1, 1200]); 2]), one);
     // A fragment that goes beyond the end of its message.
     assert_eq!(counted(&mut pair, peer, &[fragment(4, 9, 100, 98, 4)]), one);
+    // One that contradicts the first of its message, and one that does not.
+    assert_eq!(counted(&mut pair, peer, &[fragment(5, 9, 100, 0, 4)]), (vec![], 0));
+    assert_eq!(counted(&mut pair, peer, &[fragment(5, 9, 104, 4, 4)]), (vec![("dropped", 1), ("duplicates", 1)], 0));
+    assert_eq!(counted(&mut pair, peer, &[fragment(5, 9, 100, 4, 4)]), (vec![("duplicates", 1)], 0));
     // A datagram that was changed on its way counts as nothing else.
     let before = *pair.server.stats();
     let mut changed = forged(peer.id, 7, &[call(3, 9, EXPORTED)]);

@@ -262,12 +262,11 @@ impl Server {
         position.exchange == 0 && self.last(place, position.activity).sequence() == position.sequence
     }
 
-    /// Whether a call is newer than every other of its activity.
+    /// Whether a call is newer than every other of its activity. (Of an activity beyond the last that there may be
+    /// no call can be taken over, so that is not asked here.)
     #[inline]
     fn is_new(&self, place: usize, position: Position) -> bool {
-        is_sound(position)
-            && position.activity < self.config.max_activities
-            && position.sequence > self.last(place, position.activity).sequence()
+        is_sound(position) && position.sequence > self.last(place, position.activity).sequence()
     }
 
     fn is_sound(&mut self, position: Position) -> bool {
