@@ -157,6 +157,20 @@ fn a_word_from_the_server_begins_the_count_anew() {
     assert!(probes > 6);
 }
 
+/// Refuses all that is sent, for as long as it takes; the client is to act on its timers at once then.
+fn refuse_enough(pair: &mut Pair) {
+    let mut refused: Option<(Time, Time)> = None;
+    while refused.is_none_or(|(first, last)| last.since(first) < 500 * MS) {
+        pair.pass(MS);
+        pair.tick();
+        for datagram in pair.sent() {
+            pair.client.handle_refused(pair.now, head(&datagram));
+            refused = Some((refused.map_or(pair.now, |(first, _)| first), pair.now));
+        }
+    }
+    assert_eq!(pair.client.timeout(), Some(pair.now));
+}
+
 #[test]
 fn a_datagram_that_has_arrived_is_heard_before_the_server_is_given_up() {
     for word in ["none", "running", "result"] {
@@ -173,16 +187,7 @@ fn a_datagram_that_has_arrived_is_heard_before_the_server_is_given_up() {
             }
             _ => pair.finish(key, farcall_proto::server::Finish::Result, b"late"),
         };
-        // All refusals that are needed come; then so does the server's word.
-        let mut refused: Option<(Time, Time)> = None;
-        while refused.is_none_or(|(first, last)| last.since(first) < 500 * MS) {
-            pair.tick();
-            for datagram in pair.sent() {
-                pair.client.handle_refused(pair.now, head(&datagram));
-                refused = Some((refused.map_or(pair.now, |(first, _)| first), pair.now));
-            }
-            pair.pass(MS);
-        }
+        refuse_enough(&mut pair);
         pair.hear(&answers);
         pair.tick();
         let told = match word {
@@ -201,6 +206,11 @@ fn a_question_to_a_refused_port_is_given_up_too() {
     let took = refuse(&mut pair, 20_000 * MS, quoted);
     assert_eq!(pair.told, [(7, Told::NotBound(Kind::Unreachable))]);
     assert!((500 * MS..1_000 * MS).contains(&took), "{took:?}");
+    let mut pair = Pair::new();
+    pair.client.bind(pair.now, "Store", 7);
+    refuse_enough(&mut pair);
+    pair.tick();
+    assert_eq!(pair.told, [(7, Told::NotBound(Kind::Unreachable))]);
 }
 
 #[test]

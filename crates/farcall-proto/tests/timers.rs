@@ -236,6 +236,9 @@ fn a_call_that_left_by_itself_is_sent_again() {
     pair.start(2, b"another.");
     assert_eq!(pair.sent().len(), 1);
     pair.client.departed(left, id);
+    // That is said once.
+    pair.pass(Duration::from_millis(1));
+    pair.client.departed(pair.now, id);
     assert_eq!(pair.client.timeout(), Some(left.plus(patience)));
     pair.now = left.plus(patience - 1);
     pair.tick();

@@ -180,6 +180,7 @@ mod tests {
         assert_eq!(posts.heard(&mut asking, 1), Answer::Again);
         assert!((1..VAIN).all(|_| posts.heard(&mut asking, 1) == Answer::Again));
         assert_eq!(posts.heard(&mut asking, 1), Answer::Vain);
+        assert_eq!(posts.heard(&mut asking, 32), Answer::Done, "no more than half are unacknowledged");
         posts.fail("vain");
         assert_eq!((posts.check(), posts.kept().count()), (Err("vain"), 0));
     }
