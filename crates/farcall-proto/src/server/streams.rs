@@ -180,4 +180,29 @@ mod tests {
         assert_eq!(streams.posted(second), None);
         streams.post(second, 0, || unreachable!("it is forgotten"));
     }
+
+    /// What is done of these writes to one stream under a deliberate fault, and which is its next then.
+    #[cfg(feature = "mutants")]
+    fn done_under(rule: Rule, numbers: &[u64]) -> (Vec<u64>, u64) {
+        let mut streams = Streams::<()>::new(MOST, Mutant::of(rule));
+        let (stream, mut done) = (streams.open(HOST), Vec::new());
+        for number in numbers {
+            streams.post(stream, *number, || {
+                done.push(*number);
+                if done.len() == 2 { Write::Refused(()) } else { Write::Done }
+            });
+        }
+        (done, streams.posted(stream).unwrap().0)
+    }
+
+    #[test]
+    #[cfg(feature = "mutants")]
+    fn a_deliberate_fault_breaks_its_rule_and_no_other() {
+        assert_eq!(done_under(Rule::PostEarly, &[0, 2, 0, 1]), (vec![0, 2], 1));
+        assert_eq!(done_under(Rule::PostEarly, &[2, 0, 1, 2, 3, 4]), (vec![2, 3], 3));
+        assert_eq!(done_under(Rule::PostAgain, &[0, 2, 0, 1]), (vec![0, 0], 1));
+        assert_eq!(done_under(Rule::PostBehindRefused, &[0, 0, 1, 3, 1, 2]), (vec![0, 1, 2], 3));
+        let mut streams = Streams::<()>::new(3, Mutant::of(Rule::StreamReused));
+        assert_eq!([0; 5].map(|_| streams.open(HOST)), [2, 3, 1, 2, 3]);
+    }
 }
