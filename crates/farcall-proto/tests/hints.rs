@@ -195,6 +195,17 @@ fn a_conversation_that_is_known_goes_on_though_a_newer_one_was_forgotten() {
 }
 
 #[test]
+fn a_server_that_drains_gives_no_new_ticket() {
+    for name in ["", "Store"] {
+        let mut pair = Pair::new();
+        pair.server.drain();
+        pair.client.bind(pair.now, name, 1);
+        pair.settle();
+        assert_eq!(pair.told, [(1, Told::NotBound(Kind::Draining))]);
+    }
+}
+
+#[test]
 fn a_server_that_drains_renews_the_ticket_of_a_conversation_that_it_has() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"call");

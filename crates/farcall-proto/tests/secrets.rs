@@ -73,6 +73,12 @@ fn a_handshake_of_several_datagrams_each_way_leads_to_a_key_and_nothing_is_kept_
     assert_eq!(through(&answered[0]), 0);
     pair.receive(&asked[..1]);
     assert_eq!(through(&pair.answered()[0]), 0);
+    // A proof is good for the address that it was given to.
+    let from = std::mem::replace(&mut pair.from, "10.9.9.9:9".parse().unwrap());
+    pair.receive(&asked[1..2]);
+    let answer = pair.answered().remove(0);
+    assert_eq!((through(&answer), answer[1]), (0, OPEN));
+    pair.from = from;
     pair.start(2, b"call");
     pair.settle();
     assert_eq!(pair.told[1], (2, Told::Result(b"call".to_vec())));
