@@ -317,6 +317,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_forked_child_closes_its_own_descriptor_and_not_the_connection() {
+        let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = port.local_addr().unwrap();
+        let listener = Listener::bind(address).unwrap();
+        let wire = Wire::connect(address).unwrap();
+        let (theirs, _) = listener.accept().unwrap().unwrap();
+        let mut childs = Wire::new(wire.socket().try_clone().unwrap());
+        childs.maker = Pid::from_raw(i32::MAX).unwrap();
+        drop(childs);
+        assert!(wire.send(b"x", None));
+        assert_eq!(theirs.receive(&mut [0; 8]), Heard::Message(1));
+    }
+
+    #[test]
     fn only_an_end_is_the_end() {
         for why in [Errno::CONNRESET, Errno::NOTCONN, Errno::PIPE] {
             assert_eq!(heard(why), Heard::Gone);

@@ -61,3 +61,20 @@ fn waiter((word, value): (&AtomicU32, u32), flags: WaitFlags) -> Wait {
     (waiter.val, waiter.flags) = (value.into(), WaitFlags::SIZE_U32 | flags);
     waiter
 }
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    /// Else an idle thread would wake up four times a second.
+    #[test]
+    fn the_system_takes_two_words_to_wait_at() {
+        let (shared, private) = (AtomicU32::new(7), AtomicU32::new(u32::MAX));
+        let long_ago = Timespec { tv_sec: 0, tv_nsec: 0 };
+        for (value, expected) in [(u32::MAX, Errno::TIMEDOUT), (0, Errno::AGAIN)] {
+            let words = [waiter((&shared, 7), WaitFlags::empty()), waiter((&private, value), WaitFlags::PRIVATE)];
+            let waited = waitv(&words, WaitvFlags::empty(), Some(&long_ago), ClockId::Monotonic);
+            assert!(matches!(waited, Err(why) if [expected, Errno::NOSYS, Errno::PERM].contains(&why)), "{waited:?}");
+        }
+    }
+}

@@ -5,8 +5,8 @@
 mod threads;
 
 use std::fs::File;
-use std::io::Read;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -130,6 +130,58 @@ fn nobody_receives_a_file_unasked() {
     theirs.wait(Duration::MAX);
     assert_eq!(theirs.receive(&mut buffer), Heard::Gone);
     // And some time all is closed, by threads that then end.
+    while unclosed() > 0 {
+        std::thread::yield_now();
+    }
+}
+
+/// A file whose closing waits until the other end is closed: a connection with unsent data that lingers.
+fn lingering() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut file = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    file.set_nonblocking(true).unwrap();
+    while file.write(&[0; 1 << 16]).is_ok() {}
+    rustix::net::sockopt::set_socket_linger(&file, Some(Duration::from_secs(600))).unwrap();
+    (file, other)
+}
+
+/// How many threads close.
+fn closers() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.trim() == "farcall-close").count()
+}
+
+#[test]
+fn what_blocks_whoever_closes_it_is_closed_by_others_and_those_are_few() {
+    const LEFT: usize = 10;
+    let until_unclosed = |count| {
+        while unclosed() < count {
+            std::thread::yield_now();
+        }
+    };
+    let leave = |theirs: &Wire| {
+        let (file, other) = lingering();
+        assert!(theirs.send(b"file", Some(file.as_fd())));
+        other
+    };
+    let mut others = Vec::new();
+    for _ in 1..LEFT {
+        let (theirs, ours) = connection();
+        others.push(leave(&theirs));
+        drop(ours);
+        until_unclosed(others.len());
+    }
+    // One who has arrived, and was not accepted.
+    let (_socket, address) = address();
+    let listener = Listener::bind(address).unwrap();
+    let theirs = Wire::connect(address).unwrap();
+    others.push(leave(&theirs));
+    drop(listener);
+    until_unclosed(LEFT);
+    assert!((1..=8).contains(&closers()), "{} threads", closers());
+    drop(others);
     while unclosed() > 0 {
         std::thread::yield_now();
     }
