@@ -174,7 +174,10 @@ mod tests {
     fn it_is_full_at_64_and_given_up_after_100_answers_in_vain() {
         let mut posts = Posts::<&str>::new(Mutant::NONE);
         posts.opened(1);
-        (0..MOST).for_each(|_| posts.left(Vec::new()));
+        for _ in 0..MOST {
+            assert!(!posts.is_full());
+            posts.left(Vec::new());
+        }
         assert!(posts.is_full());
         let mut asking = posts.ask(Posts::<&str>::HALF).unwrap();
         assert_eq!(posts.heard(&mut asking, 1), Answer::Again);
