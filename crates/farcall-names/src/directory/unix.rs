@@ -145,3 +145,20 @@ fn distrust(uid: u32, mode: u32) -> Option<Distrust> {
 fn keep(file: &File) {
     let _ = rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR | Mode::SVTX);
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::FdFlags;
+
+    use super::*;
+
+    #[test]
+    fn no_descriptor_is_inherited_by_who_is_executed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = Directory::create(&scratch.path().join("registry")).unwrap();
+        let files = [directory.make("names.new").unwrap(), directory.open_or_make("lock").unwrap()];
+        for file in files.iter().chain([&directory.handle]) {
+            assert!(rustix::io::fcntl_getfd(file).unwrap().contains(FdFlags::CLOEXEC));
+        }
+    }
+}
