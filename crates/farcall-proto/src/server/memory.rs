@@ -108,11 +108,6 @@ impl Server {
         self.sweep = next.map(|next| silent.map_or(next, |silent: Time| next.min(silent.max(now + GRAIN))));
     }
 
-    /// Whether a call has something kept, for this host.
-    fn is_listed(&self, host: u32, call: (u64, u32)) -> bool {
-        self.listed_work(host, call).is_some()
-    }
-
     /// What is kept of a call, if the call belongs to this host.
     fn listed_work(&self, host: u32, (conversation, activity): (u64, u32)) -> Option<&Work> {
         let more = self.table.find(conversation).and_then(|place| self.table.at(place).more.as_ref())?;
@@ -421,9 +416,6 @@ impl Server {
                 return;
             }
             let Some((host, (conversation, activity))) = self.hosts.next() else { return };
-            if !self.is_listed(host, (conversation, activity)) {
-                continue;
-            }
             let Some(place) = self.table.find(conversation) else { continue };
             let (spoke, due) = self.spoke_and_due(place);
             let Some(work) = self.existing_work(place, activity) else { continue };
