@@ -65,10 +65,6 @@ impl Issuer {
         Issuer { mac_key, id_key, incarnation, born: now, issued: 0, ids: 0 }
     }
 
-    pub fn incarnation(&self) -> u64 {
-        self.incarnation
-    }
-
     /// When this incarnation began.
     pub fn born(&self) -> Time {
         self.born
@@ -203,7 +199,7 @@ mod tests {
         let keys = [one.key_for(b"this"), one.key_for(b"that"), other.key_for(b"this"), other.key_for(b"that")];
         assert_eq!(std::collections::BTreeSet::from(keys).len(), 4);
         assert_eq!(one.key_for(b"this"), keys[0]);
-        assert_ne!(one.incarnation(), other.incarnation());
+        assert_ne!(one.incarnation, other.incarnation);
     }
 
     #[test]

@@ -341,11 +341,6 @@ impl Server {
         !self.loose.is_empty()
     }
 
-    /// This incarnation's identifier.
-    pub fn incarnation(&self) -> u64 {
-        self.issuer.incarnation()
-    }
-
     /// Answers a question of the holder of one of its tickets. Besides that holder, only this incarnation can
     /// compute the answer.
     pub fn prove(&self, holder: &Holder, question: &[u8]) -> [u8; 16] {
