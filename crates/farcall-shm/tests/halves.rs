@@ -231,8 +231,9 @@ fn whoever_fills_a_lane_sleeps_until_there_is_room() {
     assert_eq!(lane.put(&[1]), 1);
 }
 
+/// Bytes of which no part is like the one before.
 fn bytes(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i ^ i >> 8) as u8).collect()
+    (0..len).map(|i| (i ^ i >> 8 ^ i >> 16) as u8).collect()
 }
 
 /// A lane that were used again before its call is taken would give the call the arguments of another one.
