@@ -8,6 +8,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
+use farcall_proto::client::Conversation;
 use farcall_proto::server::{Export, Finish, Glance, Insert, Server};
 use farcall_proto::{BASE_DATAGRAM, ClientConfig, Kind, MAX_POST, READINGS, Ran, ServerConfig};
 
@@ -82,6 +83,39 @@ fn a_handshake_of_several_datagrams_each_way_leads_to_a_key_and_nothing_is_kept_
     pair.start(2, b"call");
     pair.settle();
     assert_eq!(pair.told[1], (2, Told::Result(b"call".to_vec())));
+}
+
+/// How many questions a handshake takes, if other clients begin theirs after each sealed answer.
+fn questions(others: u64) -> usize {
+    let mut pair = Pair::with(client(), server());
+    let ask = |pair: &mut Pair| {
+        let bind = pair.sent();
+        pair.receive(&bind);
+        let welcome = pair.answered();
+        pair.hear(&welcome);
+        welcome[0][1] == KEYED
+    };
+    pair.client.bind(pair.now, "Store", 1);
+    let mut count = 0;
+    while pair.told.is_empty() {
+        count += 1;
+        if !ask(&mut pair) {
+            continue;
+        }
+        let first = std::mem::replace(&mut pair.client, Conversation::new(client(), 1));
+        for id in 1..=others {
+            pair.client = Conversation::new(client(), id);
+            pair.client.bind(pair.now, "Store", 2);
+            assert!(!ask(&mut pair) && !ask(&mut pair), "the second question brings the first part");
+        }
+        pair.client = first;
+    }
+    count
+}
+
+#[test]
+fn once_a_server_has_a_clients_handshake_it_may_forget_it() {
+    assert_eq!(questions(65), questions(0));
 }
 
 #[test]
