@@ -316,6 +316,8 @@ pub fn file_limit() -> usize {
 mod tests {
     use super::*;
 
+    // Miri has no sockets and no second process.
+    #[cfg(not(miri))]
     #[test]
     fn a_forked_child_closes_its_own_descriptor_and_not_the_connection() {
         let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -39,6 +39,8 @@ pub struct ClientNode {
     pub(crate) later: Nanos,
     /// It has done nothing for long.
     rested: bool,
+    /// How often in a row its user could call nothing.
+    in_vain: u32,
     /// What ended in the datagram or timer being handled.
     ended: Vec<Ended>,
 }
@@ -201,6 +203,7 @@ impl ClientNode {
             gap: 0,
             later: 0,
             rested: false,
+            in_vain: 0,
             ended: Vec::new(),
         }
     }
@@ -343,6 +346,7 @@ impl ClientNode {
             }
             self.stop(g);
         }
+        self.in_vain = if before == g.budget { self.in_vain + 1 } else { 0 };
         if g.budget == 0 {
             return;
         }
@@ -350,7 +354,7 @@ impl ClientNode {
         let least = if before == g.budget { 50 * MILLIS } else { 0 };
         if g.rng.chance(g.plan.chaos) {
             let later = g.rng.spread(1, 8 * g.plan.pause);
-            g.net.after(later, Event::Chaos);
+            self.trouble(g, later);
         }
         self.rested = g.rng.chance(g.plan.rest);
         let pause = if self.rested {
@@ -374,7 +378,16 @@ impl ClientNode {
         g.net.after(gap, Event::Resume(self.index));
         for _ in 0..2 {
             let meanwhile = g.rng.below(gap);
-            g.net.after(meanwhile, Event::Chaos);
+            self.trouble(g, meanwhile);
+        }
+    }
+
+    /// Something happens after that time. That is rare while who can call nothing for long tries again, or the
+    /// run might never end. (It happens still: only a crash ends a server that drains.)
+    fn trouble(&self, g: &mut Ground, after: Nanos) {
+        const MANY_IN_VAIN: u32 = 200;
+        if self.in_vain < MANY_IN_VAIN || self.in_vain.is_multiple_of(MANY_IN_VAIN / 4) {
+            g.net.after(after, Event::Chaos);
         }
     }
 

@@ -613,7 +613,7 @@ impl Oracle {
         };
         self.calls[call].excuse = c.excuse;
         let ran = c.executed + c.undone > 0;
-        if failure.ran == Ran::No && ran && self.is_undone(&c) {
+        if failure.ran == Ran::No && ran && self.may_be_denied(&c) {
             self.counts.undone += 1;
         } else if failure.ran == Ran::No && ran && self.is_excused(&c) {
             self.counts.beyond_knowledge += 1;

@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use farcall::{CallFailed, Error, Kind, Ran, Runtime};
 use progress::{Gone, Over, Progress, setting};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 #[farcall::interface]
 pub trait Ledger {
@@ -177,6 +177,9 @@ fn a_server_that_is_killed_is_noticed_because_its_port_is_refused() {
     let ledger = runtime.import::<dyn Ledger>(&name).unwrap();
     ledger.enter(1).unwrap();
     server.signal(Signal::STOP);
+    // Its threads may go on for a while after the signal was sent.
+    let stopped = waitpid(Some(Pid::from_child(&server.child)), WaitOptions::UNTRACED).unwrap();
+    assert!(stopped.is_some_and(|(_, status)| status.stopped()));
     let pending = [2, 3].map(|number| ledger.start().enter(number));
     server.kill();
     for pending in pending {

@@ -105,10 +105,16 @@ impl Oracle {
         results.iter().any(|result| fits(&result)) && body.iter().enumerate().all(some)
     }
 
-    /// Whether the call may be said not to have run though it did: before the snapshot of its server it was
-    /// neither executed nor refused, and after the restoration no user refused it.
+    /// Whether the call may run though it was said not to: before the snapshot of its server it was neither
+    /// executed nor refused, and after the restoration no user refused it.
     pub(super) fn is_undone(&self, call: &Call) -> bool {
         call.unsettled && !call.refused
+    }
+
+    /// Whether the call may be said not to have run though it did: before the snapshot of its server it was
+    /// neither executed nor refused. After the restoration a user may have refused it, if none executed it.
+    pub(super) fn may_be_denied(&self, call: &Call) -> bool {
+        self.is_undone(call) || call.unsettled && call.executed == 0
     }
 }
 
