@@ -350,11 +350,15 @@ impl ClientNode {
         if g.budget == 0 {
             return;
         }
-        // While nothing can be done it is tried more rarely.
-        let least = if before == g.budget { 50 * MILLIS } else { 0 };
+        // A user who can call nothing tries more and more rarely: faults come with what users do, and a run with
+        // a path that is cut for hours would not end.
+        let least = match self.in_vain {
+            0 => 0,
+            times => (50 * MILLIS) << (times / 32).min(11),
+        };
         if g.rng.chance(g.plan.chaos) {
             let later = g.rng.spread(1, 8 * g.plan.pause);
-            self.trouble(g, later);
+            g.net.after(later, Event::Chaos);
         }
         self.rested = g.rng.chance(g.plan.rest);
         let pause = if self.rested {
@@ -378,16 +382,7 @@ impl ClientNode {
         g.net.after(gap, Event::Resume(self.index));
         for _ in 0..2 {
             let meanwhile = g.rng.below(gap);
-            self.trouble(g, meanwhile);
-        }
-    }
-
-    /// Something happens after that time. That is rare while who can call nothing for long tries again, or the
-    /// run might never end. (It happens still: only a crash ends a server that drains.)
-    fn trouble(&self, g: &mut Ground, after: Nanos) {
-        const MANY_IN_VAIN: u32 = 200;
-        if self.in_vain < MANY_IN_VAIN || self.in_vain.is_multiple_of(MANY_IN_VAIN / 4) {
-            g.net.after(after, Event::Chaos);
+            g.net.after(meanwhile, Event::Chaos);
         }
     }
 

@@ -265,10 +265,9 @@ impl World {
         self.servers[server].crash(g);
         let away = g.rng.spread(MILLIS, 400 * SECS);
         g.net.after(away, Event::Restart(server));
-        // Often nobody hears of it before the next one has lived for long. (Clients ask in vain all the time, so
-        // it is not for hours.)
+        // Often nobody hears of it before the next one has lived for long.
         if g.rng.chance(300_000) {
-            let until = g.now() + away.saturating_mul(g.rng.within(1, 40)).min(away + 1000 * SECS);
+            let until = g.now() + away.saturating_mul(g.rng.within(1, 40));
             let host = host(self.servers[server].address);
             for client in 0..self.clients.len() {
                 g.net.path(host, self.servers.len() + client).cut_until = until;
