@@ -17,7 +17,7 @@ pub const NAME: &str = "Target";
 /// Nobody is parked longer than this.
 const PARKED: Duration = Duration::from_secs(3600);
 
-/// How often [`Target::stall`] looks whether its caller has given the call up.
+/// How long [`Target::stall`] waits before it looks again whether its caller has given the call up.
 const STALLED: Duration = Duration::from_millis(500);
 
 /// What hostile clients call by number.

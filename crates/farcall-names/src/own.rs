@@ -66,7 +66,7 @@ mod tests {
         let entry = Entry::new("Own".parse().unwrap(), "ebbets".parse().unwrap(), address, 7);
         let held = Held { entry: entry.clone(), revision: 5 };
         assert!(!has(&held));
-        // The same mark in two directories.
+        // The entry is published in two directories, and both registrations have the same mark.
         let (first, second) = (Own::new(&entry, 5), Own::new(&entry, 5));
         assert_eq!((first.revision(), has(&held)), (5, true));
         assert!(!has(&Held { revision: 6, ..held.clone() }));

@@ -75,7 +75,8 @@ impl Owner {
         self.judged(stat.as_deref().and_then(parse_stat), || runs(self.pid))
     }
 
-    /// Whether it lives, by the state and the start time of the process that has its number, and by whether one has.
+    /// Whether the owner lives. `stat` is the state and the start time of the process that has its number
+    /// now, if they can be read. `runs` says whether there is any process with that number.
     fn judged(&self, stat: Option<(char, u64)>, runs: impl FnOnce() -> Liveness) -> Liveness {
         match stat {
             // A zombie has exited; its parent has yet to ask how.
@@ -198,19 +199,19 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn what_is_not_known_of_an_owner_or_of_ourselves_tells_nothing() {
+    fn an_unknown_boot_or_namespace_is_no_reason_to_call_an_owner_dead() {
         let here = Owner::current();
         let unknown = Owner { boot: 0, namespace: 0, ..here };
         assert_eq!(unknown.seen_from(&here), Liveness::Alive);
         assert_eq!(here.seen_from(&unknown), Liveness::Alive);
-        // Nor does another number, beyond that nobody has it.
+        // An owner is dead when no process has its number, whether or not the boot is known.
         let nobody = Owner { pid: i32::MAX as u32, ..here };
         assert_eq!(nobody.seen_from(&unknown), Liveness::Dead);
         assert_eq!(nobody.seen_from(&here), Liveness::Dead);
     }
 
     #[test]
-    fn who_is_hidden_is_not_buried_and_a_zombie_is() {
+    fn a_hidden_process_is_unknown_and_a_zombie_is_dead() {
         let owner = Owner { pid: 1, started: 2, boot: 3, namespace: 4 };
         let cases = [
             (Some(('S', 2)), Liveness::Unknown, Liveness::Alive),

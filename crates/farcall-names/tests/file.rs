@@ -50,7 +50,7 @@ fn directory_and_files_are_closed_to_others() {
     let registry = File::at(&directory);
     let _kept = registry.publish(&entry("ebbets")).unwrap();
     assert_eq!(mode(&directory), 0o700);
-    // The sticky bit keeps them from being cleaned away with age, where a user may set it.
+    // Where a user may set the sticky bit, it keeps the files from being deleted because of their age.
     let expected = if cfg!(target_os = "linux") { 0o1600 } else { 0o600 };
     for name in ["names", "lock", "next"] {
         assert_eq!(mode(&directory.join(name)) & (0o777 | expected), expected, "{name}");
@@ -59,18 +59,20 @@ fn directory_and_files_are_closed_to_others() {
 }
 
 #[test]
-fn what_the_system_says_is_told_with_what_was_being_done() {
+fn an_io_error_says_what_was_attempted_and_keeps_its_source() {
     let scratch = Scratch::new();
     let error = File::at(scratch.join("no/parent")).publish(&entry("ebbets")).unwrap_err();
-    assert!(matches!(&error, Error::Io { doing: "making", path, .. } if path.ends_with("no/parent")), "{error:?}");
+    let says_what = matches!(&error, Error::Io { doing: "making", path, .. } if path.ends_with("no/parent"));
+    assert!(says_what, "{error:?}");
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
     assert_eq!(source.unwrap().kind(), std::io::ErrorKind::NotFound);
 }
 
-/// By these a number that is used again is told from its former owner.
+/// The boot, the namespace and the start time tell this process from others that had, or will have, its
+/// number.
 #[test]
 #[cfg(target_os = "linux")]
-fn of_this_process_all_is_known_that_the_system_says() {
+fn the_current_owner_is_what_proc_says_of_this_process() {
     let proc = |path: &str| fs::read_to_string(format!("/proc/{path}"));
     let (Ok(boot), Ok(stat)) = (proc("sys/kernel/random/boot_id"), proc("self/stat")) else {
         return common::skip("there is no /proc here");
@@ -198,7 +200,7 @@ fn a_directory_in_the_files_place_is_refused() {
 }
 
 #[test]
-fn a_pipe_in_a_files_place_is_refused_and_holds_up_nobody() {
+fn a_pipe_in_a_files_place_is_refused_without_blocking() {
     for name in ["names", "lock", "next"] {
         let scratch = Scratch::new();
         let directory = scratch.join("registry");
@@ -214,9 +216,9 @@ fn a_pipe_in_a_files_place_is_refused_and_holds_up_nobody() {
     }
 }
 
-/// One that is too large to be read would be lost to everybody.
+/// Every reader refuses a registry file that is too large, so no writer may make one.
 #[test]
-fn a_registry_grows_to_what_is_read_and_no_further() {
+fn a_registry_file_grows_to_the_largest_size_that_is_read_and_no_further() {
     let scratch = Scratch::new();
     let directory = scratch.join("registry");
     let registry = File::at(&directory);
@@ -231,10 +233,14 @@ fn a_registry_grows_to_what_is_read_and_no_further() {
     let line = one.lines().nth(1).unwrap();
     let added = line.replace("revision=1", "revision=1000001").len() + 1;
 
-    // Entries of ours, so many that one more just fits, or is a byte too long.
+    // The file is filled with entries of this process until one more entry just fits, or is one byte too
+    // long.
     for more in [0, 1] {
         let (mut text, mut count) = ("farcall-names 1 1000000\n".to_owned(), 0);
-        let rest = |text: &str, count: usize| MAX_FILE - text.len() - added - format!("end {}\n", count + 2).len();
+        let rest = |text: &str, count: usize| {
+            let end = format!("end {}\n", count + 2);
+            MAX_FILE - text.len() - added - end.len()
+        };
         let named = |name: &str| line.replace("ebbets", name) + "\n";
         while rest(&text, count) > named(&"x".repeat(MAX_LABEL - 1)).len() {
             text += &named(&format!("{count:06}"));
@@ -251,7 +257,8 @@ fn a_registry_grows_to_what_is_read_and_no_further() {
             continue;
         }
         let error = published.unwrap_err();
-        assert!(matches!(error, Error::TooLarge { size, limit: MAX_FILE, .. } if size == MAX_FILE + 1), "{error:?}");
+        let refused = matches!(error, Error::TooLarge { size, limit: MAX_FILE, .. } if size == MAX_FILE + 1);
+        assert!(refused, "{error:?}");
         assert_eq!(fs::read_to_string(&names).unwrap(), text);
     }
 }

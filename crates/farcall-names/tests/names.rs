@@ -112,7 +112,8 @@ fn lengths_are_bounded() {
     let host = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(53)].join(".");
     for (more, is_name) in [("", true), ("d", false)] {
         let text = format!("udp://{host}{more}:7000/{longest}/{beside}");
-        assert_eq!((text.len() <= MAX_NAME, text.parse::<Name>().is_ok()), (is_name, is_name), "{} bytes", text.len());
+        let (fits, parses) = (text.len() <= MAX_NAME, text.parse::<Name>().is_ok());
+        assert_eq!((fits, parses), (is_name, is_name), "{} bytes", text.len());
     }
     let error = "é".repeat(MAX_NAME).parse::<Name>().unwrap_err();
     assert_eq!(error.fault(), &Fault::TooLong { part: "a name", limit: MAX_NAME });
@@ -140,7 +141,7 @@ fn a_host_may_stand_by_its_name() {
 }
 
 #[test]
-fn an_address_of_ipv4_is_one_however_it_is_written() {
+fn an_address_keeps_its_text_and_its_socket_address_is_canonical() {
     for (text, canonical) in [
         ("udp://127.0.0.1:7000", "127.0.0.1:7000"),
         ("shm://127.0.0.1:7000", "127.0.0.1:7000"),

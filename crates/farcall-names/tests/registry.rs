@@ -138,7 +138,8 @@ fn an_entry_at_a_bound_is_published_and_one_beyond_it_is_refused() {
                 }
                 let refused = published.unwrap_err();
                 let exceeds = |size, limit| (size, limit) == (bound + 1, bound);
-                assert!(matches!(refused, Error::TooLarge { size, limit, .. } if exceeds(size, limit)), "{refused:?}");
+                let says_so = matches!(refused, Error::TooLarge { size, limit, .. } if exceeds(size, limit));
+                assert!(says_so, "{refused:?}");
                 assert_eq!(registry.list().unwrap().entries, []);
             }
         }
@@ -146,7 +147,7 @@ fn an_entry_at_a_bound_is_published_and_one_beyond_it_is_refused() {
 }
 
 #[test]
-fn all_who_ask_a_registry_of_this_machine_are_on_it() {
+fn a_registry_of_this_machine_is_reached_by_loopback() {
     with_each(|registry| assert_eq!(registry.route(), Some(std::net::Ipv4Addr::LOCALHOST.into())));
 }
 

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_goes_to_the_conversation_that_it_names_or_to_whoever_talks_to_its_sender() {
+    fn a_datagram_that_names_no_conversation_is_routed_by_its_sender() {
         let mut datagram = [7; 40];
         assert_eq!(route(&datagram), Some(Route::Conversation(0x0707_0707_0707_0707)));
         assert_eq!((route(&datagram[..12]), route(&datagram[..11])), (route(&datagram), None));

@@ -238,12 +238,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_doubles_until_something_is_lost_and_then_grows_by_a_datagram_a_round() {
+    fn the_window_doubles_until_a_loss_and_then_grows_by_a_datagram_a_round() {
         let mut c = Congestion::default();
         let (most, initial) = (1 << 20, c.window(1200));
         assert_eq!(initial, 12_000);
         c.arrived(1200, 5_999, 1200, most);
-        assert_eq!(c.window(1200), initial, "it was not in the way");
+        assert_eq!(c.window(1200), initial, "the window was less than half used");
         c.arrived(1200, 6_000, 1200, most);
         assert_eq!(c.window(1200), 13_200);
         c.arrived(186_800, 13_200, 1200, most);
@@ -251,11 +251,11 @@ mod tests {
         c.lost(Time::from_nanos(10), Time::from_nanos(5), 1200);
         assert_eq!(c.window(1200), 100_000);
         c.arrived(50_000, 100_000, 1200, most);
-        assert_eq!(c.window(1200), 100_600, "half a datagram for half of the window");
+        assert_eq!(c.window(1200), 100_600, "half a window that arrives adds half a datagram");
         c.arrived(1 << 30, 100_600, 1200, 100_800);
-        assert_eq!(c.window(1200), 100_800, "no more than is of use");
+        assert_eq!(c.window(1200), 100_800, "the window does not grow beyond the bound");
         c.arrived(1 << 30, 100_800, 1200, 1000);
-        assert_eq!(c.window(1200), 100_800, "but it does not shrink for that");
+        assert_eq!(c.window(1200), 100_800, "the window does not shrink to a smaller bound");
     }
 
     #[test]
@@ -264,11 +264,12 @@ mod tests {
         for at in 1..20 {
             c.lost(Time::from_nanos(2 * at + 1), Time::from_nanos(2 * at), 1200);
         }
-        assert_eq!([1200, 2400, 2404, 64_000].map(|datagram| c.window(datagram)), [9600, 9600, 9616, 256_000]);
+        let windows = [1200, 2400, 2404, 64_000].map(|datagram| c.window(datagram));
+        assert_eq!(windows, [9600, 9600, 9616, 256_000]);
     }
 
     #[test]
-    fn messages_share_the_window_and_ask_before_a_quarter_of_it_is_sent() {
+    fn messages_share_the_window_and_ask_for_an_acknowledgement_in_each_quarter_of_their_share() {
         let mut c = Congestion::default();
         let room = |c: &Congestion, in_flight, others, most| {
             let room = c.room(1200, in_flight, others, most);
@@ -278,13 +279,15 @@ mod tests {
         assert_eq!(room(&c, 2000, 2, 1 << 20), (12_000, 10_000, 1000, true));
         assert_eq!(room(&c, 13_000, 1, 4000), (4000, 0, 500, true));
         c.arrived(500_000, 12_000, 1200, 1 << 20);
-        assert_eq!(room(&c, 0, 0, 1 << 20), (512_000, 512_000, 9600, false), "a burst is eight datagrams");
+        let eight_datagrams = 9600;
+        assert_eq!(room(&c, 0, 0, 1 << 20), (512_000, 512_000, eight_datagrams, false));
     }
 
     #[test]
-    fn a_queue_that_grows_ends_the_doubling() {
+    fn a_growing_queue_ends_the_doubling_of_the_window() {
         let ms = Duration::from_millis;
-        // By an eighth, but by four milliseconds at least and sixteen at most, three times in a row.
+        // The doubling ends when three samples in a row exceed the least round trip by more than a margin: an
+        // eighth of it, but at least 4 ms and at most 16 ms.
         for (least, grown) in [(64, 72), (8, 12), (800, 816)] {
             for (samples, ends) in [
                 (vec![grown + 1; 3], true),
@@ -312,7 +315,7 @@ mod tests {
         c.lost(Time::from_nanos(12), Time::from_nanos(6), 1200);
         assert_eq!(c.window(1200), after);
         c.lost(Time::from_nanos(30), Time::from_nanos(10), 1200);
-        assert!(c.window(1200) < after, "what was sent when it had shrunk was lost, too");
+        assert!(c.window(1200) < after, "a datagram that was sent after the window had shrunk was lost");
     }
 
     #[test]
@@ -336,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_is_smoothed_by_an_eighth_and_patience_is_three_of_them() {
+    fn the_round_trip_is_smoothed_by_an_eighth_and_patience_is_three_round_trips() {
         let mut r = RoundTrip::default();
         assert_eq!((r.smoothed(), r.patience(20, 1000)), (None, 20));
         r.sample(800);
@@ -345,7 +348,7 @@ mod tests {
             [(20, 10_000), (20, 1000), (3000, 10_000)].map(|(least, most)| r.patience(least, most)),
             [2400, 1000, 3000]
         );
-        // A call that took twice as long may have been short.
+        // A call's time counts as a round trip if it is at most twice as long as the smoothed one.
         r.sample_call(1600);
         assert_eq!(r.smoothed(), Some(Duration::from_nanos(900)));
         r.sample_call(1801);
@@ -353,17 +356,18 @@ mod tests {
     }
 
     #[test]
-    fn one_call_in_eight_is_measured_and_each_while_nothing_is_certain() {
+    fn one_call_in_eight_is_measured_but_every_call_while_the_round_trip_is_uncertain() {
         let measured = |r: &RoundTrip| (1..=16).filter(|sequence| r.wants(*sequence)).count();
         let mut r = RoundTrip::default();
-        assert_eq!(measured(&r), 16, "nothing is known");
+        assert_eq!(measured(&r), 16, "no round trip is known");
         r.sample(1000);
         assert_eq!((measured(&r), r.wants(8), r.wants(16)), (2, true, true));
         r.late(Time::from_nanos(5), Time::from_nanos(10));
         assert_eq!((measured(&r), r.patience(20, 10_000)), (16, 6000));
-        // An answer that comes in time is believed, whatever was known before.
+        // After a late answer, the first answer in time replaces the smoothed round trip.
         r.sample_call(5000);
-        assert_eq!((measured(&r), r.smoothed(), r.patience(20, 100_000)), (2, Some(Duration::from_micros(5)), 15_000));
+        let known = (r.smoothed(), r.patience(20, 100_000));
+        assert_eq!((measured(&r), known), (2, (Some(Duration::from_micros(5)), 15_000)));
     }
 
     #[test]
@@ -382,12 +386,12 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_pass_are_tried_twice_and_again_after_ten_minutes() {
+    fn sizes_that_do_not_pass_are_probed_twice_and_again_after_ten_minutes() {
         let (mut m, start) = (Mtu::new(9000), Time::from_nanos(1));
         let mut tried = |now: Time| {
             m.want(now);
             let first = m.next();
-            // (Wanted again meanwhile, they do not begin anew.)
+            // A second request does not begin the series anew.
             m.want(now);
             first.into_iter().chain(std::iter::from_fn(|| m.next())).collect::<Vec<_>>()
         };
@@ -400,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_size_that_is_larger_than_the_last_and_was_wanted_counts_as_passed() {
+    fn a_size_is_adopted_only_if_it_is_larger_than_the_last_and_not_beyond_the_maximum() {
         let mut m = Mtu::new(8952);
         assert!(!m.tries());
         m.passed(BASE_DATAGRAM);
@@ -409,10 +413,10 @@ mod tests {
         m.want(Time::default());
         m.passed(1452);
         assert!(m.tries() && m.raised());
-        assert_eq!((m.next(), m.next()), (Some(8952), None), "a size that passed is not tried");
+        assert_eq!((m.next(), m.next()), (Some(8952), None), "a size that passed is not probed");
         m.passed(8952);
         m.want(Time::default());
-        assert_eq!((m.tries(), m.datagram()), (false, 8952), "there is none larger");
+        assert_eq!((m.tries(), m.datagram()), (false, 8952), "no larger size is left");
     }
 
     #[test]
@@ -424,6 +428,6 @@ mod tests {
         }
         m.fall_back();
         m.want(Time::default());
-        assert!(!m.tries(), "they were tried twice");
+        assert!(!m.tries(), "each size was probed twice");
     }
 }

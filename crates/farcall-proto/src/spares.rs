@@ -94,29 +94,32 @@ mod tests {
     }
 
     #[test]
-    fn they_are_few_and_of_bounded_size_together_however_often_they_are_used() {
-        for (capacity, most) in [(SHORTEST, MOST), (MOST_BYTES / 4, 4), (MOST_BYTES / 4 + 1, 3), (LONGEST, 2)] {
+    fn spare_buffers_are_bounded_in_number_and_in_total_size() {
+        let quarter = MOST_BYTES / 4;
+        for (capacity, most) in [(SHORTEST, MOST), (quarter, 4), (quarter + 1, 3), (LONGEST, 2)] {
             let spares = Spares::default();
             for _ in 0..3 {
                 (0..100).for_each(|_| spares.give(Vec::with_capacity(capacity)));
-                spares.take(Time::default(), 1).expect("it is full");
+                spares.take(Time::default(), 1).expect("buffers were given");
                 (0..100).for_each(|_| spares.give(Vec::with_capacity(capacity)));
                 let taken: Vec<_> = std::iter::from_fn(|| spares.take(Time::default(), 1)).collect();
                 assert_eq!(taken.len(), most, "of {capacity} bytes each");
             }
         }
         let spares = Spares::default();
-        [SHORTEST - 1, LONGEST + 1].into_iter().for_each(|capacity| spares.give(Vec::with_capacity(capacity)));
+        for capacity in [SHORTEST - 1, LONGEST + 1] {
+            spares.give(Vec::with_capacity(capacity));
+        }
         assert_eq!(spares.take(Time::default(), 1), None);
     }
 
     #[test]
-    fn they_go_when_nobody_has_asked_for_a_second() {
+    fn spare_buffers_are_freed_a_second_after_the_last_request() {
         let (spares, asked) = (Spares::default(), Time::from_nanos(7));
         spares.take(asked, 1);
         spares.give(Vec::with_capacity(SHORTEST));
         spares.trim(asked + IDLE - Duration::from_nanos(1));
-        let buffer = spares.take(asked, 1).expect("it was asked for lately");
+        let buffer = spares.take(asked, 1).expect("a second has not passed");
         spares.give(buffer);
         spares.trim(asked + IDLE);
         assert_eq!(spares.take(asked, 1), None);

@@ -77,9 +77,9 @@ impl Issuer {
         hasher.finish128().as_bytes()
     }
 
-    /// An identifier for a conversation with that client. It was never given before, and cannot be guessed. An
-    /// incarnation that is restored from a snapshot does not give to another client an identifier that it gave
-    /// since.
+    /// Returns a new identifier for a conversation with this client. It cannot be guessed, and is not given
+    /// twice. Only an incarnation that is restored from a snapshot may give an identifier again that it gave
+    /// after the snapshot, and then only to the same client.
     pub fn conversation(&mut self, client: u64) -> u64 {
         self.ids += 1;
         let mut hasher = SipHasher24::new_with_key(&self.id_key);
@@ -182,21 +182,23 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_are_never_given_twice_and_dates_grow_beyond_the_horizon() {
+    fn identifiers_are_unique_and_the_dates_of_tickets_grow_beyond_the_horizon() {
         let (born, to) = (Time::from_nanos(1000), "127.0.0.1:4000".parse().unwrap());
         let mut issuer = Issuer::new(born, &[1; 32]);
         let given: std::collections::BTreeSet<u64> = (0..100).map(|_| issuer.conversation(7)).collect();
         assert_eq!(given.len(), 100);
         let mut date = |after, horizon| issuer.issue(born.plus(after), horizon, 7, 9, to).issued;
-        assert_eq!([date(0, 0), date(0, 0), date(50, 0), date(50, 0), date(50, 80)], [1, 2, 50, 51, 81]);
+        let dates = [date(0, 0), date(0, 0), date(50, 0), date(50, 0), date(50, 80)];
+        assert_eq!(dates, [1, 2, 50, 51, 81]);
         assert_eq!(date(50, u64::MAX), u64::MAX);
     }
 
     #[test]
-    fn keys_are_of_one_incarnation_and_one_purpose() {
+    fn each_incarnation_and_each_purpose_has_its_own_key() {
         let now = Time::default();
         let (one, other) = (Issuer::new(now, &[1; 32]), Issuer::new(now, &[2; 32]));
-        let keys = [one.key_for(b"this"), one.key_for(b"that"), other.key_for(b"this"), other.key_for(b"that")];
+        let [this, that] = [b"this", b"that"];
+        let keys = [one.key_for(this), one.key_for(that), other.key_for(this), other.key_for(that)];
         assert_eq!(std::collections::BTreeSet::from(keys).len(), 4);
         assert_eq!(one.key_for(b"this"), keys[0]);
         assert_ne!(one.incarnation, other.incarnation);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_as_far_apart_as_was_added_and_stop_at_both_ends_of_the_clock() {
+    fn adding_and_subtracting_durations_is_exact_and_stops_at_both_ends_of_the_clock() {
         let (early, nano) = (Time::from_nanos(5), Duration::from_nanos(1));
         let late = early + Duration::new(3, 7);
         assert_eq!(

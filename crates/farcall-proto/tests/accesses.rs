@@ -38,7 +38,7 @@ fn a_reading_is_answered_at_once_as_often_as_it_comes_and_nothing_of_it_is_held(
     let held = pair.server.held_bytes();
     let reading = send(&mut pair, READINGS, 1);
     let first = answered(&mut pair, &reading).expect("it is new");
-    assert!(answered(&mut pair, &reading).is_some(), "and comes again");
+    assert!(answered(&mut pair, &reading).is_some(), "it is sent again");
     let mut again = None;
     pair.server.handle(pair.now, pair.from, &reading, &mut |request| {
         if let Request::Call(incoming) = request {
@@ -195,7 +195,7 @@ fn results_of_accesses_that_nobody_fetches_are_counted_until_they_are_let_go() {
     assert!(pair.server.has_room(pair.now, &pair.from, LEN));
     access(&mut pair, 2);
     assert!(!pair.server.has_room(pair.now, &pair.from, 4));
-    assert!(pair.server.timeout().is_some_and(|at| at > pair.now), "it is looked at soon, and not at once");
+    assert!(pair.server.timeout().is_some_and(|at| at > pair.now), "the server sweeps soon, but not now");
     // Other results have nothing to do with it, and one is no reason to let go of it at once.
     let key = come(&mut pair, conversation, 3);
     pair.finish(key, Finish::Result, &[7; 4]);
@@ -212,7 +212,7 @@ fn results_of_accesses_that_nobody_fetches_are_counted_until_they_are_let_go() {
 fn a_long_result_of_a_call_takes_no_room_from_accesses() {
     let (mut pair, conversation) = with_room_for_two();
     let call = frame_about(CALL, 0, 1, 5, &[0, EXPORT as u32, 1]);
-    let key = taken(&mut pair, &forged(conversation, 99, &[call])).expect("it is new");
+    let key = taken(&mut pair, &forged(conversation, 99, &[call])).expect("the call is new");
     pair.finish(key, Finish::Result, &[7; 3 * LEN]);
     assert!(pair.server.has_room(pair.now, &pair.from, LEN));
 }
@@ -259,7 +259,7 @@ fn an_access_is_not_taken_for_a_call() {
 }
 
 #[test]
-fn an_access_of_an_activity_whose_last_call_is_over_is_taken_and_any_other_is_read_on() {
+fn take_access_takes_only_a_new_access_whose_activity_had_a_call_before() {
     let settings = ServerConfig { max_arguments: 8, ..ServerConfig::default() };
     let mut pair = Pair::acquainted_with(ClientConfig::default(), settings);
     let peer = join(&mut pair, HARM, 1);
@@ -267,7 +267,7 @@ fn an_access_of_an_activity_whose_last_call_is_over_is_taken_and_any_other_is_re
         let words = [&[0, EXPORT as u32, procedure], args].concat();
         let datagram = forged(peer.id, 9, &[frame_about(CALL, 0, activity, sequence, &words)]);
         let Taken::Other(unread) = pair.server.take_call(pair.now, &peer.at, &datagram) else {
-            panic!("it is no access");
+            panic!("the datagram is an ordinary call");
         };
         let key = pair.server.take_access(pair.now, &unread, &datagram).map(|incoming| incoming.key);
         if let Some(key) = key {
@@ -277,10 +277,10 @@ fn an_access_of_an_activity_whose_last_call_is_over_is_taken_and_any_other_is_re
     };
     assert_eq!(take(0, 9, ACCESSES, &[]), Some(9));
     assert_eq!(take(0, 10, READINGS + 1, &[7, 7]), Some(10));
-    assert_eq!(take(0, 10, ACCESSES, &[]), None, "it has come before");
-    assert_eq!(take(0, 11, ACCESSES, &[7, 7, 7]), None, "it is too long");
-    assert_eq!(take(1, 12, ACCESSES, &[]), None, "its activity is new");
-    assert_eq!(take(0, 9, 1, &[]), None, "it is no access, and old");
+    assert_eq!(take(0, 10, ACCESSES, &[]), None, "the access is a duplicate");
+    assert_eq!(take(0, 11, ACCESSES, &[7, 7, 7]), None, "the arguments are too long");
+    assert_eq!(take(1, 12, ACCESSES, &[]), None, "the activity is new");
+    assert_eq!(take(0, 9, 1, &[]), None, "the call is old and no access");
 }
 
 #[test]
@@ -302,25 +302,27 @@ fn no_reading_is_taken_beyond_the_last_activity_or_with_too_long_arguments() {
 }
 
 #[test]
-fn a_reading_is_not_taken_from_elsewhere_nor_while_its_activity_or_its_server_has_something_else_to_do() {
+fn a_reading_is_taken_only_from_its_client_and_while_its_activity_and_the_server_are_free() {
     let takes = |pair: &Pair, from: &str, reading: &Datagram| {
         let from = from.parse().unwrap();
         Glance::at(reading).and_then(|glance| pair.server.take_reading(&from, glance)).is_some()
     };
     let home = "10.0.0.1:1000";
     let reading = |conversation, sequence| {
-        forged(conversation, 9, &[frame_about(CALL, 0, 1, sequence, &[0, EXPORT as u32, READINGS + 1, 5])])
+        let words = [0, EXPORT as u32, READINGS + 1, 5];
+        forged(conversation, 9, &[frame_about(CALL, 0, 1, sequence, &words)])
     };
     let call = |pair: &mut Pair, conversation, sequence| {
         let call = frame_about(CALL, 0, 1, sequence, &[0, EXPORT as u32, 1, 5]);
-        taken(pair, &forged(conversation, 8, &[call])).expect("it is new")
+        taken(pair, &forged(conversation, 8, &[call])).expect("the call is new")
     };
     let mut pair = Pair::acquainted();
     let id = conversation_of(&send(&mut pair, 1, 1));
-    // It is all that a datagram brings, to a conversation that is known, from where that is.
+    // A reading is taken from a known conversation, at the client's address.
     assert!(takes(&pair, home, &reading(id, 5)));
     assert!(!takes(&pair, home, &reading(id ^ 1, 5)));
-    assert!(!takes(&pair, "10.0.0.1:1001", &reading(id, 5)) && !takes(&pair, "10.0.0.2:1000", &reading(id, 5)));
+    assert!(!takes(&pair, "10.0.0.1:1001", &reading(id, 5)));
+    assert!(!takes(&pair, "10.0.0.2:1000", &reading(id, 5)));
     let mut torn = reading(id, 5);
     torn[60] ^= 1;
     assert!(!takes(&pair, home, &torn));
@@ -328,17 +330,17 @@ fn a_reading_is_not_taken_from_elsewhere_nor_while_its_activity_or_its_server_ha
     let len = local.len();
     local[1] = 1;
     local[len - 8..].copy_from_slice(&(len as u64).to_be_bytes());
-    assert!(!takes(&pair, home, &local), "from another machine");
-    // A call is executed, its result is held, is sent in fragments.
+    assert!(!takes(&pair, home, &local), "a local datagram from another machine");
+    // The activity's last call is being executed; its result is held; its result is being sent in fragments.
     let key = call(&mut pair, id, 5);
     assert!(!takes(&pair, home, &reading(id, 6)));
     pair.finish(key, Finish::Result, b"held");
     assert!(takes(&pair, home, &reading(id, 6)) && !takes(&pair, home, &reading(id, 5)));
-    assert!(!takes(&pair, home, &reading(id, 4)), "it is of long ago");
+    assert!(!takes(&pair, home, &reading(id, 4)), "a newer call was made");
     let key = call(&mut pair, id, 7);
     pair.finish(key, Finish::Result, &[7; LEN]);
     assert!(!takes(&pair, home, &reading(id, 8)));
-    // Arguments arrive.
+    // A fragment of a call's arguments has arrived.
     pair.receive(&[forged(id, 10, &[frame_about(CALL, 2, 1, 9, &[0, EXPORT as u32, 1, 8, 0, 5])])]);
     assert!(!takes(&pair, home, &reading(id, 10)));
     let key = call(&mut pair, id, 11);
@@ -350,15 +352,18 @@ fn a_reading_is_not_taken_from_elsewhere_nor_while_its_activity_or_its_server_ha
 
 #[test]
 fn a_reading_in_the_local_scheme_says_what_it_reads_and_is_answered_in_that_scheme() {
-    let mut pair = Pair::with(ClientConfig { loopback: true, ..ClientConfig::default() }, ServerConfig::default());
+    let client = ClientConfig { loopback: true, ..ClientConfig::default() };
+    let mut pair = Pair::with(client, ServerConfig::default());
     pair.from = "127.0.0.1:1000".parse().unwrap();
     pair.start(0, b"");
     pair.settle();
     pair.told.clear();
     let datagram = send(&mut pair, READINGS + 0x123, 1);
-    let reading = pair.server.take_reading(&pair.from, Glance::at(&datagram).unwrap()).expect("it is new");
-    assert_eq!((reading.export(), reading.procedure(), reading.args()), (EXPORT, READINGS + 0x123, &b"args"[..]));
-    let answer = answered(&mut pair, &datagram).expect("it is new");
+    let reading = pair.server.take_reading(&pair.from, Glance::at(&datagram).unwrap());
+    let reading = reading.expect("the reading is new");
+    assert_eq!((reading.export(), reading.procedure()), (EXPORT, READINGS + 0x123));
+    assert_eq!(reading.args(), b"args");
+    let answer = answered(&mut pair, &datagram).expect("the reading is new");
     assert_eq!((datagram[1], answer[1]), (1, 1));
     pair.hear(&[answer]);
     assert_eq!(pair.told, [(1, Told::Result(b"args".to_vec()))]);

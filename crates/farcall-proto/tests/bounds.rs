@@ -165,7 +165,7 @@ fn a_host_that_fills_the_table_forgets_its_own_conversations() {
     assert_eq!(pair.server.stats().stale, 0);
 }
 
-/// Six conversations of a hostile host use 16,000 activities each. Looks after each datagram batch.
+/// Lets each of six conversations of a hostile host use 16,000 activities. Calls `look` after each datagram.
 fn use_activities(pair: &mut Pair, mut look: impl FnMut(&Pair)) {
     for port in 1..7 {
         let peer = join(pair, HARM, port);
@@ -173,7 +173,7 @@ fn use_activities(pair: &mut Pair, mut look: impl FnMut(&Pair)) {
             let cancels: Vec<_> = (from..from + 2000).map(|n| frame_about(CANCEL, 0, n, 9, &[])).collect();
             comes(pair, peer, &cancels);
             pair.answered();
-            // The server does not read a host's frames beyond a number in 125 ms.
+            // The server reads only so many frames of a host in 125 ms.
             pair.pass(Duration::from_secs(1));
             look(pair);
         }
@@ -189,7 +189,7 @@ fn the_activities_of_all_are_bounded_and_the_host_that_has_most_makes_way() {
     pair.settle();
     let honest = kept(&pair, [10, 0, 0, 1]).activities;
     assert!(honest >= 199 * 16, "{honest}");
-    // One of the hostile host's conversations has few, and is not heard again.
+    // One of the hostile host's conversations uses few activities.
     let modest = join(&mut pair, HARM, 100);
     comes(&mut pair, modest, &[frame_about(CANCEL, 0, 1, 9, &[])]);
     use_activities(&mut pair, |pair| {
@@ -198,7 +198,7 @@ fn the_activities_of_all_are_bounded_and_the_host_that_has_most_makes_way() {
     assert_eq!(kept(&pair, [10, 0, 0, 1]).activities, honest);
     let challenges = pair.server.stats().challenges;
     comes(&mut pair, modest, &[frame_about(PROBE, 0, 1, 9, &[])]);
-    assert_eq!(pair.server.stats().challenges, challenges, "it is known");
+    assert_eq!(pair.server.stats().challenges, challenges, "the server knows this conversation still");
     assert!(honest_call_returns(&mut pair, b"is it known?"));
 }
 
@@ -267,10 +267,7 @@ fn results_that_nobody_acknowledges_make_way_at_the_host_that_has_most() {
 fn long_results_make_way_at_the_host_that_is_sent_most() {
     let mut pair = beside(ServerConfig { sending_budget: 1 << 20, ..ServerConfig::default() });
     let peers: Vec<Peer> = (1..40).map(|port| join(&mut pair, HARM, port)).collect();
-    pair.start(1, b"ask!");
-    let call = pair.sent();
-    pair.receive(&call);
-    let (key, _) = pair.asked.pop().unwrap();
+    let key = pair.execute(1, b"ask!");
     let first = pair.finish(key, Finish::Result, &[3; 200_000]);
     pair.hear(&first);
     // None of them is sent as much as the honest one, and none stands still for long.
@@ -305,7 +302,8 @@ fn a_datagram_with_thousands_of_probes_is_answered_by_thrice_its_bytes() {
     let bytes: usize = answers.iter().map(Vec::len).sum();
     assert!(bytes <= 3 * sent + 1200, "{bytes} bytes for {sent}");
     assert!(answers.iter().all(|answer| answer.len() <= 1200));
-    assert_eq!(answers.iter().map(|answer| frames_of(answer).len()).sum::<usize>(), 2000, "and no less");
+    let refusals: usize = answers.iter().map(|answer| frames_of(answer).len()).sum();
+    assert_eq!(refusals, 2000, "one for each call");
 }
 
 /// How many calls the server has said something about.
@@ -328,14 +326,15 @@ fn words_about_calls_are_acted_upon_as_far_as_their_host_leaves_time_to_others()
     let many: usize = [first, second].repeat(5).into_iter().map(|peer| asked_about(&mut pair, peer, &probes)).sum();
     assert!((2048..=2058).contains(&many), "{many}");
     assert_eq!(asked_about(&mut pair, first, &probes), 1, "the first is acted upon still");
-    let and_a_call = [probes[0].clone(), probes[0].clone(), frame_about(CALL, 0, 7, 100, &[0, EXPORT as u32, 1])];
+    let call = frame_about(CALL, 0, 7, 100, &[0, EXPORT as u32, 1]);
+    let and_a_call = [probes[0].clone(), probes[0].clone(), call];
     assert_eq!(asked_about(&mut pair, first, &and_a_call), 1);
     assert_eq!(pair.asked.len(), 0, "the rest of the datagram is not read");
     assert_eq!(asked_about(&mut pair, other, &probes), 1000, "and all of another host");
     assert!(honest_call_returns(&mut pair, &[5; 3000]));
     pair.pass(Duration::from_millis(125));
     assert_eq!(asked_about(&mut pair, second, &probes), 1000, "and of that host, later");
-    // A call that is executed and comes over and over is a word like any other.
+    // Duplicates of a call that is being executed count like probes.
     let calls = vec![frame_about(CALL, 0, 6, 100, &[0, EXPORT as u32, 1]); 1300];
     assert_eq!(asked_about(&mut pair, second, &calls), 1050);
 }
@@ -386,7 +385,7 @@ fn results_of_accesses_that_one_host_does_not_fetch_leave_room_to_others() {
         !pair.server.has_room(pair.now, &anybody([10, 0, 0, 1]), budget + bytes),
         "if it is not longer than all may be"
     );
-    // Who has something has room for as much as makes a 64th of the budget together.
+    // The server keeps at least a 64th of the budget for each host.
     let modest = join(&mut pair, [10, 7, 7, 7], 2);
     let access = |pair: &mut Pair, peer: Peer, activity, len| {
         let has = pair.server.has_room(pair.now, &peer.at, len);
@@ -415,7 +414,7 @@ fn what_has_arrived_of_arguments_is_said_once_however_often_it_is_asked_for() {
     // And once more when it is asked for again.
     comes(&mut pair, peer, &[frame_about(PROBE, 0, 3, 1, &[])]);
     assert_eq!(pair.answered().len(), 1);
-    // Of several calls in the same datagrams, with as many ranges as there may be.
+    // The server puts the SELECTs of several calls into one datagram, each with the largest number of ranges.
     comes(&mut pair, peer, &[frame_about(PROBE, 0, 30, 1, &[])]);
     for activity in 4..12 {
         let holes: Vec<_> = (0..40).map(|n| fragment(activity, 1, 1 << 20, 100 + 100 * n, 4)).collect();
@@ -425,7 +424,8 @@ fn what_has_arrived_of_arguments_is_said_once_however_often_it_is_asked_for() {
     let kinds: Vec<_> = answers.iter().map(|answer| frames_of(answer)).collect();
     assert_eq!(kinds, [&[STATE, SELECT, SELECT, SELECT][..], &[SELECT; 4], &[SELECT]]);
     let select = 36 + 32 * 8;
-    assert!(answers.iter().map(Vec::len).eq([24 + 3 * select, 4 * select, select].map(|frames| 20 + frames + 8)));
+    let lengths = [24 + 3 * select, 4 * select, select].map(|frames| 20 + frames + 8);
+    assert!(answers.iter().map(Vec::len).eq(lengths));
 }
 
 #[test]
@@ -517,7 +517,7 @@ fn only_who_sent_as_much_before_is_given_a_used_buffer() {
         ),
         at: pair.from,
     };
-    // None that is more than twice as long as the arguments; that stays for others.
+    // A buffer that is more than twice as long as the arguments is not lent for them.
     let given = |pair: &mut Pair, activity| {
         let before = kept(pair, [10, 0, 0, 1]).arguments;
         comes(pair, honest, &[fragment(activity, 1 << 30, 600_000, 0, 4)]);
@@ -568,7 +568,7 @@ fn an_acknowledgement_costs_no_more_than_the_calls_that_it_tells_of() {
     assert_eq!(before, 100_000);
     let mut datagrams = 0;
     while before > 0 {
-        // (Of several in one datagram the first is acted upon.)
+        // The server acts only on the first of several acknowledgements in one datagram.
         comes(&mut pair, peer, &vec![frame(ACK, 0, &[0, 1000, 1200]); 3]);
         let after = kept(&pair, HARM).results;
         assert!(before - after <= 256 * 100, "{before} to {after}");

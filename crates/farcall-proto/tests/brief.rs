@@ -145,7 +145,7 @@ fn who_has_more_to_say_is_not_brief() {
     assert!(pair.client.start_brief(CALLEE, b"odd", &mut out).is_none());
     assert!(pair.client.start_brief(CALLEE, ARGS, &mut [0; 60]).is_none());
     assert_eq!((pair.client.stats().calls, pair.client.outstanding()), (before.calls, 0));
-    // What fits the least datagram is.
+    // A call that fills the least datagram can be brief; a longer one cannot.
     let (least, header) = (farcall_proto::BASE_DATAGRAM, 60);
     assert!(pair.client.start_brief(CALLEE, &vec![0; least - header + 4], &mut out).is_none());
     let brief = pair.client.start_brief(CALLEE, &vec![0; least - header], &mut out).expect("it fits");
@@ -153,7 +153,7 @@ fn who_has_more_to_say_is_not_brief() {
 }
 
 #[test]
-fn a_brief_call_ends_once_and_not_as_one_when_it_has_gone_on() {
+fn a_brief_call_ends_once_and_not_as_a_brief_call_after_go_on() {
     let mut pair = Pair::acquainted();
     let (brief, datagram) = brief(&mut pair).unwrap();
     let answers = answer(&mut pair, &datagram, Finish::Result);
@@ -173,7 +173,7 @@ fn a_brief_call_ends_once_and_not_as_one_when_it_has_gone_on() {
         }
         let (key, _) = pair.asked.pop().expect("a call");
         let result = pair.finish(key, Finish::Result, ARGS);
-        assert!(!end(&mut pair, &brief, &result[0]), "its caller waits for an event");
+        assert!(!end(&mut pair, &brief, &result[0]), "the call has to end by an event");
         pair.hear(&result);
         assert_eq!(pair.told.pop(), Some((1, Told::Result(ARGS.to_vec()))));
     }

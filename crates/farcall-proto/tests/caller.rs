@@ -1,4 +1,4 @@
-//! Packet traces of a caller: what it says of its calls, what it believes, and what it counts.
+//! Packet traces of a client: what it sends about its calls, which datagrams it accepts, and what it counts.
 
 mod common;
 
@@ -12,7 +12,7 @@ use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Nothing larger than the least datagram is tried.
+/// A client that never probes larger datagrams than 1,200 bytes.
 fn small() -> ClientConfig {
     ClientConfig { max_datagram: 1200, ..ClientConfig::default() }
 }
@@ -23,7 +23,7 @@ fn readdressed(datagram: &Datagram, conversation: u64) -> Datagram {
 }
 
 #[test]
-fn whatever_is_no_hint_has_to_name_the_clients_conversation() {
+fn a_frame_other_than_a_hint_has_to_name_the_clients_conversation() {
     let executing = || Pair::executing(b"call");
     let fragments = |len| {
         let mut pair = Pair::acquainted();
@@ -59,7 +59,8 @@ fn whatever_is_no_hint_has_to_name_the_clients_conversation() {
     };
     let (sizes, selects) = {
         let (pair, answers) = fragments(40_000);
-        let (sizes, selects): (Vec<_>, Vec<_>) = answers.into_iter().partition(|d| frames_of(d)[0] == MTU_ECHO);
+        let echoes = |d: &Datagram| frames_of(d)[0] == MTU_ECHO;
+        let (sizes, selects): (Vec<_>, Vec<_>) = answers.into_iter().partition(echoes);
         ((pair, sizes), (fragments(40_000).0, selects))
     };
     let cases = [
@@ -88,7 +89,7 @@ fn whatever_is_no_hint_has_to_name_the_clients_conversation() {
 }
 
 #[test]
-fn what_a_conversation_did_is_counted() {
+fn the_client_counts_its_calls_and_datagrams() {
     let mut pair = Pair::acquainted();
     let counts = |pair: &Pair| {
         let s = pair.client.stats();
@@ -119,9 +120,10 @@ fn what_a_conversation_did_is_counted() {
     let did: [u64; 7] = std::array::from_fn(|i| after[i] - before[i]);
     assert_eq!(did, [1, 3, 3, 1, 1, 1, 1]);
     assert_eq!(pair.client.stats().bytes_sent - bytes, sent as u64);
-    // However a call begins, it is one.
+    // Calls on the fast path are counted, too.
     let mut out = [0; 2048];
-    let departure = pair.client.call((EXPORT, 1), 2, &mut b"call".to_vec(), &mut out).expect("there is no other");
+    let departure = pair.client.call((EXPORT, 1), 2, &mut b"call".to_vec(), &mut out);
+    let departure = departure.expect("there is no other call");
     pair.receive(&[out[..departure.len].to_vec()]);
     let (key, _) = pair.asked.pop().unwrap();
     let result = pair.finish(key, Finish::Result, b"done");
@@ -134,7 +136,7 @@ fn what_a_conversation_did_is_counted() {
 }
 
 #[test]
-fn a_call_that_is_detached_says_so_itself_or_in_a_probe_at_once_or_later() {
+fn a_detached_call_says_so_in_its_call_or_in_a_probe() {
     for (sent, later, says) in [
         (false, false, vec![(CALL, 0x08)]),
         (false, true, vec![(CALL, 0x08)]),
@@ -156,11 +158,11 @@ fn a_call_that_is_detached_says_so_itself_or_in_a_probe_at_once_or_later() {
     let mut pair = Pair::acquainted();
     let id = pair.start(1, b"done");
     pair.settle();
-    assert!(pair.client.is_sent(id) && !pair.client.is_outstanding(id), "it has ended");
+    assert!(pair.client.is_sent(id) && !pair.client.is_outstanding(id), "the call has ended");
 }
 
 #[test]
-fn many_small_calls_are_a_reason_for_larger_datagrams() {
+fn many_small_calls_make_the_client_probe_larger_datagrams() {
     for (calls, len, tries) in [(3, 300, false), (4, 4, false), (4, 120, true), (40, 120, true)] {
         let mut pair = Pair::acquainted();
         for token in 0..calls {
@@ -174,8 +176,8 @@ fn many_small_calls_are_a_reason_for_larger_datagrams() {
 }
 
 #[test]
-fn a_call_goes_whole_if_a_datagram_has_room_for_it_and_for_what_may_stand_before_it() {
-    // A TICKET and an ACK, of 48 and 16 bytes.
+fn a_call_is_sent_whole_if_it_fits_a_datagram_beside_a_ticket_and_an_ack() {
+    // A TICKET has 48 bytes, an ACK 16.
     const WHOLE: usize = 1200 - 60 - 48 - 16;
     for (len, flags) in [(WHOLE, [0, 0]), (WHOLE + 4, [0, 2])] {
         let mut pair = Pair::acquainted_with(small(), ServerConfig::default());
@@ -184,10 +186,11 @@ fn a_call_goes_whole_if_a_datagram_has_room_for_it_and_for_what_may_stand_before
         start(&mut pair, 2);
         let sent = pair.sent();
         assert!(sent.iter().all(|d| frames_of(d) == [ACK, CALL]));
-        assert_eq!(sent.iter().map(|d| d[20 + 16 + 1]).collect::<Vec<_>>(), flags, "{len} bytes, in fragments?");
+        assert_eq!(sent.iter().map(|d| d[20 + 16 + 1]).collect::<Vec<_>>(), flags, "flags of {len} bytes");
     }
-    // In whichever way, they arrive.
-    for (len, limited) in (WHOLE - 40..=WHOLE + 80).step_by(4).flat_map(|len| [(len, false), (len, true)]) {
+    // Calls of any length near this bound arrive, with and without a deadline.
+    let lengths = (WHOLE - 40..=WHOLE + 80).step_by(4);
+    for (len, limited) in lengths.flat_map(|len| [(len, false), (len, true)]) {
         let mut pair = Pair::with(small(), ServerConfig::default());
         pair.client.bind(pair.now, "", 0);
         pair.settle();
@@ -197,14 +200,15 @@ fn a_call_goes_whole_if_a_datagram_has_room_for_it_and_for_what_may_stand_before
             pair.client.start(pair.now, &call, vec![7; len]).expect("room for a call");
         }
         pair.settle();
-        assert_eq!(pair.told.len(), 4, "{len} bytes, a deadline {limited}");
+        assert_eq!(pair.told.len(), 4, "{len} bytes, with a deadline: {limited}");
     }
 }
 
 #[test]
-fn the_usual_call_is_one_that_fits_the_datagram() {
+fn the_fast_path_takes_a_call_that_fits_the_datagram() {
     let (mut pair, mut out) = (Pair::acquainted(), vec![0; 2048]);
-    for (len, room, usual) in [(1144, 2048, false), (1140, 1199, false), (3, 2048, false), (1140, 2048, true)] {
+    let fits = (1140, 2048, true);
+    for (len, room, usual) in [(1144, 2048, false), (1140, 1199, false), (3, 2048, false), fits] {
         let departure = pair.client.call((EXPORT, 1), 1, &mut vec![7; len], &mut out[..room]);
         assert_eq!(departure.map(|departure| departure.len), usual.then_some(len + 60));
     }
@@ -213,12 +217,12 @@ fn the_usual_call_is_one_that_fits_the_datagram() {
 }
 
 #[test]
-fn which_calls_have_ended_is_said_by_who_has_had_several_at_once() {
+fn a_client_that_has_several_calls_at_once_says_which_calls_have_ended() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"call");
     assert!(pair.client.ready() == 1 && pair.client.is_quiet_but(1) && !pair.client.is_quiet());
     let first = pair.sent();
-    assert_eq!(frames_of(&first[0]), [CALL], "the next call says that this one has ended");
+    assert_eq!(frames_of(&first[0]), [CALL], "a single call needs no ACK");
     pair.start(2, b"call");
     pair.start(3, b"call");
     assert!(pair.client.ready() == 2 && pair.client.is_quiet_but(2) && !pair.client.is_quiet_but(1));
@@ -234,7 +238,7 @@ fn which_calls_have_ended_is_said_by_who_has_had_several_at_once() {
 }
 
 #[test]
-fn an_error_hastens_the_first_retransmission_and_no_other() {
+fn an_unreachable_error_brings_only_the_first_retransmission_forward() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"call");
     pair.sent();
@@ -250,7 +254,7 @@ fn an_error_hastens_the_first_retransmission_and_no_other() {
 }
 
 #[test]
-fn the_room_of_arguments_is_used_again() {
+fn the_buffer_of_arguments_is_reused() {
     let mut pair = Pair::acquainted();
     pair.start(1, &[7; 200]);
     pair.settle();
@@ -259,7 +263,7 @@ fn the_room_of_arguments_is_used_again() {
 }
 
 #[test]
-fn what_is_under_way_is_counted_until_it_has_arrived() {
+fn bytes_in_flight_are_counted_until_they_have_arrived() {
     let mut pair = Pair::acquainted_with(small(), ServerConfig::default());
     pair.start(1, &[7; 5000]);
     let sent = pair.sent();
@@ -269,7 +273,7 @@ fn what_is_under_way_is_counted_until_it_has_arrived() {
     assert_eq!((pair.client.in_flight(), pair.told.len()), (0, 1));
 }
 
-/// As many calls, which the server executes.
+/// A pair whose server executes this number of calls.
 fn executing(calls: u64) -> (Pair, Vec<CallId>) {
     let mut pair = Pair::acquainted_with(small(), ServerConfig::default());
     let ids = (0..calls).map(|token| pair.start(token, b"call")).collect();
@@ -278,9 +282,8 @@ fn executing(calls: u64) -> (Pair, Vec<CallId>) {
     (pair, ids)
 }
 
-/// What is said of a hundred calls at once takes as many datagrams as it needs.
 #[test]
-fn whatever_is_to_be_said_of_many_calls_is_said_of_each() {
+fn frames_about_a_hundred_calls_take_as_many_datagrams_as_they_need() {
     const CALLS: usize = 100;
     let said = |pair: &mut Pair, kind: u8| {
         let sent = pair.sent();
@@ -288,21 +291,23 @@ fn whatever_is_to_be_said_of_many_calls_is_said_of_each() {
         assert_eq!(sent.iter().flat_map(|d| frames_of(d)).filter(|frame| *frame == kind).count(), CALLS);
         pair.receive(&sent);
     };
-    // That they are given up.
+    // The client cancels each call.
     let (mut pair, ids) = executing(CALLS as u64);
     ids.iter().for_each(|id| pair.client.cancel(pair.now, *id));
     said(&mut pair, CANCEL);
     assert_eq!(pair.cancelled.len(), CALLS);
-    // That they are waited for.
+    // The client detaches each call.
     let (mut pair, ids) = executing(CALLS as u64);
     ids.iter().for_each(|id| pair.client.detach(*id, false));
     said(&mut pair, PROBE);
-    // What has arrived of their results, and that all has.
+    // The client acknowledges a fragment of each result, or the whole result.
     for (offsets, told) in [(&[4][..], 0), (&[4, 0], CALLS)] {
         let (mut pair, ids) = executing(CALLS as u64);
         for id in ids {
-            let fragment = |offset| frame_about(RESULT, 2, id.activity, id.sequence as u32, &[0, 8, offset, 7]);
-            let fragments = offsets.iter().map(|offset| forged(pair.client.id(), 1, &[fragment(*offset)]));
+            let (activity, sequence) = (id.activity, id.sequence as u32);
+            let fragment = |offset| frame_about(RESULT, 2, activity, sequence, &[0, 8, offset, 7]);
+            let client = pair.client.id();
+            let fragments = offsets.iter().map(|offset| forged(client, 1, &[fragment(*offset)]));
             pair.hear(&fragments.collect::<Vec<_>>());
         }
         said(&mut pair, SELECT);
@@ -311,7 +316,7 @@ fn whatever_is_to_be_said_of_many_calls_is_said_of_each() {
 }
 
 #[test]
-fn a_result_is_taken_only_by_the_call_that_was_sent_and_of_the_exchange_that_is_the_call() {
+fn a_result_ends_only_a_call_that_was_sent_and_only_in_the_exchange_of_the_call() {
     let (mut pair, _, key) = Pair::executing(b"call");
     let result = pair.finish(key, Finish::Result, b"done");
     let mut unsent = Pair::acquainted();
@@ -322,7 +327,7 @@ fn a_result_is_taken_only_by_the_call_that_was_sent_and_of_the_exchange_that_is_
     let mut other = result[0].clone();
     other[20 + 4 + 7] = 1;
     pair.hear(&[readdressed(&other, pair.client.id())]);
-    // Flags that nobody knows mean nothing; whom it is for does.
+    // The client ignores an unknown flag. It drops a result that names no conversation.
     let mut flagged = result[0].clone();
     flagged[20 + 1] = 0x40;
     pair.hear(&[readdressed(&flagged, 0)]);
@@ -335,7 +340,8 @@ fn a_result_is_taken_only_by_the_call_that_was_sent_and_of_the_exchange_that_is_
 fn fragments_of_another_message_are_dropped() {
     let (mut pair, id, _) = Pair::executing(b"call");
     let before = pair.client.stats().dropped;
-    // Its outcome, its length, where the fragment stands, and its bytes.
+    // Each fragment is: outcome, total length, offset, bytes. The first is good. The others differ from it in
+    // their length or outcome, or lie beyond the end.
     for words in [[0, 8, 4, 7], [0, 12, 0, 7], [1 << 24, 8, 0, 7], [0, 8, 8, 7]] {
         let fragment = frame_about(RESULT, 2, id.activity, id.sequence as u32, &words);
         pair.hear(&[forged(pair.client.id(), 1, &[fragment])]);
@@ -346,9 +352,9 @@ fn fragments_of_another_message_are_dropped() {
     assert_eq!(pair.told, [(1, Told::Result(vec![0, 0, 0, 7, 0, 0, 0, 7]))]);
 }
 
-/// The way in which a driver looks whether a datagram is just the result that it waits for.
+/// `take_result` is a driver's fast path for a datagram that is just the result that the driver waits for.
 #[test]
-fn only_the_first_word_about_a_call_that_was_sent_once_is_taken_as_just_its_result() {
+fn take_result_takes_only_the_first_answer_to_a_call_that_was_sent_once() {
     for word in ["none", "sent again", "running", "cancelled", "another conversation", "no checksum"] {
         let (mut pair, id, key) = Pair::executing(b"call");
         match word {
@@ -376,20 +382,22 @@ fn only_the_first_word_about_a_call_that_was_sent_once_is_taken_as_just_its_resu
         }
         let (before, now) = (pair.client.stats().received, pair.now);
         let taken = pair.client.take_result(|| now, id, None, &result).is_some();
-        assert_eq!((taken, pair.client.stats().received - before), (word == "none", u64::from(taken)), "{word}");
+        assert_eq!(taken, word == "none", "{word}");
+        assert_eq!(pair.client.stats().received - before, u64::from(taken), "{word}");
         assert_eq!(pair.client.outstanding(), usize::from(!taken));
     }
 }
 
 #[test]
-fn a_failure_that_the_caller_did_not_ask_for_is_not_called_a_cancel() {
+fn a_failure_is_reported_as_cancelled_only_if_the_caller_cancelled_the_call() {
     let (mut pair, _, key) = Pair::executing(b"call");
     let failure = Failure::new(Kind::Other, Ran::No);
     let answers = pair.finish(key, failure.into(), &[]);
     pair.hear(&answers);
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Other, Ran::No))]);
-    // If he did, why the call never runs is known here: the server says only that it does not.
-    for (ran, told) in [(0, Told::Failed(Kind::Cancelled, Ran::No)), (2, Told::Failed(Kind::Other, Ran::Yes))] {
+    // The server says that a cancelled call does not run, but not why: the client knows that.
+    let cancelled = Told::Failed(Kind::Cancelled, Ran::No);
+    for (ran, told) in [(0, cancelled), (2, Told::Failed(Kind::Other, Ran::Yes))] {
         let (mut pair, id, _) = Pair::executing(b"call");
         pair.client.cancel(pair.now, id);
         let refusal = frame_about(RESULT, 0, id.activity, id.sequence as u32, &[2 << 24 | ran << 16, 0]);
@@ -399,7 +407,7 @@ fn a_failure_that_the_caller_did_not_ask_for_is_not_called_a_cancel() {
 }
 
 #[test]
-fn the_next_call_says_too_that_a_long_result_has_arrived() {
+fn the_datagram_of_the_next_call_also_acknowledges_a_long_result() {
     let (mut pair, id, _) = Pair::executing(b"call");
     for offset in [0, 4] {
         let fragment = frame_about(RESULT, 2, id.activity, id.sequence as u32, &[0, 8, offset, 7]);
@@ -414,7 +422,8 @@ fn the_next_call_says_too_that_a_long_result_has_arrived() {
 #[test]
 fn the_largest_result_is_as_long_as_the_setting_says() {
     for (len, told) in [(2000, Told::Result(vec![7; 2000])), (2004, Told::Failed(Kind::TooLarge, Ran::Yes))] {
-        let mut pair = Pair::acquainted_with(ClientConfig { max_result: 2000, ..small() }, ServerConfig::default());
+        let client = ClientConfig { max_result: 2000, ..small() };
+        let mut pair = Pair::acquainted_with(client, ServerConfig::default());
         pair.start(1, b"call");
         pair.answer = Some(vec![7; len]);
         pair.carry(1, Duration::from_secs(1), |_, _, _| true);
@@ -423,7 +432,7 @@ fn the_largest_result_is_as_long_as_the_setting_says() {
 }
 
 #[test]
-fn a_server_that_does_not_know_a_call_is_told_of_it_again_or_that_it_is_given_up() {
+fn a_server_that_does_not_know_a_call_is_sent_the_call_or_its_cancel_again() {
     for (cancelled, says) in [(false, CALL), (true, CANCEL)] {
         let (mut pair, id, _) = Pair::executing(b"call");
         if cancelled {
@@ -437,7 +446,7 @@ fn a_server_that_does_not_know_a_call_is_told_of_it_again_or_that_it_is_given_up
 }
 
 #[test]
-fn who_gave_the_ticket_proves_it_and_nobody_else() {
+fn only_the_server_that_gave_the_ticket_can_prove_it() {
     let mut pair = Pair::new();
     assert!(pair.client.expected_proof(b"question").is_none(), "there is no ticket");
     pair.client.bind(pair.now, "", 1);

@@ -5,8 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{CALL, CANCEL, Datagram, EXPORT, HARM, Pair, RESULT, SELECT, STATE, Told, comes, fragment, frame_about};
-use common::{frames_of, join};
+use common::*;
 use farcall_proto::server::Finish;
 use farcall_proto::{Kind, Ran};
 
@@ -39,11 +38,11 @@ fn a_caller_waits_for_the_servers_word_no_longer_than_for_a_retransmission() {
 }
 
 #[test]
-fn a_call_that_was_probed_rarely_is_waited_for_no_longer_when_it_is_cancelled() {
+fn a_cancelled_call_that_was_probed_rarely_ends_after_the_least_interval() {
     let (mut pair, id, _) = Pair::executing(b"long");
     let end = pair.now + Duration::from_secs(5);
     while pair.now < end {
-        pair.now = pair.client.timeout().expect("it waits").max(pair.now);
+        pair.now = pair.client.timeout().expect("the client waits").max(pair.now);
         pair.tick();
         let probe = pair.sent();
         pair.receive(&probe);
@@ -56,7 +55,7 @@ fn a_call_that_was_probed_rarely_is_waited_for_no_longer_when_it_is_cancelled() 
     pair.pass(LEAST);
     pair.tick();
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Maybe))]);
-    // So long, too, it takes until the server is reminded.
+    // The client sends the CANCEL again after the same interval.
     pair.sent();
     pair.pass(LEAST);
     pair.tick();
@@ -76,7 +75,7 @@ fn a_cancel_that_never_arrives_is_sent_so_often_and_no_more() {
         pair.tick();
     }
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Maybe))]);
-    assert_eq!(sent, 7, "at once, when the caller is told, and five times more");
+    assert_eq!(sent, 7, "the first CANCEL, one when the caller is told, and five more");
 }
 
 #[test]
@@ -140,14 +139,14 @@ fn a_procedure_that_fails_after_it_was_told_to_stop_was_cancelled() {
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Yes))]);
 }
 
-/// What a failure says: whether the call ran, and the kind.
+/// Returns the two fields of a failure: whether the call ran, and the kind.
 fn said(answer: &Datagram) -> (u8, u16) {
     assert_eq!(frames_of(answer), [RESULT]);
     (answer[41], u16::from_be_bytes([answer[42], answer[43]]))
 }
 
 #[test]
-fn whoever_cancels_a_call_again_hears_the_same_of_it() {
+fn a_repeated_cancel_gets_the_same_answer() {
     let mut pair = Pair::acquainted();
     let peer = join(&mut pair, HARM, 1);
     let cancel = |pair: &mut Pair, sequence| {
@@ -156,7 +155,7 @@ fn whoever_cancels_a_call_again_hears_the_same_of_it() {
     };
     let call = |sequence| frame_about(CALL, 0, 3, sequence, &[0, EXPORT as u32, 1]);
     let did_not_run = Some((0, Kind::Cancelled.code()));
-    // One that never comes; one of which a part has come.
+    // The first call never arrives; of the second, one fragment arrives.
     for _ in 0..3 {
         assert_eq!(cancel(&mut pair, 5).as_ref().map(said), did_not_run);
     }
@@ -164,8 +163,8 @@ fn whoever_cancels_a_call_again_hears_the_same_of_it() {
     for _ in 0..3 {
         assert_eq!(cancel(&mut pair, 6).as_ref().map(said), did_not_run);
     }
-    assert_eq!(cancel(&mut pair, 5), None, "it is of long ago");
-    // One that has ended, whose result is held, and then is not.
+    assert_eq!(cancel(&mut pair, 5), None, "a newer call of the activity has come");
+    // The third call has ended. The server holds its result, and later lets go of it.
     comes(&mut pair, peer, &[call(7)]);
     let (key, _) = pair.asked.pop().unwrap();
     pair.finish(key, Finish::Result, b"done");
@@ -175,7 +174,7 @@ fn whoever_cancels_a_call_again_hears_the_same_of_it() {
         pair.tick();
     }
     assert_eq!(cancel(&mut pair, 7).map(|answer| frames_of(&answer)), Some(vec![STATE]));
-    // The result of one goes when the next is cancelled before it comes.
+    // The server lets go of a call's result when the activity's next call is cancelled before it arrives.
     comes(&mut pair, peer, &[call(8)]);
     let (key, _) = pair.asked.pop().unwrap();
     pair.finish(key, Finish::Result, b"done");
@@ -186,7 +185,7 @@ fn whoever_cancels_a_call_again_hears_the_same_of_it() {
 }
 
 #[test]
-fn a_late_word_about_an_earlier_result_of_an_activity_does_not_end_the_next_one() {
+fn a_late_select_for_an_earlier_result_does_not_end_the_next_result_of_the_activity() {
     let (mut pair, _, key) = Pair::executing(b"much");
     let fragments = pair.finish(key, Finish::Result, &[7; 100_000]);
     pair.hear(&fragments);
@@ -198,10 +197,7 @@ fn a_late_word_about_an_earlier_result_of_an_activity_does_not_end_the_next_one(
         pair.hear(&more);
     }
     assert!(all.iter().any(|datagram| frames_of(datagram).contains(&SELECT)));
-    pair.start(2, b"much");
-    let call = pair.sent();
-    pair.receive(&call);
-    let (key, _) = pair.asked.pop().unwrap();
+    let key = pair.execute(2, b"much");
     let next = pair.finish(key, Finish::Result, &[8; 100_000]);
     pair.receive(&all);
     assert!(pair.server.held_bytes() >= 100_000);

@@ -10,27 +10,29 @@ const TICKET: u8 = 0x05;
 const MTU_ECHO: u8 = 0x17;
 const POST: u8 = 0x18;
 
-/// The words of a WELCOME up to its handshake, by which the server refuses or does not, and says that a ticket has ended.
+/// A WELCOME with this refusal (0: none), and with this reason why a ticket has ended (0: it has not).
 fn welcome(refused: u32, ended: u32, more: &[u32]) -> Vec<u8> {
     let ticket = [0, 7, 0, 6, 0, 5, 1, 2, 3, 4, 0];
     let address = [0, 0, 0xffff, 0x0a00_0001, 1000 << 16];
-    let head = [&[0, 9, 0, 8][..], &ticket, &[0x0001_0001, refused << 16 | 1, 0, EXPORT as u32], &address];
+    let granted = [0x0001_0001, refused << 16 | 1, 0, EXPORT as u32];
+    let head = [&[0, 9, 0, 8][..], &ticket, &granted, &address];
     frame(WELCOME, 0, &[&head.concat()[..], &[ended, 0, 0, 1_500_000_000], more].concat())
 }
 
 #[test]
 fn every_frame_is_a_line() {
     let bind = |words: &[u32]| frame(BIND, 0, &[&[0, 7, 0, 9, 0x0001_0001, 3, 2, 0][..], words].concat());
-    let call = |flags, more: &[u32]| frame(CALL, flags, &[&[1, 0, 0, 9, 0, EXPORT as u32, 3][..], more].concat());
+    let head = [1, 0, 0, 9, 0, EXPORT as u32, 3];
+    let call = |flags, more: &[u32]| frame(CALL, flags, &[&head[..], more].concat());
+    let asked = "BIND \"\" from client 0000000000000007, nonce 9, schemes 3, procedures from 2";
     let seen = "WELCOME conversation 0000000000000008, nonce 9, scheme 1, export 000000000000004d";
+    let stopping = "WELCOME refused: the server is shutting down, nonce 9";
+    let (to, called) = ("conversation 0000000000000008", "CALL 1.9 export 000000000000004d procedure 3");
+    let range = "bytes 40 to 44 of 100";
     let procedure = [0, 0, 0, 0, 2, 1, 0, 1, 0, 2];
     let cases = [
-        (bind(&[0, 0, 0, 0]), "BIND \"\" from client 0000000000000007, nonce 9, schemes 3, procedures from 2".into()),
-        (
-            bind(&[300, 8, 20, 4, 5]),
-            "BIND \"\" from client 0000000000000007, nonce 9, schemes 3, procedures from 2, handshake 8 to 12 of 300, has 20"
-                .into(),
-        ),
+        (bind(&[0, 0, 0, 0]), asked.to_string()),
+        (bind(&[300, 8, 20, 4, 5]), format!("{asked}, handshake 8 to 12 of 300, has 20")),
         (welcome(0, 0, &procedure[..5]), format!("{seen}, 0 of 2 procedures, you are 10.0.0.1:1000")),
         (welcome(0, 0, &procedure), format!("{seen}, 1 of 2 procedures, you are 10.0.0.1:1000")),
         (
@@ -41,12 +43,9 @@ fn every_frame_is_a_line() {
             ),
         ),
         (welcome(9, 0, &procedure), "WELCOME refused: the interfaces differ, nonce 9".into()),
-        (
-            welcome(16, 1, &procedure),
-            "WELCOME refused: the server is shutting down, nonce 9, the ticket has ended: Incarnation, age 1.5s".into(),
-        ),
-        (frame(CHALLENGE, 0, &[0, 8, 0, 3]), "CHALLENGE conversation 0000000000000008: show your ticket".into()),
-        (frame(STALE, 0, &[0, 8, 0, 3, 4, 0]), "STALE conversation 0000000000000008: Full".into()),
+        (welcome(16, 1, &procedure), format!("{stopping}, the ticket has ended: Incarnation, age 1.5s")),
+        (frame(CHALLENGE, 0, &[0, 8, 0, 3]), format!("CHALLENGE {to}: show your ticket")),
+        (frame(STALE, 0, &[0, 8, 0, 3, 4, 0]), format!("STALE {to}: Full")),
         (
             frame(TICKET, 0, &[0, 7, 0, 6, 0, 5, 1, 2, 3, 4, 0]),
             "TICKET client 0000000000000007, incarnation 0000000000000006, issued 5".into(),
@@ -59,11 +58,11 @@ fn every_frame_is_a_line() {
         ),
         (
             call(1, &[28, 0x0002_0018, 1, 2, 3, 4, 5, 6]),
-            "CALL 1.9 export 000000000000004d procedure 3, trace 00000001000000020000000300000004: 0 bytes".into(),
+            format!("{called}, trace 00000001000000020000000300000004: 0 bytes"),
         ),
-        (call(2, &[100, 40, 5]), "CALL 1.9 export 000000000000004d procedure 3: bytes 40 to 44 of 100".into()),
+        (call(2, &[100, 40, 5]), format!("{called}: {range}")),
         (frame(RESULT, 0, &[1, 5, 0, 9, 0x0100_0000, 5, 6]), "RESULT 1.9/5 Exception: 8 bytes".into()),
-        (frame_about(RESULT, 6, 1, 9, &[0, 100, 40, 5]), "RESULT 1.9 Result: bytes 40 to 44 of 100, asks".into()),
+        (frame_about(RESULT, 6, 1, 9, &[0, 100, 40, 5]), format!("RESULT 1.9 Result: {range}, asks")),
         (
             frame_about(SELECT, 1, 1, 9, &[4, 100, 0, 3, 8, 12]),
             "SELECT 1.9 through 4, limit 100, beyond [(8, 12)], waited in vain".into(),
@@ -97,7 +96,7 @@ fn every_frame_is_a_line() {
 }
 
 #[test]
-fn what_is_no_datagram_is_said_why() {
+fn dump_says_why_bytes_are_no_datagram() {
     let datagram = forged(0x11, 12, &[]);
     assert_eq!(dump(&datagram).unwrap().to_string(), "to 0000000000000011 number 12 (28 bytes)");
     let why = |datagram: &[u8]| dump(datagram).unwrap_err().to_string();
@@ -118,7 +117,7 @@ fn what_is_no_datagram_is_said_why() {
 }
 
 #[test]
-fn digits_are_bytes_and_what_is_no_digit_is_named() {
+fn from_hex_reads_pairs_of_digits_and_names_any_other_character() {
     assert_eq!(from_hex(" 01 fF\n\t90 a\u{a0}b ").unwrap(), [0x01, 0xff, 0x90, 0xab]);
     assert_eq!(from_hex("").unwrap(), []);
     assert_eq!(from_hex("01 0").unwrap_err().to_string(), "an odd number of hexadecimal digits");

@@ -42,18 +42,15 @@ fn a_probe_that_crosses_the_result_does_not_begin_it_anew() {
 }
 
 #[test]
-fn fragments_of_which_nothing_was_heard_are_sent_again_when_their_caller_asks_after_a_round_trip() {
+fn unacknowledged_fragments_are_retransmitted_if_the_caller_asks_after_a_round_trip() {
     let mut pair = small();
     pair.start(1, b"fetch...");
     let call = pair.sent();
     pair.receive(&call);
     let (key, _) = pair.asked.pop().unwrap();
     let first = pair.finish(key, Finish::Result, &[7; 5_000]);
-    // Another result is under way, for which nobody asks.
-    pair.start(2, b"fetch...");
-    let other = pair.sent();
-    pair.receive(&other);
-    let (key, _) = pair.asked.pop().unwrap();
+    // Another result is in flight. Its caller does not ask for it.
+    let key = pair.execute(2, b"fetch...");
     pair.finish(key, Finish::Result, &[7; 3_000]);
     for (later, again) in [(Duration::ZERO, 0), (SECOND, first.len())] {
         pair.pass(later);
@@ -63,7 +60,8 @@ fn fragments_of_which_nothing_was_heard_are_sent_again_when_their_caller_asks_af
         assert_eq!(pair.answered().len(), again);
         pair.server.audit();
         let stats = pair.server.stats();
-        assert_eq!(stats.retransmitted - before.retransmitted, 1 + again as u64, "the question, and each fragment");
+        let retransmitted = stats.retransmitted - before.retransmitted;
+        assert_eq!(retransmitted, 1 + again as u64, "one for the question, and one for each fragment");
     }
 }
 
@@ -134,7 +132,7 @@ fn a_path_that_narrows_in_mid_transfer_is_noticed() {
 }
 
 #[test]
-fn a_path_is_narrow_if_three_times_in_a_row_what_was_sent_did_not_arrive() {
+fn the_datagram_size_falls_back_after_three_losses_in_a_row() {
     let mut pair = Pair::acquainted();
     pair.start(1, &vec![1; 400_000]);
     pair.carry(1, SECOND, |_, _, _| true);
@@ -144,7 +142,7 @@ fn a_path_is_narrow_if_three_times_in_a_row_what_was_sent_did_not_arrive() {
         (1, 0),
         (0, 64_000),
         (1, 64_000),
-        // No news.
+        // These SELECTs report neither progress nor a loss.
         (0, 64_000),
         (0, 64_000),
         (0, 64_000),
@@ -160,7 +158,7 @@ fn a_path_is_narrow_if_three_times_in_a_row_what_was_sent_did_not_arrive() {
     });
     assert_eq!(sizes[..8], [64_000; 8]);
     assert_eq!(sizes[8], 1200);
-    assert!(pair.client.stats().retransmitted > 5, "what was lost was sent again");
+    assert!(pair.client.stats().retransmitted > 5, "the lost fragments were sent again");
 }
 
 #[test]
@@ -262,7 +260,7 @@ fn a_last_word_that_is_lost_does_not_take_the_window_from_others() {
 }
 
 #[test]
-fn a_result_whose_last_word_is_lost_leaves_the_window_to_others_while_an_older_call_goes_on() {
+fn a_result_whose_last_select_is_lost_frees_the_window_while_an_older_call_goes_on() {
     let mut pair = small();
     (1..=3).for_each(|token| _ = pair.start(token, b"fetch..."));
     let calls = pair.sent();
@@ -272,17 +270,17 @@ fn a_result_whose_last_word_is_lost_leaves_the_window_to_others_while_an_older_c
     let result = pair.finish(second, Finish::Result, &[7; 11_000]);
     pair.hear(&result);
     assert!(whole(&pair, 2, 11_000));
-    // The server is not told so, and the oldest call is outstanding still.
+    // The SELECT of the second result is lost, and the oldest call is still outstanding.
     assert!(pair.sent().iter().any(|datagram| frames_of(datagram).contains(&SELECT)));
     let first = pair.finish(third, Finish::Result, &[7; 11_000]);
-    assert!(first.len() < 3, "the window is taken");
+    assert!(first.len() < 3, "the second result fills the window");
     pair.hear(&first);
     pair.carry(2, 5 * SECOND, |_, _, _| true);
     assert!(whole(&pair, 3, 11_000), "{} have ended", pair.told.len());
 }
 
 #[test]
-fn a_result_that_waits_for_room_goes_on_as_soon_as_another_has_arrived() {
+fn a_result_that_waits_for_the_window_goes_on_as_soon_as_another_has_arrived() {
     let mut pair = small();
     (1..=2).for_each(|token| _ = pair.start(token, b"fetch..."));
     let calls = pair.sent();
@@ -290,15 +288,15 @@ fn a_result_that_waits_for_room_goes_on_as_soon_as_another_has_arrived() {
     let [first, second] = [0, 1].map(|n| pair.asked[n].0);
     let result = pair.finish(first, Finish::Result, &[7; 11_000]);
     let begun = pair.finish(second, Finish::Result, &[7; 11_000]).len();
-    assert!(begun < 3, "the window is taken");
+    assert!(begun < 3, "the first result fills the window");
     pair.hear(&result);
     let select = pair.sent();
     pair.receive(&select);
-    assert!(begun + pair.answered().len() >= 10, "all of the other");
+    assert!(begun + pair.answered().len() >= 10, "the server sends all of the second result");
 }
 
 #[test]
-fn for_want_of_room_what_was_sent_long_ago_counts_as_lost_and_nothing_else() {
+fn while_the_window_is_full_only_fragments_that_were_sent_long_ago_count_as_lost() {
     let mut pair = small();
     (1..=2).for_each(|token| _ = pair.start(token, b"fetch..."));
     let calls = pair.sent();
@@ -307,11 +305,11 @@ fn for_want_of_room_what_was_sent_long_ago_counts_as_lost_and_nothing_else() {
     pair.finish(first, Finish::Result, &[7; 8_000]);
     pair.pass(SECOND);
     let begun = pair.finish(second, Finish::Result, &[7; 11_000]).len();
-    assert!((2..5).contains(&begun), "{begun}: there is some room");
+    assert!((2..5).contains(&begun), "{begun}: the window has room for a few fragments");
     let again = frame_about(PROBE, 0, second.activity, second.sequence as u32, &[]);
     pair.receive(&[forged(second.conversation, 7_000, &[again])]);
     pair.server.audit();
-    assert!(begun + pair.answered().len() >= 10, "all of the other");
+    assert!(begun + pair.answered().len() >= 10, "the server sends all of the second result");
     pair.server.audit();
 }
 
@@ -336,10 +334,7 @@ fn long_result_on_one_machine() -> (Pair, Vec<Datagram>) {
         pair.carry(1, SECOND, |_, _, _| true);
         pair.told.clear();
     }
-    pair.start(3, b"fetch...");
-    let call = pair.sent();
-    pair.receive(&call);
-    let (key, _) = pair.asked.pop().unwrap();
+    let key = pair.execute(3, b"fetch...");
     let way = pair.finish(key, Finish::Result, &vec![7; 8_000_000]);
     (pair, way)
 }
@@ -371,7 +366,7 @@ fn a_short_call_waits_behind_few_bytes_of_a_long_result() {
 }
 
 #[test]
-fn a_short_call_is_company_to_a_long_message_for_a_tenth_of_a_second() {
+fn a_short_call_beside_a_long_message_counts_as_company_for_a_tenth_of_a_second() {
     let ms = Duration::from_millis;
     let short = |pair: &mut Pair, token| {
         pair.start(token, b"short...");
@@ -383,8 +378,8 @@ fn a_short_call_is_company_to_a_long_message_for_a_tenth_of_a_second() {
     let mut pair = small();
     let results = [short(&mut pair, 1), short(&mut pair, 2)].concat();
     pair.hear(&results);
-    assert!(pair.told.len() == 2 && !pair.client.has_company(pair.now), "both are short");
-    // One that goes on when the long message has ended is alone.
+    assert!(pair.told.len() == 2 && !pair.client.has_company(pair.now), "both calls are short");
+    // A short call that ends after the long message is not company.
     let long = |pair: &mut Pair, token| {
         pair.start(token, b"long....");
         let call = pair.sent();
@@ -396,7 +391,7 @@ fn a_short_call_is_company_to_a_long_message_for_a_tenth_of_a_second() {
     pair.hear(&[fragments, last].concat());
     assert!(pair.told.len() == 4 && !pair.client.has_company(pair.now));
     pair.settle();
-    // One that ends beside it is company.
+    // A short call that ends before the long message is company.
     let (fragments, other) = (long(&mut pair, 5), short(&mut pair, 6));
     pair.hear(&[fragments[..1].to_vec(), other].concat());
     let has = [0, 99, 100].map(|later| pair.client.has_company(pair.now + ms(later)));
@@ -438,7 +433,7 @@ fn what_was_allowed_before_a_short_call_came_beside_is_taken_in() {
     assert_eq!(pair.server.stats().retransmitted, 0);
 }
 
-/// A call that the server executes, behind the long result.
+/// Cancels the call with the long result, and has the server execute another call.
 fn another_call(pair: &mut Pair) -> CallKey {
     pair.client.cancel(pair.now, CallId { activity: 0, sequence: 4 });
     pair.settle();
@@ -463,9 +458,9 @@ fn what_is_inserted_is_sent_from_where_it_stands() {
         let mut datagram = out[..len].to_vec();
         if let Some(Insert { at, bytes: part }) = insert {
             assert!(bytes.as_ptr_range().contains(&part.as_ptr()), "it was copied");
-            assert!(part.len() >= 8 << 10, "so little is copied");
+            assert!(part.len() >= 8 << 10, "the server copies shorter parts");
             datagram.splice(at..at, part.iter().copied());
-            assert_eq!(frames_of(&datagram), [RESULT], "and nothing behind it");
+            assert_eq!(frames_of(&datagram), [RESULT], "the datagram has no other frame");
             apart += part.len();
         }
         counted = (counted.0 + 1, counted.1 + datagram.len() as u64);
@@ -473,7 +468,7 @@ fn what_is_inserted_is_sent_from_where_it_stands() {
     }
     let stats = pair.server.stats();
     assert_eq!((stats.sent - before.sent, stats.bytes_sent - before.bytes_sent), counted);
-    assert!((250_000..259_663).contains(&apart), "{apart}: the last fragment has little of it");
+    assert!((250_000..259_663).contains(&apart), "{apart}: the last fragment's part is short, and copied");
     assert_eq!(pair.told.last(), Some(&(9, Told::Result(whole))));
     let sent = pair.sent();
     pair.receive(&sent);
@@ -483,7 +478,7 @@ fn what_is_inserted_is_sent_from_where_it_stands() {
 }
 
 #[test]
-fn what_is_inserted_is_copied_where_a_datagram_is_to_be_whole() {
+fn an_insert_is_copied_into_a_datagram_that_is_not_sent_in_parts() {
     let bytes = Bytes::from((0..80_000).map(|n| n as u8).collect::<Vec<u8>>());
     let whole = [vec![1; 4], bytes.to_vec(), vec![1; 4]].concat();
     for (local, parted) in [(true, false), (false, true)] {
@@ -523,7 +518,7 @@ fn what_is_inserted_is_copied_where_a_datagram_is_to_be_whole() {
 }
 
 #[test]
-fn what_was_to_be_inserted_into_a_result_that_is_not_sent_is_given_back() {
+fn the_insert_of_a_result_that_is_not_sent_is_given_back() {
     let insert = Insert { at: 0, bytes: Bytes::from(vec![8; 80_000]) };
     for (finish, told) in [
         (Finish::Result, Some(Told::Failed(Kind::Cancelled, Ran::Yes))),
@@ -533,7 +528,7 @@ fn what_was_to_be_inserted_into_a_result_that_is_not_sent_is_given_back() {
         let (mut pair, id, key) = Pair::executing(b"fetch...");
         match told {
             Some(_) => pair.cancel(id),
-            // Nobody has the call any more.
+            // The call has already returned.
             None => _ = pair.finish(key, Finish::Result, b"done"),
         }
         pair.answered();
@@ -548,15 +543,12 @@ fn what_was_to_be_inserted_into_a_result_that_is_not_sent_is_given_back() {
 }
 
 #[test]
-fn what_is_inserted_is_copied_where_the_tag_is_made_of_all_bytes() {
+fn an_insert_is_copied_if_the_tag_covers_all_bytes() {
     let mut pair = Pair::acquainted();
     pair.start(1, &[7; 300_000]);
     pair.carry(1, SECOND, |_, _, _| true);
     let (mut whole, bytes) = (b"head".to_vec(), Bytes::from(vec![9; 300_000]));
-    pair.start(2, b"fetch...");
-    let sent = pair.sent();
-    pair.receive(&sent);
-    let (key, _) = pair.asked.pop().unwrap();
+    let key = pair.execute(2, b"fetch...");
     let insert = Insert { at: 4, bytes: bytes.clone() };
     pair.server.finish_around(pair.now, key, Finish::Result, &mut whole.clone(), insert);
     whole.extend(bytes);
@@ -572,20 +564,20 @@ fn what_is_inserted_is_copied_where_the_tag_is_made_of_all_bytes() {
         let sent = pair.sent();
         pair.receive(&sent);
     }
-    assert!(largest > 30_000, "{largest} bytes: long enough to leave a part where it stands");
+    assert!(largest > 30_000, "{largest} bytes: the datagrams are long enough for parts");
     assert_eq!(pair.told[1], (2, Told::Result(whole)));
 }
 
 #[test]
-fn what_was_sent_less_than_a_round_trip_ago_is_not_lost_because_its_receiver_waits() {
+fn a_fragment_that_was_sent_within_a_round_trip_is_not_lost_because_its_receiver_waits() {
     let mut pair = small();
     pair.start(1, b"fetch...");
     let call = pair.sent();
     pair.receive(&call);
     let (key, _) = pair.asked.pop().unwrap();
     pair.finish(key, Finish::Result, &[7; 10_000]);
-    let waits =
-        forged(conversation_of(&call[0]), 9, &[frame_about(SELECT, 1, 0, key.sequence as u32, &[0, 65_507, 0, 0])]);
+    let select = frame_about(SELECT, 1, 0, key.sequence as u32, &[0, 65_507, 0, 0]);
+    let waits = forged(conversation_of(&call[0]), 9, &[select]);
     // A round trip that was never measured counts as 5 ms.
     for (after, again) in [(0, false), (3, false), (3, true), (3, false), (3, true)] {
         pair.pass(Duration::from_millis(after));

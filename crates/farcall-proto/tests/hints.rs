@@ -33,7 +33,8 @@ fn a_forged_refusal_of_the_ticket_ends_no_call_and_is_asked_about_once() {
         pair.hear(&vec![stale(to, conversation_of(&call[0]), reason); 100]);
         assert_eq!(pair.told, [], "reason {reason}");
         let asked = pair.sent();
-        assert_eq!(asked.iter().map(|d| (frames_of(d)[0], d[21])).collect::<Vec<_>>(), [(BIND, 1)], "one question");
+        let questions: Vec<_> = asked.iter().map(|d| (frames_of(d)[0], d[21])).collect();
+        assert_eq!(questions, [(BIND, 1)], "one question");
         pair.receive(&asked);
         let welcome = pair.answered();
         pair.hear(&welcome);
@@ -54,16 +55,16 @@ fn a_forged_challenge_has_the_ticket_shown_and_what_is_outstanding_sent_again_on
     let again = pair.sent();
     assert_eq!(again.iter().map(|d| frames_of(d)).collect::<Vec<_>>(), [[0x05, CALL]]);
     pair.hear(&[challenge(0, conversation_of(&call[0]))]);
-    assert_eq!(pair.sent(), Vec::<Datagram>::new(), "the ticket is being shown");
+    assert_eq!(pair.sent(), Vec::<Datagram>::new(), "the client is showing its ticket already");
     pair.receive(&again);
     pair.settle();
     assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
 }
 
-/// What is sent of a call, wherever it stands, when its answer is late, and when a CHALLENGE has come: the table
-/// of docs/protocol.md, 5.3.
+/// The table of docs/protocol.md, 5.3: which frame the client sends at each stage of a call if the answer is
+/// late, or after a CHALLENGE.
 #[test]
-fn what_is_said_again_of_a_call_depends_on_what_was_heard_of_it() {
+fn the_frame_that_is_sent_again_depends_on_the_stage_of_the_call() {
     for (stands, says) in [
         ("sent", (CALL, 0)),
         ("sent in fragments", (PROBE, 0)),
@@ -73,7 +74,8 @@ fn what_is_said_again_of_a_call_depends_on_what_was_heard_of_it() {
     ] {
         for challenged in [false, true] {
             let mut pair = Pair::acquainted();
-            let id = pair.start(1, if stands == "sent in fragments" { &[7; 5000] } else { b"call" });
+            let args: &[u8] = if stands == "sent in fragments" { &[7; 5000] } else { b"call" };
+            let id = pair.start(1, args);
             let call = pair.sent();
             let (about, client) = ((id.activity, id.sequence as u32), pair.client.id());
             let heard = match stands {
@@ -91,11 +93,11 @@ fn what_is_said_again_of_a_call_depends_on_what_was_heard_of_it() {
             }
             let mut said = pair.sent();
             while said.is_empty() {
-                pair.now = pair.client.timeout().expect("it waits").max(pair.now);
+                pair.now = pair.client.timeout().expect("the client waits").max(pair.now);
                 pair.tick();
                 said = pair.sent();
             }
-            // (What follows a TICKET of 44 bytes.)
+            // After a CHALLENGE, a TICKET of 44 bytes stands before the frame.
             let at = if challenged { 20 + 4 + 44 } else { 20 };
             let frames: Vec<_> = said.iter().map(|d| (d[at], d[at + 1])).collect();
             assert_eq!(frames, [says], "{stands}, challenged {challenged}");
@@ -153,7 +155,7 @@ fn for_want_of_room_the_server_says_that_nothing_ran_and_forgets_nobody_in_vain(
 }
 
 #[test]
-fn a_call_that_was_refused_for_want_of_room_never_runs_also_when_there_is_room() {
+fn a_call_that_was_refused_for_lack_of_room_never_runs_even_if_there_is_room_later() {
     let settings = ServerConfig { max_conversations: 1, ..ServerConfig::default() };
     let mut pair = Pair::acquainted_with(ClientConfig::default(), settings);
     pair.start(1, b"busy");
@@ -177,7 +179,7 @@ fn a_call_that_was_refused_for_want_of_room_never_runs_also_when_there_is_room()
 }
 
 #[test]
-fn a_conversation_that_is_known_goes_on_though_a_newer_one_was_forgotten() {
+fn a_known_conversation_goes_on_after_the_server_has_forgotten_a_newer_one() {
     let settings = ServerConfig { max_conversations: 2, ..ServerConfig::default() };
     let mut pair = Pair::acquainted_with(ClientConfig::default(), settings);
     join(&mut pair, HARM, 1);
@@ -186,7 +188,7 @@ fn a_conversation_that_is_known_goes_on_though_a_newer_one_was_forgotten() {
     pair.settle();
     join(&mut pair, HARM, 2);
     assert_eq!(pair.server.stats().evicted, 1);
-    // The client's address changes, so that it has to show its ticket.
+    // The client's address changes, so the client has to show its ticket.
     pair.from.set_port(2000);
     pair.start(2, b"call");
     pair.settle();

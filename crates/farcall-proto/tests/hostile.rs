@@ -128,7 +128,7 @@ fn a_call_at_a_position_that_no_caller_has_is_not_executed() {
         [1, 0, 0, 0],
         [most, 0, 0, 9],
         [u32::MAX, 0, 0, 9],
-        // Of an activity whose last call is over.
+        // The last call of activity 2 is over.
         [2, 1, 0, 9],
         [2, 0, 1 << 31, 9],
     ];
@@ -153,34 +153,33 @@ fn a_call_at_a_position_that_no_caller_has_is_not_executed() {
     assert_eq!(pair.asked.len(), 1);
 }
 
+/// Whether the server refuses a client whose BIND names these versions and schemes, as a mismatch.
+fn is_refused(versions: u32, schemes: u32) -> bool {
+    let mut pair = Pair::new();
+    let bind = frame(BIND, 0, &[0, 7, 0, 9, versions, schemes, 0, 0, 0, 0, 0, 0]);
+    pair.receive(&[forged(0, 1, &[bind])]);
+    let answers = pair.answered();
+    let welcome = farcall_proto::dump::dump(&answers[0]).unwrap();
+    welcome.frames()[0].contains(&Kind::Mismatch.to_string())
+}
+
 #[test]
 fn a_client_of_other_versions_is_refused() {
     for (least, most, refused) in [(0, 0, true), (0, 1, false), (1, 1, false), (1, 2, false), (2, 3, true)] {
-        let mut pair = Pair::new();
-        let bind = frame(BIND, 0, &[0, 7, 0, 9, least << 16 | most, 1, 0, 0, 0, 0, 0, 0]);
-        pair.receive(&[forged(0, 1, &[bind])]);
-        let answers = pair.answered();
-        let welcome = farcall_proto::dump::dump(&answers[0]).unwrap();
-        let said = welcome.frames()[0].contains(&Kind::Mismatch.to_string());
-        assert_eq!(said, refused, "{least} to {most}: {:?}", welcome.frames());
+        assert_eq!(is_refused(least << 16 | most, 1), refused, "{least} to {most}");
     }
 }
 
 #[test]
-fn a_client_that_offers_no_scheme_of_ours_is_refused() {
-    for (schemes, refused) in [(0, true), (1, false), (2, true), (3, false), (1 << 5, true), (u32::MAX, false)] {
-        let mut pair = Pair::new();
-        let bind = frame(BIND, 0, &[0, 7, 0, 9, 0x0001_0001, schemes, 0, 0, 0, 0, 0, 0]);
-        pair.receive(&[forged(0, 1, &[bind])]);
-        let answers = pair.answered();
-        let welcome = farcall_proto::dump::dump(&answers[0]).unwrap();
-        let said = welcome.frames()[0].contains(&Kind::Mismatch.to_string());
-        assert_eq!(said, refused, "{schemes:b}: {:?}", welcome.frames());
+fn a_client_that_offers_no_scheme_of_the_server_is_refused() {
+    let every = u32::MAX;
+    for (schemes, refused) in [(0, true), (1, false), (2, true), (3, false), (1 << 5, true), (every, false)] {
+        assert_eq!(is_refused(0x0001_0001, schemes), refused, "{schemes:b}");
     }
 }
 
 #[test]
-fn a_fragment_of_an_earlier_call_is_not_taken_for_one_of_the_activitys_last() {
+fn a_fragment_of_an_earlier_call_of_the_activity_is_ignored() {
     let mut pair = Pair::acquainted();
     let peer = join(&mut pair, HARM, 1);
     comes(&mut pair, peer, &[fragment(3, 9, 8, 0, 4)]);
@@ -191,7 +190,7 @@ fn a_fragment_of_an_earlier_call_is_not_taken_for_one_of_the_activitys_last() {
 }
 
 #[test]
-fn whoever_asks_for_an_earlier_call_of_an_activity_is_told_nothing() {
+fn a_probe_or_cancel_of_an_earlier_call_of_the_activity_is_not_answered() {
     let mut pair = Pair::acquainted();
     let peer = join(&mut pair, HARM, 1);
     comes(&mut pair, peer, &[frame_about(CALL, 0, 3, 9, &[0, EXPORT as u32, 1])]);
@@ -213,9 +212,9 @@ fn a_fragment_that_asks_for_nothing_and_leaves_no_gap_is_not_answered() {
     }
 }
 
-/// An answer that has become pointless before it could be sent takes no other with it.
+/// The server drops a queued SELECT when the last fragment arrives before the SELECT is sent.
 #[test]
-fn what_has_arrived_is_not_said_any_more_when_all_has_and_what_else_is_to_be_said_is() {
+fn a_select_that_has_become_pointless_is_dropped_and_the_other_answers_are_sent() {
     for pointless_first in [true, false] {
         let mut pair = Pair::acquainted();
         let peer = join(&mut pair, HARM, 1);
@@ -231,7 +230,7 @@ fn what_has_arrived_is_not_said_any_more_when_all_has_and_what_else_is_to_be_sai
 }
 
 #[test]
-fn an_answer_to_a_question_travels_alone() {
+fn a_welcome_shares_its_datagram_with_no_other_frame() {
     let mut pair = Pair::acquainted();
     let id = known(&mut pair);
     pair.client.bind(pair.now, "Store", 1);

@@ -58,13 +58,14 @@ fn a_result_that_nobody_fetches_makes_room_for_others() {
         pair.finish(key, Finish::Result, &vec![7; 50_000]);
         pair.pass(SECOND);
     }
-    // (No more of them go than have to.)
+    // The server lets go of no more results than it has to.
     assert_eq!(pair.server.held_bytes(), 100_000);
 }
 
 #[test]
-fn a_result_is_held_until_a_call_with_a_greater_number_is_acknowledged_and_no_longer_than_it_should() {
-    let mut pair = Pair::acquainted_with(client(), ServerConfig { hold: 4 * SECOND, ..ServerConfig::default() });
+fn a_result_is_held_until_it_is_acknowledged_or_its_hold_time_is_over() {
+    let server = ServerConfig { hold: 4 * SECOND, ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(client(), server);
     let peer = join(&mut pair, HARM, 1);
     let call = |pair: &mut Pair, activity, sequence| {
         comes(pair, peer, &[frame_about(CALL, 0, activity, sequence, &[0, EXPORT as u32, 1])]);
@@ -73,12 +74,12 @@ fn a_result_is_held_until_a_call_with_a_greater_number_is_acknowledged_and_no_lo
         pair.answered();
     };
     (5..=7).for_each(|sequence| call(&mut pair, sequence - 5, sequence));
-    // (One activity is looked at for each call that has ended, in turn.)
+    // For each call that has ended, the server looks at one activity, in turn.
     for (low, left) in [(6, 200), (6, 200), (8, 100), (9, 0)] {
         comes(&mut pair, peer, &[frame(ACK, 0, &[0, low, 1200])]);
         assert_eq!(pair.server.kept_for(HARM.into()).results, left, "below {low}");
     }
-    // What began later is looked at soon after its time, too.
+    // The server also lets go of a result that began later soon after its time.
     pair.pass(Duration::from_millis(1500));
     call(&mut pair, 0, 10);
     let begun = pair.now;
@@ -88,13 +89,13 @@ fn a_result_is_held_until_a_call_with_a_greater_number_is_acknowledged_and_no_lo
         if pair.server.kept_for(HARM.into()).results == 0 {
             break;
         }
-        assert!(pair.now.since(begun) < 4 * SECOND, "it is held still");
+        assert!(pair.now.since(begun) < 4 * SECOND, "the result is still held");
     }
     assert!((4 * SECOND..=6 * SECOND).contains(&pair.now.since(begun)), "{:?}", pair.now.since(begun));
 }
 
 #[test]
-fn what_ran_never_runs_again_also_when_nothing_is_held_of_its_activity() {
+fn a_call_never_runs_twice_even_if_nothing_is_held_of_its_activity() {
     let mut pair = Pair::acquainted();
     let peer = join(&mut pair, HARM, 1);
     let calls = [0, 1, 9].map(|activity| frame_about(CALL, 0, activity, 5, &[0, EXPORT as u32, 1]));
@@ -112,9 +113,8 @@ fn what_ran_never_runs_again_also_when_nothing_is_held_of_its_activity() {
     assert_eq!(pair.answered().iter().map(|answer| frames_of(answer)).collect::<Vec<_>>(), [[STATE; 3]]);
 }
 
-/// The lists that a server has for a host, of conversations that it may have forgotten.
 #[test]
-fn what_is_listed_for_a_host_does_not_grow_with_the_conversations_that_it_had() {
+fn the_lists_of_a_host_do_not_grow_with_the_conversations_that_are_forgotten() {
     let mut pair = Pair::with(client(), ServerConfig { max_conversations: 2, ..ServerConfig::default() });
     let call = |activity| frame_about(CALL, 0, activity, 9, &[0, EXPORT as u32, 1]);
     let lasting = join(&mut pair, HARM, 1);
@@ -148,7 +148,7 @@ fn a_conversation_that_is_forgotten_gives_back_the_buffer_that_it_was_lent() {
 }
 
 #[test]
-fn a_conversation_that_moves_to_another_host_takes_along_what_is_kept_for_it() {
+fn a_conversation_that_moves_to_another_host_takes_its_memory_along() {
     let mut pair = Pair::acquainted();
     for token in 1..=4 {
         pair.start(token, b"held....");
@@ -161,7 +161,7 @@ fn a_conversation_that_moves_to_another_host_takes_along_what_is_kept_for_it() {
     }
     let before = pair.server.kept_for([10, 0, 0, 1].into());
     assert!(before.results > 0 && before.arguments > 0 && before.activities > 0, "{before:?} of {long:?}");
-    // The client's datagrams come from elsewhere, until it has renewed its ticket.
+    // The client's address changes. The conversation moves when the client has renewed its ticket.
     pair.from = "10.0.0.9:1000".parse().unwrap();
     let moved = |pair: &Pair| pair.server.kept_for([10, 0, 0, 9].into()) != Default::default();
     for _ in 0..100 {
@@ -189,8 +189,8 @@ fn a_conversation_that_moves_to_another_host_takes_along_what_is_kept_for_it() {
 }
 
 #[test]
-fn of_a_host_whose_results_go_those_of_who_has_little_stay_for_last() {
-    // The least share is a byte.
+fn clients_with_few_results_keep_them_while_others_of_their_host_have_more() {
+    // The least share of a conversation is one byte.
     let mut pair = with_budget(8191);
     let modest: Vec<Peer> = (1..=24).map(|port| join(&mut pair, HARM, port)).collect();
     let greedy: Vec<Peer> = (25..=27).map(|port| join(&mut pair, HARM, port)).collect();
@@ -202,12 +202,12 @@ fn of_a_host_whose_results_go_those_of_who_has_little_stay_for_last() {
     modest.iter().for_each(|peer| call(&mut pair, *peer, 0, 0));
     (0..30).for_each(|n| call(&mut pair, greedy[n % 3], n as u32 / 3, 1000));
     assert!(modest.iter().all(|peer| answer(&mut pair, *peer, 0, 50) == RESULT));
-    // Of the others the latest are there.
+    // Of the greedy clients' results, the server holds the latest.
     let greedy: Vec<u8> = (0..30).map(|n| answer(&mut pair, greedy[n % 3], n as u32 / 3, 50)).collect();
     assert_eq!(greedy, [[STATE; 22].as_slice(), &[RESULT; 8]].concat());
 }
 
-/// What a peer hears of its call.
+/// Probes a call of a peer. Returns the type of the frame that answers.
 fn answer(pair: &mut Pair, peer: Peer, activity: u32, sequence: u32) -> u8 {
     comes(pair, peer, &[frame_about(PROBE, 0, activity, sequence, &[])]);
     let answers = pair.answered();
@@ -216,9 +216,9 @@ fn answer(pair: &mut Pair, peer: Peer, activity: u32, sequence: u32) -> u8 {
 }
 
 #[test]
-fn of_arguments_that_make_way_those_go_first_of_which_nothing_came_lately() {
-    let mut pair =
-        Pair::acquainted_with(client(), ServerConfig { reassembly_budget: 5_000, ..ServerConfig::default() });
+fn arguments_that_have_not_grown_for_longest_make_way_first() {
+    let server = ServerConfig { reassembly_budget: 5_000, ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(client(), server);
     let peer = join(&mut pair, HARM, 1);
     let comes = |pair: &mut Pair, activity, offset| {
         comes(pair, peer, &[common::fragment(activity, 9, 4000, offset, 400)]);
@@ -280,10 +280,7 @@ fn with_room_for_ten() -> Pair {
 /// Has calls executed, one after the other, whose results are long.
 fn call_long(pair: &mut Pair, tokens: std::ops::RangeInclusive<u64>, mut each: impl FnMut(&mut Pair, Vec<Datagram>)) {
     for token in tokens {
-        pair.start(token, b"long....");
-        let call = pair.sent();
-        pair.receive(&call);
-        let (key, _) = pair.asked.pop().unwrap();
+        let key = pair.execute(token, b"long....");
         let result = pair.finish(key, Finish::Result, &vec![7; LONG]);
         assert!(pair.server.held_bytes() <= 11 * LONG, "{}", pair.server.held_bytes());
         each(pair, result);
@@ -316,11 +313,12 @@ fn change(pair: &mut Pair, aside: &mut (Conversation, SocketAddr)) {
     std::mem::swap(&mut pair.from, &mut aside.1);
 }
 
-/// One that comes for the first time, from another host.
+/// Makes the pair's client another one, on another host. Returns the former client and its address.
 fn another(pair: &mut Pair) -> (Conversation, SocketAddr) {
     another_at(pair, "10.0.0.2:1000")
 }
 
+/// Makes the pair's client another one, at this address. Returns the former client and its address.
 fn another_at(pair: &mut Pair, address: &str) -> (Conversation, SocketAddr) {
     let mut aside = (Conversation::new(client(), 0xbad), address.parse().unwrap());
     change(pair, &mut aside);
@@ -350,10 +348,7 @@ fn fetch_all(pair: &mut Pair, many: usize, way: &[Datagram]) {
 fn who_fetches_a_result_has_it_whatever_others_do_not_fetch() {
     for speaks in [false, true] {
         let mut pair = with_room_for_ten();
-        pair.start(1, b"long....");
-        let call = pair.sent();
-        pair.receive(&call);
-        let (key, _) = pair.asked.pop().unwrap();
+        let key = pair.execute(1, b"long....");
         let mut way = pair.finish(key, Finish::Result, &vec![7; 4 * LONG]);
         let mut other = another(&mut pair);
         let mut fetched = 0;
@@ -418,8 +413,8 @@ fn who_is_being_sent_most_makes_way_for_others_however_well_it_fetches() {
 }
 
 #[test]
-fn where_two_clients_are_being_sent_as_much_the_latest_result_is_lost() {
-    // To two clients of one host, and of two hosts.
+fn the_latest_result_is_lost_if_two_clients_are_being_sent_as_much() {
+    // The second client is on the first client's host, or on another.
     for address in ["10.0.0.1:2000", "10.0.0.2:1000"] {
         let server = ServerConfig { held_budget: LONG, sending_budget: 9 * LONG, ..ServerConfig::default() };
         let mut pair = Pair::acquainted_with(client(), server);
@@ -438,21 +433,18 @@ fn where_two_clients_are_being_sent_as_much_the_latest_result_is_lost() {
 }
 
 #[test]
-fn a_host_that_is_being_sent_most_makes_way_until_the_other_is_being_sent_as_much() {
+fn the_host_that_is_being_sent_most_makes_way_until_another_is_being_sent_as_much() {
     let server = ServerConfig { held_budget: LONG, sending_budget: 9 * LONG, ..ServerConfig::default() };
     let mut pair = Pair::acquainted_with(client(), server);
     call_long(&mut pair, 1..=6, |_, _| ());
     another(&mut pair);
-    pair.start(7, b"long....");
-    let call = pair.sent();
-    pair.receive(&call);
-    let (key, _) = pair.asked.pop().unwrap();
+    let key = pair.execute(7, b"long....");
     pair.finish(key, Finish::Result, &vec![7; 5 * LONG]);
-    assert_eq!(pair.server.held_bytes(), 5 * LONG, "one of six has gone, and the latest");
+    assert_eq!(pair.server.held_bytes(), 5 * LONG, "one of the six results is let go, and the latest result");
 }
 
 #[test]
-fn of_one_hosts_clients_the_one_that_is_being_sent_most_makes_way() {
+fn the_client_of_a_host_that_is_being_sent_most_makes_way() {
     let mut pair = with_room_for_ten();
     let (mut way, mut others) = (Vec::new(), Vec::new());
     call_long(&mut pair, 1..=8, |_, result| way.extend(result));
@@ -463,17 +455,15 @@ fn of_one_hosts_clients_the_one_that_is_being_sent_most_makes_way() {
     pair.told.clear();
     pair.hear(&way);
     pair.carry(8, 60 * SECOND, |_, _, _| true);
-    let lost: Vec<u64> = pair.told.iter().filter(|(_, told)| !matches!(told, Told::Result(_))).map(|t| t.0).collect();
+    let failed = pair.told.iter().filter(|(_, told)| !matches!(told, Told::Result(_)));
+    let lost: Vec<u64> = failed.map(|(token, _)| *token).collect();
     assert_eq!((lost.len(), pair.told.len()), (1, 8), "{lost:?}");
 }
 
 #[test]
 fn what_is_fetched_stays_and_the_latest_for_which_there_is_no_room_is_lost() {
     let mut pair = with_room_for_ten();
-    pair.start(1, b"long....");
-    let call = pair.sent();
-    pair.receive(&call);
-    let (key, _) = pair.asked.pop().unwrap();
+    let key = pair.execute(1, b"long....");
     let first = pair.finish(key, Finish::Result, &vec![7; 10 * LONG]);
     let way = fetch(&mut pair, &first);
     call_long(&mut pair, 2..=2, |_, result| assert_eq!(result, Vec::<Datagram>::new()));
@@ -486,10 +476,7 @@ fn what_is_fetched_stays_and_the_latest_for_which_there_is_no_room_is_lost() {
 #[test]
 fn who_fetches_slowly_does_not_keep_others_out() {
     let mut pair = with_room_for_ten();
-    pair.start(1, b"long....");
-    let call = pair.sent();
-    pair.receive(&call);
-    let (key, _) = pair.asked.pop().unwrap();
+    let key = pair.execute(1, b"long....");
     let first = pair.finish(key, Finish::Result, &vec![7; 10 * LONG]);
     // Some of it comes after a time in which all could have.
     pair.pass(10 * SECOND);
@@ -588,7 +575,7 @@ fn calls_with_long_results_wait_while_their_conversation_has_others_to_fetch() {
     assert!(may(&mut pair, 5));
 }
 
-/// The caller asks for one call: which conversation has room then.
+/// The client probes one call. Returns the conversation that has room for another result then.
 fn probe_one(pair: &mut Pair, key: CallKey) -> Option<u64> {
     let probe = frame_about(PROBE, 0, key.activity, key.sequence as u32, &[]);
     pair.receive(&[forged(key.conversation, 7_000, &[probe])]);
@@ -596,7 +583,7 @@ fn probe_one(pair: &mut Pair, key: CallKey) -> Option<u64> {
 }
 
 #[test]
-fn a_call_that_was_promised_nothing_makes_no_room_when_it_ends_or_its_caller_asks_for_it() {
+fn a_call_without_promised_room_frees_none_when_it_ends_or_is_probed() {
     let (mut pair, keys) = with_calls(5);
     assert!(pair.server.may_execute(keys[0], 3 * LONG) && !pair.server.may_execute(keys[1], LONG));
     assert_eq!(probe_one(&mut pair, keys[2]), None);
@@ -623,7 +610,7 @@ fn a_call_whose_caller_asks_for_it_is_promised_no_room_any_more() {
     assert_eq!(probe(&mut pair), Some(keys[0].conversation));
     assert!(pair.server.may_execute(keys[1], 3 * LONG) && !pair.server.may_execute(keys[2], LONG));
     assert_eq!(pair.server.next_with_room(), None);
-    // To hear of the first once more makes no more room; nor does its end, since what it returns counts as ever.
+    // A second probe of the first call frees no more room. Nor does its end: its result counts.
     assert_eq!(probe_one(&mut pair, keys[0]), None);
     assert!(!pair.server.is_given_up(keys[0]));
     pair.finish(keys[0], Finish::Result, &vec![7; 3 * LONG]);
@@ -659,7 +646,7 @@ fn a_call_that_a_newer_one_takes_the_place_of_is_promised_no_room() {
     }
 }
 
-/// How far beyond what has come of its arguments a client at this address may go.
+/// Returns how many bytes of arguments a client at this address may have in flight.
 fn window_of(pair: &mut Pair, address: &str) -> u32 {
     pair.from = address.parse().unwrap();
     pair.client = Conversation::new(ClientConfig { loopback: true, ..client() }, 5);
@@ -672,7 +659,8 @@ fn window_of(pair: &mut Pair, address: &str) -> u32 {
         pair.receive(&sent);
         let answers = pair.answered();
         for select in answers.iter().filter(|answer| frames_of(answer) == [SELECT]) {
-            let [through, limit] = [40, 44].map(|at| u32::from_be_bytes(select[at..at + 4].try_into().unwrap()));
+            let word = |at: usize| u32::from_be_bytes(select[at..at + 4].try_into().unwrap());
+            let [through, limit] = [40, 44].map(word);
             window = window.max(limit - through);
         }
         pair.pass(Duration::from_millis(1));
@@ -683,7 +671,7 @@ fn window_of(pair: &mut Pair, address: &str) -> u32 {
 }
 
 #[test]
-fn a_client_on_the_same_machine_may_go_less_far_and_all_share_how_far() {
+fn a_client_on_the_same_machine_has_a_smaller_window_and_messages_share_theirs() {
     let server = ServerConfig { window: 300_000, local_window: 100_000, ..ServerConfig::default() };
     assert_eq!(window_of(&mut Pair::with(client(), server.clone()), "127.0.0.1:9"), 100_000);
     assert_eq!(window_of(&mut Pair::with(client(), server.clone()), "10.0.0.1:9"), 300_000);
@@ -692,7 +680,7 @@ fn a_client_on_the_same_machine_may_go_less_far_and_all_share_how_far() {
         let other = join(&mut pair, HARM, port);
         comes(&mut pair, other, &[common::fragment(3, 9, 1000, 0, 4)]);
     }
-    assert_eq!(window_of(&mut pair, "10.0.0.1:9"), 100_000, "of three messages");
+    assert_eq!(window_of(&mut pair, "10.0.0.1:9"), 100_000, "a third: three messages share the window");
 }
 
 /// A datagram with a fragment of a call's arguments, which asks how far they may go.
@@ -735,14 +723,14 @@ fn who_has_sent_little_of_long_arguments_makes_the_server_hold_little() {
 }
 
 #[test]
-fn a_call_of_any_activity_is_executed_once_also_when_nothing_is_held_of_it() {
+fn a_call_of_any_activity_is_executed_once_even_if_nothing_is_held_of_it() {
     for activity in [0, 1, 9000] {
         let mut pair = Pair::acquainted();
         pair.start(9, b"");
         let conversation = conversation_of(&pair.sent()[0]);
         let call = [forged(conversation, 8, &[frame_about(CALL, 0, activity, 5, &[0, EXPORT as u32, 1, 6])])];
         pair.receive(&call);
-        let (key, _) = pair.asked.pop().expect("it is new");
+        let (key, _) = pair.asked.pop().expect("the call is new");
         pair.finish(key, Finish::Result, b"done");
         pair.pass(ServerConfig::default().hold * 2);
         pair.tick();

@@ -538,7 +538,7 @@ fn any_flipped_bit_is_noticed() {
         assert!(pair.answered().is_empty());
     }
     pair.receive(&[call]);
-    let (key, _) = pair.asked.pop().expect("as it was");
+    let (key, _) = pair.asked.pop().expect("the datagram is intact");
     let result = pair.finish(key, Finish::Result, b"done").remove(0);
     for bit in 0..result.len() * 8 {
         let mut broken = result.clone();
@@ -729,14 +729,18 @@ fn a_call_waits_for_others_only_while_results_are_expected() {
     assert!(!pair.client.may_wait(last, true), "what was overtaken is slow");
 }
 
-#[test]
-fn calls_wait_until_no_other_would_fit_their_datagram() {
+/// A pair whose server executes this number of calls.
+fn with_slow_calls(calls: u64) -> Pair {
     let mut pair = Pair::acquainted();
-    for token in 0..10 {
-        pair.start(token, b"slow");
-    }
+    (0..calls).for_each(|token| _ = pair.start(token, b"slow"));
     let sent = pair.sent();
     pair.receive(&sent);
+    pair
+}
+
+#[test]
+fn calls_wait_until_no_other_would_fit_their_datagram() {
+    let mut pair = with_slow_calls(10);
     // They may be left, but for the third: a fourth would not go with them.
     let waits = [10, 11, 12].map(|token| {
         let id = pair.start(token, &[7; 300]);
@@ -747,12 +751,7 @@ fn calls_wait_until_no_other_would_fit_their_datagram() {
 
 #[test]
 fn no_more_calls_wait_than_a_quarter_of_those_whose_results_are_expected() {
-    let mut pair = Pair::acquainted();
-    for token in 0..9 {
-        pair.start(token, b"slow");
-    }
-    let sent = pair.sent();
-    pair.receive(&sent);
+    let mut pair = with_slow_calls(9);
     let waits = [10, 11, 12].map(|token| {
         let id = pair.start(token, b"tiny");
         (pair.client.may_wait(id, false), pair.client.may_wait(id, true))

@@ -1,4 +1,4 @@
-//! Packet traces of a client's questions: how often they are asked, and what their answers mean to its calls.
+//! Packet traces of a client's BINDs: how often it sends them, and what their answers mean to its calls.
 
 mod common;
 
@@ -10,20 +10,20 @@ use farcall_proto::{Kind, Ran};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Where the nonce stands in a datagram with a BIND, and these in one with a WELCOME.
+/// The offset of the nonce in a datagram with a BIND. The other offsets are of a datagram with a WELCOME.
 const NONCE: usize = 20 + 4 + 8;
 const CONVERSATION: usize = 20 + 4 + 8;
 const ISSUED: usize = CONVERSATION + 8 + 16;
 const REFUSED: usize = CONVERSATION + 8 + 44 + 4;
 
-/// The client's questions, and the server's answers to them.
+/// Delivers the client's BINDs to the server. Returns the BINDs, and the server's answers.
 fn ask(pair: &mut Pair) -> (Vec<Datagram>, Vec<Datagram>) {
     let questions = pair.sent();
     pair.receive(&questions);
     (questions, pair.answered())
 }
 
-/// A datagram with these bytes in place of what was there.
+/// A copy of a datagram with other bytes at these offsets.
 fn changed(datagram: &Datagram, changes: &[(usize, &[u8])]) -> Datagram {
     let mut frames = datagram[..datagram.len() - 8].to_vec();
     for (at, bytes) in changes {
@@ -32,7 +32,7 @@ fn changed(datagram: &Datagram, changes: &[(usize, &[u8])]) -> Datagram {
     forged(conversation_of(datagram), 1 << 40, &[frames[20..].to_vec()])
 }
 
-/// What a failed question says besides its kind, after this answer.
+/// Returns the text of the failure in which a BIND ends by this answer.
 fn detail(pair: &mut Pair, answer: &Datagram) -> String {
     let mut said = None;
     pair.client.handle(pair.now, answer, &mut |event| {
@@ -40,17 +40,17 @@ fn detail(pair: &mut Pair, answer: &Datagram) -> String {
             said = Some(failure.to_string());
         }
     });
-    said.expect("it has failed")
+    said.expect("the BIND has failed")
 }
 
 #[test]
-fn a_question_that_is_forgotten_gets_no_answer_and_the_others_do() {
+fn a_forgotten_bind_ends_without_an_event_and_the_others_are_answered() {
     let mut pair = Pair::acquainted();
     pair.client.bind(pair.now, "Store", 1);
     pair.client.bind(pair.now, "Store/one", 2);
     let (questions, answers) = ask(&mut pair);
     pair.client.forget_bind(1);
-    // A name that is asked for is no reason to renew the ticket.
+    // A BIND for a name does not renew the ticket.
     assert!(questions.iter().all(|d| (d[20], d[21]) == (BIND, 0)));
     let before = pair.client.stats().duplicates;
     pair.hear(&answers);
@@ -61,7 +61,7 @@ fn a_question_that_is_forgotten_gets_no_answer_and_the_others_do() {
 }
 
 #[test]
-fn a_question_is_asked_again_ever_more_rarely_until_the_patience_is_over() {
+fn a_bind_is_sent_again_ever_more_rarely_until_the_patience_is_over() {
     let mut pair = Pair::new();
     pair.client.bind(pair.now, "Store", 1);
     let (start, mut asked) = (pair.now, Vec::new());
@@ -69,20 +69,20 @@ fn a_question_is_asked_again_ever_more_rarely_until_the_patience_is_over() {
         for question in pair.sent() {
             asked.push((pair.now.since(start).as_millis(), question[NONCE..NONCE + 8].to_vec()));
         }
-        let due = pair.client.timeout().expect("it waits");
+        let due = pair.client.timeout().expect("the client waits");
         pair.now = due.min(pair.now + 20 * MS).max(pair.now);
         pair.tick();
     }
     let times: Vec<u128> = asked.iter().map(|(at, _)| *at).collect();
     assert_eq!(times[..8], [0, 20, 60, 140, 300, 620, 1260, 2260]);
     assert_eq!((times.len(), pair.client.stats().retransmitted), (15, 14));
-    assert!(asked.iter().all(|(_, nonce)| *nonce == asked[0].1), "under one nonce");
+    assert!(asked.iter().all(|(_, nonce)| *nonce == asked[0].1), "all have one nonce");
     assert_eq!(pair.told, [(1, Told::NotBound(Kind::Unreachable))]);
-    assert_eq!(pair.now.since(start), 10_260 * MS, "ten seconds, and the answer to the last could have come");
+    assert_eq!(pair.now.since(start), 10_260 * MS, "ten seconds, and time for the answer to the last BIND");
 }
 
 #[test]
-fn each_question_is_given_up_in_its_own_time() {
+fn each_bind_is_given_up_ten_seconds_after_it_began() {
     let (mut pair, mut times) = (Pair::new(), Vec::new());
     let start = pair.now;
     for token in 0..3 {
@@ -90,20 +90,21 @@ fn each_question_is_given_up_in_its_own_time() {
         let next = pair.now + 2000 * MS;
         while times.len() < 3 && (pair.now < next || token == 2) {
             pair.sent();
-            pair.now = pair.client.timeout().expect("it waits").max(pair.now);
+            pair.now = pair.client.timeout().expect("the client waits").max(pair.now);
             pair.tick();
-            times.extend(pair.told.drain(..).map(|(token, _)| (token, pair.now.since(start).as_millis() / 1000)));
+            let seconds = pair.now.since(start).as_secs();
+            times.extend(pair.told.drain(..).map(|(token, _)| (token, seconds)));
         }
     }
     assert_eq!(times, [(0, 10), (1, 12), (2, 14)]);
 }
 
 #[test]
-fn a_question_that_was_asked_once_is_not_given_up_however_late_it_is() {
+fn a_bind_that_was_sent_only_once_is_not_given_up() {
     let mut pair = Pair::new();
     pair.client.bind(pair.now, "Store", 1);
     pair.sent();
-    // (Its process was stopped.)
+    // The client's process was stopped for a minute.
     pair.pass(Duration::from_secs(60));
     pair.tick();
     pair.settle();
@@ -124,8 +125,8 @@ fn nonces_differ_in_all_their_bits() {
 }
 
 #[test]
-fn a_call_waits_for_no_ticket_that_is_refused() {
-    // The name is not there, the server is: the call asks for the ticket alone.
+fn a_call_does_not_wait_for_a_ticket_that_is_refused() {
+    // The server does not know the name. The client asks for a ticket without a name, for the call.
     let mut pair = Pair::new();
     pair.client.bind(pair.now, "Shop", 1);
     pair.start(2, b"call");
@@ -133,8 +134,8 @@ fn a_call_waits_for_no_ticket_that_is_refused() {
     assert_eq!(pair.told, [(1, Told::NotBound(Kind::NotExported)), (2, Told::Result(b"call".to_vec()))]);
     let mut pair = Pair::new();
     pair.client.bind(pair.now, "Shop", 1);
-    assert_eq!(pair.settle(), 2, "nobody needs one");
-    // No ticket is given.
+    assert_eq!(pair.settle(), 2, "no call needs a ticket");
+    // The server gives no tickets.
     let mut pair = Pair::new();
     pair.server.drain();
     pair.client.bind(pair.now, "Store", 1);
@@ -143,7 +144,7 @@ fn a_call_waits_for_no_ticket_that_is_refused() {
     pair.told.sort_by_key(|told| told.0);
     assert_eq!(pair.told, [(1, Told::NotBound(Kind::Draining)), (2, Told::Failed(Kind::Draining, Ran::No))]);
     assert_eq!(pair.client.timeout(), None);
-    // Nobody needs one any more.
+    // The only call that needs a ticket is cancelled.
     let mut pair = Pair::new();
     let id = pair.start(1, b"call");
     pair.sent();
@@ -154,7 +155,7 @@ fn a_call_waits_for_no_ticket_that_is_refused() {
 }
 
 #[test]
-fn what_becomes_of_a_question_ends_no_call_that_was_sent() {
+fn the_outcome_of_a_bind_ends_no_call_that_was_sent() {
     for (name, told) in [("Store", Told::Bound(EXPORT)), ("Shop", Told::NotBound(Kind::NotExported))] {
         let (mut pair, ..) = Pair::executing(b"long");
         pair.client.bind(pair.now, name, 2);
@@ -168,16 +169,17 @@ fn what_becomes_of_a_question_ends_no_call_that_was_sent() {
     let (_, answers) = ask(&mut pair);
     pair.hear(&answers);
     assert_eq!(pair.told, [(2, Told::NotBound(Kind::Draining))]);
-    // Only answers to the question are lost.
+    // Every BIND is lost, and no other datagram.
     let (mut pair, ..) = Pair::executing(b"long");
     pair.asked.clear();
     pair.client.bind(pair.now, "Store", 2);
     pair.carry(1, Duration::from_secs(20), |_, d, _| d[20] != BIND);
-    assert_eq!((&pair.told[..], pair.client.outstanding()), (&[(2, Told::NotBound(Kind::Unreachable))][..], 1));
+    assert_eq!(pair.told, [(2, Told::NotBound(Kind::Unreachable))]);
+    assert_eq!(pair.client.outstanding(), 1);
 }
 
 #[test]
-fn a_question_that_is_refused_says_why() {
+fn the_failure_of_a_refused_bind_says_why() {
     let mut pair = Pair::new();
     pair.client.bind(pair.now, "Shop", 1);
     let (_, answers) = ask(&mut pair);
@@ -191,7 +193,7 @@ fn a_question_that_is_refused_says_why() {
 }
 
 #[test]
-fn a_renewed_ticket_of_another_conversation_ends_the_one_that_was() {
+fn a_renewed_ticket_of_another_conversation_ends_the_former_conversation() {
     let (mut pair, ..) = Pair::executing(b"long");
     pair.pass(20 * MS);
     pair.tick();

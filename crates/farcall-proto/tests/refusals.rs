@@ -59,9 +59,8 @@ fn a_server_whose_port_is_refused_is_given_up_after_half_a_second() {
     assert!((500 * MS..1_000 * MS).contains(&took), "{took:?}");
 }
 
-/// What waits for an answer for long asks rarely.
 #[test]
-fn a_server_that_was_silent_for_long_is_given_up_as_soon() {
+fn a_refused_port_ends_a_call_or_bind_soon_even_after_a_long_silence() {
     for question in [false, true] {
         let mut pair = if question { Pair::new() } else { Pair::acquainted() };
         if question {
@@ -70,7 +69,7 @@ fn a_server_that_was_silent_for_long_is_given_up_as_soon() {
             pair.start(1, b"word");
         }
         assert_eq!(refuse(&mut pair, 6_000 * MS, |_, _| None), 6_000 * MS);
-        // The next datagram leaves within a second.
+        // After a long silence the client sends a datagram only once a second.
         let took = refuse(&mut pair, 20_000 * MS, quoted);
         assert!(took < 1_900 * MS, "{took:?}, question {question}");
     }
@@ -157,7 +156,8 @@ fn a_word_from_the_server_begins_the_count_anew() {
     assert!(probes > 6);
 }
 
-/// Refuses all that is sent, for as long as it takes; the client is to act on its timers at once then.
+/// Refuses every datagram of the client until the client has enough refusals to give the server up. Its next
+/// timeout is due then.
 fn refuse_enough(pair: &mut Pair) {
     let mut refused: Option<(Time, Time)> = None;
     while refused.is_none_or(|(first, last)| last.since(first) < 500 * MS) {

@@ -1,4 +1,4 @@
-//! Results at the server: what they may be, and what becomes of the memory that they were in.
+//! Results at the server: which results it accepts, and what it does with their buffers.
 
 mod common;
 
@@ -18,25 +18,25 @@ fn a_result_that_is_not_xdr_fails_its_call() {
 }
 
 #[test]
-fn an_outcome_leaves_in_an_envelope_if_it_fits_and_is_xdr() {
+fn an_envelope_takes_a_result_that_fits_and_is_xdr() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"argument");
     let call = pair.sent();
     let Taken::Call(incoming, origin) = pair.server.take_call(pair.now, &pair.from, &call[0]) else {
-        panic!("not just one call");
+        panic!("the datagram is not just one call");
     };
     let mut write = |len: usize| {
         let envelope = pair.server.envelope(&origin);
         envelope.write(incoming.key, &Finish::Result, &vec![7; len], &mut [0; 1200])
     };
-    // The head of the datagram, that of the frame, that of the result, and the tag.
+    // Besides the result, a datagram has its header, the heads of the frame and of the result, and the tag.
     let most = 1200 - 20 - 4 - 20 - 8;
     assert_eq!(write(most), Some(1200));
     assert_eq!([write(most + 4), write(5), write(most - 1)], [None; 3]);
 }
 
 #[test]
-fn the_memory_of_a_short_result_stays_for_the_next_and_that_of_a_long_one_is_for_others() {
+fn the_buffer_of_a_short_result_stays_with_its_activity_and_a_long_buffer_is_lent_to_others() {
     let mut pair = Pair::acquainted();
     let mut call = |token, mut payload: Vec<u8>| {
         pair.start(token, b"args");
@@ -45,7 +45,8 @@ fn the_memory_of_a_short_result_stays_for_the_next_and_that_of_a_long_one_is_for
         let (key, _) = pair.asked.pop().unwrap();
         let other = pair.server.buffer(pair.now, 50_000).capacity();
         let mut out = vec![0; 1200];
-        let sent = pair.server.finish(pair.now, key, Finish::Result, &mut payload, &mut out).expect("it is short");
+        let sent = pair.server.finish(pair.now, key, Finish::Result, &mut payload, &mut out);
+        let sent = sent.expect("the result is short");
         pair.hear(&[out[..sent.len].to_vec()]);
         (payload.capacity(), other)
     };
@@ -55,7 +56,7 @@ fn the_memory_of_a_short_result_stays_for_the_next_and_that_of_a_long_one_is_for
         payload
     };
     call(1, with_room(500));
-    assert_eq!(call(2, with_room(100_000)), (500, 0), "the buffer of the result before");
-    assert_eq!(call(3, with_room(600)), (0, 100_000), "there is a long one for whoever asks");
+    assert_eq!(call(2, with_room(100_000)), (500, 0), "the former result's buffer is given back");
+    assert_eq!(call(3, with_room(600)), (0, 100_000), "the long buffer is lent");
     assert_eq!(call(4, with_room(700)), (600, 0));
 }

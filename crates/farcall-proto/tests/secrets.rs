@@ -64,7 +64,7 @@ fn a_handshake_of_several_datagrams_each_way_leads_to_a_key_and_nothing_is_kept_
         answered.extend(welcome);
     }
     assert_eq!(pair.told, [(1, Told::Bound(EXPORT))]);
-    assert_eq!(pair.client.stats().received, 1, "what completed the handshake");
+    assert_eq!(pair.client.stats().received, 1, "the datagram that completed the handshake");
     assert!(asked.len() >= 3, "a first one without proof, and two parts of 1,184 bytes");
     assert!(sealed >= 2, "the server's 1,184 bytes beside a ticket");
     assert_eq!(pair.server.conversations(), 0);
@@ -74,7 +74,7 @@ fn a_handshake_of_several_datagrams_each_way_leads_to_a_key_and_nothing_is_kept_
     assert_eq!(through(&answered[0]), 0);
     pair.receive(&asked[..1]);
     assert_eq!(through(&pair.answered()[0]), 0);
-    // A proof is good for the address that it was given to.
+    // A proof is valid only from the address that it was given to.
     let from = std::mem::replace(&mut pair.from, "10.9.9.9:9".parse().unwrap());
     pair.receive(&asked[1..2]);
     let answer = pair.answered().remove(0);
@@ -85,7 +85,7 @@ fn a_handshake_of_several_datagrams_each_way_leads_to_a_key_and_nothing_is_kept_
     assert_eq!(pair.told[1], (2, Told::Result(b"call".to_vec())));
 }
 
-/// How many questions a handshake takes, if other clients begin theirs after each sealed answer.
+/// Returns how many BINDs a handshake takes if `others` other clients begin theirs after each sealed answer.
 fn questions(others: u64) -> usize {
     let mut pair = Pair::with(client(), server());
     let ask = |pair: &mut Pair| {
@@ -106,7 +106,7 @@ fn questions(others: u64) -> usize {
         for id in 1..=others {
             pair.client = Conversation::new(client(), id);
             pair.client.bind(pair.now, "Store", 2);
-            assert!(!ask(&mut pair) && !ask(&mut pair), "the second question brings the first part");
+            assert!(!ask(&mut pair) && !ask(&mut pair), "the second BIND brings the first part");
         }
         pair.client = first;
     }
@@ -114,7 +114,7 @@ fn questions(others: u64) -> usize {
 }
 
 #[test]
-fn once_a_server_has_a_clients_handshake_it_may_forget_it() {
+fn a_handshake_goes_on_if_the_server_has_forgotten_its_parts() {
     assert_eq!(questions(65), questions(0));
 }
 
@@ -389,7 +389,7 @@ fn forged_hints_end_no_call_and_ends_without_the_secret_do_not_meet() {
     let [high, low] = [(conversation >> 32) as u32, conversation as u32];
     let challenge = forged(0, 1 << 40, &[frame(CHALLENGE, 0, &[high, low, 0, 9])]);
     let stale = |reason| forged(0, 1 << 40, &[frame(STALE, 0, &[high, low, 0, 9, reason, 0])]);
-    // In no scheme but the open one, and without a change, are they hints.
+    // A hint that was changed, or is in another scheme than the open one, has no effect.
     for hint in [&challenge, &stale(1)] {
         for at in [1, hint.len() - 1] {
             for bit in [1, 2, 3] {
@@ -402,7 +402,7 @@ fn forged_hints_end_no_call_and_ends_without_the_secret_do_not_meet() {
         }
     }
     pair.hear(&[challenge]);
-    assert_eq!(pair.sent().len(), 1, "this one is");
+    assert_eq!(pair.sent().len(), 1, "the intact hint has an effect");
     for reason in 1..=4 {
         pair.hear(&[stale(reason)]);
         pair.settle();

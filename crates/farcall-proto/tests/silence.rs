@@ -90,7 +90,7 @@ fn a_client_that_is_back_hears_that_its_call_was_cancelled() {
 }
 
 #[test]
-fn a_client_that_is_back_and_asks_very_often_hears_no_more_than_thrice_its_bytes() {
+fn a_client_that_is_back_and_probes_very_often_is_answered_with_at_most_thrice_its_bytes() {
     let mut pair = executed();
     let key = pair.asked[0].0;
     let silent = pair.now + SILENCE;
@@ -119,7 +119,7 @@ fn a_detached_call_goes_on_whether_its_call_said_so_or_a_probe() {
 }
 
 #[test]
-fn nobody_says_that_a_call_is_waited_for_that_is_detached() {
+fn a_client_says_that_it_waits_only_for_calls_that_are_not_detached() {
     for detached in [false, true] {
         let (mut pair, id, _) = Pair::executing(b"long");
         if detached {
@@ -132,7 +132,7 @@ fn nobody_says_that_a_call_is_waited_for_that_is_detached() {
             pair.receive(&said);
             let answers = pair.answered();
             pair.hear(&answers);
-            pair.now = pair.client.timeout().expect("it waits").max(pair.now);
+            pair.now = pair.client.timeout().expect("the client waits").max(pair.now);
             pair.tick();
         }
         assert_eq!(words == 0, detached, "{words}");
@@ -167,14 +167,15 @@ fn a_patience_of_its_own_is_told_and_counts() {
     assert_eq!(server_alone(&mut pair, begun + Duration::from_millis(1600)).len(), 1);
 }
 
-/// The server looks at a part of its calls at a time, and where there are many, oftener.
+/// The server looks at a part of its calls at a time. If there are many calls, it looks more often.
 #[test]
-fn among_thousands_of_calls_that_of_a_silent_client_is_given_up_nearly_as_soon() {
+fn the_call_of_a_silent_client_is_given_up_in_time_among_thousands_of_calls() {
     let mut pair = executed();
     let (key, begun) = (pair.asked.remove(0).0, pair.now);
     let peer = join(&mut pair, HARM, 1);
     for from in (0..12_000).step_by(2000) {
-        let calls: Vec<_> = (from..from + 2000).map(|n| frame_about(CALL, 0, n, 9, &[0, EXPORT as u32, 1])).collect();
+        let call = |n| frame_about(CALL, 0, n, 9, &[0, EXPORT as u32, 1]);
+        let calls: Vec<_> = (from..from + 2000).map(call).collect();
         comes(&mut pair, peer, &calls);
         for (key, _) in std::mem::take(&mut pair.asked) {
             pair.finish(key, Finish::Result, b"held");
@@ -184,10 +185,10 @@ fn among_thousands_of_calls_that_of_a_silent_client_is_given_up_nearly_as_soon()
     assert_eq!(server_alone(&mut pair, begun + SILENCE + Duration::from_secs(3)), [key]);
 }
 
-/// The server knows when a client was heard to an eighth of a second, so that the time at which one may have been
-/// silent for long enough seems to come again and again. Here it seems to be 2 ms away.
+/// The server knows to an eighth of a second when it last heard a client. So the end of a client's patience
+/// may seem near several times in a row. In this test it seems to be 2 ms away.
 #[test]
-fn between_two_looks_for_silent_clients_there_are_five_milliseconds() {
+fn the_server_looks_for_silent_clients_at_most_every_five_milliseconds() {
     let client = ClientConfig { patience: Duration::from_nanos(1_120_147_735), ..ClientConfig::default() };
     let server = ServerConfig { hold: Duration::from_millis(1250), ..ServerConfig::default() };
     let mut pair = Pair::acquainted_with(client, server);
@@ -205,8 +206,8 @@ fn between_two_looks_for_silent_clients_there_are_five_milliseconds() {
 }
 
 #[test]
-fn only_a_word_about_the_call_itself_detaches_it() {
-    // One about an older call, one of another exchange; and a call that comes twice is not detached by that.
+fn only_a_probe_of_the_call_itself_detaches_it() {
+    // The first probe is of an older call, the second of another exchange. A duplicate of the call follows.
     for word in [frame_about(PROBE, 1, 3, 8, &[]), common::frame(PROBE, 1, &[3, 1, 0, 9])] {
         let mut pair = Pair::acquainted();
         let peer = join(&mut pair, HARM, 1);
@@ -221,7 +222,7 @@ fn only_a_word_about_the_call_itself_detaches_it() {
 }
 
 #[test]
-fn a_detached_call_stays_so_when_its_caller_asks_for_it_and_its_result_was_to_be_long() {
+fn a_detached_call_with_a_long_result_stays_detached_when_its_call_is_sent_again() {
     let mut pair = Pair::acquainted();
     let id = pair.start(1, b"long");
     pair.client.detach(id, false);

@@ -1,4 +1,4 @@
-//! What a server counts of all that it did: one thing after the other, and nothing else.
+//! The server's statistics: each test checks which counters grow, and that no other counter does.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::*;
 use farcall_proto::server::{Finish, Stats, Taken};
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
-/// What was counted since then, by name.
+/// The counters that have grown since `before`, by name, and by how much.
 fn since(before: &Stats, pair: &Pair) -> Vec<(&'static str, u64)> {
     let row = |stats: &Stats| {
         [
@@ -28,15 +28,17 @@ fn since(before: &Stats, pair: &Pair) -> Vec<(&'static str, u64)> {
     both.map(|((name, after), (_, before))| (name, after - before)).filter(|(_, more)| *more > 0).collect()
 }
 
-/// A server with these settings that knows an honest client, and a peer of which frames come.
+/// A server with these settings, which knows an honest client and a peer.
 fn with_peer(server: ServerConfig) -> (Pair, Peer) {
-    let mut pair = Pair::acquainted_with(ClientConfig { max_datagram: 1200, ..ClientConfig::default() }, server);
+    let client = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
+    let mut pair = Pair::acquainted_with(client, server);
     let peer = join(&mut pair, HARM, 1);
     pair.answered();
     (pair, peer)
 }
 
-/// What is counted when these frames come, and what answers them.
+/// Delivers these frames from a peer. Returns the counters that have grown, except those of datagrams, and
+/// the number of answers.
 fn counted(pair: &mut Pair, peer: Peer, frames: &[Vec<u8>]) -> (Vec<(&'static str, u64)>, usize) {
     let before = *pair.server.stats();
     comes(pair, peer, frames);
@@ -45,11 +47,12 @@ fn counted(pair: &mut Pair, peer: Peer, frames: &[Vec<u8>]) -> (Vec<(&'static st
     let bytes = counted.iter().find(|(name, _)| *name == "bytes sent").map_or(0, |(_, bytes)| *bytes);
     assert_eq!(answers.iter().map(Vec::len).sum::<usize>() as u64, bytes);
     assert!(counted.contains(&("received", 1)));
-    let rest = counted.into_iter().filter(|(name, _)| !["received", "sent", "bytes sent"].contains(name)).collect();
+    let of_datagrams = ["received", "sent", "bytes sent"];
+    let rest = counted.into_iter().filter(|(name, _)| !of_datagrams.contains(name)).collect();
     (rest, answers.len())
 }
 
-/// A call without arguments of which there is no other.
+/// A call without arguments.
 fn call(activity: u32, sequence: u32, export: u32) -> Vec<u8> {
     frame_about(CALL, 0, activity, sequence, &[0, export, 1])
 }
@@ -57,7 +60,7 @@ fn call(activity: u32, sequence: u32, export: u32) -> Vec<u8> {
 const EXPORTED: u32 = EXPORT as u32;
 
 #[test]
-fn a_call_is_counted_once_however_often_it_comes() {
+fn a_call_and_its_duplicates_are_counted_as_one_call() {
     let (mut pair, peer) = with_peer(ServerConfig::default());
     let once = [call(3, 9, EXPORTED)];
     assert_eq!(counted(&mut pair, peer, &once), (vec![("calls", 1)], 0));
@@ -67,19 +70,19 @@ fn a_call_is_counted_once_however_often_it_comes() {
     let result = pair.finish(key, Finish::Result, b"done");
     assert_eq!(since(&before, &pair), [("sent", 1), ("bytes sent", result[0].len() as u64)]);
     assert_eq!(counted(&mut pair, peer, &once), (vec![("duplicates", 1), ("retransmitted", 1)], 1));
-    // One that is older than the last of its activity.
+    // The call is older than the last of its activity.
     assert_eq!(counted(&mut pair, peer, &[call(3, 8, EXPORTED)]), (vec![("duplicates", 1)], 0));
-    // And one that is just a call, of an activity that was used.
+    // The call is new, and its activity was used before.
     assert_eq!(counted(&mut pair, peer, &[call(3, 10, EXPORTED)]), (vec![("calls", 1)], 0));
     assert_eq!(pair.server.unfinished(), 1);
 }
 
 #[test]
-fn whatever_makes_no_sense_is_counted_as_dropped() {
+fn malformed_and_misdirected_frames_are_counted_as_dropped() {
     let (mut pair, peer) = with_peer(ServerConfig::default());
     let one = (vec![("dropped", 1)], 0);
     for senseless in [
-        // A body that is too short; frames that only servers send; what there cannot be a call at.
+        // A body that is too short, a frame that only servers send, and frames at impossible positions.
         frame(CALL, 0, &[1, 2]),
         frame_about(STATE, 0, 1, 1, &[0]),
         frame_about(CALL, 0, 3, 0, &[0, EXPORTED, 1]),
@@ -88,15 +91,16 @@ fn whatever_makes_no_sense_is_counted_as_dropped() {
     ] {
         assert_eq!(counted(&mut pair, peer, &[senseless]), one);
     }
-    // Of two acknowledgements in a datagram the second.
+    // The second of two acknowledgements in a datagram is dropped.
     assert_eq!(counted(&mut pair, peer, &vec![frame(ACK, 0, &[0, 1, 1200]); 2]), one);
-    // A fragment that goes beyond the end of its message.
+    // The fragment goes beyond the end of its message.
     assert_eq!(counted(&mut pair, peer, &[fragment(4, 9, 100, 98, 4)]), one);
-    // One that contradicts the first of its message, and one that does not.
+    // The second fragment contradicts the first of its message; the third does not.
+    let both = vec![("dropped", 1), ("duplicates", 1)];
     assert_eq!(counted(&mut pair, peer, &[fragment(5, 9, 100, 0, 4)]), (vec![], 0));
-    assert_eq!(counted(&mut pair, peer, &[fragment(5, 9, 104, 4, 4)]), (vec![("dropped", 1), ("duplicates", 1)], 0));
+    assert_eq!(counted(&mut pair, peer, &[fragment(5, 9, 104, 4, 4)]), (both, 0));
     assert_eq!(counted(&mut pair, peer, &[fragment(5, 9, 100, 4, 4)]), (vec![("duplicates", 1)], 0));
-    // A datagram that was changed on its way counts as nothing else.
+    // A datagram that was changed on its way is counted as dropped only.
     let before = *pair.server.stats();
     let mut changed = forged(peer.id, 7, &[call(3, 9, EXPORTED)]);
     changed[30] ^= 1;
@@ -142,10 +146,10 @@ fn conversations_that_are_forgotten_and_tickets_that_are_refused_are_counted() {
         ticket[4..12].copy_from_slice(&client.to_be_bytes());
         ticket
     };
-    let nobody = Peer { id: 5, ..peer };
-    assert_eq!(counted(&mut pair, nobody, &[call(0, 9, EXPORTED)]), (vec![("challenges", 1)], 1));
-    assert_eq!(counted(&mut pair, nobody, &[ticket(8), call(0, 9, EXPORTED)]), (vec![("stale", 1)], 1));
-    // A ticket in a conversation that is known says nothing.
+    let stranger = Peer { id: 5, ..peer };
+    assert_eq!(counted(&mut pair, stranger, &[call(0, 9, EXPORTED)]), (vec![("challenges", 1)], 1));
+    assert_eq!(counted(&mut pair, stranger, &[ticket(8), call(0, 9, EXPORTED)]), (vec![("stale", 1)], 1));
+    // The server ignores a ticket in a conversation that it knows.
     assert_eq!(counted(&mut pair, peer, &[ticket(8), call(0, 9, EXPORTED)]), (vec![("calls", 1)], 0));
     pair.asked.clear();
     let before = *pair.server.stats();
@@ -155,7 +159,7 @@ fn conversations_that_are_forgotten_and_tickets_that_are_refused_are_counted() {
 }
 
 #[test]
-fn calls_that_are_refused_for_want_of_room_are_counted_and_whose_the_last_was() {
+fn calls_that_are_refused_for_lack_of_room_are_counted_with_the_client_of_the_last() {
     let (mut pair, peer) = with_peer(ServerConfig { reassembly_budget: 4000, ..ServerConfig::default() });
     assert_eq!(counted(&mut pair, peer, &[fragment(0, 9, 5000, 0, 1000)]), (vec![], 0));
     assert_eq!(pair.server.stats().paid, None);
@@ -165,23 +169,23 @@ fn calls_that_are_refused_for_want_of_room_are_counted_and_whose_the_last_was() 
 }
 
 #[test]
-fn datagrams_are_counted_with_all_their_bytes_however_they_are_written() {
+fn datagrams_in_fragments_and_in_envelopes_are_counted_with_all_their_bytes() {
     let (mut pair, peer) = with_peer(ServerConfig::default());
     let ask = |pair: &mut Pair, sequence| {
         comes(pair, peer, &[call(0, sequence, EXPORTED)]);
         (pair.asked.pop().unwrap().0, *pair.server.stats())
     };
-    // In fragments.
+    // The result is sent in fragments.
     let (key, before) = ask(&mut pair, 10);
     let datagrams = pair.finish(key, Finish::Result, &[7; 5000]);
     let bytes: usize = datagrams.iter().map(Vec::len).sum();
     assert_eq!(since(&before, &pair), [("sent", datagrams.len() as u64), ("bytes sent", bytes as u64)]);
-    // In an envelope. (What stands elsewhere is counted in `fragments.rs`.)
+    // The result is sent in an envelope. (`fragments.rs` tests the counts of datagrams in parts.)
     let mut out = vec![0; 1200];
     comes(&mut pair, peer, &[frame_about(SELECT, 0, 0, 10, &[5000, 5000, 0, 0])]);
     let datagram = forged(peer.id, 7, &[call(0, 12, EXPORTED)]);
     let Taken::Call(incoming, origin) = pair.server.take_call(pair.now, &peer.at, &datagram) else {
-        panic!("not just one call");
+        panic!("the datagram is not just one call");
     };
     let before = *pair.server.stats();
     let len = pair.server.envelope(&origin).write(incoming.key, &Finish::Result, b"done", &mut out).unwrap();

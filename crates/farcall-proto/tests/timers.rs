@@ -104,16 +104,17 @@ fn who_knows_that_a_procedure_is_slow_asks_later() {
 }
 
 #[test]
-fn a_call_is_sent_again_ever_more_rarely() {
+fn a_call_is_retransmitted_ever_more_rarely() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"lost");
     pair.sent();
     let (start, mut times) = (pair.now, Vec::new());
     while pair.told.is_empty() {
-        pair.now = pair.client.timeout().expect("it waits").max(pair.now);
+        pair.now = pair.client.timeout().expect("the client waits").max(pair.now);
         pair.tick();
-        // (Beside that, a word says that calls are waited for.)
-        times.extend(pair.sent().iter().filter(|d| frames_of(d) == [CALL]).map(|_| pair.now.since(start).as_millis()));
+        // The client also sends ACKs, which say that it waits for its calls.
+        let (sent, now) = (pair.sent(), pair.now.since(start).as_millis());
+        times.extend(sent.iter().filter(|d| frames_of(d) == [CALL]).map(|_| now));
     }
     assert_eq!(times[..8], [20, 60, 140, 300, 620, 1260, 2260, 3260]);
     assert_eq!(pair.now.since(start).as_millis(), 10_260);
@@ -146,33 +147,34 @@ fn calls_that_are_due_within_a_millisecond_are_looked_at_together() {
 }
 
 #[test]
-fn only_a_call_that_was_sent_once_or_is_known_to_run_says_what_its_procedure_takes() {
+fn a_call_that_was_sent_twice_or_in_fragments_does_not_tell_how_long_its_procedure_takes() {
     let least = Duration::from_millis(20);
     let patience = |pair: &mut Pair| {
         pair.start(9, b"next");
         let start = pair.now;
         pair.sent();
         while pair.sent().is_empty() {
-            pair.now = pair.client.timeout().expect("it waits").max(pair.now);
+            pair.now = pair.client.timeout().expect("the client waits").max(pair.now);
             pair.tick();
         }
         pair.now.since(start)
     };
-    // The first one is lost; what it took, and which it was that was answered, nobody knows.
+    // The first CALL is lost. The client cannot know which CALL the server answered, nor how long the
+    // procedure took.
     let mut pair = Pair::acquainted();
     pair.start(1, b"lost");
     pair.sent();
     pair.pass(Duration::from_millis(25));
     pair.tick();
     pair.settle();
-    assert_eq!(patience(&mut pair), 2 * least, "the way may have become longer, not the procedure");
-    // Long arguments take long themselves.
+    assert_eq!(patience(&mut pair), 2 * least, "the round trip may have become longer");
+    // Sending long arguments takes time, too.
     let mut pair = Pair::acquainted();
     pair.start(1, &[7; 5000]);
     let sent = pair.sent();
     pair.receive(&sent);
     pair.pass(Duration::from_millis(15));
-    // (What the server says before the result is lost.)
+    // The server's acknowledgement of the arguments is lost.
     drop(pair.answered());
     let (key, _) = pair.asked.pop().unwrap();
     let result = pair.finish(key, Finish::Result, b"done");
@@ -236,7 +238,7 @@ fn a_call_that_left_by_itself_is_sent_again() {
     pair.start(2, b"another.");
     assert_eq!(pair.sent().len(), 1);
     pair.client.departed(left, id);
-    // That is said once.
+    // A second `departed` has no effect.
     pair.pass(Duration::from_millis(1));
     pair.client.departed(pair.now, id);
     assert_eq!(pair.client.timeout(), Some(left.plus(patience)));

@@ -36,8 +36,8 @@ fn a_server_that_takes_over_the_address_of_one_that_lives_does_not_say_that_its_
     pair.tick();
     pair.settle();
     assert_eq!(pair.told, [(1, Told::Failed(Kind::ServerRestarted, Ran::Maybe))]);
-    // A says nothing of this call, but was heard since B began, in the result of another, whichever way that was
-    // taken in.
+    // A says nothing of this call. Since B began, the client has heard A, in the result of another call,
+    // which it took in any of three ways.
     for way in ["handled", "taken", "brief"] {
         let (mut pair, b) = two_servers(Duration::from_secs(10));
         let (now, mut out) = (pair.now, vec![0; 2048]);
@@ -52,12 +52,14 @@ fn a_server_that_takes_over_the_address_of_one_that_lives_does_not_say_that_its_
                 pair.settle();
             }
             "taken" => {
-                let left = pair.client.call((EXPORT, 1), 1, &mut b"fast".to_vec(), &mut out).expect("it is alone");
+                let left = pair.client.call((EXPORT, 1), 1, &mut b"fast".to_vec(), &mut out);
+                let left = left.expect("there is no other call");
                 let result = fast(&mut pair, &out[..left.len]);
                 assert!(pair.client.take_result(|| now, left.id, Some(now), &result[0]).is_some());
             }
             _ => {
-                let brief = pair.client.start_brief((EXPORT, 1), b"fast", &mut out).expect("it is alone");
+                let brief = pair.client.start_brief((EXPORT, 1), b"fast", &mut out);
+                let brief = brief.expect("there is no other call");
                 let result = fast(&mut pair, &out[..brief.bytes()]);
                 assert!(pair.client.end_brief(|| now, &brief, Some(now), &result[0]).is_some());
             }

@@ -262,11 +262,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_appended_from_or_put_beyond_an_area() {
+    fn append_and_put_stop_at_the_end_of_the_area() {
         let area = Area::alone(PAGE);
         area.put(PAGE - 12, &[7; 12]);
         area.put(PAGE - 4, &[9; 400]);
-        for (offset, len, expected) in [(PAGE - 16, 16, 16), (PAGE - 16, 400, 16), (PAGE, 1, 0), (PAGE + 8, 400, 0)] {
+        let cases = [(PAGE - 16, 16, 16), (PAGE - 16, 400, 16), (PAGE, 1, 0), (PAGE + 8, 400, 0)];
+        for (offset, len, expected) in cases {
             let mut bytes = Vec::new();
             area.append(offset, len, &mut bytes);
             let all = [0, 0, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 9, 9, 9, 9];

@@ -16,13 +16,13 @@ pub(crate) struct Bell(AtomicU32);
 
 impl Bell {
     #[cfg(test)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "only the loom tests that include this file call it")]
     pub(crate) fn new() -> Bell {
         Bell(AtomicU32::new(AWAKE))
     }
 
     #[cfg(test)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "a test of `lane` calls it; loom tests that include this file do not")]
     pub(crate) fn is_awake(&self) -> bool {
         self.0.load(Ordering::Acquire) == AWAKE
     }

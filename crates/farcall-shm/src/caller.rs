@@ -474,10 +474,14 @@ mod tests {
     /// A turn has room for 30 bits of a number.
     const TURNS: u64 = 1 << 30;
 
+    fn halves() -> (Caller, Server, Taker) {
+        let page = Page::alone();
+        (Caller::new(page.clone()), Server::new(page), Taker::new())
+    }
+
     #[test]
     fn a_result_that_came_by_a_lane_is_not_that_of_a_call_a_billion_later() {
-        let page = Page::alone();
-        let (caller, server, mut taker) = (Caller::new(page.clone()), Server::new(page), Taker::new());
+        let (caller, server, mut taker) = halves();
         let call = Call { export: 7, procedure: 1, within: None, trace: None };
         let ticket = caller.call(caller.claim().unwrap(), &call, &[], None);
         let (slot, number) = server.take(&mut taker).unwrap();
@@ -504,9 +508,8 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_sleeps_is_nudged_for_what_takes_longer_than_to_wake() {
-        let page = Page::alone();
-        let (caller, server, mut taker) = (Caller::new(page.clone()), Server::new(page), Taker::new());
+    fn a_sleeping_caller_is_woken_early_for_a_long_result_only() {
+        let (caller, server, mut taker) = halves();
         let call = Call { export: 7, procedure: 1, within: None, trace: None };
         let ticket = caller.call(caller.claim().unwrap(), &call, &[], None);
         let (slot, number) = server.take(&mut taker).unwrap();
@@ -522,8 +525,7 @@ mod tests {
 
     #[test]
     fn recalls_are_counted_so_that_none_ends_a_later_sleep() {
-        let page = Page::alone();
-        let (caller, server) = (Caller::new(page.clone()), Server::new(page));
+        let (caller, server, _) = halves();
         for made in 0..3 {
             assert_eq!((caller.lie_down().0, server.lie_down().0), (made, made));
             caller.wake();

@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_part_that_is_emptied_rings_for_whoever_fills_arguments() {
+    fn an_emptied_part_rings_for_the_caller_that_fills_arguments_only() {
         let page = Page::alone();
         for (way, rings) in [(Way::Arguments, true), (Way::Results, false)] {
             let (mut filler, bell) = (Filler::new(&page, way, 0), &flow(&page, way, 0).emptied.bell);

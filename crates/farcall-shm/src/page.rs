@@ -100,8 +100,10 @@ impl Page {
     #[doc(hidden)]
     pub const WORDS: usize = (LEN + ARGUMENTS) / size_of::<AtomicU64>();
 
-    /// Where the words of a slot stand that say something of what is in it: of its request `what` (at which the slot
-    /// begins), `size`, `more` and `added`; of its reply turn and status, `len`, `stream` and `streamed`. For tests.
+    /// Returns where the words of a slot stand that describe its request and its reply, as indexes for
+    /// [`Page::scribble`]. They are `what`, `size`, `more` and `added` of the request; the word that holds
+    /// `turn` and `status` of the reply; and `len`, `stream` and `streamed` of the reply. The slot itself
+    /// begins at the first of them. For tests.
     #[doc(hidden)]
     pub fn slot_words(slot: usize) -> [usize; 8] {
         let (request, reply) = (offset_of!(Slot, request), offset_of!(Slot, reply));

@@ -18,13 +18,13 @@ pub(crate) struct Turn(AtomicU32);
 
 impl Turn {
     #[cfg(test)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "only the loom tests that include this file call it")]
     pub(crate) fn new() -> Turn {
         Turn(AtomicU32::new(0))
     }
 
     #[cfg(test)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "a test of `caller` calls it; loom tests that include this file do not")]
     pub(crate) fn has_sleeper(&self) -> bool {
         self.0.load(Ordering::Acquire) & ASLEEP != 0
     }

@@ -1,4 +1,4 @@
-//! Memory files for calls and segments: what those to whom one is passed can do with it, whatever they try.
+//! Memory files for calls and segments: what a process can do, and cannot do, with a file that it was passed.
 #![cfg(target_os = "linux")]
 
 use std::fs::{File, OpenOptions};
@@ -71,7 +71,7 @@ fn what_is_no_such_file_is_refused() {
     assert!(Area::create(usize::MAX, May::Read).is_err());
 }
 
-/// A memory file that a peer has made as it likes.
+/// A memory file of any length and with any seals, as a peer may make it.
 fn made_by_a_peer(len: u64, seals: SealFlags) -> OwnedFd {
     let file = rustix::fs::memfd_create("peer", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     rustix::fs::ftruncate(&file, len).unwrap();
@@ -79,9 +79,9 @@ fn made_by_a_peer(len: u64, seals: SealFlags) -> OwnedFd {
     file
 }
 
-/// To touch what was cut off a file would be a fault.
+/// If a peer could make a mapped file shorter, an access to what it cut off would be a fault (SIGBUS).
 #[test]
-fn a_file_that_may_be_cut_off_or_has_another_size_is_refused() {
+fn a_file_that_may_shrink_or_has_another_size_is_refused() {
     let (_, arguments) = Page::arguments().unwrap();
     let (_, file) = Page::create(&arguments).unwrap();
     let len = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_size as u64;
@@ -119,7 +119,8 @@ fn caller_and_server_map_the_same_two_files() {
     assert_eq!(lane.put(&[5; 9]), 9);
     let ticket = caller.call(caller.claim().unwrap(), &call, &[1, 2], Some(&mut lane));
     let (slot, number) = server.take(&mut taker).unwrap();
-    let Request::Call { len: 2, added: Some(Added { lane, len: 9 }), .. } = server.request(slot) else { panic!() };
+    let request = server.request(slot);
+    let Request::Call { len: 2, added: Some(Added { lane, len: 9 }), .. } = request else { panic!() };
     let mut body = Vec::new();
     assert!(server.emptiers()[lane].finish(9, Some(&mut body)));
     server.arguments(slot, 2, &mut body);
@@ -131,7 +132,7 @@ fn caller_and_server_map_the_same_two_files() {
 }
 
 #[test]
-fn a_file_has_whole_pages_and_one_at_least() {
+fn a_file_has_whole_pages_and_at_least_one() {
     for (asked, len) in [(0, 4096), (1, 4096), (4096, 4096), (4097, 8192)] {
         let (area, _) = Area::create(asked, May::Write).unwrap();
         assert_eq!((area.len(), area.is_empty()), (len, false), "{asked}");
@@ -139,7 +140,7 @@ fn a_file_has_whole_pages_and_one_at_least() {
     }
 }
 
-/// How often a file is mapped by this process.
+/// How many mappings of the file this process has.
 fn mappings(file: &OwnedFd) -> usize {
     let inode = rustix::fs::fstat(file).unwrap().st_ino.to_string();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -147,7 +148,7 @@ fn mappings(file: &OwnedFd) -> usize {
 }
 
 #[test]
-fn what_was_mapped_is_unmapped_when_it_is_dropped() {
+fn a_dropped_page_unmaps_both_files() {
     let (ours, arguments) = Page::arguments().unwrap();
     let (serving, file) = Page::create(&arguments).unwrap();
     let calling = Page::open(&file, ours).unwrap();
@@ -166,7 +167,7 @@ fn bytes_are_copied_at_any_offset() {
     if !area.copy_in(77, &bytes) {
         return;
     }
-    // Also at the very end.
+    // The second copy ends where the area ends.
     assert!(area.copy_in(8192 - 2000, &bytes));
     for offset in [77, 8192 - 2000] {
         let mut back = vec![0; 2000];
@@ -176,7 +177,7 @@ fn bytes_are_copied_at_any_offset() {
 }
 
 #[test]
-fn nothing_is_copied_from_or_to_beyond() {
+fn a_copy_beyond_the_area_or_into_a_read_only_one_panics() {
     let (area, _file) = Area::create(8192, May::Write).unwrap();
     let refused = |copy: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(copy)).is_err();
     for (offset, len) in [(8000, 300), (8193, 0), (0, 8193), (usize::MAX, 300), (8192, 1)] {

@@ -69,18 +69,21 @@ fn each_request_has_its_turn() {
     assert!(tickets[1..].iter().all(|ticket| caller.is_answered(*ticket)));
 }
 
-/// What a hostile caller writes, word by word.
+/// The words are those that a hostile caller may write.
 #[test]
-fn of_whatever_stands_in_a_request_nothing_is_out_of_bounds() {
+fn a_request_is_read_within_bounds_whatever_its_words_are() {
     const MOST: u64 = (1 << 60) - 1;
     let page = Page::alone();
     let server = Server::new(page.clone());
     let [what_at, size_at, more_at, added_at, ..] = Page::slot_words(SLOTS - 1);
-    // (The trace stands in front of what went by a lane.)
+    // The three words of the trace stand before `added`.
     for (at, word) in [(added_at - 3, 1), (added_at - 2, 2), (added_at - 1, 3), (added_at, u64::MAX)] {
         page.scribble(at, word);
     }
-    let call = |export, procedure, len| Request::Call { call: Call { export, ..call(procedure) }, len, added: None };
+    let call = |export, procedure, len| {
+        let call = Call { export, ..call(procedure) };
+        Request::Call { call, len, added: None }
+    };
     let mut trace = [0; 24];
     for (bytes, word) in trace.chunks_exact_mut(8).zip(1u64..) {
         bytes.copy_from_slice(&word.to_ne_bytes());
@@ -113,9 +116,9 @@ fn of_whatever_stands_in_a_request_nothing_is_out_of_bounds() {
     }
 }
 
-/// What a hostile server writes.
+/// The words are those that a hostile server may write.
 #[test]
-fn of_whatever_stands_in_a_reply_nothing_is_out_of_bounds() {
+fn a_reply_is_read_within_bounds_whatever_its_words_are() {
     let page = Page::alone();
     let caller = Arc::new(Caller::new(page.clone()));
     let ticket = caller.call(caller.claim().unwrap(), &call(1), &[], None);
@@ -123,23 +126,23 @@ fn of_whatever_stands_in_a_reply_nothing_is_out_of_bounds() {
     page.scribble(len, u64::MAX);
     let mut body = Vec::new();
     assert_eq!((caller.answer(ticket, &mut body).1, body.len()), (u64::MAX, INLINE));
-    // Of lanes there are so many, from 1; the rest is the request's number.
+    // The lowest 8 bits name a lane, from 1 to LANES. The bits above them are the request's number.
     for (word, is_streamed) in [(0, false), (1, true), (LANES, true), (LANES + 1, false), (255, false)] {
         page.scribble(stream, ticket.number() << 8 | word as u64);
-        assert_eq!((caller.is_streamed(ticket), caller.stream(ticket).is_some()), (is_streamed, is_streamed), "{word}");
+        let found = (caller.is_streamed(ticket), caller.stream(ticket).is_some());
+        assert_eq!(found, (is_streamed, is_streamed), "{word}");
         page.scribble(stream, (ticket.number() + 1) << 8 | word as u64);
         assert!(!caller.is_streamed(ticket));
     }
 }
 
 #[test]
-fn each_status_crosses_as_it_is() {
+fn the_caller_reads_each_status_as_the_server_wrote_it() {
     let (caller, server, mut taker) = halves();
     let failed = |kind, ran| Status::Failed { kind, ran };
     let slot = caller.claim().unwrap();
-    for status in
-        [Status::Result, Status::Exception, Status::Part, failed(0, 0), failed(0x1234, 0x56), failed(u16::MAX, u8::MAX)]
-    {
+    let failures = [failed(0, 0), failed(0x1234, 0x56), failed(u16::MAX, u8::MAX)];
+    for status in [Status::Result, Status::Exception, Status::Part].into_iter().chain(failures) {
         let ticket = caller.call(slot, &call(1), &[], None);
         let (_, number) = server.take(&mut taker).unwrap();
         server.answer(slot, number, status, &[]);
@@ -173,9 +176,9 @@ fn what_is_fetched_comes_by_parts() {
     }
 }
 
-/// The server may write to the part until it has answered.
+/// The server may write to the lane until it has answered the fetch.
 #[test]
-fn a_lane_by_which_was_fetched_is_not_used_again_before_that_is_there() {
+fn a_lane_with_an_unanswered_fetch_is_not_given_out_again() {
     let (caller, server, mut taker) = halves();
     let _others: Vec<_> = (1..LANES).map(|_| caller.lane(Duration::ZERO).unwrap()).collect();
     let fetch = || {
@@ -187,7 +190,9 @@ fn a_lane_by_which_was_fetched_is_not_used_again_before_that_is_there() {
         let (slot, number) = server.take(&mut taker).unwrap();
         server.answer(slot, number, Status::Part, &[]);
     };
-    // It is answered; it was, and its slot has had another answer since; it is known to be.
+    // The lane is given out again in each of three cases: the fetch is answered; the fetch was answered, and
+    // the server has answered a later request in its slot; the caller has said that the fetched part is
+    // there.
     let (lane, ticket) = fetch();
     drop(lane);
     assert!(caller.lane(Duration::ZERO).is_none());
@@ -202,10 +207,11 @@ fn a_lane_by_which_was_fetched_is_not_used_again_before_that_is_there() {
     assert!(caller.lane(Duration::ZERO).is_some());
 }
 
+/// A time limit that no test reaches.
 const GUARD: Duration = Duration::from_secs(3600);
 
 #[test]
-fn a_lane_that_is_free_is_given_at_once_and_others_are_waited_for() {
+fn a_caller_gets_a_free_lane_at_once_and_waits_if_there_is_none() {
     let (caller, ..) = halves();
     let mut lanes: Vec<_> = (0..LANES).map(|_| caller.lane(GUARD).unwrap()).collect();
     std::thread::scope(|scope| {
@@ -216,7 +222,7 @@ fn a_lane_that_is_free_is_given_at_once_and_others_are_waited_for() {
 }
 
 #[test]
-fn whoever_fills_a_lane_sleeps_until_there_is_room() {
+fn a_caller_that_fills_a_lane_sleeps_until_it_has_room() {
     let (caller, server, _) = halves();
     let mut lane = caller.lane(Duration::ZERO).unwrap();
     assert!(lane.has_room());
@@ -231,7 +237,7 @@ fn whoever_fills_a_lane_sleeps_until_there_is_room() {
     assert_eq!(lane.put(&[1]), 1);
 }
 
-/// Bytes of which no part is like the one before.
+/// Returns `len` bytes, of which each part differs from the part before it.
 fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i ^ i >> 8 ^ i >> 16) as u8).collect()
 }
@@ -375,9 +381,9 @@ fn a_result_comes_by_a_lane_while_it_is_made() {
     }
 }
 
-/// What does not fit is put in later, and nothing before it is left out.
+/// The caller puts as much as fits, and the rest when the server has made room.
 #[test]
-fn arguments_that_another_thread_empties_meanwhile_come_whole() {
+fn arguments_longer_than_a_lane_arrive_whole_while_the_server_empties_it() {
     let parts = if cfg!(miri) { 2 * PARTS } else { 100 * PARTS };
     let (caller, server, _) = halves();
     let emptiers = server.emptiers();
@@ -424,12 +430,13 @@ fn the_lane_of_an_abandoned_result_is_used_again() {
 }
 
 #[test]
-fn a_filler_has_the_room_that_was_emptied_in_this_use_and_no_other() {
+fn a_filler_has_only_the_room_that_was_emptied_in_its_present_use() {
     let (caller, server, mut taker) = halves();
     let mut filler = server.fillers().into_iter().next().unwrap();
     let all = PARTS * PART;
     let mut emptiers = Vec::new();
-    // Who still empties what went before changes nothing.
+    // The lane is used twice. The emptier of the first use (`former`) still empties a part during the second
+    // use, and must make no room in it.
     for _ in 0..2 {
         let ticket = caller.call(caller.claim().unwrap(), &call(1), &[], None);
         let (slot, number) = server.take(&mut taker).unwrap();
@@ -447,7 +454,7 @@ fn a_filler_has_the_room_that_was_emptied_in_this_use_and_no_other() {
     assert_eq!((former.has_part(), filler.room(), filler.put(&[1])), (false, 0, 0));
     emptier.take(None);
     assert_eq!((filler.room(), filler.has_room()), (PART, true));
-    // Nor has it more than all if the other side says that it has emptied what is not there yet.
+    // The other side makes no room either by saying that it has emptied parts that are not there yet.
     for _ in 0..=PARTS {
         emptier.take(None);
     }
@@ -465,7 +472,7 @@ fn a_length_that_cannot_be_is_noticed() {
         let mut body = Vec::new();
         assert!(!emptier.finish(len, Some(&mut body)) && body.is_empty());
     }
-    // No more than a lane holds is ever copied.
+    // The server never copies more than a lane holds.
     let mut body = Vec::new();
     assert!(emptier.finish(((PARTS + 1) * PART) as u64, Some(&mut body)));
     assert_eq!(body.len(), PARTS * PART);
@@ -485,7 +492,7 @@ fn of_a_long_answer_the_slot_holds_the_beginning() {
 #[test]
 fn what_was_given_up_is_told_once_it_is_taken() {
     let (caller, server, mut taker) = halves();
-    // Not in the first word of bits, if there are more.
+    // The calls below get the last two slots, whose bits are in the last word of the bitmap.
     for _ in 0..SLOTS - 2 {
         caller.claim().unwrap();
     }
@@ -502,7 +509,7 @@ fn what_was_given_up_is_told_once_it_is_taken() {
     assert_eq!(server.given_up(&mut taker), Some(second.slot()));
     assert_eq!(server.given_up(&mut taker), None);
     assert!(!server.is_rung(&taker.seen()));
-    // The same slots again: by that alone the server is rung.
+    // The same slots again: the server is rung for no other reason than that a call was given up.
     for slot in [first, second].map(|ticket| ticket.slot()) {
         let ticket = caller.call(slot, &call(1), &[], None);
         server.take(&mut taker).unwrap();
@@ -514,7 +521,7 @@ fn what_was_given_up_is_told_once_it_is_taken() {
 }
 
 #[test]
-fn parts_of_arguments_ring_by_themselves() {
+fn a_part_of_arguments_rings_the_server_before_its_call_is_made() {
     let (caller, server, mut taker) = halves();
     let mut lane = caller.lane(Duration::ZERO).unwrap();
     lane.put(&[1]);
@@ -556,7 +563,7 @@ fn an_abandoned_slot_is_used_again_when_it_is_answered() {
 }
 
 #[test]
-fn the_slot_of_a_long_answer_that_nobody_wants_is_free_when_the_server_has_forgotten_that() {
+fn the_slot_of_an_abandoned_long_answer_is_free_once_the_server_has_forgotten_the_answer() {
     for (status, len, is_kept) in
         [(Status::Result, INLINE, false), (Status::Result, INLINE + 1, true), (Status::Part, 0, true)]
     {
@@ -572,7 +579,7 @@ fn the_slot_of_a_long_answer_that_nobody_wants_is_free_when_the_server_has_forgo
         assert_eq!(server.request(slot), Request::Forget);
         caller.reclaim();
         assert_eq!(caller.outstanding(), 1);
-        // It is told once, whatever the answer to that is.
+        // The caller tells the server once to forget the answer, whatever the server answers to that.
         server.answer(slot, number, status, &vec![1; len]);
         caller.reclaim();
         assert_eq!((server.take(&mut taker), caller.outstanding()), (None, 0));
@@ -580,7 +587,7 @@ fn the_slot_of_a_long_answer_that_nobody_wants_is_free_when_the_server_has_forgo
 }
 
 #[test]
-fn a_request_is_detached_alone() {
+fn detaching_one_request_leaves_others_attached() {
     let (caller, server, mut taker) = halves();
     let tickets = [(); 2].map(|()| caller.call(caller.claim().unwrap(), &call(1), &[], None));
     let taken = [(); 2].map(|()| server.take(&mut taker).unwrap());
@@ -590,7 +597,7 @@ fn a_request_is_detached_alone() {
     assert!(!server.is_detached(slot, number + 1), "the slot's next request is another one");
 }
 
-/// Wakes a thread once it sleeps, and waits until it ends.
+/// Runs `sleeper` in a thread of its own, calls `wake` once that thread sleeps, and waits until it ends.
 fn wake_from_sleep(sleeper: impl FnOnce() + Send, wake: impl FnOnce()) {
     let (sender, ids) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -598,13 +605,12 @@ fn wake_from_sleep(sleeper: impl FnOnce() + Send, wake: impl FnOnce()) {
             sender.send(threads::this()).unwrap();
             sleeper();
         });
-        threads::until_asleep(ids.recv().unwrap());
-        wake();
+        threads::once_asleep(ids.recv().unwrap(), wake);
     });
 }
 
 #[test]
-fn each_sleeper_is_woken_by_what_it_waits_for_and_by_its_own_process() {
+fn caller_and_server_are_woken_by_each_other_and_by_their_own_process() {
     let (caller, server, mut taker) = halves();
     let rest_until = |ready: &dyn Fn() -> bool| {
         while !ready() {

@@ -1,4 +1,4 @@
-//! How two processes meet: what a hello says, who is let in, what a connection and an ear hear.
+//! How two processes meet: what a hello says, what a connection carries, and what an epoll set reports.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
@@ -10,19 +10,18 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use farcall_shm::{
-    Alarm, Area, Ear, Heard, Hello, Listener, MAX_HELLO, May, Page, TicketHolder, Wants, Wire, file_limit, unclosed,
-};
+use farcall_shm::{Alarm, Area, Ear, Heard, Hello, Listener, MAX_HELLO, May, Page, TicketHolder, Wants, Wire};
+use farcall_shm::{file_limit, unclosed};
 use rustix::io::FdFlags;
 
-/// An address that nobody else has while the socket is there.
+/// A socket and its address, which nobody else can have while the socket is open.
 fn address() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     (socket, address)
 }
 
-/// The two ends of a connection: of who has connected, and of who has accepted it.
+/// The two ends of a connection: first that of the peer that connected, then that of the peer that accepted.
 fn connection() -> (Wire, Wire) {
     let (_socket, address) = address();
     let listener = Listener::bind(address).unwrap();
@@ -31,7 +30,7 @@ fn connection() -> (Wire, Wire) {
 }
 
 #[test]
-fn a_hello_crosses_as_it_is_documented_and_nothing_else_is_one() {
+fn a_hello_has_the_documented_form_and_other_bytes_are_refused() {
     let address = "10.1.2.3:513".parse().unwrap();
     let ticket = TicketHolder { client: 2, issued: 3, conversation: u64::MAX, address };
     let calls = Hello { export: 0x0102_0304_0506_0708, wants: Wants::Calls, nonce: [9; 16], ticket };
@@ -60,7 +59,7 @@ fn a_hello_crosses_as_it_is_documented_and_nothing_else_is_one() {
 }
 
 #[test]
-fn a_name_is_one_listeners_and_free_when_that_is_gone() {
+fn an_address_has_one_listener_and_is_free_when_that_is_dropped() {
     let (_socket, address) = address();
     assert!(Wire::connect(address).is_err(), "nobody is there");
     let listener = Listener::bind(address).unwrap();
@@ -75,7 +74,7 @@ fn a_name_is_one_listeners_and_free_when_that_is_gone() {
 }
 
 #[test]
-fn messages_come_one_by_one_and_the_end_after_them() {
+fn messages_arrive_one_by_one_and_the_end_comes_last() {
     let (theirs, ours) = connection();
     let mut buffer = [0; 8];
     assert_eq!(ours.receive(&mut buffer), Heard::Nothing);
@@ -83,7 +82,8 @@ fn messages_come_one_by_one_and_the_end_after_them() {
         assert!(theirs.send(message, None));
     }
     assert_eq!((ours.receive(&mut buffer), &buffer[..5]), (Heard::Message(5), &b"hello"[..]));
-    assert_eq!((ours.receive(&mut buffer), &buffer), (Heard::Message(8), b"twelve b"), "it is cut");
+    // A message that is longer than the buffer is cut.
+    assert_eq!((ours.receive(&mut buffer), &buffer), (Heard::Message(8), b"twelve b"));
     theirs.close();
     assert_eq!((ours.receive(&mut buffer), &buffer[..4]), (Heard::Message(4), &b"last"[..]));
     assert_eq!(ours.receive(&mut buffer), Heard::Gone);
@@ -91,22 +91,19 @@ fn messages_come_one_by_one_and_the_end_after_them() {
 }
 
 #[test]
-fn whoever_waits_for_a_message_waits_until_it_is_there() {
+fn wait_returns_when_a_message_has_arrived() {
     let (theirs, ours) = connection();
     ours.wait(Duration::ZERO);
     let waiting = threads::this();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            threads::until_asleep(waiting);
-            assert!(theirs.send(b"x", None));
-        });
+        scope.spawn(|| threads::once_asleep(waiting, || assert!(theirs.send(b"x", None))));
         ours.wait(Duration::MAX);
         assert_eq!(ours.receive(&mut [0; 8]), Heard::Message(1));
     });
 }
 
 #[test]
-fn nobody_receives_a_file_unasked() {
+fn a_file_is_received_only_by_receive_file() {
     let (theirs, ours) = connection();
     let mut buffer = [0; 8];
     assert!(ours.receive_file(&mut buffer).is_none());
@@ -124,18 +121,19 @@ fn nobody_receives_a_file_unasked() {
     assert_eq!(&magic, b"\x7fELF");
     assert_eq!(ours.receive(&mut buffer), Heard::Nothing);
 
-    // Who ends the connection instead ends it for the other side too.
+    // The receiver drops the connection instead of receiving the file: the sender sees the end too.
     assert!(theirs.send(b"file", Some(executable.as_fd())));
     drop(ours);
     theirs.wait(Duration::MAX);
     assert_eq!(theirs.receive(&mut buffer), Heard::Gone);
-    // And some time all is closed, by threads that then end.
+    // Threads in the background close the file that nobody received.
     while unclosed() > 0 {
         std::thread::yield_now();
     }
 }
 
-/// A file whose closing waits until the other end is closed: a connection with unsent data that lingers.
+/// Returns a file whose `close` blocks until the other end is closed, and that other end. The file is a TCP
+/// connection that has unsent data and lingers (SO_LINGER).
 fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut file = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -146,7 +144,7 @@ fn lingering() -> (TcpStream, TcpStream) {
     (file, other)
 }
 
-/// How many threads close.
+/// How many threads of this process close files in the background.
 fn closers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
@@ -154,7 +152,7 @@ fn closers() -> usize {
 }
 
 #[test]
-fn what_blocks_whoever_closes_it_is_closed_by_others_and_those_are_few() {
+fn files_whose_close_blocks_are_closed_by_at_most_eight_other_threads() {
     const LEFT: usize = 10;
     let until_unclosed = |count| {
         while unclosed() < count {
@@ -173,7 +171,7 @@ fn what_blocks_whoever_closes_it_is_closed_by_others_and_those_are_few() {
         drop(ours);
         until_unclosed(others.len());
     }
-    // One who has arrived, and was not accepted.
+    // The last file is sent by a connection that the listener never accepts.
     let (_socket, address) = address();
     let listener = Listener::bind(address).unwrap();
     let theirs = Wire::connect(address).unwrap();
@@ -188,14 +186,14 @@ fn what_blocks_whoever_closes_it_is_closed_by_others_and_those_are_few() {
 }
 
 #[test]
-fn a_peer_that_receives_nothing_holds_up_nobody() {
+fn sending_to_a_peer_that_receives_nothing_fails_without_blocking() {
     let (theirs, _ours) = connection();
     let sent = (0..1_000_000).take_while(|_| theirs.send(&[0; 4096], None)).count();
     assert!((1..1_000_000).contains(&sent), "{sent} messages");
 }
 
 #[test]
-fn an_ear_hears_by_name_who_has_something_to_say() {
+fn an_epoll_set_reports_each_ready_source_by_its_name() {
     let (theirs, ours) = connection();
     let (ear, alarm) = (Ear::new().unwrap(), Alarm::new().unwrap());
     ear.hear(&alarm, 7).unwrap();
@@ -218,9 +216,9 @@ fn an_ear_hears_by_name_who_has_something_to_say() {
     assert_eq!(heard(Some(Duration::ZERO)), [1]);
 }
 
-/// One that a child inherits would keep a connection open that the peer takes for ended.
+/// A program that inherits a descriptor would keep the connection open after this process has ended.
 #[test]
-fn no_descriptor_is_inherited_by_who_is_executed() {
+fn no_descriptor_is_inherited_by_an_executed_program() {
     let (_socket, address) = address();
     let listener = Listener::bind(address).unwrap();
     let theirs = Wire::connect(address).unwrap();
@@ -232,13 +230,14 @@ fn no_descriptor_is_inherited_by_who_is_executed() {
     assert!(theirs.send(b"file", Some(segment.as_fd())));
     let (_, received) = ours.receive_file(&mut [0; 8]).unwrap();
     let wires = [listener.as_fd(), theirs.as_fd(), ours.as_fd(), alarm.as_fd()];
-    for (at, fd) in wires.into_iter().chain([&segment, &arguments, &page, &received].map(AsFd::as_fd)).enumerate() {
-        assert!(rustix::io::fcntl_getfd(fd).unwrap().contains(FdFlags::CLOEXEC), "number {at}");
+    let files = [&segment, &arguments, &page, &received].map(AsFd::as_fd);
+    for (at, fd) in wires.into_iter().chain(files).enumerate() {
+        assert!(rustix::io::fcntl_getfd(fd).unwrap().contains(FdFlags::CLOEXEC), "descriptor {at}");
     }
 }
 
 #[test]
-fn the_limit_of_files_is_the_systems() {
+fn the_file_limit_is_the_soft_limit_of_the_process() {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
     let soft = line.split_whitespace().next().unwrap();

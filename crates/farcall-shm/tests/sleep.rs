@@ -104,8 +104,8 @@ fn a_receiver_hears_of_two_callers() {
     });
 }
 
-/// What `Post::close` and `Receiver::wait` do, beside a peer that moves the receiver to a word of its own,
-/// and one that does not; and where the system cannot wait at two words.
+/// `Post::close` and `Receiver::wait` in three cases: the peer is honest; the peer moves the sleeping
+/// receiver to a word of its own; the system cannot wait at two words.
 #[test]
 fn whoever_sleeps_at_a_bell_is_recalled_whatever_the_peer_does() {
     for kernel in [|| Kernel::new(false), || Kernel::new(true), Kernel::without_waitv] {

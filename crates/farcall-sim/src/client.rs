@@ -39,7 +39,7 @@ pub struct ClientNode {
     pub(crate) later: Nanos,
     /// It has done nothing for long.
     rested: bool,
-    /// How often in a row its user could call nothing.
+    /// How many times in a row its user could make no call.
     in_vain: u32,
     /// What ended in the datagram or timer being handled.
     ended: Vec<Ended>,
@@ -350,8 +350,8 @@ impl ClientNode {
         if g.budget == 0 {
             return;
         }
-        // A user who can call nothing tries more and more rarely: faults come with what users do, and a run with
-        // a path that is cut for hours would not end.
+        // A user who can make no call tries more and more rarely. Each try may bring a fault, so a run in
+        // which a path is cut for hours would not end otherwise.
         let least = match self.in_vain {
             0 => 0,
             times => (50 * MILLIS) << (times / 32).min(11),

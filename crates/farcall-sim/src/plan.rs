@@ -75,8 +75,7 @@ pub struct Plan {
     /// Of what happens to machines and paths, machines that are paused together with their clocks, in parts
     /// per million.
     pub pauses: u32,
-    /// How often a fault of a machine or a path is that a server is restored from a snapshot, in parts per
-    /// million.
+    /// Of the faults of machines and paths, how many restore a server from a snapshot, in parts per million.
     pub restorations: u32,
     /// Whether clients reach their servers at a loopback address, and whether servers see clients at one. If
     /// both, they are on one machine; if one, there is a forwarder between.

@@ -140,8 +140,8 @@ impl ServerNode {
         self.core.is_some() && !self.stopped
     }
 
-    /// Makes the machine, with its clock, what it was at `then`, in `snapshot`. It forgets what the network has
-    /// delivered since.
+    /// Restores the machine and its clock to `snapshot`, which was taken at `then`. The machine forgets what
+    /// the network has delivered since.
     pub fn restore(&mut self, g: &mut Ground, snapshot: ServerNode, then: Nanos) {
         if self.core.is_none() {
             g.net.bind(self.address);
@@ -237,7 +237,9 @@ impl ServerNode {
             g.note(&[2, self.index as u64], || format!("server {} timer", self.index));
             core.handle_timeout(now);
             let forsaken: Vec<CallKey> = std::iter::from_fn(|| core.next_forsaken()).collect();
-            forsaken.into_iter().for_each(|key| self.forsake(g, key));
+            // All are marked by now: when one ends, another of them may be executed in its place.
+            forsaken.iter().for_each(|key| self.note_forsaken(g, *key));
+            forsaken.into_iter().for_each(|key| self.give_up(g, key));
         }
         self.settle(g);
         if self.core.as_ref().and_then(Server::timeout).is_some_and(|t| t <= now) {
@@ -454,14 +456,13 @@ impl ServerNode {
     }
 
     /// A call is given up since its client was silent.
-    fn forsake(&mut self, g: &mut Ground, key: CallKey) {
+    fn note_forsaken(&self, g: &mut Ground, key: CallKey) {
         let Some((_, job)) = self.jobs.iter().find(|(_, job)| job.key == key) else { return };
         let silent = g.now().saturating_sub(self.heard.get(&key.conversation).copied().unwrap_or_default());
         g.note(&[21, self.index as u64, job.call as u64], || {
             format!("server {} gives call {} up: its client is silent", self.index, job.call)
         });
         g.oracle.forsaken(g.net.now(), job.call, silent);
-        self.give_up(g, key);
     }
 
     /// A job is done: whether its client was still heard.

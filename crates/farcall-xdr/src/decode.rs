@@ -396,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_made_at_once_for_eight_times_the_bytes_that_are_there_and_no_more() {
+    fn a_list_reserves_at_most_eight_times_the_bytes_that_are_left() {
         let bytes = [0; 4000];
         let room = |memory| Decoder::new(&bytes).admit(1000, 4, memory).unwrap();
         assert_eq!([0, 1, 32, 33, 800, 40_000].map(room), [1000, 1000, 1000, 969, 40, 0]);

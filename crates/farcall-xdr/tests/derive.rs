@@ -164,7 +164,7 @@ fn enums_and_unions() {
     assert_eq!(error.to_string(), "at byte 0: 7 has a variant of its own, and cannot be in the default one");
 }
 
-/// What the derive asks when it is compiled.
+/// The code that the derive macro generates asks this when it is compiled.
 #[test]
 fn tags_are_distinct_and_fit_an_integer() {
     for tags in [&[][..], &[1], &[1, 2, 3], &[i32::MIN, -1, 0, i32::MAX]] {
@@ -200,7 +200,7 @@ fn maxima_hold_both_ways() {
     let text = "at byte 4, in Shape.Unknown.1: length 5 is over the maximum of 4";
     assert_eq!(error.to_string(), text);
 
-    // Of what is optional the maximum is that of its content, if it is there.
+    // The maximum of an optional field holds for its content, if there is any.
     let titled = |title: Option<&str>| Titled { title: title.map(str::to_owned), size: 9 };
     round_trip(titled(None));
     round_trip(titled(Some("ab")));
@@ -225,7 +225,7 @@ fn extensible_structs_read_each_other() {
 }
 
 #[test]
-fn what_stands_around_an_extensible_struct_stands_where_it_does() {
+fn errors_and_borrowed_bytes_are_located_right_around_an_extensible_struct() {
     let error = from_slice::<(Old, u32)>(&[0, 0, 0, 0, 0, 0, 0, 9]).unwrap_err();
     assert_eq!(error.to_string(), "at byte 4, in .0.id: 4 bytes are needed, 0 are left");
     let new = New { id: 1, name: "n".into(), size: Some(2) };

@@ -117,7 +117,7 @@ fn an_encoder_keeps_its_limit() {
     for length in [1, 4] {
         let mut packet = Vec::new();
         let error = Encoder::with_limit(&mut packet, 3).opaque(&vec![7; length]).unwrap_err();
-        assert_eq!((error.kind(), packet.len()), (&ErrorKind::BufferFull(3), 0), "{length} bytes and their padding");
+        assert_eq!((error.kind(), packet.len()), (&ErrorKind::BufferFull(3), 0), "{length} padded bytes");
     }
 }
 

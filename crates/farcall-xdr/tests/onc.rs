@@ -89,7 +89,8 @@ fn a_string_is_any_bytes() {
         let (copied, moved) = (ByteString::from(bytes.as_slice()), ByteString::from(bytes.clone()));
         assert_eq!((&*copied, copied.clone().into_bytes()), (&*moved, bytes));
         assert!(copied == moved && copied.cmp(&moved).is_eq());
-        // More bytes follow, and of those that stand in the string itself no memory is charged.
+        // More bytes follow the string, so it is decoded by one copy of a constant length. A string of at
+        // most 30 bytes stands in the `ByteString` itself, and no memory is charged for it.
         let wire = to_vec(&(&copied, [u64::MAX; 5])).unwrap();
         assert_eq!(from_slice::<(ByteString, [u64; 5])>(&wire).unwrap().0, copied);
         let limits = Limits { bytes: 0, ..Limits::default() };
@@ -100,14 +101,13 @@ fn a_string_is_any_bytes() {
 }
 
 #[test]
-fn a_string_is_compared_found_changed_and_converted_as_its_bytes() {
+fn a_byte_string_is_compared_found_changed_and_converted_as_its_bytes() {
     for length in [1, 30, 31, 300] {
         let (text, mut bytes) = (&*"x".repeat(length), vec![b'x'; length]);
         let (unchanged, mut string) = (ByteString::from(text), ByteString::from(text.to_owned()));
         assert!(string == unchanged && string == text && string == *text);
-        assert!(
-            HashSet::from([string.clone()]).contains(&*bytes) && BTreeSet::from([string.clone()]).contains(&*bytes)
-        );
+        assert!(HashSet::from([string.clone()]).contains(&*bytes));
+        assert!(BTreeSet::from([string.clone()]).contains(&*bytes));
         (string[0], bytes[0]) = (b'y', b'y');
         assert!(string != unchanged && string != text && string != *text);
         assert_eq!(string.partial_cmp(&unchanged), Some(Ordering::Greater));

@@ -178,11 +178,16 @@ fn forged_descriptions_are_refused() {
 }
 
 #[test]
-fn a_description_at_its_bounds_is_taken_and_one_beyond_them_is_not() {
-    // As deep as values nest, whether what is inside stands behind or in front.
-    let parts_behind = |count| (1..count).map(|place| named(vec![Type::Named(place)])).chain([named(vec![Type::U32])]);
-    let parts_in_front =
-        |count| std::iter::once(named(vec![Type::U32])).chain((1..count).map(|at| named(vec![Type::Named(at - 1)])));
+fn a_description_at_its_bounds_is_accepted_and_one_beyond_them_is_refused() {
+    // Types nest 128 deep, whether each type stands in front of the type that it contains, or behind it.
+    let parts_behind = |count| {
+        let outer = (1..count).map(|place| named(vec![Type::Named(place)]));
+        outer.chain([named(vec![Type::U32])])
+    };
+    let parts_in_front = |count| {
+        let outer = (1..count).map(|at| named(vec![Type::Named(at - 1)]));
+        std::iter::once(named(vec![Type::U32])).chain(outer)
+    };
     assert_eq!(refused(parts_behind(128).collect()), None);
     assert_eq!(refused(parts_in_front(128).collect()), None);
     let itself = "at byte 0: a type contains itself, or is nested too deeply".to_owned();
@@ -190,7 +195,8 @@ fn a_description_at_its_bounds_is_taken_and_one_beyond_them_is_not() {
     let deep = "at byte 0: a type is nested too deeply".to_owned();
     assert_eq!(refused(parts_in_front(129).collect()), Some(deep));
 
-    // Parts of no bytes: 256, or as many as there are bytes, but no more than 65,536.
+    // A type may have 256 parts of no bytes. If it has more bytes than that, it may have one such part for
+    // each byte, but no more than 65,536.
     let with_voids = |count: usize, ty| Type::Tuple([vec![Type::Void; count], vec![ty]].concat());
     let empty = Some("at byte 0: a type has too many parts of no bytes".to_owned());
     let cases = [
@@ -210,7 +216,7 @@ fn a_description_at_its_bounds_is_taken_and_one_beyond_them_is_not() {
 }
 
 #[test]
-fn a_table_knows_what_was_defined_and_how_its_integers_are_called() {
+fn a_table_finds_definitions_by_key_and_the_names_of_their_integers() {
     let mut types = Types::new();
     for name in ["One", "Two"] {
         types.define(name, name, "", |_| named(vec![]));

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use farcall_xdr::{Encode, Encoder, Error, Spill, to_vec};
 
-/// From so many bytes on opaque data is offered.
+/// The least length of opaque data, in bytes, that the encoder offers to a spill.
 const LONG: usize = 8 << 10;
 
 /// Keeps what it is offered.
@@ -51,7 +51,7 @@ fn kept_bytes_belong_where_the_encoder_says() {
     }
 }
 
-/// Takes so much of what it is offered, and keeps nothing.
+/// Takes at most `most` bytes of each offer, or nothing if that is `None`. It keeps no bytes.
 struct Taking {
     most: Option<usize>,
     taken: Vec<u8>,
@@ -70,10 +70,10 @@ impl Spill for Taking {
 }
 
 #[test]
-fn what_is_taken_and_then_what_is_left_make_the_encoding() {
+fn the_taken_bytes_and_then_the_buffer_make_up_the_encoding() {
     let value = (vec![long(100), long(LONG)], long(LONG + 1), "after".to_owned());
     let expected = to_vec(&value).unwrap();
-    // Who does not take all is not asked again.
+    // A spill that did not take all of an offer is offered nothing more.
     for (most, offers) in [(None, 1), (Some(0), 1), (Some(1001), 1), (Some(usize::MAX), 2)] {
         let mut spill = Taking { most, taken: Vec::new(), offers: 0 };
         let mut out = vec![9; 5];

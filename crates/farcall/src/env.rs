@@ -191,8 +191,9 @@ pub enum Received {
     Woken,
     /// The network says that this address, to which we had sent, cannot be reached. A hint.
     Unreachable(SocketAddr),
-    /// The network says that nobody listens at this address. The number is the bytes, at the beginning of the
-    /// buffer, that it quotes of a datagram sent there. An attacker who has seen that datagram can forge this.
+    /// The network says that nobody listens at this address. It quotes a datagram that was sent there: that
+    /// many bytes of it stand at the beginning of the buffer. An attacker who has seen the datagram can forge
+    /// this.
     Refused(SocketAddr, usize),
 }
 

@@ -94,8 +94,9 @@ impl Event for Flag {
     }
 }
 
-/// A call: what is known of it, for the end of which other call it waits, and whether it says so. Or a datagram
-/// that brings no call, and leaves the receiver code of the user's to run.
+/// A call: its pace, the other call for whose end it waits, and whether it says that it waits. If it is an
+/// errand, it is a datagram without a call, after which the receiver has code of the user's to run (deferred
+/// work).
 #[derive(Clone, Copy)]
 struct Call {
     pace: Pace,
@@ -409,13 +410,13 @@ impl Core {
     }
 }
 
-/// Every call ends, in whatever order they arrive, and then every thread. There are so many threads, all of which
-/// may execute.
+/// Checks a crew of that many threads, all of which may execute calls: every call ends, in whatever order the
+/// calls arrive, and then every thread ends.
 fn check<const N: usize>(preemptions: usize, threads: usize, impatient: usize, calls: [Call; N]) {
     check_crew(preemptions, move || Crew::new(threads, Threads::new(threads)), impatient, calls);
 }
 
-/// The same with any crew.
+/// Does what [`check`] does, with any crew.
 fn check_crew<const N: usize>(
     preemptions: usize,
     crew: impl Fn() -> Crew + Send + Sync + 'static,
@@ -458,9 +459,9 @@ fn whoever_ends_because_it_rested_for_long_was_not_called() {
     check(1, 2, 1, [ANY, ANY, ANY]);
 }
 
-/// The errand may find two at the socket, though the only worker is in a call.
+/// When the errand arrives, two threads may be receiving although the only worker is executing a call.
 #[test]
-fn whoever_runs_errands_while_no_more_calls_may_be_executed_receives_again() {
+fn a_thread_that_ran_an_errand_receives_again_even_if_no_call_may_begin() {
     let crew = || Crew::new(1, Threads::new(4)).in_pairs();
     check_crew(1, crew, 0, [ANY.waits_for(2), BLOCKING, ERRAND]);
 }

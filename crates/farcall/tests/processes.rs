@@ -177,7 +177,7 @@ fn a_server_that_is_killed_is_noticed_because_its_port_is_refused() {
     let ledger = runtime.import::<dyn Ledger>(&name).unwrap();
     ledger.enter(1).unwrap();
     server.signal(Signal::STOP);
-    // Its threads may go on for a while after the signal was sent.
+    // The server's threads may run on for a while after the signal was sent, so wait until it has stopped.
     let stopped = waitpid(Some(Pid::from_child(&server.child)), WaitOptions::UNTRACED).unwrap();
     assert!(stopped.is_some_and(|(_, status)| status.stopped()));
     let pending = [2, 3].map(|number| ledger.start().enter(number));

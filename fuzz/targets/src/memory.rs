@@ -22,7 +22,7 @@ pub fn shm_hello(data: &[u8]) {
 ///
 /// | step | operands |
 /// |---|---|
-/// | 0–2 the caller writes a word | byte: before the slots, what the first of them say of themselves, or anywhere; text: where, and what |
+/// | 0–2 the caller writes a word | byte: before, or in, the first slots, or anywhere; text: where, what |
 /// | 3 the server takes a request | |
 /// | 4 the server looks for what was given up | |
 /// | 5 the server answers a request | byte: which; filling |

@@ -155,9 +155,9 @@ mod tests {
         });
     }
 
-    /// As a child has that was forked in one's turn.
+    /// A child that is forked during a turn inherits such a copy.
     #[test]
-    fn a_turn_ends_though_somebody_has_a_copy_of_the_descriptor() {
+    fn a_turn_ends_although_a_copy_of_its_descriptor_is_open() {
         let (_scratch, _, directory) = made();
         let turn = directory.turn(Duration::ZERO).unwrap();
         let copy = turn.0.try_clone().unwrap();
@@ -168,17 +168,21 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn whoever_waits_for_a_lock_whose_file_is_removed_gets_its_successor() {
+    fn a_writer_that_waits_for_a_removed_lock_file_locks_its_successor() {
         use std::os::unix::fs::MetadataExt;
         let (_scratch, path, directory) = made();
         let turn = directory.turn(Duration::ZERO).unwrap();
         let waited_for = format!(":{} ", std::fs::metadata(path.join(LOCK)).unwrap().ino());
         let waits = |line: &str| line.contains("->") && line.contains(&waited_for);
-        let Ok(_) = std::fs::read_to_string("/proc/locks") else { return };
+        let locks = || std::fs::read_to_string("/proc/locks");
+        let Ok(_) = locks() else {
+            return println!("skipped: a writer that waits for a removed lock file: there is no /proc/locks");
+        };
         thread::scope(|scope| {
             let waiter = scope.spawn(|| directory.turn(Duration::from_secs(60)));
-            // (Some systems list no locks of others.)
-            while !waiter.is_finished() && !std::fs::read_to_string("/proc/locks").unwrap().lines().any(waits) {
+            // If the system does not list the lock that the waiter waits for, the waiter gives up after its
+            // 60 s, and the test fails.
+            while !waiter.is_finished() && !locks().unwrap().lines().any(waits) {
                 thread::yield_now();
             }
             std::fs::remove_file(path.join(LOCK)).unwrap();

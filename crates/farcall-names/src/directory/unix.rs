@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_descriptor_is_inherited_by_who_is_executed() {
+    fn no_descriptor_is_inherited_by_an_executed_program() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = Directory::create(&scratch.path().join("registry")).unwrap();
         let files = [directory.make("names.new").unwrap(), directory.open_or_make("lock").unwrap()];

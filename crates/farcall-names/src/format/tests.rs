@@ -97,9 +97,9 @@ fn what_is_not_text_and_what_is_too_long_are_refused() {
 #[test]
 fn an_entry_at_its_bounds_is_read_and_one_beyond_is_not() {
     let mut entry = Entry::new("A".parse().unwrap(), "b".parse().unwrap(), "udp://[::1]:1".parse().unwrap(), 1);
+    let fingerprint = Fingerprint { number: u32::MAX, types: u64::MAX, name: u64::MAX };
     for (fingerprints, bytes, reads) in [(0, 0, true), (1, 0, false), (0, 1, false)] {
-        entry.fingerprints =
-            vec![Fingerprint { number: u32::MAX, types: u64::MAX, name: u64::MAX }; MAX_FINGERPRINTS + fingerprints];
+        entry.fingerprints = vec![fingerprint; MAX_FINGERPRINTS + fingerprints];
         entry.public_key = vec![0xff; MAX_PUBLIC_KEY + bytes];
         assert_eq!(entry.check().is_ok(), reads);
         let mut table = Table::default();

@@ -16,8 +16,9 @@ use crate::{Rule, Time};
 pub(super) struct LastWord {
     /// The last word that was dated had come by then.
     heard: Time,
-    /// Results may have come since without the clock being read. This is the latest time at which a call of
-    /// one of them was sent, at first the clock's origin; such a result came before its call was to be sent again.
+    /// Results may have arrived since then without a reading of the clock. This is the latest time at which
+    /// the call of such a result was sent; before there was one, it is the clock's origin. Each of these
+    /// results arrived before its call was due to be sent again.
     undated: Time,
 }
 

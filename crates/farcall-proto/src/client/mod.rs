@@ -529,7 +529,7 @@ impl Conversation {
     }
 }
 
-/// Whether arguments can be so long: a length is 32 bits on the wire, and XDR pads to four.
+/// Returns whether arguments can have this length: it is 32 bits on the wire, and a multiple of four (XDR).
 #[inline(always)]
 fn is_encodable(len: usize) -> bool {
     u32::try_from(len).is_ok() && len.is_multiple_of(4)
@@ -561,11 +561,11 @@ mod tests {
         calls.iter().for_each(|call| conversation.cancel(now, *call));
         conversation.handle_timeout(now, &mut |_| {});
         assert_eq!((conversation.long_arguments, conversation.outstanding()), (0, 0));
-        assert!(conversation.has_room(1 << 30, 0), "one call may have any");
+        assert!(conversation.has_room(1 << 30, 0), "the first call may have arguments of any length");
     }
 
     #[test]
-    fn a_call_that_is_not_begun_gives_its_arguments_back_and_says_why() {
+    fn a_call_that_is_not_started_returns_its_arguments_and_the_reason() {
         let config = ClientConfig { max_outstanding: 1, ..ClientConfig::default() };
         let mut conversation = Conversation::new(config, 7);
         let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
@@ -580,7 +580,8 @@ mod tests {
         assert_eq!([0, 2, longest, longest + 4].map(is_encodable), [true, false, true, false]);
     }
 
-    /// Ends as many calls with arguments of that length, and gives the room that their activities keep.
+    /// Starts and cancels `calls` calls with arguments of `len` bytes. Returns the capacity of the argument
+    /// buffer that each activity keeps.
     fn kept(calls: usize, len: usize) -> Vec<usize> {
         let now = Time::from_nanos(1);
         let mut conversation = Conversation::new(ClientConfig::default(), 7);
@@ -600,9 +601,10 @@ mod tests {
     fn the_more_calls_there_were_the_less_room_for_arguments_is_kept() {
         const LEN: usize = 8 << 10;
         let long = kept(2000, LEN);
-        assert!(long[..128].iter().all(|room| *room >= LEN), "for the next call");
+        assert!(long[..128].iter().all(|room| *room >= LEN), "each keeps its buffer for the next call");
         assert!(long.iter().sum::<usize>() <= ALL_SPARE_BYTES, "{}", long.iter().sum::<usize>());
-        assert!(kept(5000, SHORT_BUFFER)[..4999].iter().all(|room| *room == SHORT_BUFFER), "as small as that");
+        let short = kept(5000, SHORT_BUFFER);
+        assert!(short[..4999].iter().all(|room| *room == SHORT_BUFFER), "short buffers are kept");
         assert_eq!([SPARE_BYTES, SPARE_BYTES + 4].map(|len| kept(2, len)[0]), [SPARE_BYTES, 0]);
     }
 }

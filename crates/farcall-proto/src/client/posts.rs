@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(posts.kept().collect::<Vec<_>>(), [[2], [3], [4]]);
         assert_eq!(posts.heard(&mut asking, 1), Answer::Again, "an older answer");
         assert_eq!(posts.heard(&mut asking, 3), Answer::Done, "the last may lack");
-        assert_eq!(posts.heard(&mut asking, 5), Answer::Done, "it does not");
+        assert_eq!(posts.heard(&mut asking, 5), Answer::Done, "the last is there, too");
         assert_eq!(posts.heard(&mut asking, 6), Answer::Nonsense);
         assert!(posts.ask(2).is_none());
     }
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(posts.heard(&mut asking, 1), Answer::Again);
         assert!((1..VAIN).all(|_| posts.heard(&mut asking, 1) == Answer::Again));
         assert_eq!(posts.heard(&mut asking, 1), Answer::Vain);
-        assert_eq!(posts.heard(&mut asking, 32), Answer::Done, "no more than half are unacknowledged");
+        assert_eq!(posts.heard(&mut asking, 32), Answer::Done, "at most half are unacknowledged");
         posts.fail("vain");
         assert_eq!((posts.check(), posts.kept().count()), (Err("vain"), 0));
     }

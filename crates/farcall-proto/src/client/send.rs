@@ -126,7 +126,7 @@ impl Conversation {
     #[inline(always)]
     fn transmit_call(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         let activity = self.slots.ready()?;
-        // (There is such a datagram only while there is no other activity.)
+        // While the conversation has several activities, `usual_target` gives `None`: this is the only one.
         let target = self.usual_target()?;
         let (patience, room) = (self.patience(), self.mtu.datagram().min(out.len()));
         let overhead = wire::call_overhead(self.seal.scheme);

@@ -387,7 +387,7 @@ impl Slot {
         self.due = now.plus(patience);
     }
 
-    /// What is sent of a call that was sent, when nothing is heard of it (docs/protocol.md 5.3).
+    /// Returns what the client sends again about a call whose answer is late (docs/protocol.md, 5.3).
     pub fn reminder(&self) -> Want {
         match self.stage {
             Stage::Cancelling { .. } => Want::CANCEL,

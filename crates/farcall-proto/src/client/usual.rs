@@ -107,14 +107,15 @@ mod tests {
         assert_eq!(usual.longest(), 100_000_000);
         assert_eq!([1, 2].map(|procedure| usual.lengthen(7, callee(procedure))), [7, 100_000_000]);
         assert_eq!(usual.lengthen(200_000_000, callee(2)), 200_000_000);
-        // What they take is smoothed by an eighth, and they are forgotten when they take half of what is long.
+        // Times are smoothed by an eighth. A procedure is forgotten when it takes less than half of `LONG`.
         usual.took(callee(2), 90_000_000);
         usual.took(callee(3), LONG);
         usual.took(callee(3), 0);
-        assert_eq!([2, 3].map(|procedure| usual.lengthen(7, callee(procedure))), [110_000_000, 17_500_000]);
+        let patience = [2, 3].map(|procedure| usual.lengthen(7, callee(procedure)));
+        assert_eq!(patience, [110_000_000, 17_500_000]);
         (0..40).for_each(|_| usual.took(callee(2), 1000));
         (0..40).for_each(|_| usual.took(callee(3), 1000));
-        assert!(usual.known.is_empty(), "they have become quick");
+        assert!(usual.known.is_empty(), "both procedures have become quick");
         assert_eq!((usual.longest(), usual.lengthen(7, callee(2))), (0, 7));
     }
 
@@ -123,7 +124,8 @@ mod tests {
         let mut usual = Usual::new(LONG, u64::MAX);
         (0..1000).for_each(|procedure| usual.took(callee(procedure), u64::MAX / 2));
         assert_eq!(usual.known.len(), MOST);
-        assert!((1000 - MOST as u32..1000).all(|procedure| usual.place(callee(procedure)).is_some()), "the last ones");
+        let mut last = 1000 - MOST as u32..1000;
+        assert!(last.all(|procedure| usual.place(callee(procedure)).is_some()), "the last ones are known");
         assert_eq!((usual.patience(callee(999)), usual.longest()), (LATEST, LATEST));
     }
 }

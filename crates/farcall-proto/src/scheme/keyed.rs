@@ -82,14 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_two_ends_agreed_on_decides_about_the_key_and_all_of_a_datagram_about_its_tag() {
+    fn the_key_depends_on_all_that_was_agreed_and_the_tag_on_the_whole_datagram() {
         let transcripts = [
             transcript(1, b"c", b"s"),
             transcript(2, b"c", b"s"),
             transcript(1, b"d", b"s"),
             transcript(1, b"c", b"t"),
         ];
-        let mut keys: Vec<Key> = transcripts.iter().map(|transcript| Key::of(&[1; 16], 7, 9, transcript)).collect();
+        let mut keys: Vec<Key> = transcripts.iter().map(|agreed| Key::of(&[1; 16], 7, 9, agreed)).collect();
         let [first, ..] = transcripts;
         keys.extend([
             Key::of(&[2; 16], 7, 9, &first),
@@ -99,15 +99,13 @@ mod tests {
         keys.extend([keys[0].answering(b"one"), keys[0].answering(b"other"), keys[1].answering(b"one")]);
         let distinct: std::collections::BTreeSet<[u8; 16]> = keys.iter().map(|key| key.0).collect();
         assert_eq!(distinct.len(), keys.len());
-        let tag =
-            |key: &Key, body: &[u8], direction, conversation, number| key.tag(body, direction, conversation, number);
         let tags = [
-            tag(&keys[0], b"body", Direction::ToServer, 3, 4),
-            tag(&keys[1], b"body", Direction::ToServer, 3, 4),
-            tag(&keys[0], b"other", Direction::ToServer, 3, 4),
-            tag(&keys[0], b"body", Direction::ToClient, 3, 4),
-            tag(&keys[0], b"body", Direction::ToServer, 5, 4),
-            tag(&keys[0], b"body", Direction::ToServer, 3, 5),
+            keys[0].tag(b"body", Direction::ToServer, 3, 4),
+            keys[1].tag(b"body", Direction::ToServer, 3, 4),
+            keys[0].tag(b"other", Direction::ToServer, 3, 4),
+            keys[0].tag(b"body", Direction::ToClient, 3, 4),
+            keys[0].tag(b"body", Direction::ToServer, 5, 4),
+            keys[0].tag(b"body", Direction::ToServer, 3, 5),
         ];
         assert_eq!(std::collections::BTreeSet::from(tags).len(), tags.len());
         assert_eq!(handshake(&[1; 16], 7).len(), HANDSHAKE);

@@ -66,14 +66,15 @@ impl Activities {
         }
     }
 
-    /// What an activity of the row did last, if it was used.
+    /// Returns what an activity did last. Gives `None` if it was not used, or stands beyond the row.
     #[inline(always)]
     pub fn used_mut(&mut self, activity: u32) -> Option<&mut Last> {
         let slot = self.row.get_mut(activity as usize - 1)?;
         if slot.last == Last::default() { None } else { Some(&mut slot.last) }
     }
 
-    /// Remembers what an activity did last. It may not have been used before.
+    /// Remembers what an activity did last. Unlike [`Activities::used_mut`], makes a place for an activity
+    /// that has none.
     pub fn set_first(&mut self, activity: u32, last: Last, mutant: Mutant) {
         let wanted = activity as usize;
         let in_row = wanted <= 2 * self.used + AHEAD || mutant.breaks(Rule::HighActivityReserves);
@@ -96,7 +97,8 @@ impl Activities {
         }
     }
 
-    /// The first activity from `from` on, which is not zero, that may have been used.
+    /// Returns the first activity that may have been used and whose number is `from` or greater. `from` is at
+    /// least 1: activity 0 is kept elsewhere.
     pub fn next(&self, from: u32) -> Option<u32> {
         if from as usize <= self.row.len() {
             return Some(from);
@@ -169,16 +171,18 @@ mod tests {
     }
 
     #[test]
-    fn the_row_reaches_four_beyond_twice_as_many_as_were_used() {
+    fn the_row_is_twice_as_long_as_the_count_of_used_activities_and_four_more() {
         for used in [0, 1, 10, 100] {
             let last_in_row = 2 * used + AHEAD as u32;
             for (activity, in_row) in [(last_in_row, true), (last_in_row + 1, false)] {
                 let mut activities = Activities::default();
                 (1..=used).for_each(|n| activities.set_first(n, last(1), Mutant::NONE));
                 activities.set_first(activity, last(2), Mutant::NONE);
-                assert_eq!((activities.row.len() == activity as usize, activities.apart.is_empty()), (in_row, in_row));
-                assert_eq!((activities.get(activity).unwrap().last, activities.used()), (last(2), used as usize + 1));
-                assert_eq!(activities.cost(), activities.row.len() + if in_row { 0 } else { APART });
+                let row = activities.row.len();
+                assert_eq!((row == activity as usize, activities.apart.is_empty()), (in_row, in_row));
+                let slot = activities.get(activity).unwrap();
+                assert_eq!((slot.last, activities.used()), (last(2), used as usize + 1));
+                assert_eq!(activities.cost(), row + if in_row { 0 } else { APART });
             }
         }
     }

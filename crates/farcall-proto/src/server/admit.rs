@@ -122,7 +122,7 @@ impl Server {
         {
             return self.refuse_ticket(from, header, ticket.client, ended.reason);
         }
-        // There is no key if the ticket is of a conversation in another scheme than the datagram.
+        // There is no key if the ticket's conversation uses another scheme than the datagram.
         let Some(key) = self.key_by(header.scheme, conversation, ticket) else {
             return self.refuse_ticket(from, header, ticket.client, StaleReason::Address);
         };

@@ -113,7 +113,7 @@ impl Server {
         if let Some(more) = &mut self.table.at_mut(place).more {
             more.trusted = more.trusted.max(args.len() as u32);
         }
-        // While its fragments came the export may have been withdrawn, and the last may name another one.
+        // Since the first fragment the export may have been withdrawn, and the last may name another one.
         if !self.accepts(head, args.len()) {
             return self.object(visit.now, place, head, args.len());
         }

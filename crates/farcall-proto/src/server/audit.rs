@@ -74,7 +74,7 @@ impl Server {
         for entry in self.table.entries() {
             let Some(more) = &entry.more else { continue };
             assert_eq!(self.hosts.find(entry.host()), Some(more.host), "a conversation's host");
-            assert!(more.works > 0 || more.rest.used() > 0, "an idle conversation of which something is kept");
+            assert!(more.works > 0 || more.rest.used() > 0, "something is kept of an idle conversation");
             let mut kept = Amounts::default();
             let (mut running, mut in_flight) = (0, 0);
             for work in more.works() {
@@ -94,15 +94,16 @@ impl Server {
                 assert!(listed[0].contains(&(entry.id, work.position.activity)), "a call that nobody looks at");
             }
             kept[Kept::Activities as usize] = more.rest.cost();
-            let wide = wide.entry(more.host).or_insert_with(|| self.hosts.at(more.host).wide.iter().copied().collect());
-            assert!(more.rest.is_empty() || wide.contains(&entry.id), "activities that nobody could forget");
+            let of_host = &self.hosts.at(more.host).wide;
+            let wide = wide.entry(more.host).or_insert_with(|| of_host.iter().copied().collect());
+            assert!(more.rest.is_empty() || wide.contains(&entry.id), "activities that cannot be forgotten");
             assert_eq!(
                 (more.kept, more.works as usize),
                 (kept, kept[Kept::Calls as usize]),
                 "what a conversation keeps"
             );
             assert_eq!(more.running, running, "calls that are being executed");
-            assert_eq!(more.in_flight, in_flight, "bytes of results that are under way");
+            assert_eq!(more.in_flight, in_flight, "bytes of results in flight");
             let host = of_hosts.entry(more.host).or_default();
             add(&mut host.0, &kept);
             host.1 += 1;

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_host_has_is_counted_once() {
+    fn a_host_that_is_added_once_is_counted_once() {
         for n in 0..5_000 {
             let mut counts = Counts::new([7; 16]);
             let host = HostName::of([n + 1, 0]);

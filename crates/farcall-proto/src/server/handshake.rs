@@ -197,7 +197,7 @@ mod keyed {
         use super::*;
 
         #[test]
-        fn of_unfinished_handshakes_the_latest_are_kept_and_each_goes_on_where_it_was() {
+        fn the_server_keeps_the_latest_unfinished_handshakes_and_continues_each() {
             let mut handshakes = Handshakes::default();
             let mut take = |conversation, offset: u32, part: &[u8]| {
                 let part = wire::Handshake { total: HANDSHAKE as u32, offset, through: 0, part };
@@ -206,10 +206,10 @@ mod keyed {
             for conversation in 1..=MOST as u64 {
                 assert_eq!(take(conversation, 0, &[7; 500]), 500);
             }
-            assert_eq!(take(1, 400, &[7; 500]), 500, "not in its order");
+            assert_eq!(take(1, 400, &[7; 500]), 500, "a part that does not begin at 500 is ignored");
             assert_eq!(take(1, 500, &[7; 100]), 600);
             assert_eq!(take(MOST as u64 + 1, 0, &[7; 300]), 300);
-            assert_eq!((take(2, 500, &[7; 100]), take(1, 600, &[])), (600, 0), "the oldest has made way");
+            assert_eq!((take(2, 500, &[7; 100]), take(1, 600, &[])), (600, 0), "the oldest is forgotten");
         }
     }
 }

@@ -43,7 +43,8 @@ impl HostName {
     /// The host of an address.
     pub fn at(address: &SocketAddr) -> HostName {
         match address.ip() {
-            // (Each call asks. This is what `to_ipv6_mapped` comes to.)
+            // The lower half of the address that `to_ipv6_mapped` gives. It is computed here because this
+            // runs for each call.
             IpAddr::V4(ip) => HostName([0, 0xffff << 32 | u64::from(ip.to_bits())]),
             IpAddr::V6(ip) => HostName::of([(ip.to_bits() >> 64) as u64, ip.to_bits() as u64]),
         }
@@ -325,13 +326,13 @@ mod tests {
         assert_eq!(name("10.0.0.1"), name("::ffff:10.0.0.1"));
         assert_eq!(name("2001:db8:0:1::1"), name("2001:db8:0:1:ffff::"));
         let all = ["10.0.0.1", "10.0.0.2", "2001:db8:0:1::1", "2001:db8:0:2::1", "::1", "::2"].map(name);
-        let different = |numbers: &[u64]| numbers.iter().collect::<HashSet<_>>().len();
-        assert_eq!(different(&all.map(HostName::number)), all.len());
+        let distinct_numbers = |numbers: &[u64]| numbers.iter().collect::<HashSet<_>>().len();
+        assert_eq!(distinct_numbers(&all.map(HostName::number)), all.len());
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
         assert_eq!((name("::").number(), name("::2").number()), (1, 2));
     }
 
-    /// Hosts that have so many calls each, and their places.
+    /// Makes one host for each entry, with that many listed calls. Returns the hosts and their places.
     fn with_calls(many: &[u32]) -> (Hosts, Vec<u32>) {
         let mut hosts = Hosts::new([1 << 20; Kept::ALL.len()]);
         let mut places = Vec::new();
@@ -344,12 +345,12 @@ mod tests {
     }
 
     #[test]
-    fn each_host_is_looked_through_in_its_turn_and_what_is_put_back_comes_after_all_others() {
+    fn next_visits_the_calls_of_each_host_in_turn_and_a_relisted_call_last() {
         let (mut hosts, _) = with_calls(&[3, 0, 1, 2]);
         for _ in 0..3 {
             let mut seen = Vec::new();
             for _ in 0..6 {
-                let (place, call) = hosts.next().expect("there are six");
+                let (place, call) = hosts.next().expect("six calls are listed");
                 seen.push(call);
                 hosts.list(place, call);
             }
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_comes_and_goes_has_one_turn() {
+    fn a_host_that_leaves_and_returns_has_one_turn() {
         let (mut hosts, _) = with_calls(&[1]);
         for _ in 0..100 {
             let place = hosts.enter(HostName::of([9, 0]));
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_heaviest_of_many_hosts_that_have_little_has_something() {
+    fn the_heaviest_host_is_never_one_that_keeps_nothing() {
         let (mut hosts, places) = with_calls(&[1; 2000]);
         assert_eq!(hosts.heaviest(Kept::Arguments), None);
         for place in &places[1000..] {
@@ -388,6 +389,6 @@ mod tests {
         for place in &places[1000..] {
             hosts.credit(*place, Kept::Arguments, 1000);
         }
-        assert_eq!(hosts.heaviest(Kept::Arguments), Some(places[1500]), "of whom half is left");
+        assert_eq!(hosts.heaviest(Kept::Arguments), Some(places[1500]), "it keeps 1,000 bytes still");
     }
 }

@@ -124,15 +124,15 @@ impl Server {
         Some(old || work.phase == Phase::Running || crowded && work.is_accessed())
     }
 
-    /// Lets go of what is kept of a call, or gives it up, if it is time; whether nothing is kept of it any more.
-    /// Unless the call is being executed, it is old, or an access whose result others wait behind:
-    /// [`Server::is_due`] has said so.
-    fn sweep_one(&mut self, now: Time, conversation: u64, activity: u32, silent_at: &mut Option<Time>) -> bool {
+    /// Lets go of what is kept of a call, or cancels it because its client is silent, if it is time for that.
+    /// Returns whether nothing is kept of the call any more. [`Server::is_due`] must have chosen the call:
+    /// the server executes it, or has held it for long, or it is an access whose result keeps others waiting.
+    fn sweep_one(&mut self, now: Time, conversation: u64, activity: u32, soonest: &mut Option<Time>) -> bool {
         let Some(place) = self.table.find(conversation) else {
             return true;
         };
         if let Some(due) = self.look_for_silence(now, place, activity) {
-            *silent_at = Some(silent_at.map_or(due, |other| other.min(due)));
+            *soonest = Some(soonest.map_or(due, |other| other.min(due)));
         }
         let hold = self.config.hold;
         let (spoke, due) = self.spoke_and_due(place);
@@ -611,27 +611,28 @@ mod tests {
         server
     }
 
-    /// Makes a conversation known to the server, of a client on the same host as all others.
+    /// Makes a conversation known to the server. All clients are on one host.
     fn know(server: &mut Server, id: u64) -> SocketAddr {
         let from = SocketAddr::from(([10, 0, 0, 1], id as u16));
         server.table.insert(Entry::new(id, id, id, from));
         from
     }
 
-    /// Of a call come `len` bytes of arguments, from `offset` on, of `total`. Returns whether it is to be executed.
+    /// Delivers a fragment of a call's arguments to the server: `len` of `total` bytes, from `offset` on.
+    /// Returns whether the server has the call executed.
     fn comes(server: &mut Server, id: u64, from: SocketAddr, [total, offset, len]: [u32; 3]) -> bool {
         let words = [0, 0, 0, 9, 0, 77, 1, total, offset];
         let head = [0x10, 2, ((36 + len) >> 8) as u8, (36 + len) as u8];
         let body = words.into_iter().flat_map(u32::to_be_bytes).chain((0..len).map(|_| 7));
         let frame: Vec<u8> = head.into_iter().chain(body).collect();
-        let mut executed = false;
-        server.handle(NOW, from, &seal(id, 1, &frame), &mut |request| executed |= matches!(request, Request::Call(_)));
+        let (datagram, mut executed) = (seal(id, 1, &frame), false);
+        server.handle(NOW, from, &datagram, &mut |request| executed |= matches!(request, Request::Call(_)));
         executed
     }
 
     #[test]
-    fn a_host_of_many_clients_who_have_little_each_keeps_no_more_than_the_budget() {
-        // Each result is as long as the least share.
+    fn results_for_many_clients_of_one_host_stay_within_the_budget() {
+        // Each result has four bytes, which is the least share of a conversation.
         let mut server = server(ServerConfig { held_budget: 4 * LEAST_SHARE, ..ServerConfig::default() });
         for id in 1..=LEAST_SHARE as u64 + 100 {
             let from = know(&mut server, id);
@@ -643,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn of_calls_that_are_over_nothing_is_kept_beyond_the_bound_and_they_do_not_make_room_for_results() {
+    fn shedding_results_forgets_only_calls_that_hold_one() {
         let mut server = server(ServerConfig::default());
         for id in 1..=10 {
             let from = know(&mut server, id);
@@ -663,12 +664,12 @@ mod tests {
     }
 
     #[test]
-    fn of_a_hosts_clients_those_with_more_than_their_least_share_of_arguments_make_way() {
+    fn clients_with_more_than_their_least_share_of_arguments_make_way_first() {
         let reassembly_budget = 1024 * LEAST_SHARE + LEAST_SHARE - 1;
         let mut server = server(ServerConfig { reassembly_budget, ..ServerConfig::default() });
         let modest = know(&mut server, 1);
         assert!(!comes(&mut server, 1, modest, [8, 0, 4]));
-        // The others have some 2,700 bytes each.
+        // The server keeps about 2,700 bytes for each other client.
         for id in 2..1700 {
             let from = know(&mut server, id);
             assert!(!comes(&mut server, id, from, [3000, 0, 1200]));
@@ -687,15 +688,15 @@ mod tests {
         };
         server.recycle(vec![7; 100]);
         server.recycle(Vec::new());
-        assert_eq!([capacity(&mut server, 0), capacity(&mut server, 0)], [100, 0], "of any room at all");
-        // A long one is kept for what is long.
+        assert_eq!([capacity(&mut server, 0), capacity(&mut server, 0)], [100, 0], "the second is new");
+        // A long buffer is kept for long messages only.
         for len in [SPARE_BYTES, SPARE_BYTES + 1, 100_000] {
             server.recycle(vec![7; len]);
         }
         assert_eq!([capacity(&mut server, 0), capacity(&mut server, 0)], [SPARE_BYTES, 0]);
         assert_eq!(capacity(&mut server, 50_000), 100_000);
         assert_eq!(capacity(&mut server, SPARE_BYTES + 1), SPARE_BYTES + 1);
-        // And no more than a number of either.
+        // The number of short buffers that are kept is bounded.
         for _ in 0..2 * SPARE_BUFFERS {
             server.recycle(vec![7; 4]);
         }
@@ -703,8 +704,8 @@ mod tests {
     }
 
     #[test]
-    fn there_is_time_for_all_results_that_are_sent_at_once_and_who_is_late_stays_late() {
-        // As many bytes as are to be fetched in a second.
+    fn the_due_time_covers_all_results_that_are_being_sent_and_is_not_reset_when_it_has_passed() {
+        // The bytes that a client has to fetch in a second.
         const SECOND: usize = SLOWEST as usize;
         let mut hosts = Hosts::new(Amounts::default());
         let mut more = More::new(hosts.enter(HostName::of([1, 0])));
@@ -715,11 +716,11 @@ mod tests {
         };
         assert_eq!(begin(&mut more, at(10_000), 3 * SECOND), at(15_000));
         assert_eq!(begin(&mut more, at(10_000), SECOND), at(16_000));
-        assert_eq!(begin(&mut more, at(17_000), SECOND), at(17_000), "it was late");
-        // It never has longer than if all of them had begun just now.
+        assert_eq!(begin(&mut more, at(17_000), SECOND), at(17_000), "the client was late already");
+        // The due time is never later than if the server began to send all results now.
         more.due = at(50_000);
         assert_eq!(begin(&mut more, at(20_000), SECOND), at(20_000 + 2_000 + 6_000));
         more.kept = Amounts::default();
-        assert_eq!(begin(&mut more, at(30_000), SECOND), at(33_000), "nothing else is being sent");
+        assert_eq!(begin(&mut more, at(30_000), SECOND), at(33_000), "no other result is being sent");
     }
 }

@@ -262,8 +262,9 @@ impl Server {
         position.exchange == 0 && self.last(place, position.activity).sequence() == position.sequence
     }
 
-    /// Whether a call is newer than every other of its activity. (Of an activity beyond the last that there may be
-    /// no call can be taken over, so that is not asked here.)
+    /// Whether a call is newer than every other of its activity. The bound on activities is not checked here:
+    /// `take_over`, which follows, takes only the place of an earlier call of the activity, and that call was
+    /// accepted within the bound.
     #[inline]
     fn is_new(&self, place: usize, position: Position) -> bool {
         is_sound(position) && position.sequence > self.last(place, position.activity).sequence()
@@ -652,7 +653,7 @@ impl Server {
         }
     }
 
-    /// Remembers what an activity did that may not have been used before, and so costs more than it did.
+    /// Remembers what an activity did last, and counts the place that it takes if it is new.
     #[inline(never)]
     fn set_first(&mut self, place: usize, activity: u32, last: Last) {
         let mutant = self.config.mutant;

@@ -181,7 +181,8 @@ mod tests {
         streams.post(second, 0, || unreachable!("it is forgotten"));
     }
 
-    /// What is done of these writes to one stream under a deliberate fault, and which is its next then.
+    /// Posts writes with these numbers to one stream, under a deliberate fault; the second write is refused.
+    /// Returns the numbers of the executed writes, and the number that the stream expects next.
     #[cfg(feature = "mutants")]
     fn done_under(rule: Rule, numbers: &[u64]) -> (Vec<u64>, u64) {
         let mut streams = Streams::<()>::new(MOST, Mutant::of(rule));

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn it_doubles_when_seven_eighths_are_used_and_no_earlier() {
+    fn the_table_doubles_when_seven_eighths_are_used_and_no_earlier() {
         let mut table = Table::default();
         for id in 1..=1000 {
             table.insert(entry(id << 7));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_come_back_and_differ_by_host_and_by_port() {
+    fn an_entry_returns_its_address_and_tells_hosts_and_ports_apart() {
         let all = ["10.1.2.3:4", "10.1.2.3:5", "10.1.2.4:4", "[::1]:5", "[::2]:5", "[::1]:6", "[1::1]:5"];
         for a in all.into_iter().chain(["[fe80::1%7]:6", "0.0.0.0:0", "255.255.255.255:65535", "[::]:0"]) {
             let a: SocketAddr = a.parse().unwrap();
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_takes_local_datagrams_from_its_machine_alone_and_keeps_to_a_scheme_with_secrets() {
+    fn a_conversation_takes_local_datagrams_from_loopback_only_and_keeps_to_a_keyed_scheme() {
         let (near, far) = ("127.0.0.1:9".parse().unwrap(), "10.0.0.1:9".parse().unwrap());
         for ours in [Scheme::Open, Scheme::Local] {
             let mut entry = entry(1);
@@ -398,13 +398,15 @@ mod tests {
             let mut entry = entry(1);
             entry.hear(4, Scheme::Keyed);
             let takes = |theirs| [entry.takes(theirs, &near), entry.takes(theirs, &far)];
-            assert_eq!([Scheme::Open, Scheme::Local, Scheme::Keyed].map(takes), [[false; 2], [false; 2], [true; 2]]);
+            let all = [Scheme::Open, Scheme::Local, Scheme::Keyed].map(takes);
+            assert_eq!(all, [[false; 2], [false; 2], [true; 2]]);
         }
     }
 
     #[test]
-    fn a_time_that_may_be_old_replaces_only_an_older_one() {
-        for (heard, late, after) in [(400, 404, 404), (400, 400, 400), (400, 396, 400), (u32::MAX - 3, 4, 4)] {
+    fn a_late_time_replaces_only_an_older_one() {
+        let wrapped = (u32::MAX - 3, 4, 4);
+        for (heard, late, after) in [(400, 404, 404), (400, 400, 400), (400, 396, 400), wrapped] {
             let mut entry = entry(1);
             entry.hear(heard, Scheme::Open);
             entry.hear_late(late, Scheme::Local);
@@ -424,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_who_is_busy_nor_who_has_a_newer_ticket_is_a_victim_and_of_the_others_eight_are_looked_at() {
+    fn the_victim_is_idle_and_has_an_older_ticket_and_is_one_of_eight_candidates() {
         let mut table = Table::default();
         assert_eq!(table.victim(0, u64::MAX, |_| 0), None);
         for id in 1..=40 {
@@ -446,7 +448,7 @@ mod tests {
             assert!(victim(30).is_some_and(|id| id < 30 && id % 2 == 1));
             assert!(matches!(victim(4), Some(1 | 3)));
             assert_eq!(victim(2), Some(1));
-            assert_eq!(victim(1), None, "its ticket is as new");
+            assert_eq!(victim(1), None, "no ticket is older");
             victim(u64::MAX);
             assert_eq!(looked.get(), CHOICES);
         }

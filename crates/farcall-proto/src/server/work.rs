@@ -140,7 +140,7 @@ impl More {
         }
     }
 
-    /// The next activity behind `activity` that may have been used, or the first.
+    /// Returns the next activity after `activity` that may have been used, or 0 if there is none.
     pub fn activity_behind(&self, activity: u32) -> u32 {
         self.rest.next(activity + 1).unwrap_or(0)
     }
@@ -209,7 +209,7 @@ impl Work {
 
 /// The user has it, and its caller has given it up.
 pub(super) const GIVEN_UP: u8 = 1;
-/// It was an access.
+/// The call was an access.
 pub(super) const ACCESS: u8 = 2;
 /// It is being executed, and its result will be long.
 pub(super) const PROMISED: u8 = 4;

@@ -1,4 +1,4 @@
-//! Messages of more than one datagram: what arrives in any order, and what is sent next.
+//! Messages in fragments: the receiver assembles them in any order, and the sender decides what to send next.
 
 use super::*;
 
@@ -29,54 +29,55 @@ fn a_first_fragment_reserves_no_more_than_its_place() {
     assert!(m.memory() <= 2000);
     assert_eq!(take(&mut m, 1 << 30, 1 << 20, (1 << 20) + 4), Taken::Nothing, "beyond the limit");
     assert_eq!(take(&mut m, 1 << 29, 1000, 1004), Taken::Contradiction);
-    // In order, the buffer is as long as what has arrived, or twice that.
-    for (start, memory) in [(1000, 2000), (2000, 6000), (3000, 6000), (4000, 6000), (5000, 6000), (6000, 14_000)] {
+    // The buffer holds at most twice the bytes that have arrived in order.
+    let memory = [2000, 6000, 6000, 6000, 6000, 14_000];
+    for (start, memory) in (1..7).map(|n| 1000 * n).zip(memory) {
         assert_eq!((take(&mut m, 1 << 30, start, start + 1000), m.memory()), (Taken::New, memory));
     }
 }
 
 #[test]
-fn what_is_beyond_the_limit_or_the_end_is_not_taken() {
+fn a_fragment_beyond_the_limit_or_the_end_is_not_taken() {
     let mut m = Incoming::new(1 << 20, Vec::new(), 0, 0);
     let limit = m.limit();
     assert_eq!(limit, crate::MAX_DATAGRAM as u32);
     assert_eq!(take(&mut m, 1 << 20, limit - 4, limit + 1), Taken::Nothing);
     assert_eq!(take(&mut m, 1 << 20, limit - 4, limit), Taken::New);
     m.grant(1000);
-    assert_eq!(m.limit(), limit, "nothing is taken back");
+    assert_eq!(m.limit(), limit, "a granted limit never falls");
     m.grant(1 << 30);
     assert_eq!(take(&mut m, 1 << 20, (1 << 20) - 4, (1 << 20) + 4), Taken::Contradiction);
     assert_eq!(take(&mut m, 1 << 20, (1 << 20) - 4, 1 << 20), Taken::New);
     let mut m = Incoming::new(1 << 20, Vec::new(), 0, 100_000);
-    assert_eq!(take(&mut m, 1 << 20, 99_996, 100_000), Taken::New, "an earlier message had been allowed it");
+    assert_eq!(take(&mut m, 1 << 20, 99_996, 100_000), Taken::New, "the limit is 100,000 from the start");
 }
 
 #[test]
-fn the_sender_hears_what_has_arrived_if_it_asks_or_something_is_missing() {
+fn the_receiver_acknowledges_if_the_sender_asks_or_a_fragment_is_missing() {
     let mut m = Incoming::new(100, Vec::new(), 0, 0);
     let mut due = |number: u64, start: u32, end: u32, ask| {
         let bytes = vec![0; (end - start) as usize];
         let taken = m.take(number, Fragment { total: 100, offset: start, ask }, &bytes);
         let due = m.acknowledge_due();
         m.acknowledged();
-        assert!(!m.acknowledge_due(), "once");
+        assert!(!m.acknowledge_due(), "one acknowledgement is enough");
         (taken, due, m.largest())
     };
     assert_eq!(due(7, 0, 10, false), (Taken::New, false, 7));
     assert_eq!(due(8, 10, 20, true), (Taken::New, true, 8));
-    assert_eq!(due(6, 0, 10, false), (Taken::Nothing, true, 8), "it does not know what is here");
+    assert_eq!(due(6, 0, 10, false), (Taken::Nothing, true, 8), "a duplicate is acknowledged");
     assert_eq!(due(9, 30, 40, false), (Taken::New, true, 9), "there is a gap");
     assert_eq!(due(10, 20, 30, false), (Taken::New, false, 10));
 }
 
 #[test]
-fn however_small_its_fragments_are_a_message_may_come_backwards() {
+fn a_message_may_arrive_backwards_in_the_smallest_fragments() {
     for room in [0, 4000] {
         let mut m = Incoming::new(4000, Vec::with_capacity(room), 0, 0);
         assert_eq!(m.lent(), room);
         for end in (1..1000).rev() {
             assert_eq!(take(&mut m, 4000, 4 * end, 4 * end + 4), Taken::New);
-            assert!(m.beyond().eq([(4 * end, 4000)]), "what touches is said to be one range");
+            assert!(m.beyond().eq([(4 * end, 4000)]), "adjacent fragments are one range");
         }
         assert_eq!(take(&mut m, 4000, 0, 4), Taken::Complete);
         assert!(m.into_bytes().into_iter().eq((0..4000).map(|i| i as u8)));
@@ -93,7 +94,7 @@ fn what_arrived_far_ahead_costs_no_more_than_its_bytes() {
     }
     assert!(m.memory() <= 256 * (PIECE + 8), "{}", m.memory());
     assert_eq!(take(&mut m, 1 << 30, 5000, 5004), Taken::Nothing, "too many pieces");
-    assert_eq!(take(&mut m, 1 << 30, 12, 16), Taken::New, "it makes one longer");
+    assert_eq!(take(&mut m, 1 << 30, 12, 16), Taken::New, "this fragment only lengthens a piece");
 }
 
 #[test]
@@ -107,11 +108,13 @@ fn in_whatever_order_fragments_come_memory_is_twice_what_arrived_and_the_message
             x ^= x << 17;
             (x >> 11) % n
         };
-        let (mut m, mut arrived, mut here) = (Incoming::new(LEN, Vec::new(), 0, 0), 0, vec![false; LEN as usize]);
+        let (mut m, mut arrived) = (Incoming::new(LEN, Vec::new(), 0, 0), 0);
+        let mut here = vec![false; LEN as usize];
         let (longest, backwards) = (1 + below(700), seed % 3 == 0);
         let mut next = if backwards { LEN } else { 0 };
         while m.through() < LEN {
-            // Backwards, then anywhere, cut anew each time, and in the end what is missing.
+            // First the fragments come backwards, then with random offsets and lengths, and in the end the
+            // missing ones.
             let (start, end) = match arrived {
                 _ if next > 0 => (next - (1 + below(longest) as u32).min(next), next),
                 few if few < 5 * LEN as usize => {
@@ -129,10 +132,11 @@ fn in_whatever_order_fragments_come_memory_is_twice_what_arrived_and_the_message
             }
             here[start as usize..end as usize].fill(true);
             let distinct = here.iter().filter(|byte| **byte).count();
-            assert!(m.memory() <= 2 * distinct + PIECE * MAX_BEYOND, "seed {seed}: {} of {distinct}", m.memory());
+            let memory = m.memory();
+            assert!(memory <= 2 * distinct + PIECE * MAX_BEYOND, "seed {seed}: {memory} of {distinct}");
             assert!(m.pieces.iter().all(|piece| piece.start > m.through()), "seed {seed}: the gap is filled");
             let pieces: usize = m.pieces.iter().map(Piece::memory).sum();
-            assert_eq!(m.memory(), m.buffer.capacity() + pieces, "seed {seed}");
+            assert_eq!(memory, m.buffer.capacity() + pieces, "seed {seed}");
         }
         assert!(m.into_bytes().into_iter().eq((0..LEN).map(|i| i as u8)), "seed {seed}");
     }
@@ -159,7 +163,7 @@ fn what_is_overtaken_three_times_is_lost_and_sent_first() {
 
 const WIDE: Room = Room { window: 1 << 30, left: 1 << 30, quantum: 1 << 30, shared: false };
 
-/// Sends what is next, which ends there.
+/// Sends the next fragment. Returns where it ends, and whether it asks for an acknowledgement.
 fn send(m: &mut Outgoing, number: u64, max: u32, room: Room) -> (u32, bool) {
     let Next::Range { start, end, ask, .. } = m.next(max, room) else { panic!("{:?}", m.next(max, room)) };
     m.sent(Time::from_nanos(number), number, start, end, ask);
@@ -167,9 +171,9 @@ fn send(m: &mut Outgoing, number: u64, max: u32, room: Room) -> (u32, bool) {
 }
 
 #[test]
-fn the_receiver_is_asked_by_the_last_fragment_that_may_be_sent() {
+fn the_last_fragment_that_may_be_sent_asks_for_an_acknowledgement() {
     let fresh = || Outgoing::new(100, 0);
-    // Of the congestion window, which the next one would not fit.
+    // The congestion window has no room for another fragment.
     for (left, ask) in [(10, true), (19, true), (20, false)] {
         let range = Next::Range { start: 0, end: 10, again: false, ask };
         assert_eq!(fresh().next(10, Room { left, ..WIDE }), range, "{left} left");
@@ -177,17 +181,17 @@ fn the_receiver_is_asked_by_the_last_fragment_that_may_be_sent() {
     assert_eq!(fresh().next(10, Room { left: 9, ..WIDE }), Next::NoRoom);
     let narrow = Room { window: 10, ..WIDE };
     assert_eq!(fresh().next(100, narrow), Next::Range { start: 0, end: 8, again: false, ask: false });
-    // Of the message, if another waits for its share.
+    // The message ends, and another message waits for its share of the window.
     for (shared, ask) in [(true, true), (false, false)] {
         let (mut m, room) = (fresh(), Room { shared, ..WIDE });
         assert_eq!((send(&mut m, 1, 60, room), send(&mut m, 2, 60, room)), ((60, false), (100, ask)));
         assert_eq!(m.next(60, room), Next::Nothing);
     }
-    // When as much was sent as it is to be asked after.
+    // A quantum of bytes was sent since a fragment last asked.
     let (mut m, room) = (fresh(), Room { quantum: 30, ..WIDE });
     let asked = [1, 2, 3, 4, 5, 6, 7, 8].map(|number| send(&mut m, number, 10, room).1);
     assert_eq!(asked, [false, false, false, true, false, false, false, true]);
-    // Of as many as may be under way.
+    // The number of fragments in flight reaches its bound.
     let mut m = Outgoing::new(1 << 20, 1 << 20);
     let asked = (1..=1024).filter(|number| send(&mut m, *number, 4, WIDE).1);
     assert!(asked.eq([1024]));
@@ -195,18 +199,18 @@ fn the_receiver_is_asked_by_the_last_fragment_that_may_be_sent() {
 }
 
 #[test]
-fn before_the_receivers_limit_no_crumb_is_sent_unless_nothing_is_under_way() {
+fn a_short_fragment_before_the_receivers_limit_is_sent_only_if_nothing_is_in_flight() {
     let mut m = Outgoing::new(20_000, 0);
     let sent = (1..=10).map(|number| send(&mut m, number, 1200, WIDE)).collect::<Vec<_>>();
     assert!(sent.iter().map(|(end, _)| *end).eq((1..=10).map(|n| 1200 * n)));
     assert!(sent.iter().map(|(_, ask)| *ask).eq((1..=10).map(|n| n == 10)));
     let mut m = Outgoing::new(20_000, 0);
     let asked = (1..=10).map(|number| send(&mut m, number, 1100, WIDE).1);
-    assert!(asked.eq((1..=10).map(|n| n == 10)), "a thousand bytes are left");
+    assert!(asked.eq((1..=10).map(|n| n == 10)), "1,000 bytes are left before the limit");
     assert_eq!(m.next(1100, WIDE), Next::Nothing);
     m.heard(Time::default(), &read(&select_bytes(11_000, 12_346, 10, &[])), Duration::ZERO);
     assert_eq!(m.next(1400, WIDE), Next::Range { start: 11_000, end: 12_344, again: false, ask: true });
-    // What was lost is sent again in whatever pieces.
+    // Lost bytes are sent again in fragments of any length.
     let mut m = Outgoing::new(20_000, 0);
     (1..=10).for_each(|number| _ = send(&mut m, number, 1200, WIDE));
     m.heard(Time::default(), &read(&select_bytes(0, 12_000, 9, &[(1200, 10_800)])), Duration::ZERO);
@@ -216,8 +220,9 @@ fn before_the_receivers_limit_no_crumb_is_sent_unless_nothing_is_under_way() {
     assert_eq!((m.next(1200, WIDE), m.in_flight()), (Next::Nothing, 2400));
 }
 
-/// Five fragments of ten bytes were sent at 10, 11, ... under these numbers. When the earliest was sent that is lost by
-/// this SELECT, and what else it says.
+/// Sends five fragments of ten bytes, numbered from 10, each at the time of its number, and handles a SELECT.
+/// Returns when the earliest fragment was sent that counts as lost, how many bytes arrived, and when the
+/// datagram was sent that the SELECT answers.
 fn lost(pull: bool, now: u64, largest: u64, ranges: &[(u32, u32)]) -> (Option<u64>, u32, Option<u64>) {
     let mut m = Outgoing::new(100, 0);
     (10..15).for_each(|number| _ = send(&mut m, number, 10, WIDE));
@@ -233,29 +238,30 @@ fn lost(pull: bool, now: u64, largest: u64, ranges: &[(u32, u32)]) -> (Option<u6
 }
 
 #[test]
-fn what_counts_as_lost() {
-    assert_eq!(lost(false, 1000, 12, &[(10, 30)]), (None, 20, Some(12)), "two came that were sent after it");
-    assert_eq!(lost(false, 1000, 13, &[(10, 40)]), (Some(10), 30, Some(13)), "three");
-    assert_eq!(lost(false, 1000, 14, &[(30, 50)]), (Some(10), 20, Some(14)), "the newest");
-    assert_eq!(lost(false, 1000, 15, &[]), (Some(10), 0, None), "a probe that was sent after all");
-    assert_eq!(lost(false, 1000, 14, &[]), (None, 0, None), "the last came and was not taken");
-    assert_eq!(lost(false, 1000, 10, &[(20, 50)]), (None, 30, None), "they were there before they were sent");
-    assert_eq!(lost(true, 30, 12, &[(10, 30)]), (None, 20, None), "in vain, for no longer than a round trip");
-    assert_eq!(lost(true, 31, 12, &[(10, 30)]), (Some(10), 20, None), "longer");
+fn a_fragment_is_lost_if_three_later_ones_arrived_or_the_receiver_waited_for_a_round_trip() {
+    assert_eq!(lost(false, 1000, 12, &[(10, 30)]), (None, 20, Some(12)), "two later fragments arrived");
+    assert_eq!(lost(false, 1000, 13, &[(10, 40)]), (Some(10), 30, Some(13)), "three later fragments arrived");
+    assert_eq!(lost(false, 1000, 14, &[(30, 50)]), (Some(10), 20, Some(14)), "the newest fragment arrived");
+    assert_eq!(lost(false, 1000, 15, &[]), (Some(10), 0, None), "a probe behind all fragments arrived");
+    assert_eq!(lost(false, 1000, 14, &[]), (None, 0, None), "the last fragment arrived and was not taken");
+    assert_eq!(lost(false, 1000, 10, &[(20, 50)]), (None, 30, None), "the receiver had these bytes before");
+    assert_eq!(lost(true, 30, 12, &[(10, 30)]), (None, 20, None), "the receiver waited for one round trip");
+    assert_eq!(lost(true, 31, 12, &[(10, 30)]), (Some(10), 20, None), "the receiver waited for longer");
     let mut m = Outgoing::new(100, 0);
     (10..12).for_each(|number| _ = send(&mut m, number, 10, WIDE));
     assert_eq!(m.overdue(Time::from_nanos(30), Duration::from_nanos(20)), None);
     assert_eq!(m.overdue(Time::from_nanos(31), Duration::from_nanos(20)), Some(Time::from_nanos(10)));
     assert_eq!((m.in_flight(), send(&mut m, 12, 20, WIDE)), (10, (10, true)));
-    // That it has arrived after all is heard before it is sent again.
+    // An acknowledgement of the lost fragment comes before it is sent again.
     m.overdue(Time::from_nanos(1000), Duration::ZERO);
     m.heard(Time::from_nanos(1000), &read(&select_bytes(20, 100, 11, &[])), Duration::ZERO);
     assert_eq!((m.in_flight(), send(&mut m, 13, 80, WIDE)), (0, (100, false)));
-    assert!(m.heard(Time::from_nanos(1000), &read(&select_bytes(100, 100, 13, &[])), Duration::ZERO).complete);
+    let all = select_bytes(100, 100, 13, &[]);
+    assert!(m.heard(Time::from_nanos(1000), &read(&all), Duration::ZERO).complete);
 }
 
 #[test]
-fn what_no_receiver_can_have_is_not_believed() {
+fn a_select_that_no_receiver_can_have_sent_is_ignored() {
     let mut m = Outgoing::new(100, 0);
     send(&mut m, 1, 60, WIDE);
     for through in [104, u32::MAX - 3, 50] {

@@ -1,5 +1,5 @@
-//! The codec at its edges: what is read quickly is what is read in general, frames come back as they were written and fill
-//! their datagram to the last byte, and lengths are taken up to their bound and no further.
+//! The codec at its edges. The fast readers agree with the general reader, frames are read back as they were
+//! written and fill their datagram to the last byte, and lengths are accepted up to their bound.
 
 use super::kinds::*;
 use super::*;
@@ -8,14 +8,15 @@ use crate::transfer::Incoming;
 
 const CONVERSATION: u64 = 0x1112_1314_1516_1718;
 const NUMBER: u64 = 0x2122_2324_2526_2728;
-const POSITION: Position = Position { activity: 0x3132_3334, exchange: 0x4142_4344, sequence: 0x5152_5354_5556_5758 };
+const SEQUENCE: u64 = 0x5152_5354_5556_5758;
+const POSITION: Position = Position { activity: 0x3132_3334, exchange: 0x4142_4344, sequence: SEQUENCE };
 const SCHEMES: [Scheme; 2] = [Scheme::Open, Scheme::Local];
 
 fn target(scheme: Scheme) -> Target {
     Target { conversation: CONVERSATION, seal: Seal::without_key(scheme, Direction::ToServer) }
 }
 
-/// A datagram of at most `limit` bytes, and what `write` writes into it.
+/// A datagram of at most `limit` bytes, with the frames that `write` writes into it.
 fn written(scheme: Scheme, limit: usize, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut out = vec![0; limit];
     let mut writer = Writer::new(&mut out, limit, target(scheme));
@@ -30,8 +31,8 @@ fn sealed(mut datagram: Vec<u8>, scheme: Scheme) -> Vec<u8> {
     datagram
 }
 
-/// Datagrams that differ a little from one that holds one frame: a bit, or the length; and one that is longer than a frame can
-/// be. All but the last bytes' changes are sealed anew.
+/// Datagrams that differ from `datagram`, which holds one frame, in one bit or in their length; some are
+/// longer than a frame can be. Their tags fit them, except where a bit of the tag was changed.
 fn neighbours(datagram: &[u8], scheme: Scheme) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for at in 0..datagram.len() {
@@ -54,7 +55,7 @@ fn neighbours(datagram: &[u8], scheme: Scheme) -> Vec<Vec<u8>> {
     all
 }
 
-/// The frame of a datagram that has no other, as the general reader reads it; `None` if there is none or more.
+/// The only frame of a datagram, as the general reader reads it. `None` if the datagram has none or several.
 fn only_frame(datagram: &[u8]) -> Option<(Header, Frame<'_>)> {
     let (header, frames) = open(datagram, Direction::ToServer, |_| None, true).ok()?;
     let mut frames = Frames::new(frames);
@@ -62,44 +63,50 @@ fn only_frame(datagram: &[u8]) -> Option<(Header, Frame<'_>)> {
     matches!(frames.next(), Ok(None)).then_some((header, frame))
 }
 
-/// Whether the datagram's frame has a flag, or the datagram a key phase, that nothing is known of: quick readers leave that to the
-/// general one, which ignores it.
+/// Whether the datagram has an unknown key phase, or its frame an unknown flag. The fast readers leave such a
+/// datagram to the general reader, which ignores both.
 fn is_odd(datagram: &[u8]) -> bool {
     datagram[2..4] != [0, 0] || datagram[HEADER + 1] != 0
 }
 
-/// What a call says, wherever it was read.
+/// The fields of a call, by whichever reader: conversation, scheme, position, export, procedure, arguments.
 type Said = (u64, Scheme, Position, u64, u32, Vec<u8>);
 
 #[test]
-fn one_whole_call_is_read_quickly_as_it_is_read_in_general_and_nothing_else_is_taken_for_one() {
+fn the_fast_readers_of_a_whole_call_agree_with_the_general_reader() {
+    let said = |header: &Header, head: &CallHead, args: &[u8]| -> Said {
+        let (position, export, procedure) = (head.position, head.export, head.procedure);
+        (header.conversation, header.scheme, position, export, procedure, args.to_vec())
+    };
     let in_general = |datagram: &[u8]| -> Option<Said> {
-        let (header, Frame::Call(head, Part { fragment: None, bytes })) = only_frame(datagram)? else { return None };
+        let (header, frame) = only_frame(datagram)?;
+        let Frame::Call(head, Part { fragment: None, bytes }) = frame else { return None };
         let plain = head.meta == Meta::default();
-        plain.then(|| (header.conversation, header.scheme, head.position, head.export, head.procedure, bytes.to_vec()))
+        plain.then(|| said(&header, &head, bytes))
     };
     let from_frames = |datagram: &[u8]| -> Option<Said> {
         let (header, frames) = open(datagram, Direction::ToServer, |_| None, true).ok()?;
         let (head, args) = only_call(frames)?;
-        Some((header.conversation, header.scheme, head.position, head.export, head.procedure, args.to_vec()))
+        Some(said(&header, &head, args))
     };
-    let at_a_glance = |datagram: &[u8]| -> Option<Said> {
+    let from_datagram = |datagram: &[u8]| -> Option<Said> {
         let call = LoneCall::glance(datagram)?;
-        let said =
-            (call.conversation(), call.scheme(), call.position(), call.export(), call.procedure(), call.args.to_vec());
+        let (position, export, procedure) = (call.position(), call.export(), call.procedure());
+        let said = (call.conversation(), call.scheme(), position, export, procedure, call.args.to_vec());
         call.is_one(|_| None).then_some(said)
     };
-    let head =
-        CallHead { position: POSITION, export: 0x6162_6364_6566_6768, procedure: 0x7172_7374, meta: Meta::default() };
+    let export = 0x6162_6364_6566_6768;
+    let head = CallHead { position: POSITION, export, procedure: 0x7172_7374, meta: Meta::default() };
     for scheme in SCHEMES {
         for args in [&[][..], b"args", b"longer arguments"] {
-            let call = written(scheme, 1200, |writer| writer.call(&head, Part { fragment: None, bytes: args }));
+            let part = Part { fragment: None, bytes: args };
+            let call = written(scheme, 1200, |writer| writer.call(&head, part));
             let said = (CONVERSATION, scheme, POSITION, head.export, head.procedure, args.to_vec());
             assert_eq!(call.len(), call_overhead(scheme) + args.len());
             assert_eq!(in_general(&call), Some(said));
             for other in std::iter::once(call.clone()).chain(neighbours(&call, scheme)) {
                 let expected = in_general(&other);
-                for quick in [from_frames(&other), at_a_glance(&other)] {
+                for quick in [from_frames(&other), from_datagram(&other)] {
                     assert!(quick == expected || quick.is_none() && is_odd(&other), "{other:x?}");
                 }
             }
@@ -108,21 +115,24 @@ fn one_whole_call_is_read_quickly_as_it_is_read_in_general_and_nothing_else_is_t
 }
 
 #[test]
-fn one_whole_result_is_read_quickly_as_it_is_read_in_general_and_nothing_else_is_taken_for_one() {
+fn the_fast_readers_of_a_whole_result_agree_with_the_general_reader() {
     let failed = Status::Failed { ran: 2, kind: 0x0a0b };
-    for (scheme, status) in
-        SCHEMES.into_iter().flat_map(|s| [Status::Result, Status::Exception, failed].map(|t| (s, t)))
-    {
+    let statuses = [Status::Result, Status::Exception, failed];
+    for (scheme, status) in SCHEMES.into_iter().flat_map(|scheme| statuses.map(|status| (scheme, status))) {
         let body = b"eight by";
         let head = ResultHead { position: POSITION, status };
-        let result = written(scheme, 1200, |writer| writer.result(&head, Part { fragment: None, bytes: body }));
+        let part = Part { fragment: None, bytes: body };
+        let result = written(scheme, 1200, |writer| writer.result(&head, part));
         let mut returned = 0;
         for other in std::iter::once(result.clone()).chain(neighbours(&result, scheme)) {
             let expected = match only_frame(&other) {
-                Some((header, Frame::Result(head, Part { fragment: None, bytes }))) => Some((header, head, bytes)),
+                Some((header, Frame::Result(head, part))) if part.fragment.is_none() => {
+                    Some((header, head, part.bytes))
+                }
                 _ => None,
             };
-            let frames = open(&other, Direction::ToServer, |_| None, true).map_or(&[][..], |(_, frames)| frames);
+            let opened = open(&other, Direction::ToServer, |_| None, true);
+            let frames = opened.map_or(&[][..], |(_, frames)| frames);
             let quick = only_result(frames).map(|(head, bytes)| (head.position, head.status, bytes));
             let general = expected.map(|(_, head, bytes)| (head.position, head.status, bytes));
             assert!(quick == general || quick.is_none() && is_odd(&other), "{other:x?}");
@@ -136,12 +146,13 @@ fn one_whole_result_is_read_quickly_as_it_is_read_in_general_and_nothing_else_is
             assert_eq!(known, ours.map(|(_, _, bytes)| bytes), "{other:x?}");
             returned += usize::from(known.is_some());
         }
-        assert_eq!(returned > 100, status == Status::Result, "{returned} with other bodies, and other numbers");
+        // Neighbours whose body or datagram number differs are results of the same call.
+        assert_eq!(returned > 100, status == Status::Result, "{returned} neighbours were read");
     }
 }
 
 #[test]
-fn a_call_and_a_result_as_long_as_a_frame_can_be_are_read_quickly() {
+fn the_fast_readers_take_a_call_and_a_result_as_long_as_a_frame_can_be() {
     for (scheme, len) in SCHEMES.into_iter().flat_map(|scheme| [4_000, 65_532].map(|len| (scheme, len))) {
         let bytes = vec![7; len];
         let result = written(scheme, 65_600, |writer| {
@@ -159,11 +170,12 @@ fn a_call_and_a_result_as_long_as_a_frame_can_be_are_read_quickly() {
 }
 
 #[test]
-fn a_result_that_is_written_around_its_body_is_the_datagram_that_any_result_is() {
+fn a_result_that_is_written_around_its_body_equals_an_ordinary_result() {
     for (scheme, len) in SCHEMES.into_iter().flat_map(|scheme| [0, 4, 40].map(|len| (scheme, len))) {
         let (target, body) = (target(scheme), &[7; 40][..len]);
         let head = ResultHead { position: POSITION, status: Status::Result };
-        let expected = written(scheme, 1200, |writer| writer.result(&head, Part { fragment: None, bytes: body }));
+        let part = Part { fragment: None, bytes: body };
+        let expected = written(scheme, 1200, |writer| writer.result(&head, part));
         let mut out = vec![0xff; 100];
         let room = body_room(&mut out, scheme).expect("room");
         assert_eq!(room.len(), 100 - 44 - 8);
@@ -176,7 +188,7 @@ fn a_result_that_is_written_around_its_body_is_the_datagram_that_any_result_is()
     }
 }
 
-/// What travels with a call besides its arguments, in each combination.
+/// Each combination of a call's metadata.
 fn metas() -> impl Iterator<Item = Meta> {
     (0..16).map(|n| Meta {
         deadline: (n & 1 != 0).then_some(0x8182_8384_8586_8788),
@@ -192,7 +204,7 @@ fn fragments() -> [Option<Fragment>; 3] {
 }
 
 #[test]
-fn calls_and_results_fill_their_datagrams_and_come_back_whatever_goes_with_them() {
+fn calls_and_results_fill_their_datagrams_and_are_read_back_with_any_metadata() {
     let limit = 1200;
     for (meta, fragment) in metas().flat_map(|meta| fragments().map(|fragment| (meta, fragment))) {
         let head = CallHead { position: POSITION, export: 1 << 40, procedure: 7 << 20, meta };
@@ -204,10 +216,11 @@ fn calls_and_results_fill_their_datagrams_and_come_back_whatever_goes_with_them(
         });
         assert_eq!(call.len(), limit, "{meta:?} {fragment:?}");
         let Some((_, Frame::Call(read, part))) = only_frame(&call) else { panic!("{meta:?} {fragment:?}") };
-        assert_eq!((read.position, read.export, read.procedure), (head.position, head.export, head.procedure));
-        assert_eq!((read.meta, part.fragment, part.bytes), (meta, fragment, &bytes[..room]));
+        assert_eq!((read.position, read.export), (head.position, head.export));
+        assert_eq!((read.procedure, read.meta), (head.procedure, meta));
+        assert_eq!((part.fragment, part.bytes), (fragment, &bytes[..room]));
         assert_eq!(part.total(), fragment.map_or(room, |fragment| fragment.total as usize));
-        // The shortest datagram that has room for such a call has none for its arguments.
+        // A datagram that has room for the call and no arguments is the shortest that can hold it.
         for (limit, expected) in [(limit - room, Some(0)), (limit - room - 4, None)] {
             let mut out = vec![0; limit];
             let writer = Writer::new(&mut out, limit, target(Scheme::Open));
@@ -230,13 +243,14 @@ fn calls_and_results_fill_their_datagrams_and_come_back_whatever_goes_with_them(
 }
 
 #[test]
-fn what_fits_is_what_there_is_room_for() {
+fn a_frame_fits_if_its_body_is_not_longer_than_the_room() {
     for limit in 60..100 {
         let mut out = vec![0; limit];
         let mut writer = Writer::new(&mut out, limit, target(Scheme::Open));
         for _ in 0..2 {
             let room = writer.room();
-            assert!(room.is_multiple_of(4) && (room..room + 4).contains(&(limit - 8 - writer.len() - FRAME_HEAD)));
+            let left = limit - 8 - writer.len() - FRAME_HEAD;
+            assert!(room.is_multiple_of(4) && (room..room + 4).contains(&left));
             for len in (0..limit).step_by(4) {
                 assert_eq!(writer.fits(len), len <= room, "{len} of {limit}");
             }
@@ -263,8 +277,9 @@ fn padding_brings_a_datagram_to_its_size() {
 }
 
 #[test]
-fn a_selection_names_as_many_ranges_as_fit_and_comes_back() {
-    let ahead: Vec<(u32, u32)> = (0..40).map(|n| (0x0102_0304 * (n + 1), 0x0102_0304 * (n + 1) + 0x11)).collect();
+fn a_select_names_as_many_ranges_as_fit_and_is_read_back() {
+    let starts = (1..=40).map(|n| 0x0102_0304 * n);
+    let ahead: Vec<(u32, u32)> = starts.map(|start| (start, start + 0x11)).collect();
     let mut incoming = Incoming::new(u32::MAX, Vec::new(), 0, 0);
     incoming.grant(u32::MAX);
     for (start, end) in &ahead {
@@ -272,29 +287,36 @@ fn a_selection_names_as_many_ranges_as_fit_and_comes_back() {
         incoming.take(0x6162_6364_6566_6768, fragment, &vec![1; (end - start) as usize]);
     }
     let empty = HEADER + FRAME_HEAD + 16 + 16 + 8;
-    for (limit, named) in [(empty, 0), (empty + 7, 0), (empty + 8, 1), (empty + 8 * 32, 32), (1200, MAX_RANGES)] {
+    let all = empty + 8 * 32;
+    for (limit, named) in [(empty, 0), (empty + 7, 0), (empty + 8, 1), (all, 32), (1200, MAX_RANGES)] {
         for pull in [false, true] {
             let select = written(Scheme::Open, limit, |writer| writer.select(POSITION, pull, &incoming));
             assert_eq!(select.len(), empty + 8 * named);
             let Some((_, Frame::Select(position, select))) = only_frame(&select) else { panic!("{limit}") };
             assert_eq!((position, select.pull), (POSITION, pull));
-            assert_eq!((select.through, select.limit, select.largest), (0, u32::MAX, 0x6162_6364_6566_6768));
+            let largest = 0x6162_6364_6566_6768;
+            assert_eq!((select.through, select.limit, select.largest), (0, u32::MAX, largest));
             assert_eq!(select.ranges().collect::<Vec<_>>(), ahead[..named]);
         }
     }
     let all = written(Scheme::Open, 1200, |writer| writer.select_all(POSITION, 77));
-    let Some((_, Frame::Select(_, select))) = only_frame(&all) else { panic!("it is one") };
+    let Some((_, Frame::Select(_, select))) = only_frame(&all) else { panic!("it is a SELECT") };
     assert_eq!((select.through, select.limit, select.largest, select.pull), (77, 77, 0, false));
 }
 
-/// A frame, of a body of words.
+/// A frame whose body is these words.
 fn frame(kind: u8, flags: u8, words: &[u32]) -> Vec<u8> {
     let [high, low] = (4 * words.len() as u16).to_be_bytes();
     [kind, flags, high, low].into_iter().chain(words.iter().flat_map(|word| word.to_be_bytes())).collect()
 }
 
-/// Whether a frame that can be read says something.
+/// Whether the frame has a meaning; `false` for one that its reader skips.
 type Read = Result<bool, Malformed>;
+
+/// The first of these frames, not yet read.
+fn first(frames: &[u8]) -> super::frame::Raw<'_> {
+    Frames::new(frames).next().unwrap().expect("a frame")
+}
 
 /// Reads the first frame.
 fn read(frame: &[u8]) -> Read {
@@ -303,7 +325,7 @@ fn read(frame: &[u8]) -> Read {
 }
 
 #[test]
-fn a_frame_that_breaks_the_specification_is_malformed_and_its_neighbour_is_not() {
+fn a_frame_that_breaks_the_specification_is_malformed() {
     let call = [0, 0, 0, 1, 0, 7, 1];
     let with = |more: &[u32]| [&call[..], more].concat();
     let ranges = |words: usize| [&[0, 0, 0, 1, 0, 0, 0, 0][..], &vec![5; words]].concat();
@@ -311,14 +333,16 @@ fn a_frame_that_breaks_the_specification_is_malformed_and_its_neighbour_is_not()
     let cases: Vec<(u8, u8, Vec<u32>, Read)> = vec![
         (CALL, 0, call.to_vec(), said),
         (CALL, 0, call[..6].to_vec(), Err(Malformed)),
-        // Metadata: none, one deadline, one that is cut short, another kind, a length that is no multiple of four.
+        // Metadata: none, a deadline, a deadline that is too short, an unknown item, an item whose length is
+        // no multiple of four, and items that are longer than the frame.
         (CALL, 1, with(&[0, 9]), said),
         (CALL, 1, with(&[12, 0x0001_0008, 0, 5]), said),
         (CALL, 1, with(&[8, 0x0001_0004, 5, 0]), Err(Malformed)),
         (CALL, 1, with(&[8, 0x0099_0004, 5, 0]), said),
         (CALL, 1, with(&[6, 0x0099_0002, 0, 0]), Err(Malformed)),
         (CALL, 1, with(&[16, 0, 0]), Err(Malformed)),
-        // A fragment up to the end of its message, one byte beyond it, and one without bytes.
+        // A fragment that ends with its message, one that ends beyond it, one without bytes, one whose end
+        // overflows.
         (CALL, 2, with(&[8, 4, 9]), said),
         (CALL, 2, with(&[7, 4, 9]), Err(Malformed)),
         (CALL, 2, with(&[8, 4]), Err(Malformed)),
@@ -352,33 +376,33 @@ fn a_frame_that_breaks_the_specification_is_malformed_and_its_neighbour_is_not()
 }
 
 #[test]
-fn flags_say_what_they_say_and_no_other_flag_does() {
+fn each_flag_has_its_meaning_and_unknown_flags_have_none() {
     let is_detached = |flags: u8| {
         let call = frame(CALL, flags, &[0, 0, 0, 1, 0, 7, 1]);
-        let Ok(Some(Frame::Call(head, _))) = Frames::new(&call).next().unwrap().unwrap().read() else { panic!() };
+        let Ok(Some(Frame::Call(head, _))) = first(&call).read() else { panic!("it is a CALL") };
         head.meta.detached
     };
     assert_eq!([0x00, 0x08, 0x10, 0x18].map(is_detached), [false, true, false, true]);
     let asks = |flags: u8| {
         let call = frame(CALL, flags, &[0, 0, 0, 1, 0, 7, 1, 8, 0, 5]);
-        let Ok(Some(Frame::Call(_, part))) = Frames::new(&call).next().unwrap().unwrap().read() else { panic!() };
+        let Ok(Some(Frame::Call(_, part))) = first(&call).read() else { panic!("it is a CALL") };
         part.fragment.map(|fragment| fragment.ask)
     };
     assert_eq!([0x00, 0x02, 0x04, 0x06].map(asks), [None, Some(false), None, Some(true)]);
     let pulls = |flags: u8| {
         let select = frame(SELECT, flags, &[0, 0, 0, 1, 0, 0, 0, 0]);
-        let Ok(Some(Frame::Select(_, select))) = Frames::new(&select).next().unwrap().unwrap().read() else { panic!() };
+        let Ok(Some(Frame::Select(_, select))) = first(&select).read() else { panic!("it is a SELECT") };
         select.pull
     };
     assert_eq!([0x00, 0x01, 0x02, 0x03].map(pulls), [false, true, false, true]);
     let detaches = |flags: u8| {
         let probe = frame(PROBE, flags, &[0, 0, 0, 1]);
-        matches!(Frames::new(&probe).next().unwrap().unwrap().read(), Ok(Some(Frame::Detach(_))))
+        matches!(first(&probe).read(), Ok(Some(Frame::Detach(_))))
     };
     assert_eq!([0x00, 0x01, 0x02, 0x03].map(detaches), [false, true, false, true]);
     let is_whole = |kind: u8, flags: u8| {
         let result = frame(kind, flags, &[0, 0, 0, 1, 0]);
-        Frames::new(&result).next().unwrap().unwrap().whole_result().is_some()
+        first(&result).whole_result().is_some()
     };
     assert_eq!([is_whole(RESULT, 0), is_whole(RESULT, 2), is_whole(STATE, 0)], [true, false, false]);
 }
@@ -422,7 +446,7 @@ fn welcome<'a>(rest: &'a [u8], handshake: Handshake<'a>) -> Welcome<'a> {
 }
 
 #[test]
-fn questions_and_answers_fill_their_datagrams_with_what_fits_of_a_handshake_and_come_back() {
+fn bind_and_welcome_fill_their_datagrams_with_a_part_of_the_handshake_and_are_read_back() {
     let part = vec![7; 2000];
     let handshake = Handshake { total: 60_000, offset: 4, through: 5, part: &part };
     let seen: std::net::SocketAddr = "10.1.2.3:4".parse().unwrap();
@@ -433,33 +457,38 @@ fn questions_and_answers_fill_their_datagrams_with_what_fits_of_a_handshake_and_
         let datagram = written(Scheme::Open, 1200, |writer| writer.bind(&question));
         assert_eq!(datagram.len(), 1200, "{renews} {proves}");
         let Some((_, Frame::Bind(read))) = only_frame(&datagram) else { panic!("{renews} {proves}") };
-        assert_eq!((read.client, read.nonce, read.versions), (question.client, question.nonce, question.versions));
-        assert_eq!((read.schemes, read.from, read.name), (3, 4, &b"Store"[..]));
+        assert_eq!((read.client, read.nonce), (question.client, question.nonce));
+        assert_eq!((read.versions, read.schemes), (question.versions, 3));
+        assert_eq!((read.from, read.name), (4, &b"Store"[..]));
         assert_eq!((read.renew, read.proof), (renew, proof));
-        // Beside a header, a tag and a frame's head; 28 bytes of fields, the name, and 16 of the handshake's own.
-        let fits = 1200 - 32 - (28 + 12 + 16) - if renews { 8 + 52 + 20 } else { 0 } - if proves { 8 + 52 } else { 0 };
+        // The header, the tag and the head of the frame have 32 bytes, the fields 28, the name 12, and the
+        // handshake's own fields 16.
+        let optional = if renews { 8 + 52 + 20 } else { 0 } + if proves { 8 + 52 } else { 0 };
+        let fits = 1200 - 32 - (28 + 12 + 16) - optional;
         assert_eq!(read.handshake, Handshake { part: &part[..fits], ..handshake });
     }
     let answer = welcome(b"rest", handshake);
     let datagram = written(Scheme::Open, 1200, |writer| assert!(writer.welcome(&answer, &[])));
     assert_eq!(datagram.len(), 1200);
-    let Some((_, Frame::Welcome(read))) = only_frame(&datagram) else { panic!("it is one") };
+    let Some((_, Frame::Welcome(read))) = only_frame(&datagram) else { panic!("it is a WELCOME") };
     assert_eq!((read.handshake.total, read.handshake.part), (60_000, &part[..read.handshake.part.len()]));
 }
 
 #[test]
-fn an_answer_has_as_many_procedures_as_fit_and_is_not_written_if_not_even_its_fields_do() {
-    let procedures: Vec<Fingerprint> =
-        (1..100).map(|n| Fingerprint { number: n, types: u64::from(n) << 40, name: u64::from(n) << 41 }).collect();
+fn a_welcome_names_as_many_procedures_as_fit_and_is_not_written_without_room_for_its_fields() {
+    let fingerprint = |n: u32| Fingerprint { number: n, types: u64::from(n) << 40, name: u64::from(n) << 41 };
+    let procedures: Vec<Fingerprint> = (1..100).map(fingerprint).collect();
     let answer = welcome(b"rest", Handshake::default());
     let least = written(Scheme::Open, 1200, |writer| assert!(writer.welcome(&answer, &[]))).len();
-    for (limit, fit) in [(least, 0), (least + 19, 0), (least + 20, 1), (least + 59, 2), (1200, (1200 - least) / 20)] {
+    let most = (1200 - least) / 20;
+    for (limit, fit) in [(least, 0), (least + 19, 0), (least + 20, 1), (least + 59, 2), (1200, most)] {
         let datagram = written(Scheme::Open, limit, |writer| assert!(writer.welcome(&answer, &procedures)));
         assert_eq!(datagram.len(), least + 20 * fit);
         let Some((_, Frame::Welcome(read))) = only_frame(&datagram) else { panic!("{limit}") };
         assert_eq!(read.procedures().collect::<Vec<_>>(), procedures[..fit]);
-        assert_eq!((read.nonce, read.conversation, &read.ticket), (answer.nonce, CONVERSATION, &answer.ticket));
-        assert_eq!((read.versions, read.refused, read.scheme, read.export), ((1, 2), 0, 1, answer.export));
+        assert_eq!((read.nonce, read.conversation), (answer.nonce, CONVERSATION));
+        assert_eq!((&read.ticket, read.export), (&answer.ticket, answer.export));
+        assert_eq!((read.versions, read.refused, read.scheme), ((1, 2), 0, 1));
         assert_eq!((read.seen, read.ended, read.total), (answer.seen, answer.ended, 1000));
     }
     for limit in [least - 1, least - 4, 60] {
@@ -500,17 +529,18 @@ fn names_tickets_and_handshakes_are_read_up_to_their_bounds() {
     let answer = welcome(b"", Handshake::default());
     let answer = written(Scheme::Open, 1200, |writer| assert!(writer.welcome(&answer, &[])));
     let conversation = HEADER + FRAME_HEAD + 8;
-    assert!(answers(&answer, conversation, 1) && !answers(&answer, conversation, 0), "zero is nobody's");
+    assert!(answers(&answer, conversation, 1));
+    assert!(!answers(&answer, conversation, 0), "zero names no conversation");
     let mut torn = answer.clone();
     torn.resize(answer.len() + 16, 0);
     torn[HEADER + 2..HEADER + 4].copy_from_slice(&((answer.len() - 28 - 4 + 16) as u16).to_be_bytes());
-    assert!(only_frame(&sealed(torn, Scheme::Open)).is_none(), "less than a procedure");
-    let nobody = Bind { client: 0, ..bind(b"", Handshake::default()) };
-    assert!(only_frame(&written(Scheme::Open, 1200, |writer| writer.bind(&nobody))).is_none());
+    assert!(only_frame(&sealed(torn, Scheme::Open)).is_none(), "16 bytes are less than a procedure");
+    let no_client = Bind { client: 0, ..bind(b"", Handshake::default()) };
+    assert!(only_frame(&written(Scheme::Open, 1200, |writer| writer.bind(&no_client))).is_none());
 }
 
 #[test]
-fn what_is_of_another_version_or_scheme_or_has_another_tag_is_not_opened() {
+fn a_datagram_of_another_version_or_scheme_or_with_a_wrong_tag_is_not_opened() {
     let ack = written(Scheme::Open, 1200, |writer| writer.ack(Ack { low: 1, datagram: 2 }));
     let opens = |datagram: &[u8], check| open(datagram, Direction::ToServer, |_| None, check).is_ok();
     assert!(opens(&ack, true));
@@ -521,7 +551,7 @@ fn what_is_of_another_version_or_scheme_or_has_another_tag_is_not_opened() {
     }
     let mut torn = ack.clone();
     torn[30] ^= 1;
-    assert!(!opens(&torn, true) && opens(&torn, false), "unless the tag is not looked at");
+    assert!(!opens(&torn, true) && opens(&torn, false), "the tag matters if it is checked");
     assert!(Frames::new(frames_of(&ack, Scheme::Open).unwrap()).next().is_ok_and(|raw| raw.is_some()));
     assert!(frames_of(&ack[..27], Scheme::Open).is_none());
 }

@@ -213,6 +213,14 @@ impl Pair {
         (pair, id, key)
     }
 
+    /// Starts a call and has the server execute it. Returns the server's key of the call.
+    pub fn execute(&mut self, token: u64, args: &[u8]) -> CallKey {
+        self.start(token, args);
+        let call = self.sent();
+        self.receive(&call);
+        self.asked.pop().expect("the server executes the call").0
+    }
+
     /// The caller gives a call up, and the server hears of that.
     pub fn cancel(&mut self, id: CallId) {
         self.client.cancel(self.now, id);
@@ -295,20 +303,22 @@ pub fn fingerprint(number: u32, types: u64) -> Fingerprint {
     Fingerprint { number, types, name: u64::from(number) << 1 }
 }
 
-/// Where those are who mean harm; the honest client is at 10.0.0.1.
+/// The address of hostile clients; the honest client is at 10.0.0.1.
 pub const HARM: [u8; 4] = [10, 6, 6, 6];
 
-/// Another client: its identifier of the conversation at the server, and where it is.
+/// Another client.
 #[derive(Clone, Copy)]
 pub struct Peer {
+    /// The conversation's identifier at the server.
     pub id: u64,
     pub at: SocketAddr,
 }
 
-/// Makes a conversation known to the server.
+/// Makes a conversation with another client, at this address, known to the server.
 pub fn join(pair: &mut Pair, host: [u8; 4], port: u16) -> Peer {
     let at = SocketAddr::from((host, port));
-    let honest = std::mem::replace(&mut pair.client, Conversation::new(ClientConfig::default(), u64::from(port) + 7));
+    let other = Conversation::new(ClientConfig::default(), u64::from(port) + 7);
+    let honest = std::mem::replace(&mut pair.client, other);
     let (from, told) = (std::mem::replace(&mut pair.from, at), std::mem::take(&mut pair.told));
     pair.start(0, b"");
     pair.settle();
@@ -318,7 +328,7 @@ pub fn join(pair: &mut Pair, host: [u8; 4], port: u16) -> Peer {
     Peer { id, at }
 }
 
-/// A datagram comes from a peer.
+/// Delivers a datagram with these frames from a peer to the server. Returns its length.
 pub fn comes(pair: &mut Pair, peer: Peer, frames: &[Vec<u8>]) -> usize {
     let datagram = forged(peer.id, 1_000_000, frames);
     let from = std::mem::replace(&mut pair.from, peer.at);

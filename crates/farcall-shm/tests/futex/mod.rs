@@ -14,7 +14,7 @@ pub struct Kernel {
     changed: Condvar,
     /// The peer has taken whoever sleeps at a shared word and a private one away from the shared one.
     stranded: bool,
-    /// Whether one can sleep at a shared word and a private one.
+    /// Whether a thread can sleep at a shared word and a private one at once (futex_waitv).
     waitv: bool,
 }
 
@@ -27,9 +27,10 @@ impl Kernel {
         Arc::new(Kernel { wakes: Mutex::new(HashMap::new()), changed: Condvar::new(), stranded, waitv: true })
     }
 
-    /// One that has no futex_waitv, beside an honest peer.
+    /// A kernel without futex_waitv. The peer is honest.
     pub fn without_waitv() -> Arc<Kernel> {
-        Arc::new(Kernel { wakes: Mutex::new(HashMap::new()), changed: Condvar::new(), stranded: false, waitv: false })
+        let wakes = Mutex::new(HashMap::new());
+        Arc::new(Kernel { wakes, changed: Condvar::new(), stranded: false, waitv: false })
     }
 
     /// From now on it is the thread's.

@@ -1,5 +1,5 @@
-//! What still holds of a server that was restored from a snapshot: it is not held to what it did and said since
-//! (docs/protocol.md 7.5).
+//! What still holds for a server that was restored from a snapshot: what it did and said after the snapshot
+//! does not bind it (docs/protocol.md 7.5).
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::net::Nanos;
 pub(super) struct Undone {
     /// Of each call that is no reading: its executions since the snapshot.
     executions: HashMap<usize, Vec<Execution>>,
-    /// Exports of restored servers: their posted writes are not checked.
+    /// Exports of restored servers. Posted writes to them are not checked.
     exports: HashSet<u64>,
     memories: Vec<Memory>,
 }

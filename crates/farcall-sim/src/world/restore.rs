@@ -1,7 +1,8 @@
 //! A server's machine is restored from a snapshot: it has not done what it did since.
 //!
-//! The snapshot comes from a second run of the same seed, stopped at the moment of the snapshot. The state of a
-//! server cannot be copied: a type in it, the next datagram's number, is not `Clone` on purpose.
+//! The snapshot comes from a second run of the same seed, which is stopped at the moment of the snapshot. The
+//! state of a server cannot be copied, because the type of the next datagram's number is not `Clone` on
+//! purpose.
 
 use farcall_proto::Rule;
 

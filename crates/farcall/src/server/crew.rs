@@ -319,8 +319,9 @@ impl Crew {
         }
     }
 
-    /// Says how a receiving thread is to run code of the user's that belongs to no call. It waits for no room
-    /// and no share, because nobody else could run it.
+    /// Says how a receiving thread is to run code of the user's that belongs to no call. The thread runs it
+    /// even if no more calls may be executed, or its host has its share, because no other thread could run
+    /// it.
     pub(crate) fn plan_errands(&mut self, seat: &Seat) -> Plan {
         seat.host.store(0, Ordering::Relaxed);
         if self.receiving == 1 {
@@ -511,7 +512,7 @@ impl Crew {
     #[inline]
     pub(crate) fn done(&mut self, seat: &Seat) {
         let does = seat.does.load(Ordering::Relaxed);
-        debug_assert!(does == EXECUTES || does == IS_PARKED, "it has left the socket");
+        debug_assert!(does == EXECUTES || does == IS_PARKED, "a thread that is done had left the socket");
         *self.count(does) -= 1;
         if does == IS_PARKED {
             self.let_go(seat);

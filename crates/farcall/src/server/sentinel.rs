@@ -5,9 +5,9 @@
 //! The receiver pays no system call for it, only a count under a lock that it holds anyway. A look
 //! costs about as much as a call does, so naps get longer while all is well, and when calls become rare another
 //! worker receives besides, which nobody needs to look after: a lone receiver is relieved
-//! at most 1.6 ms and 0.1 ms ([`Watch`]) after it got stuck. One in 16 calls of a quick procedure is timed. Once
-//! such a call has ended late, the procedure is no longer known to be quick, and other workers receive before
-//! it is executed.
+//! at most 1.6 ms and 0.1 ms ([`Watch`]) after it got stuck. One in 16 calls of a quick procedure is timed.
+//! If such a call ends late, the procedure is no longer known to be quick. From then on another worker
+//! receives before one of its calls is executed.
 //!
 //! While it watches, workers take the time of its last look for the time at which a lone call came.
 

@@ -1,5 +1,5 @@
-//! Tests of the crew: how many threads a host leaves to others, and who receives after a thread ran the user's
-//! code. They are not in `crew.rs` because loom's test includes that file.
+//! Tests of the crew: how many threads a host leaves to others, and which threads receive after deferred
+//! work. They are not in `crew.rs` because loom's test includes that file.
 
 use std::sync::Arc;
 
@@ -35,14 +35,14 @@ fn one_host_leaves_threads_to_the_calls_of_others() {
 }
 
 #[test]
-fn a_thread_that_runs_errands_receives_again_though_no_more_calls_may_be_executed() {
+fn a_thread_receives_again_after_deferred_work_even_if_no_call_may_begin() {
     let mut crew = Crew::new(1, Threads::new(8));
     crew.born();
     let [executes, first, second] = [(); 3].map(|_| Seat::new(System.event()));
     assert!(matches!(crew.plan(&executes, 1, Pace::Any, Time::default()), Plan::Execute(Some(_))));
     assert!(crew.relieve_for_queue(Pace::Blocking).is_some());
     assert_eq!((crew.receiving(), crew.executing().0), (2, 1));
-    // (Of two one goes without a relief, of one the sentinel looks after it.)
+    // The first of two receivers needs no replacement. The watchdog looks after the last receiver.
     assert!(matches!(crew.plan_errands(&first), Plan::Execute(None)));
     assert!(matches!(crew.plan_errands(&second), Plan::Guarded(true)));
     assert_eq!((crew.receiving(), crew.executing().0), (0, 3));

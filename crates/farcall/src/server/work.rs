@@ -481,8 +481,8 @@ impl<'s> Worker<'s> {
         train
     }
 
-    /// Takes the call whose turn it is, if it may be executed now. It is looked at where it stands, and moved
-    /// once, because it is some 200 bytes.
+    /// Takes the next call, from the batch or else from the queue, if it may be executed now. A call is moved
+    /// only once, when it is taken, because it has about 200 bytes.
     fn next_in_line(&mut self, core: &mut Core) -> Option<Plan> {
         core.admit();
         loop {
@@ -506,7 +506,8 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// The same where no quick calls wait that came together.
+    /// Takes the next waiting call, if it may be executed now. [`Self::next_in_line`] calls this when its
+    /// batch of quick calls is empty.
     #[inline(never)]
     fn next_waiting(&mut self, core: &mut Core) -> Option<Plan> {
         loop {
