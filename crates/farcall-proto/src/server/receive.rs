@@ -160,13 +160,9 @@ impl Server {
     fn handle_frames(&mut self, mut visit: Visit<'_, impl FnMut(Request<'_>)>, frames: &[u8]) {
         let mut frames = Frames::new(frames);
         while let Some(raw) = frames.next().transpose() {
-            match raw.and_then(|raw| raw.read()) {
-                Ok(Some(frame)) => {
-                    if !self.on_frame(&mut visit, frame) {
-                        return;
-                    }
-                }
-                Ok(None) => {}
+            match raw.and_then(|raw| self.handle_frame(&mut visit, &raw)) {
+                Ok(true) => {}
+                Ok(false) => return,
                 Err(Malformed) => {
                     self.stats.dropped += 1;
                     return;
@@ -175,7 +171,34 @@ impl Server {
         }
     }
 
-    /// Whether to go on to the next frame.
+    /// Reads a frame and acts on it. Returns whether to go on to the next frame.
+    #[inline(always)]
+    fn handle_frame(
+        &mut self,
+        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
+        raw: &wire::Raw<'_>,
+    ) -> Result<bool, Malformed> {
+        // Most frames are calls. A call is not read into a `Frame`, because that has room for the longest kind
+        // and would be copied.
+        if raw.is_call() {
+            let (head, part) = raw.call()?;
+            let Some(place) = self.place_of(visit) else { return Ok(false) };
+            self.on_call(visit, place, &head, part);
+            return Ok(!self.inquiries.are_spent());
+        }
+        let Some(frame) = raw.read()? else { return Ok(true) };
+        Ok(self.on_frame(visit, frame))
+    }
+
+    /// The place of the datagram's conversation. If the conversation is not known, its client is challenged.
+    fn place_of<S>(&mut self, visit: &Visit<'_, S>) -> Option<usize> {
+        if visit.place.is_none() && visit.header.conversation != 0 {
+            self.challenge(*visit.from, visit.header);
+        }
+        visit.place
+    }
+
+    /// Acts on a frame that is no call. Returns whether to go on to the next frame.
     fn on_frame(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, frame: Frame<'_>) -> bool {
         match frame {
             Frame::Bind(bind) => {
@@ -194,14 +217,8 @@ impl Server {
             }
             _ => {}
         }
-        let Some(place) = visit.place else {
-            if visit.header.conversation != 0 {
-                self.challenge(*visit.from, visit.header);
-            }
-            return false;
-        };
+        let Some(place) = self.place_of(visit) else { return false };
         match frame {
-            Frame::Call(head, part) => self.on_call(visit, place, &head, part),
             Frame::Ack(ack) if !std::mem::replace(&mut visit.acknowledged, true) => self.on_ack(place, ack),
             Frame::Select(position, select) => self.on_select(visit, place, position, &select),
             Frame::Cancel(position) => self.on_cancel(visit, place, position),
@@ -284,8 +301,8 @@ impl Server {
         head: &CallHead,
         part: Part<'_>,
     ) {
-        let before = self.last(place, head.position.activity);
         if !self.accepts(head, part.total()) {
+            let before = self.last(place, head.position.activity);
             self.supersede(visit, place, head.position.activity);
             self.object(visit.now, place, head, part.total());
             if self.config.mutant.breaks(Rule::RefusalUnrecorded) {

@@ -212,7 +212,15 @@ impl<'a> Frames<'a> {
 }
 
 impl<'a> Raw<'a> {
-    fn call(&self) -> Result<(CallHead, Part<'a>), Malformed> {
+    /// Whether it is a CALL, which [`Raw::call`] reads.
+    #[inline]
+    pub fn is_call(&self) -> bool {
+        self.kind == CALL
+    }
+
+    /// The call, if the frame is a CALL.
+    #[inline]
+    pub fn call(&self) -> Result<(CallHead, Part<'a>), Malformed> {
         let mut r = self.body;
         let first = r.first::<CALL_HEAD>()?;
         let mut meta = if self.flags & META != 0 { read_meta(&mut r)? } else { Meta::default() };

@@ -13,7 +13,7 @@ mod usual;
 pub(crate) use binding::{Bind, Ended, Handshake, Stale, StaleReason, Ticket, Welcome};
 pub use binding::{Fingerprint, MAX_NAME};
 pub(crate) use frame::{
-    Ack, CALL_HEAD, CallHead, Fragment, Frame, Frames, MAX_RANGES, Meta, Part, Position, Progress, RESULT_HEAD,
+    Ack, CALL_HEAD, CallHead, Fragment, Frame, Frames, MAX_RANGES, Meta, Part, Position, Progress, RESULT_HEAD, Raw,
     ResultHead, Select, Status,
 };
 pub(crate) use number::{Number, Numbers};

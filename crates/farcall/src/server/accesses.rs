@@ -190,8 +190,9 @@ impl Backlog {
 }
 
 impl Core {
-    /// Executes an access that is all that came, or has it wait for its turn.
-    pub(super) fn access_alone(
+    /// Executes an access that has come, or has it wait for its turn if others of its host wait or enough was
+    /// done at once. A result that fits `out` is written into it.
+    pub(super) fn access_in_turn(
         &mut self,
         now: Time,
         from: SocketAddr,
@@ -207,7 +208,7 @@ impl Core {
     }
 
     /// Has an access wait, if there is room: for its turn, or until a result of so many bytes may be held.
-    pub(super) fn put_off(&mut self, now: Time, from: SocketAddr, incoming: Incoming<'static>, result: usize) {
+    fn put_off(&mut self, now: Time, from: SocketAddr, incoming: Incoming<'static>, result: usize) {
         for lacking in self.backlog.add(from, incoming, result) {
             let full = Failure::new(Kind::Overloaded, Ran::No).with_detail("too many accesses wait");
             self.end_access(now, lacking.incoming, full);

@@ -348,7 +348,7 @@ impl<'s> Worker<'s> {
         if let Some(incoming) = core.protocol.take_access(self.now, &unread, datagram) {
             // The one datagram that is made here must leave before the next.
             let out = if only { &mut self.out[..] } else { &mut [] };
-            self.answer = core.access_alone(self.now, *from, incoming, out, &mut self.reply);
+            self.answer = core.access_in_turn(self.now, *from, incoming, out, &mut self.reply);
             return;
         }
         let Core { protocol, exports, tally, batch, accessor, .. } = core;
@@ -381,7 +381,10 @@ impl<'s> Worker<'s> {
             }
             Request::Cancel(key) => cancelled.push(key),
         });
-        self.accesses.drain(..).for_each(|incoming| core.put_off(now, *from, incoming, 0));
+        for incoming in self.accesses.drain(..) {
+            // Its result leaves with the next datagrams.
+            core.access_in_turn(now, *from, incoming, &mut [], &mut self.reply);
+        }
         if !self.cancelled.is_empty() {
             self.cancel(core);
         }
