@@ -391,7 +391,7 @@ fn arguments_longer_than_a_lane_arrive_whole_while_the_server_empties_it() {
     let mut emptier = emptiers.into_iter().find_map(|mut one| one.renew().then_some(one)).unwrap();
     let all = bytes(parts * PART + 1);
     std::thread::scope(|scope| {
-        let emptying = scope.spawn(|| {
+        let emptying = scope.spawn(move || {
             let mut arguments = Vec::new();
             while arguments.len() < parts * PART {
                 match emptier.has_part() {
@@ -399,14 +399,16 @@ fn arguments_longer_than_a_lane_arrive_whole_while_the_server_empties_it() {
                     false => std::thread::yield_now(),
                 }
             }
-            assert!(emptier.finish(all.len() as u64, Some(&mut arguments)));
-            arguments
+            (emptier, arguments)
         });
         let mut taken = 0;
         while taken < all.len() {
             taken += lane.put(&all[taken..]);
         }
-        assert!(emptying.join().unwrap() == all);
+        // The call, which is made when all was put in, tells the server how much that is.
+        let (mut emptier, mut arguments) = emptying.join().unwrap();
+        assert!(emptier.finish(all.len() as u64, Some(&mut arguments)));
+        assert!(arguments == all);
     });
 }
 
