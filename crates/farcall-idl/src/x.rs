@@ -55,14 +55,14 @@ pub struct Options {
 /// Reads a file.
 pub fn read(path: &Path, options: &Options) -> Result<Specification, Diagnostics> {
     let mut sources = Sources::default();
-    let file = sources.read(path, None)?;
+    let file = sources.read(path, None).map_err(Diagnostic::nowhere)?;
     import::read_whole(sources, file, options)
 }
 
 /// Reads a text; `name` is how messages call it, and what it includes is looked for beside it.
 pub fn read_text(name: &Path, text: &str, options: &Options) -> Result<Specification, Diagnostics> {
     let mut sources = Sources::default();
-    let file = sources.add(name, text, None)?;
+    let file = sources.add(name, text, None).map_err(Diagnostic::nowhere)?;
     import::read_whole(sources, file, options)
 }
 

@@ -59,6 +59,11 @@ impl Entry {
         format!("{}/{}", self.type_name, self.instance)
     }
 
+    /// The error that says that this entry has the name already.
+    pub(crate) fn taken(&self) -> Error {
+        Error::Taken { name: self.name(), owner: self.owner, address: self.address }
+    }
+
     /// Whether the entry keeps to the bounds. Registries ask before they publish it.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::{Address, Entry, Owner};
+use crate::{Address, Owner};
 
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -88,13 +88,6 @@ pub enum Distrust {
     Owner(u32),
     /// Its permissions let other users in. They ought to be 0700.
     Mode(u32),
-}
-
-impl Error {
-    /// The name of this entry is taken.
-    pub(crate) fn taken(entry: &Entry) -> Self {
-        Self::Taken { name: entry.name(), owner: entry.owner, address: entry.address }
-    }
 }
 
 impl fmt::Display for Error {

@@ -156,7 +156,7 @@ impl Registry for File {
 /// A name that this process keeps published is not published again.
 fn refuse_own(found: Option<&Held>, this: &Owner) -> Result<()> {
     match found {
-        Some(held) if held.entry.owner.pid == this.pid && own::has(held) => Err(Error::taken(&held.entry)),
+        Some(held) if held.entry.owner.pid == this.pid && own::has(held) => Err(held.entry.taken()),
         _ => Ok(()),
     }
 }
@@ -164,7 +164,7 @@ fn refuse_own(found: Option<&Held>, this: &Owner) -> Result<()> {
 /// A name that another live process exports is that process's.
 fn refuse_taken(found: Option<&Entry>, this: &Owner, judge: &mut Judge) -> Result<()> {
     match found {
-        Some(entry) if judge.is_live_other(&entry.owner, this) => Err(Error::taken(entry)),
+        Some(entry) if judge.is_live_other(&entry.owner, this) => Err(entry.taken()),
         _ => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::table::Table;
-use crate::{Entry, Error, Label, Listing, Registration, Registry, Result};
+use crate::{Entry, Label, Listing, Registration, Registry, Result};
 
 /// A registry within one process: for programs that are their own servers, and for tests.
 ///
@@ -33,7 +33,7 @@ impl Registry for Memory {
         let revision = {
             let mut table = self.table();
             if let Some(found) = table.find(&entry.type_name, &entry.instance) {
-                return Err(Error::taken(found));
+                return Err(found.taken());
             }
             table.put(entry.clone())
         };

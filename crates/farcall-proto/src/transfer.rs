@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::Time;
-use crate::wire::{Fragment, Select};
+use crate::wire::{Extent, Fragment, Select};
 
 /// How far a sender may go before it has heard from the receiver, in bytes.
 pub(crate) const INITIAL_WINDOW: u32 = 12_000;
@@ -111,7 +111,7 @@ impl Incoming {
     }
 
     /// The ranges beyond the first gap that have arrived: sorted, apart from each other.
-    pub fn beyond(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub fn beyond(&self) -> impl Iterator<Item = (u32, u32)> + Clone + '_ {
         let mut pieces = self.pieces.iter().map(|piece| (piece.start, piece.end)).peekable();
         std::iter::from_fn(move || {
             let (start, mut end) = pieces.next()?;
@@ -122,12 +122,9 @@ impl Incoming {
         })
     }
 
-    pub fn limit(&self) -> u32 {
-        self.limit
-    }
-
-    pub fn largest(&self) -> u64 {
-        self.largest
+    /// What an acknowledgement says besides these ranges.
+    pub fn extent(&self) -> Extent {
+        Extent { through: self.through, limit: self.limit, largest: self.largest }
     }
 
     /// Bytes of memory that the message holds.

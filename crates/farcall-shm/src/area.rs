@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::page::{MANY, append, copy, put_at};
+use crate::copy::{MANY, append, copy, put_at};
 
 /// A memory file, mapped here.
 ///

@@ -5,9 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::bell::Recall;
+use crate::copy::{append, put};
 use crate::lane::{Emptier, Filler, Way, fetched};
 use crate::layout::{BITMAP, FETCHED, INLINE, LANES, PART, PARTS, SLOTS, Shared, Slot, place};
-use crate::page::{append, put};
 use crate::server::{ADDED, CALL, Call, FETCH, FORGET, KIND_SHIFT, LANE_SHIFT, MOST, TRACED, stream};
 use crate::{Lying, Page, Status};
 

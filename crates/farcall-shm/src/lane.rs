@@ -1,44 +1,12 @@
 //! A lane: something long goes by parts, which one side fills while the other empties those before.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::Page;
-use crate::bell::Bell;
-use crate::layout::{FETCHED, LANES, PART, PARTS};
-use crate::page::{append, put_at};
-
-/// A ring of parts. Each use of it begins at the first. (Those of arguments stand elsewhere, in the caller's own file.)
-#[repr(C, align(128))]
-#[derive(Debug)]
-pub(crate) struct Lane {
-    flow: Flow,
-    parts: [Part; PARTS],
-}
-
-pub(crate) type Part = [AtomicU64; PART / 8];
-
-/// How far a lane is filled and emptied.
-#[repr(C, align(128))]
-#[derive(Debug)]
-pub(crate) struct Flow {
-    filled: Filled,
-    emptied: Emptied,
-}
-
-/// Written by who fills: which use it is (upper half), and how many whole parts it has filled.
-#[repr(C, align(128))]
-#[derive(Debug)]
-struct Filled(AtomicU64);
-
-/// Written by who empties: the same of the parts that it has emptied. Who fills sleeps at the bell.
-#[repr(C, align(128))]
-#[derive(Debug)]
-struct Emptied {
-    parts: AtomicU64,
-    bell: Bell,
-}
+use crate::copy::{append, put_at};
+use crate::layout::{FETCHED, Flow, LANES, PART, PARTS, Part};
 
 /// What a lane carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::bell::Bell;
-use crate::lane::{Flow, Lane, Part};
 use crate::turn::Turn;
 
 /// Miri looks at all of the memory at each access.
@@ -118,6 +117,38 @@ pub(crate) struct Reply {
     pub(crate) expected: AtomicU64,
     /// How long it is, when the answer is there.
     pub(crate) streamed: AtomicU64,
+}
+
+/// A ring of parts. Each use of it begins at the first. (Those of arguments stand elsewhere, in the caller's own file.)
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) flow: Flow,
+    pub(crate) parts: [Part; PARTS],
+}
+
+pub(crate) type Part = [AtomicU64; PART / 8];
+const _: () = assert!(size_of::<Part>() == PART, "the words of a part hold its bytes");
+
+/// How far a lane is filled and emptied.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) filled: Filled,
+    pub(crate) emptied: Emptied,
+}
+
+/// Written by who fills: which use it is (upper half), and how many whole parts it has filled.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Filled(pub(crate) AtomicU64);
+
+/// Written by who empties: the same of the parts that it has emptied. Who fills sleeps at the bell.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Emptied {
+    pub(crate) parts: AtomicU64,
+    pub(crate) bell: Bell,
 }
 
 /// The word and the bit of a slot in a bitmap.

@@ -10,7 +10,8 @@
 //! lane       what a slot cannot hold: one side fills parts while the other empties those before
 //! turn       a slot's answer, and how one sleeps until it is there;  bell: how one sleeps until there is work
 //! sync       futexes: how long one may sleep where the other side could strand him
-//! page       the memory file, and unsafe code;  area: memory files for arguments and segments, and the rest of it
+//! page       the memory file;  area: memory files for arguments and segments;  copy: bytes out of words and into
+//!            words. Only these three have unsafe code.
 //! meeting    Unix sockets: finding one another, passing the file, noticing a death;  disposal: closing them
 //! hello      what an importer says first, and the question by which an exporter proves itself
 //! ```
@@ -20,6 +21,7 @@
 mod area;
 mod bell;
 mod caller;
+mod copy;
 mod disposal;
 mod hello;
 mod lane;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::bell::Recall;
+use crate::copy::{append, put};
 use crate::lane::{Emptier, Filler, Way, fetched};
 use crate::layout::{BITMAP, FETCHED, INLINE, LANES, PART, SLOTS, Shared, Slot, place};
-use crate::page::{append, put};
 use crate::words::get;
 use crate::{Lying, Page, Status};
 

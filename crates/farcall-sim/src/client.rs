@@ -1,5 +1,7 @@
 //! A simulated client: one conversation with each server, and a user that makes calls.
 
+mod posting;
+
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
@@ -7,13 +9,14 @@ use farcall_proto::client::{self, Brief, CallId, Conversation, Departure, Outcom
 use farcall_proto::fuzzing::kinds::{MTU_ECHO, RESULT, SELECT, STATE, WELCOME};
 use farcall_proto::{Failure, Kind, Route, Time, route};
 
+use self::posting::Import;
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
 use crate::memory::{FACTS, Head, OPEN, POSTED, READ, WRITE};
 use crate::net::{MICROS, MILLIS, Nanos, SECS, address};
 use crate::oracle::{Call, Oracle, State};
-use crate::posting::Import;
-use crate::server::{NAME, SOCKET_BUFFER};
+use crate::plan::NAME;
+use crate::server::SOCKET_BUFFER;
 
 /// One client and its machine.
 pub struct ClientNode {

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::ground::{Event, Ground};
 use crate::net::{MICROS, MILLIS, address};
-use crate::server::NAME;
+use crate::plan::NAME;
 
 /// Its conversations, each with a port of its own.
 const PORTS: u16 = 4;

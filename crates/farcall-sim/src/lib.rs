@@ -48,7 +48,6 @@ pub mod net;
 pub mod onc;
 mod oracle;
 mod plan;
-mod posting;
 mod rng;
 mod server;
 #[cfg(target_os = "linux")]

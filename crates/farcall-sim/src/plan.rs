@@ -11,6 +11,9 @@ use farcall_proto::{ClientConfig, Mutant, Rule, ServerConfig};
 use crate::net::{MICROS, MILLIS, Nanos, Path, SECS};
 use crate::rng::Rng;
 
+/// The name that every server exports.
+pub const NAME: &str = "Store";
+
 /// The decisions of one seed.
 #[derive(Clone, Debug)]
 pub struct Plan {

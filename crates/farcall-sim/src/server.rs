@@ -13,9 +13,7 @@ use crate::ground::{Event, Ground};
 use crate::hostile::answered_by;
 use crate::memory::{FORGOTTEN, Head, KNOWN, OPEN, POSTED, Post, REFUSED};
 use crate::net::{FORGER, Nanos, SECS, address, host};
-
-/// The name that every server exports.
-pub const NAME: &str = "Store";
+use crate::plan::NAME;
 
 /// One server and its machine.
 pub struct ServerNode {

@@ -20,7 +20,10 @@ pub use faults::Faults;
 pub use inside::{JoinHandle, below, block_on, crash, note, now, random, sleep, spawn};
 
 use crate::net::Nanos;
+use env::Outside;
+use farcall::Runtime;
 use faults::{nanos, per_million};
+use names::Names;
 use state::Main;
 use world::{World, here};
 
@@ -251,6 +254,13 @@ impl<E: fmt::Debug> Outcome for Result<(), E> {
     fn failure(self) -> Option<String> {
         self.err().map(|why| format!("{why:?}"))
     }
+}
+
+/// The runtime that a process has in one life.
+fn runtime(world: &Arc<World>, process: usize, life: u32) -> farcall::Result<Runtime> {
+    let outside = Arc::new(Outside::new(world.clone(), process, life));
+    let names = Names::new(world.clone(), process, life);
+    Runtime::builder().env(outside).registry(names).build()
 }
 
 fn main_of<R: Outcome>(main: impl Fn() -> R + Send + Sync + 'static) -> Arc<Main> {

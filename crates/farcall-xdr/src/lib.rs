@@ -34,6 +34,7 @@
 //! | `IpAddr`, `SocketAddr` | union of 4 and 6, by the version |
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod containers;
 mod decode;
 #[doc(hidden)]

@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::str::Utf8Error;
 
 use crate::schema::{Body, Type, Types};
-use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema, derive};
+use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema, bounds};
 
 /// A string of RFC 4506 (section 4.11): bytes, which are text by custom only.
 ///
@@ -439,7 +439,7 @@ impl<T: fmt::Debug, const MAX: u32> fmt::Debug for Bounded<T, MAX> {
 impl<T: Encode + Counted, const MAX: u32> Encode for Bounded<T, MAX> {
     #[inline]
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        derive::encode_max(&self.0, MAX, e)
+        bounds::encode_max(&self.0, MAX, e)
     }
 }
 
@@ -448,13 +448,13 @@ impl<'a, T: Decode<'a> + Counted, const MAX: u32> Decode<'a> for Bounded<T, MAX>
 
     #[inline]
     fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
-        derive::decode_max(MAX, d).map(Bounded)
+        bounds::decode_max(MAX, d).map(Bounded)
     }
 }
 
 impl<T: Schema + Counted, const MAX: u32> Schema for Bounded<T, MAX> {
     fn schema(types: &mut Types) -> Type {
-        derive::schema_max::<T>(MAX, types)
+        bounds::schema_max::<T>(MAX, types)
     }
 }
 

@@ -92,7 +92,7 @@ impl<'a> Preprocessor<'a> {
         let wanted =
             options.defines.iter().map(|(name, value)| format!("#define {name} {value}").replace('\n', " ") + "\n");
         let text: String = given.chain(wanted).collect();
-        let defines = sources.add(Path::new("<command line>"), &text, None)?;
+        let defines = sources.add(Path::new("<command line>"), &text, None).map_err(Diagnostic::nowhere)?;
         let mut this = Preprocessor {
             options,
             files: vec![File::new(sources, defines)],
@@ -246,7 +246,8 @@ impl<'a> Preprocessor<'a> {
                 missing.help("it is looked for beside the file that includes it, and in the directories of `-I`")
             );
         };
-        let file = self.sources.read(&path, Some(at))?;
+        let read = self.sources.read(&path, Some(at));
+        let file = read.map_err(|message| Diagnostic::new(self.sources, at, message))?;
         self.files.push(File::new(self.sources, file));
         Ok(())
     }

@@ -4,8 +4,6 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::error::Diagnostic;
-
 /// The most that one file may hold; the largest in use have 200 KiB.
 const MAX_FILE: usize = 4 << 20;
 /// The most that all files together may hold, each counted as often as it is included.
@@ -54,13 +52,12 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Takes a text in; gives its place.
-    pub fn add(&mut self, name: &Path, text: &str, included: Option<Span>) -> Result<u32, Diagnostic> {
+    /// Takes a text in, and returns its place, or a message that says why there is no room for it.
+    pub fn add(&mut self, name: &Path, text: &str, included: Option<Span>) -> Result<u32, String> {
         self.total = self.total.saturating_add(text.len());
         if text.len() > MAX_FILE || self.total > MAX_TOTAL || self.all.len() - self.pasted.len() >= MAX_FILES {
-            let message =
-                format!("{}: too large: a file may have {MAX_FILE} bytes, all together {MAX_TOTAL}", name.display());
-            return Err(self.refuse(included, message));
+            let name = name.display();
+            return Err(format!("{name}: too large: a file may have {MAX_FILE} bytes, all together {MAX_TOTAL}"));
         }
         let lines =
             std::iter::once(0).chain(text.bytes().zip(1u32..).filter(|(byte, _)| *byte == b'\n').map(|(_, at)| at));
@@ -95,13 +92,13 @@ impl Sources {
         Some(span)
     }
 
-    /// Reads a file and takes it in. What is not UTF-8 (old comments are in Latin-1) becomes U+FFFD.
-    pub fn read(&mut self, path: &Path, included: Option<Span>) -> Result<u32, Diagnostic> {
+    /// Reads a file and takes it in, as [`Sources::add`] does. What is not UTF-8 (old comments are in Latin-1) becomes U+FFFD.
+    pub fn read(&mut self, path: &Path, included: Option<Span>) -> Result<u32, String> {
         use std::io::Read;
         let mut bytes = Vec::new();
         std::fs::File::open(path)
             .and_then(|file| file.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes))
-            .map_err(|why| self.refuse(included, format!("{}: {why}", path.display())))?;
+            .map_err(|why| format!("{}: {why}", path.display()))?;
         let source = self.add(path, &String::from_utf8_lossy(&bytes), included)?;
         if !self.files.iter().any(|file| file == path) {
             self.files.push(path.into());
@@ -141,12 +138,5 @@ impl Sources {
     pub fn search(&self, from: u32, wanted: &Path, directories: &[PathBuf]) -> Option<PathBuf> {
         let beside = std::iter::once(&self.get(from).directory);
         beside.chain(directories).map(|directory| directory.join(wanted)).find(|path| path.is_file())
-    }
-
-    fn refuse(&self, at: Option<Span>, message: String) -> Diagnostic {
-        match at {
-            Some(span) => Diagnostic::new(self, span, message),
-            None => Diagnostic::nowhere(message),
-        }
     }
 }

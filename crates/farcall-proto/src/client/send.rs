@@ -271,7 +271,7 @@ impl Conversation {
             slot.wants.take(Want::PULL);
             if let Some((_, incoming)) = &mut slot.receiving {
                 incoming.grant(window);
-                writer.select(position, pull, incoming);
+                writer.select(position, pull, incoming.extent(), incoming.beyond());
                 incoming.acknowledged();
             }
         }

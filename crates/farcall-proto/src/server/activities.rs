@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::table::Last;
+use super::work::Last;
 use super::work::Work;
 use crate::{Mutant, Rule};
 

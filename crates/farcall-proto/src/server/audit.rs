@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use super::Server;
 use super::hosts::{Amounts, HostName, Kept};
 use super::memory::ASSEMBLY;
-use super::work::{More, Phase, Work};
+use super::more::More;
+use super::work::{Phase, Work};
 use crate::scheme::Scheme;
 
 /// What a server keeps for one host.

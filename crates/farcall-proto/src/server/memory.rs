@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::Server;
 use super::hosts::{Amounts, HostName, Kept};
+use super::more::More;
 use super::silence::limit;
-use super::table::{Last, UNIT};
-use super::work::{GIVEN_UP, More, Phase, Work};
+use super::table::UNIT;
+use super::work::{GIVEN_UP, Last, Phase, Work};
 use crate::config::{PATIENCE, interval};
 use crate::transfer;
 use crate::wire::Position;

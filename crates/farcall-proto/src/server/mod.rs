@@ -30,6 +30,7 @@ mod handshake;
 mod hosts;
 mod inquiries;
 mod memory;
+mod more;
 mod reading;
 mod receive;
 mod send;
@@ -46,7 +47,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::ticket::{Holder, Issuer};
-use crate::wire::Numbers;
+use crate::wire::{Numbers, Position};
 use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
 #[doc(hidden)]
 pub use audit::KeptForHost;
@@ -56,8 +57,8 @@ pub use hosts::HostName;
 use hosts::{Hosts, Kept};
 use inquiries::Inquiries;
 pub use reading::{Glance, Reading};
-pub use receive::{Origin, Taken, Unread};
-pub use send::{Envelope, SHORT};
+pub use receive::{Taken, Unread};
+pub use send::{Envelope, Origin, SHORT};
 pub use streams::{Streams, Write};
 use table::Table;
 use work::{GIVEN_UP, Work};
@@ -71,6 +72,11 @@ pub struct CallKey {
     pub activity: u32,
     /// The call's number.
     pub sequence: u64,
+}
+
+/// The name of a call, for the user.
+fn key(conversation: u64, position: Position) -> CallKey {
+    CallKey { conversation, activity: position.activity, sequence: position.sequence }
 }
 
 /// An interface that the server offers.

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 
 use super::Server;
 use super::receive::is_sound;
-use super::table::Last;
-use super::work::{Phase, Work};
+use super::work::{Last, Phase, Work};
 use crate::wire::{self, LoneCall};
 use crate::{BASE_DATAGRAM, READINGS, Rule, Time};
 

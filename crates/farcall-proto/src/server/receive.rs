@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use super::hosts::Kept;
 use super::memory::{LIST_SLACK, SPARE_BYTES};
-use super::send::{Answer, Reply};
+use super::more::More;
+use super::send::{Answer, Origin, Reply};
 use super::silence::limit;
-use super::table::Last;
-use super::work::{GIVEN_UP, More, Phase, Work};
-use super::{CallKey, Incoming, Request, Server};
+use super::work::{GIVEN_UP, Last, Phase, Work};
+use super::{Incoming, Request, Server, key};
 use crate::config::PATIENCE;
 use crate::scheme::{Direction, Key, Scheme};
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
@@ -45,10 +45,6 @@ pub enum Taken<'d> {
     /// It is nothing.
     Nothing,
 }
-
-/// The conversation that a call has come from, as long as nothing else happens to the server.
-#[derive(Debug)]
-pub struct Origin(pub(super) usize);
 
 /// A datagram that was opened: to be given to [`Server::handle_rest`].
 #[derive(Debug)]
@@ -769,9 +765,4 @@ impl Server {
 #[inline]
 pub(super) fn is_sound(position: Position) -> bool {
     position.exchange == 0 && position.sequence > 0 && position.sequence < 1 << 63
-}
-
-/// The name of a call, for the user.
-pub(super) fn key(conversation: u64, position: Position) -> CallKey {
-    CallKey { conversation, activity: position.activity, sequence: position.sequence }
 }

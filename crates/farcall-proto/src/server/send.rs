@@ -4,9 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::hosts::{HostName, Kept};
-use super::receive::Origin;
-use super::table::Last;
-use super::work::{ACCESS, GIVEN_UP, PROMISED, Phase, TO_SELECT, Work};
+use super::work::{ACCESS, GIVEN_UP, Last, PROMISED, Phase, TO_SELECT, Work};
 use super::{CallKey, Finish, Insert, Parted, Server, Transmit};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::transfer::{Next, Outgoing};
@@ -85,6 +83,10 @@ pub(super) enum Answer {
     Failure(Position, Failure),
     MtuEcho,
 }
+
+/// The conversation that a call has come from, as long as nothing else happens to the server.
+#[derive(Debug)]
+pub struct Origin(pub(super) usize);
 
 /// A datagram for one call's outcome that lacks only that. It leaves before the server is told of the outcome,
 /// so that the caller does not wait for what must be noted.
@@ -672,7 +674,7 @@ impl Server {
         }
         work.marks &= !TO_SELECT;
         let incoming = work.incoming.as_mut()?;
-        writer.select(position, false, incoming);
+        writer.select(position, false, incoming.extent(), incoming.beyond());
         incoming.acknowledged();
         Some(())
     }

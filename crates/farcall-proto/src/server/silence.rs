@@ -6,10 +6,9 @@
 
 use std::time::Duration;
 
-use super::receive::key;
 use super::table::UNIT;
 use super::work::{DETACHED, GIVEN_UP, Phase};
-use super::{CallKey, Server};
+use super::{CallKey, Server, key};
 use crate::config::{PATIENCE, interval};
 use crate::time::nanos;
 use crate::wire::{CallHead, Position, Progress};

@@ -8,7 +8,8 @@ use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
 
 use super::hosts::HostName;
-use super::work::{More, Work};
+use super::more::More;
+use super::work::{Last, Work};
 use crate::scheme::{Direction, Key, Scheme, Seal};
 use crate::wire::Target;
 
@@ -34,25 +35,6 @@ pub(super) struct Entry {
     pub more: Option<Box<More>>,
     /// The key that seals its datagrams; empty in a scheme without secrets.
     pub key: Key,
-}
-
-/// The last call of an activity: its number, and whether it was refused rather than executed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Last(u64);
-
-impl Last {
-    pub fn new(sequence: u64, refused: bool) -> Last {
-        Last(sequence << 1 | u64::from(refused))
-    }
-
-    #[inline]
-    pub fn sequence(self) -> u64 {
-        self.0 >> 1
-    }
-
-    pub fn refused(self) -> bool {
-        self.0 & 1 != 0
-    }
 }
 
 /// The server's coarse unit of time, about an eighth of a second.

@@ -39,12 +39,12 @@ fn a_first_fragment_reserves_no_more_than_its_place() {
 #[test]
 fn a_fragment_beyond_the_limit_or_the_end_is_not_taken() {
     let mut m = Incoming::new(1 << 20, Vec::new(), 0, 0);
-    let limit = m.limit();
+    let limit = m.extent().limit;
     assert_eq!(limit, crate::MAX_DATAGRAM as u32);
     assert_eq!(take(&mut m, 1 << 20, limit - 4, limit + 1), Taken::Nothing);
     assert_eq!(take(&mut m, 1 << 20, limit - 4, limit), Taken::New);
     m.grant(1000);
-    assert_eq!(m.limit(), limit, "a granted limit never falls");
+    assert_eq!(m.extent().limit, limit, "a granted limit never falls");
     m.grant(1 << 30);
     assert_eq!(take(&mut m, 1 << 20, (1 << 20) - 4, (1 << 20) + 4), Taken::Contradiction);
     assert_eq!(take(&mut m, 1 << 20, (1 << 20) - 4, 1 << 20), Taken::New);
@@ -61,7 +61,7 @@ fn the_receiver_acknowledges_if_the_sender_asks_or_a_fragment_is_missing() {
         let due = m.acknowledge_due();
         m.acknowledged();
         assert!(!m.acknowledge_due(), "one acknowledgement is enough");
-        (taken, due, m.largest())
+        (taken, due, m.extent().largest)
     };
     assert_eq!(due(7, 0, 10, false), (Taken::New, false, 7));
     assert_eq!(due(8, 10, 20, true), (Taken::New, true, 8));

@@ -4,7 +4,6 @@ use super::binding::{Bind, Stale, Ticket, Welcome, read_bind, read_stale, read_t
 use super::kinds::*;
 use super::{FRAME_HEAD, Malformed, Reader, Writer, u32_at, u64_at};
 use crate::Trace;
-use crate::transfer::Incoming;
 
 const META: u8 = 0x01;
 const FRAGMENT: u8 = 0x02;
@@ -151,6 +150,17 @@ pub(crate) enum Status {
 pub(crate) struct ResultHead {
     pub position: Position,
     pub status: Status,
+}
+
+/// How far a message has arrived, and how far its sender may go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Every byte before this one has arrived.
+    pub through: u32,
+    /// The first byte that may not be sent yet.
+    pub limit: u32,
+    /// The largest datagram number in which a fragment of the message, or a probe for it, came.
+    pub largest: u64,
 }
 
 /// A selective acknowledgement: what has arrived of a fragmented message, and how far its sender
@@ -474,14 +484,21 @@ impl Writer<'_> {
         body
     }
 
-    pub fn select(&mut self, p: Position, pull: bool, incoming: &Incoming) {
+    /// Says what of a message has arrived: `extent`, and the ranges `beyond` the first gap, as many as fit.
+    pub fn select(
+        &mut self,
+        p: Position,
+        pull: bool,
+        extent: Extent,
+        beyond: impl Iterator<Item = (u32, u32)> + Clone,
+    ) {
         let fits = self.room().saturating_sub(POSITION + 16) / 8;
-        let ranges = || incoming.beyond().take(MAX_RANGES.min(fits));
+        let ranges = || beyond.clone().take(MAX_RANGES.min(fits));
         let flags = if pull { PULL } else { 0 };
         let len = POSITION + 16 + 8 * ranges().count();
         let (first, mut body) = self.frame_after::<POSITION>(SELECT, flags, len);
         p.write(first);
-        body.u32(incoming.through()).u32(incoming.limit()).u64(incoming.largest());
+        body.u32(extent.through).u32(extent.limit).u64(extent.largest);
         for (start, end) in ranges() {
             body.u32(start).u32(end);
         }

@@ -13,8 +13,8 @@ mod usual;
 pub(crate) use binding::{Bind, Ended, Handshake, Stale, StaleReason, Ticket, Welcome};
 pub use binding::{Fingerprint, MAX_NAME};
 pub(crate) use frame::{
-    Ack, CALL_HEAD, CallHead, Fragment, Frame, Frames, MAX_RANGES, Meta, Part, Position, Progress, RESULT_HEAD, Raw,
-    ResultHead, Select, Status,
+    Ack, CALL_HEAD, CallHead, Extent, Fragment, Frame, Frames, MAX_RANGES, Meta, Part, Position, Progress, RESULT_HEAD,
+    Raw, ResultHead, Select, Status,
 };
 pub(crate) use number::{Number, Numbers};
 pub(crate) use usual::{LoneCall, body_room, only_call, only_result, result_around, result_of};

@@ -290,7 +290,9 @@ fn a_select_names_as_many_ranges_as_fit_and_is_read_back() {
     let all = empty + 8 * 32;
     for (limit, named) in [(empty, 0), (empty + 7, 0), (empty + 8, 1), (all, 32), (1200, MAX_RANGES)] {
         for pull in [false, true] {
-            let select = written(Scheme::Open, limit, |writer| writer.select(POSITION, pull, &incoming));
+            let select = written(Scheme::Open, limit, |writer| {
+                writer.select(POSITION, pull, incoming.extent(), incoming.beyond())
+            });
             assert_eq!(select.len(), empty + 8 * named);
             let Some((_, Frame::Select(position, select))) = only_frame(&select) else { panic!("{limit}") };
             assert_eq!((position, select.pull), (POSITION, pull));

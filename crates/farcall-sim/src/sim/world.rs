@@ -9,12 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use farcall::Runtime;
 use farcall::names::Memory;
 
 use super::baton::Baton;
-use super::env::Outside;
-use super::names::Names;
 use super::state::{Main, State, Status, ThreadId, Waits};
 use crate::net::Nanos;
 
@@ -157,9 +154,7 @@ impl World {
 
     /// The life of a process, on its main thread.
     fn live(self: &Arc<World>, process: usize, life: u32, main: &Main) {
-        let outside = Arc::new(Outside::new(self.clone(), process, life));
-        let names = Names::new(self.clone(), process, life);
-        let runtime = Runtime::builder().env(outside).registry(names).build();
+        let runtime = super::runtime(self, process, life);
         let ended = match &runtime {
             Ok(runtime) => runtime.enter(main),
             Err(why) => Err(why.to_string()),

@@ -3,7 +3,7 @@
 use farcall_proto::MAX_POST;
 use farcall_proto::client::{Answer, Asking, Posts, may_ask_again};
 
-use crate::client::{ClientNode, Op, Reply};
+use super::{ClientNode, Op, Reply};
 use crate::ground::Ground;
 use crate::memory::{FORGOTTEN, POSTED, Post, REFUSED};
 use crate::net::address;
