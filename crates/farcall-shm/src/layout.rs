@@ -119,7 +119,8 @@ pub(crate) struct Reply {
     pub(crate) streamed: AtomicU64,
 }
 
-/// A ring of parts. Each use of it begins at the first. (Those of arguments stand elsewhere, in the caller's own file.)
+/// A ring of parts for results. Each use of the ring begins at its first part. The parts of arguments are in
+/// the caller's own file.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Lane {

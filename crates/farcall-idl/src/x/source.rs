@@ -92,7 +92,8 @@ impl Sources {
         Some(span)
     }
 
-    /// Reads a file and takes it in, as [`Sources::add`] does. What is not UTF-8 (old comments are in Latin-1) becomes U+FFFD.
+    /// Reads a file and takes it in, as [`Sources::add`] takes a text in. Bytes that are not UTF-8, as in old
+    /// comments in Latin-1, become U+FFFD.
     pub fn read(&mut self, path: &Path, included: Option<Span>) -> Result<u32, String> {
         use std::io::Read;
         let mut bytes = Vec::new();

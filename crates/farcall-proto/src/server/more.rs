@@ -19,8 +19,9 @@ pub(super) struct More {
     pub first: Option<Box<Work>>,
     /// Activities from 1 on.
     pub rest: Activities,
-    /// How many activities have work, and of how many the user has the call.
+    /// How many activities have work.
     pub works: u32,
+    /// How many calls the user has and has not finished.
     pub running: u32,
     /// All calls below `released` have ended at the caller, and their results are released as activities are
     /// looked at; the second field is the activity to look at next.
@@ -43,8 +44,9 @@ pub(super) struct More {
     pub presumed: Time,
     /// When the caller last said what it has of a result.
     pub spoke: Time,
-    /// Bytes of results of calls that are being executed, and will be sent in fragments; whether another waits for there to be less.
+    /// Bytes of the results that calls which are being executed will send in fragments.
     pub promised: usize,
+    /// Whether another result waits until `promised` is less.
     pub wanted: bool,
     /// When all that is being sent in fragments is to be fetched at the latest, if there is no room for others'.
     pub due: Time,

@@ -208,7 +208,7 @@ impl Core {
     }
 
     /// Has an access wait, if there is room: for its turn, or until a result of so many bytes may be held.
-    fn put_off(&mut self, now: Time, from: SocketAddr, incoming: Incoming<'static>, result: usize) {
+    pub(super) fn put_off(&mut self, now: Time, from: SocketAddr, incoming: Incoming<'static>, result: usize) {
         for lacking in self.backlog.add(from, incoming, result) {
             let full = Failure::new(Kind::Overloaded, Ran::No).with_detail("too many accesses wait");
             self.end_access(now, lacking.incoming, full);

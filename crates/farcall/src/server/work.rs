@@ -382,8 +382,13 @@ impl<'s> Worker<'s> {
             Request::Cancel(key) => cancelled.push(key),
         });
         for incoming in self.accesses.drain(..) {
-            // Its result leaves with the next datagrams.
-            core.access_in_turn(now, *from, incoming, &mut [], &mut self.reply);
+            // The datagram may cancel an access that it holds. The access then waits, so that `cancel` finds it
+            // and it never runs. Nobody would forget the cancel of an access that has ended.
+            if self.cancelled.is_empty() {
+                core.access_in_turn(now, *from, incoming, &mut [], &mut self.reply);
+            } else {
+                core.put_off(now, *from, incoming, 0);
+            }
         }
         if !self.cancelled.is_empty() {
             self.cancel(core);
